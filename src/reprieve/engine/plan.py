@@ -1,0 +1,109 @@
+"""What a decision is: a plan with its proof, its victims and the guards that must still hold.
+
+Every plane returns these values; `execution` carries them out and `telemetry` explains them. A plan
+is a value: it names objects by uid and says nothing about how they are evicted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reprieve.units.ids import PlanId, Uid
+
+__all__ = ["Guard", "Plan", "Plane", "Proof", "ProofLevel", "Ref", "Victim", "plan_id"]
+
+
+class Plane(StrEnum):
+    """Which question the plan answers."""
+
+    IDLE = "idle"
+    QUOTA = "quota"
+    SCHEDULING = "scheduling"
+
+
+class ProofLevel(StrEnum):
+    """How far the plan is proven to make room for its preemptor."""
+
+    SUM = "Sum"  # the freed amounts, over all nodes, reach the need for every resource name
+    PLACEMENT = "Placement"  # every pod of the need has a node
+    QUOTA = "Quota"  # the need fits the quota
+    EXEMPT = "Exempt"  # there is no preemptor (policy Always)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One API object, by identity."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: Uid
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Why the preemptor fits afterwards: for every resource name need <= in_flight + freed.
+
+    Amounts are counts per resource name. `compatible` says that the victim order of the compatible
+    system may have taken more than an irreducible set would need.
+    """
+
+    level: ProofLevel
+    need: Mapping[str, int] = field(default_factory=dict)
+    in_flight: Mapping[str, int] = field(default_factory=dict)
+    freed: Mapping[str, int] = field(default_factory=dict)
+    compatible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """One unit that makes way.
+
+    `subject` is the object that carries the mark (a GpuWorkload), `root` the one that is evicted.
+    `rule` names why this one was chosen; `reason` is the text for the compatible status field.
+    """
+
+    subject: Ref
+    root: Ref
+    amounts: Mapping[str, int]
+    rule: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What must still hold when the plan is committed: the object is in one of these phases."""
+
+    subject: Ref
+    phases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A decision to evict. Victims are in the order in which they were chosen."""
+
+    id: PlanId
+    plane: Plane
+    revision: int
+    proof: Proof
+    preemptor: Ref | None
+    victims: tuple[Victim, ...]
+    placement: tuple[tuple[Uid, str], ...] = ()
+    reprieved: Mapping[str, int] = field(default_factory=dict)
+    guards: tuple[Guard, ...] = ()
+
+
+def plan_id(plane: Plane, preemptor: Uid | None, victims: Iterable[Uid], policy: str) -> PlanId:
+    """Return the identity of a plan: the same plan has the same id after a restart.
+
+    `policy` is any text that changes whenever the policy does; the order of victims plays no role.
+    """
+    parts = (plane, preemptor or "", *sorted(victims), policy)
+    return PlanId(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16])

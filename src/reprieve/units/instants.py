@@ -1,0 +1,41 @@
+"""Instants: nanoseconds since the Unix epoch, and RFC 3339 text with whole seconds in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, NewType
+
+__all__ = ["Nanos", "format_instant", "format_micro", "parse_instant"]
+
+Nanos = NewType("Nanos", int)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_instant(text: str) -> Nanos:
+    """Return the instant that RFC 3339 `text` names.
+
+    Raises:
+        ValueError: not RFC 3339 with an offset.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset from UTC")
+    elapsed = moment - _EPOCH
+    return Nanos(
+        ((elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds) * 1_000
+    )
+
+
+def format_instant(instant: Nanos) -> str:
+    """Return `2026-03-04T10:00:00Z`; the part below a second is cut off."""
+    return _moment(instant).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro(instant: Nanos) -> str:
+    """Return the MicroTime form of Leases: `2026-03-04T10:00:00.000000Z`."""
+    return _moment(instant).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _moment(instant: Nanos) -> datetime:
+    return _EPOCH + timedelta(microseconds=instant // 1_000)
