@@ -1,1 +1,1 @@
-"""What is decided: pure functions over snapshots. No I/O, clock, randomness, logging, or API types."""
+"""What is decided: pure functions over snapshots. No I/O, clock, randomness or API types."""

@@ -1,1 +1,1 @@
-"""Quantities, durations, instants, ids, the clock and the error outline. Imports nothing of ours."""
+"""Quantities, durations, instants, ids, the clock and the error outline. No imports."""

@@ -49,8 +49,8 @@ class SystemClock:
 class VirtualClock:
     """A clock that stands still until `advance` is called; sleepers wake in order of deadline."""
 
-    def __init__(self, wall: Nanos = Nanos(1_772_618_400_000_000_000)) -> None:
-        self._wall = wall
+    def __init__(self, wall: int = 1_772_618_400_000_000_000) -> None:
+        self._wall = Nanos(wall)
         self._monotonic = Nanos(0)
         # All and only sleepers that have not been woken: (deadline, order of arrival, future).
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
