@@ -1,0 +1,150 @@
+"""Operator processes: `reprieve run` as its own process that knows a kubeconfig and variables.
+
+Whoever plays a scenario starts, stops and restarts replicas as a cluster would start pods: with
+an environment that holds only what the scenario gives, and SIGTERM before SIGKILL. The output of
+all replicas goes to one log, which is kept in memory up to a bound and can be followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from reprieve.units.errors import ReprieveError
+
+__all__ = ["OperatorProcesses", "OperatorStopped"]
+
+# SIGTERM has to be enough within 5 s; twice that is a hang.
+_TERMINATION_S: Final = 10.0
+# Variables of our own process that the interpreter needs to start; nothing else is handed down.
+_INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH", "TMPDIR")
+
+
+class OperatorStopped(ReprieveError):
+    """An operator process ended without having been asked to."""
+
+
+class OperatorProcesses:
+    """All replicas of one operator.
+
+    `arguments` follow `python -m reprieve run`; `environment` is everything that the processes
+    know beside what an interpreter needs. `on_line` is called with each line they print.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        environment: Mapping[str, str],
+        *,
+        arguments: Sequence[str] = (),
+        replicas: int = 1,
+        on_line: Callable[[str], None] | None = None,
+        log_lines: int = 400,
+    ) -> None:
+        self._command = (
+            sys.executable,
+            "-m",
+            "reprieve",
+            "run",
+            "--controllers",
+            "idle",
+            "--kubeconfig",
+            str(kubeconfig),
+            *arguments,
+        )
+        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        self._environment = {**inherited, **environment, "PYTHONUNBUFFERED": "1"}
+        self._replicas = replicas
+        self._on_line = on_line
+        self._log: deque[str] = deque(maxlen=log_lines)
+        # All and only processes that were started and not stopped, with the reader of each.
+        self._running: list[tuple[asyncio.subprocess.Process, asyncio.Task[None]]] = []
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the replicas that were started and not stopped."""
+        return [process.pid for process, _ in self._running]
+
+    async def start(self) -> None:
+        """Start all replicas that are not running."""
+        for _ in range(self._replicas - len(self._running)):
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                env=self._environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                # Ctrl-C in a terminal reaches the whole group; the order of stopping is ours.
+                start_new_session=True,
+            )
+            reader = asyncio.create_task(self._read(process))
+            self._running.append((process, reader))
+
+    async def stop(self) -> None:
+        """Ask all replicas to end, and end those that do not."""
+        for process, _ in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        for process, reader in self._running:
+            try:
+                await asyncio.wait_for(process.wait(), _TERMINATION_S)
+            except TimeoutError:
+                self._keep(f"replica {process.pid} did not end within {_TERMINATION_S:.0f} s")
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            await reader
+        self._running.clear()
+
+    async def restart(self) -> None:
+        """Stop all replicas, then start as many."""
+        await self.stop()
+        await self.start()
+
+    def check(self) -> None:
+        """Say whether every replica that should run does.
+
+        Raises:
+            OperatorStopped: one ended by itself; the message has the last lines of the log.
+        """
+        for process, _ in self._running:
+            if process.returncode is not None:
+                raise OperatorStopped(
+                    f"the operator ended by itself with code {process.returncode}: "
+                    + " | ".join(self.tail(5))
+                )
+
+    async def ended(self) -> int:
+        """Return the exit code of the first replica that ends without having been asked to."""
+        waits = [asyncio.ensure_future(process.wait()) for process, _ in self._running]
+        done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in pending:
+            wait.cancel()
+        return done.pop().result()
+
+    def tail(self, lines: int = 60) -> list[str]:
+        """Return the last lines that the replicas printed."""
+        return list(self._log)[-lines:]
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while True:
+            try:
+                line = await process.stdout.readline()
+            except ValueError:  # longer than the reader's bound; the rest of it follows
+                continue
+            if not line:
+                return
+            self._keep(line.decode(errors="replace").rstrip())
+
+    def _keep(self, line: str) -> None:
+        self._log.append(line)
+        if self._on_line is not None:
+            self._on_line(line)
