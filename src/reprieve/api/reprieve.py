@@ -1,0 +1,179 @@
+"""`Preemption` (`reprieve.dev/v1alpha1`): intent log and record of every eviction, as structs.
+
+The spec is written once, before anything is evicted, and never changes (CEL in the CRD); the status
+says how far the operator got. Objects live in the operator's namespace and are written by the
+operator alone. Source: the design's section "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+__all__ = [
+    "API_VERSION",
+    "DRY_RUN_LABEL",
+    "ON_PREEMPTION",
+    "PLAN_ANNOTATION",
+    "Action",
+    "Guard",
+    "IntentPhase",
+    "Metadata",
+    "ObjectRef",
+    "Preemption",
+    "PreemptionSpec",
+    "PreemptionStatus",
+    "Proof",
+    "Victim",
+    "VictimState",
+    "VictimStatus",
+]
+
+API_VERSION: Final = "reprieve.dev/v1alpha1"
+PLAN_ANNOTATION: Final = "reprieve.dev/plan"
+DRY_RUN_LABEL: Final = "reprieve.dev/dry-run"
+ON_PREEMPTION: Final = "reprieve.dev/on-preemption"
+
+
+class Action(StrEnum):
+    """What is done to a victim's root."""
+
+    DELETE = "Delete"
+    SCALE_TO_ZERO = "ScaleToZero"
+    SUSPEND = "Suspend"
+
+
+class IntentPhase(StrEnum):
+    """How far an intent is: PLANNED and EVICTING are open, the others are final."""
+
+    PLANNED = "Planned"
+    EVICTING = "Evicting"
+    COMPLETED = "Completed"
+    ABANDONED = "Abandoned"
+
+    @property
+    def open(self) -> bool:
+        """Whether the operator still has to do something about it."""
+        return self in (IntentPhase.PLANNED, IntentPhase.EVICTING)
+
+
+class VictimState(StrEnum):
+    """How a victim came out of it."""
+
+    PENDING = "Pending"
+    EVICTED = "Evicted"
+    SPARED = "Spared"
+    FAILED = "Failed"
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Common settings: camel case in JSON, defaults left out."""
+
+
+class ObjectRef(_Struct, frozen=True):
+    """One API object, by identity."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    namespace: str = ""
+
+
+class Victim(_Struct, frozen=True):
+    """One victim as planned: the object that is marked and the root that is evicted."""
+
+    subject: ObjectRef
+    root: ObjectRef
+    amounts: dict[str, int]
+    rule: str
+    reason: str = ""
+    action: Action = Action.DELETE
+
+
+class Guard(_Struct, frozen=True):
+    """A condition for starting: the subject is in one of these phases."""
+
+    subject: ObjectRef
+    phases: list[str]
+
+
+class Placement(_Struct, frozen=True):
+    """Where a pod of the preemptor was proven to fit."""
+
+    uid: str
+    node: str
+
+
+class Proof(_Struct, frozen=True):
+    """Need, credit and freed amounts per resource name, and the level they were proven at."""
+
+    level: str
+    compatible: bool = False
+    need: dict[str, int] = {}
+    in_flight: dict[str, int] = {}
+    freed: dict[str, int] = {}
+
+
+class PreemptionSpec(_Struct, frozen=True):
+    """The decision. Immutable."""
+
+    plane: str
+    plan_id: str
+    attempt: int
+    proof: Proof
+    victims: list[Victim]
+    decided_at: str
+    preemptor: ObjectRef | None = None
+    revision: int = 0
+    reprieved: dict[str, int] = {}
+    guards: list[Guard] = []
+    placement: list[Placement] = []
+    dry_run: bool = False
+    input: dict[str, Any] | None = None
+
+
+class VictimStatus(_Struct, frozen=True):
+    """What became of one victim; `uid` is that of its root."""
+
+    uid: str
+    state: VictimState
+    at: str = ""
+    message: str = ""
+
+
+class PreemptionStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """How far the operator got, who does it, and under which epoch of the process lease."""
+
+    phase: IntentPhase = IntentPhase.PLANNED
+    owner: str = ""
+    epoch: int = 0
+    reason: str = ""
+    victim_count: int = 0
+    victims: list[VictimStatus] = []
+    started_at: str = ""
+    finished_at: str = ""
+
+
+class Metadata(_Struct, frozen=True):
+    """The part of object metadata that the log needs."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Preemption(msgspec.Struct, frozen=True, rename="camel"):
+    """One intent and, once it is final, the record of it."""
+
+    metadata: Metadata
+    spec: PreemptionSpec
+    status: PreemptionStatus = PreemptionStatus()
+    api_version: str = API_VERSION
+    kind: str = "Preemption"

@@ -1,0 +1,69 @@
+"""The `reprieve` command. Commands are imported when they are used, so that help is quick."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+import reprieve
+from reprieve.units.errors import ReprieveError, UsageError
+
+__all__ = ["cli", "main"]
+
+#: Name -> (module, attribute, one line for the overview).
+COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "up": (
+        "reprieve.cli.up",
+        "up",
+        "Start an embedded cluster with the operator and show a reclaim.",
+    ),
+    "run": ("reprieve.cli.run", "run", "Run the operator against a cluster."),
+    "crds": ("reprieve.cli.crds", "crds", "Print the CustomResourceDefinitions as YAML."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on use; the overview needs none of them."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(reprieve.__version__, prog_name="reprieve")
+def cli() -> None:
+    """Make room on Kubernetes GPU clusters: reclaim idle GPUs for work that waits."""
+
+
+def main() -> None:
+    """Run the command line; what the user did wrong ends with exit code 2 and one line."""
+    try:
+        cli.main(prog_name="reprieve", standalone_mode=False)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except UsageError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    except ReprieveError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""What happens: intents, the executor, recovery and the one place that evicts others' objects."""

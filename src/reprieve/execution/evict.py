@@ -1,0 +1,255 @@
+"""Evict one root owner: delete it, scale it to zero or suspend it, never twice and never another.
+
+The only place that changes objects of other people. Each call reads the root first and sends the
+write with preconditions on uid and resourceVersion, so that a root that was created again under the
+same name is left alone and a write that was delayed past a hand-over fails. Source: the design's
+"Intent log and executor", step 5; the idle plane's specification, section 11 and hazard H3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from reprieve.api.reprieve import Action, ObjectRef, Victim
+from reprieve.execution.fence import Fence
+from reprieve.kube.client import Client
+from reprieve.kube.discovery import NotServed, RestMapper
+from reprieve.kube.errors import ApiError, Conflict, Forbidden, NotFound
+from reprieve.kube.resource import Resource
+from reprieve.kube.writes import Priority
+
+__all__ = [
+    "FORMER_REPLICAS",
+    "Eviction",
+    "Result",
+    "evict",
+    "obstacle",
+]
+
+#: Annotation on a root that was scaled to zero: how many replicas it had.
+FORMER_REPLICAS: Final = "reprieve.dev/former-replicas"
+
+#: Where the suspend field of a kind stands, for kinds that have one: (group, kind) -> path.
+SUSPEND_FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("batch", "Job"): ("spec", "suspend"),
+    ("batch", "CronJob"): ("spec", "suspend"),
+    ("jobset.x-k8s.io", "JobSet"): ("spec", "suspend"),
+    ("ray.io", "RayJob"): ("spec", "suspend"),
+    ("ray.io", "RayCluster"): ("spec", "suspend"),
+    ("kubeflow.org", "PyTorchJob"): ("spec", "runPolicy", "suspend"),
+    ("kubeflow.org", "TFJob"): ("spec", "runPolicy", "suspend"),
+    ("kubeflow.org", "MPIJob"): ("spec", "runPolicy", "suspend"),
+    ("workload.codeflare.dev", "AppWrapper"): ("spec", "suspend"),
+}
+SELF_SUBJECT_ACCESS_REVIEWS: Final = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False
+)
+_ATTEMPTS: Final = 5
+
+
+class Result(StrEnum):
+    """What became of the root."""
+
+    EVICTED = "Evicted"
+    GONE = "Gone"  # it was not there any more, or on its way out
+    REPLACED = "Replaced"  # another object stands under its name
+    FORBIDDEN = "Forbidden"
+    REFUSED = "Refused"  # the kind does not support the action
+    FAILED = "Failed"  # anything else: to be tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The result and, for people, why."""
+
+    result: Result
+    detail: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether the victim's root is out of the way."""
+        return self.result in (Result.EVICTED, Result.GONE, Result.REPLACED)
+
+
+async def evict(client: Client, mapper: RestMapper, fence: Fence, victim: Victim) -> Eviction:
+    """Carry out the victim's action on its root.
+
+    Raises:
+        Deposed: the fence is closed.
+    """
+    try:
+        resource = await mapper.resource_for(victim.root.api_version, victim.root.kind)
+        return await _evict(client, resource, fence, victim)
+    except (NotFound, NotServed):
+        return Eviction(Result.GONE)
+    except Forbidden as refusal:
+        return Eviction(Result.FORBIDDEN, str(refusal))
+    except ApiError as failure:
+        return Eviction(Result.FAILED, str(failure))
+
+
+async def obstacle(
+    client: Client, mapper: RestMapper, victim: Victim, *, ask: bool
+) -> Eviction | None:
+    """Return why the action cannot work on this root, None when nothing is known against it.
+
+    Nothing is changed. With `ask` the API server is asked whether a deletion is permitted: in a set
+    of several, one that must stay would make the eviction of the others pointless.
+    """
+    root = victim.root
+    try:
+        resource = await mapper.resource_for(root.api_version, root.kind)
+        match victim.action:
+            case Action.SUSPEND if _suspend_path(root) is None:
+                return Eviction(Result.REFUSED, f"{root.kind} has no suspend field")
+            case Action.SCALE_TO_ZERO:
+                await _scale(client, resource, root)
+            case Action.DELETE if ask and not await _permitted(client, resource, root):
+                return Eviction(
+                    Result.FORBIDDEN, f"delete on {resource.plural}.{resource.group} is missing"
+                )
+            case _:
+                pass
+    except NotFound:
+        return Eviction(Result.REFUSED, f"{root.kind}/{root.name} has no scale subresource")
+    except NotServed as missing:
+        return Eviction(Result.REFUSED, str(missing))
+    except Forbidden as refusal:
+        return Eviction(Result.FORBIDDEN, str(refusal))
+    except ApiError as failure:
+        return Eviction(Result.FAILED, str(failure))
+    return None
+
+
+async def _permitted(client: Client, resource: Resource, root: ObjectRef) -> bool:
+    attributes = {
+        "verb": "delete",
+        "group": resource.group,
+        "resource": resource.plural,
+        "namespace": root.namespace,
+        "name": root.name,
+    }
+    review = await client.create(
+        SELF_SUBJECT_ACCESS_REVIEWS,
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        },
+        type=dict[str, Any],
+    )
+    return bool(review["status"]["allowed"])
+
+
+async def _scale(client: Client, resource: Resource, root: ObjectRef) -> dict[str, Any]:
+    namespace = root.namespace if resource.namespaced else None
+    return await client.get(
+        resource, root.name, namespace, subresource="scale", type=dict[str, Any]
+    )
+
+
+async def _evict(client: Client, resource: Resource, fence: Fence, victim: Victim) -> Eviction:
+    root = victim.root
+    namespace = root.namespace if resource.namespaced else None
+    conflict: Conflict | None = None
+    for _ in range(_ATTEMPTS):
+        found = await client.get(resource, root.name, namespace, type=dict[str, Any])
+        metadata = found["metadata"]
+        if metadata["uid"] != root.uid:
+            return Eviction(Result.REPLACED, f"{root.kind}/{root.name} now has another uid")
+        if metadata.get("deletionTimestamp"):
+            return Eviction(Result.GONE, "already being deleted")
+        fence.check()
+        try:
+            match victim.action:
+                case Action.DELETE:
+                    await client.delete(
+                        resource,
+                        root.name,
+                        namespace,
+                        uid=root.uid,
+                        resource_version=metadata["resourceVersion"],
+                        propagation="Background",
+                        priority=Priority.EVICT,
+                        timeout=fence.request_timeout,
+                    )
+                    return Eviction(Result.EVICTED)
+                case Action.SUSPEND:
+                    return await _suspend(client, resource, fence, found, root)
+                case Action.SCALE_TO_ZERO:
+                    return await _scale_to_zero(client, resource, fence, found, root)
+        except Conflict as answer:
+            # Someone wrote the root in between: read it and judge again.
+            conflict = answer
+    return Eviction(Result.FAILED, str(conflict))
+
+
+async def _suspend(
+    client: Client, resource: Resource, fence: Fence, found: dict[str, Any], root: ObjectRef
+) -> Eviction:
+    path = _suspend_path(root)
+    if path is None:
+        return Eviction(Result.REFUSED, f"{root.kind} has no suspend field")
+    if _at(found, path) is True:
+        return Eviction(Result.GONE, "already suspended")
+    patch: Any = True
+    for key in reversed(path):
+        patch = {key: patch}
+    await _patch(client, resource, fence, found, patch)
+    return Eviction(Result.EVICTED)
+
+
+async def _scale_to_zero(
+    client: Client, resource: Resource, fence: Fence, found: dict[str, Any], root: ObjectRef
+) -> Eviction:
+    try:
+        scale = await _scale(client, resource, root)
+    except NotFound:
+        return Eviction(Result.REFUSED, f"{root.kind} has no scale subresource")
+    replicas = scale.get("spec", {}).get("replicas", 0)
+    if replicas == 0:
+        return Eviction(Result.GONE, "already scaled to zero")
+    if found["metadata"].get("annotations", {}).get(FORMER_REPLICAS) != str(replicas):
+        # Kept first: a crash in between costs an annotation, not the number.
+        patch = {"metadata": {"annotations": {FORMER_REPLICAS: str(replicas)}}}
+        found = await _patch(client, resource, fence, found, patch)
+        fence.check()
+    await _patch(client, resource, fence, found, {"spec": {"replicas": 0}}, subresource="scale")
+    return Eviction(Result.EVICTED)
+
+
+async def _patch(
+    client: Client,
+    resource: Resource,
+    fence: Fence,
+    found: dict[str, Any],
+    patch: dict[str, Any],
+    subresource: str = "",
+) -> dict[str, Any]:
+    metadata = found["metadata"]
+    preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    body = {**patch, "metadata": {**patch.get("metadata", {}), **preconditions}}
+    return await client.patch(
+        resource,
+        metadata["name"],
+        body,
+        metadata.get("namespace"),
+        subresource=subresource,
+        type=dict[str, Any],
+        priority=Priority.EVICT,
+        timeout=fence.request_timeout,
+    )
+
+
+def _suspend_path(root: ObjectRef) -> tuple[str, ...] | None:
+    group = root.api_version.rpartition("/")[0]
+    return SUSPEND_FIELDS.get((group, root.kind))
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

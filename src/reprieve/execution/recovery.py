@@ -1,0 +1,62 @@
+"""Recovery: what a new holder of the process lease does before it decides anything.
+
+It reads all intents by quorum, writes its own epoch into every open one, so that the former
+holder's next write to them fails, and waits one request timeout, so that a write of the former
+holder that passed the fence has landed or is lost. Only then is anything evicted. Source: the
+design's "Recovery".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reprieve.api.reprieve import Preemption
+from reprieve.execution.fence import Fence
+from reprieve.execution.intents import IntentLog
+from reprieve.kube.errors import Conflict, NotFound
+from reprieve.units.clock import Clock
+from reprieve.units.instants import Nanos, parse_instant
+
+__all__ = ["claim_open", "expired"]
+
+
+async def claim_open(log: IntentLog, fence: Fence, clock: Clock) -> list[Preemption]:
+    """Return the open intents, all under this process's epoch; dry runs are left alone.
+
+    Raises:
+        Deposed: the fence closed on the way.
+    """
+    claimed: list[Preemption] = []
+    for intent in await log.list():
+        if intent.spec.dry_run or not intent.status.phase.open:
+            continue
+        try:
+            claimed.append(await log.start(intent))
+        except (Conflict, NotFound):
+            # The former holder wrote in this moment: the watch shows the intent again.
+            continue
+    if claimed:
+        await clock.sleep(fence.request_timeout)
+    return claimed
+
+
+def expired(
+    records: Iterable[Preemption], now: Nanos, time_to_live: int, cap: int
+) -> list[Preemption]:
+    """Return the records to remove: older than the time to live, or beyond the cap, oldest first.
+
+    Open intents are never among them and count towards the cap.
+    """
+    ordered = sorted(
+        records, key=lambda record: (record.metadata.creation_timestamp, record.metadata.name)
+    )
+    surplus = len(ordered) - cap
+    gone: list[Preemption] = []
+    for record in ordered:
+        over = record.spec.dry_run or not record.status.phase.open
+        ended = record.status.finished_at or record.metadata.creation_timestamp
+        old = bool(ended) and now - parse_instant(ended) >= time_to_live
+        if over and (old or surplus > 0):
+            gone.append(record)
+            surplus -= 1
+    return gone
