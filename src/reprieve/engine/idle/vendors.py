@@ -1,0 +1,104 @@
+"""GPU vendors: which resource names are GPUs, which metric tells their use, and how it is labelled.
+
+AMD is what the guide describes and is always the default. The other entries say the same things
+about NVIDIA's and Intel's exporters. Source: specification of the idle plane, sections 8 and 10 and
+hazard H6; idle signals, section 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+__all__ = ["AMD", "INTEL", "KNOWN_VENDORS", "NVIDIA", "UtilizationMetric", "Vendor"]
+
+
+@dataclass(frozen=True, slots=True)
+class UtilizationMetric:
+    """A metric family and the factor that makes percent of its value: 1 for percent, 100 for ratio.
+
+    The scale is never guessed from a value: 0.9 may be either.
+    """
+
+    name: str
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """One vendor's resources and metrics.
+
+    `resources`: patterns of extended resource names, `*` standing for any text; `not_devices`:
+    patterns of names among them that count something else (memory, shares). `metrics`: best first;
+    a GPU that one metric covers is not read from a later one. Of each tuple of labels the first
+    that is there and not empty is taken.
+    """
+
+    name: str
+    resources: tuple[str, ...]
+    metrics: tuple[UtilizationMetric, ...]
+    namespace_labels: tuple[str, ...]
+    pod_labels: tuple[str, ...]
+    gpu_labels: tuple[str, ...]
+    partition_labels: tuple[str, ...] = ()
+    not_devices: tuple[str, ...] = ()
+
+    def owns(self, resource: str) -> bool:
+        """Return whether `resource` is the name of this vendor's GPUs or parts of GPUs."""
+        return any(fnmatchcase(resource, pattern) for pattern in self.resources) and not any(
+            fnmatchcase(resource, pattern) for pattern in self.not_devices
+        )
+
+
+# The exact names and order of section 10 of the specification.
+_NAMESPACE: Final = (
+    "namespace",
+    "kubernetes_namespace",
+    "k8s_namespace_name",
+    "k8s.namespace.name",
+)
+_POD: Final = ("pod", "pod_name", "kubernetes_pod_name", "k8s_pod_name", "k8s.pod.name")
+
+AMD: Final = Vendor(
+    name="amd",
+    resources=("amd.com/*",),
+    metrics=(UtilizationMetric("gpu_gfx_activity"),),
+    namespace_labels=_NAMESPACE,
+    pod_labels=_POD,
+    gpu_labels=("gpu_id", "gpu"),
+    partition_labels=("gpu_partition_id",),
+)
+
+NVIDIA: Final = Vendor(
+    name="nvidia",
+    resources=("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*"),
+    # The ratio also covers MIG instances and does not saturate with tiny kernels.
+    metrics=(
+        UtilizationMetric("DCGM_FI_PROF_GR_ENGINE_ACTIVE", scale=100.0),
+        UtilizationMetric("DCGM_FI_DEV_GPU_UTIL"),
+    ),
+    # Behind a Prometheus without honorLabels `pod` names the exporter, `exported_pod` the user.
+    namespace_labels=("exported_namespace", *_NAMESPACE),
+    pod_labels=("exported_pod", *_POD),
+    gpu_labels=("gpu", "UUID", "device"),
+    partition_labels=("GPU_I_ID",),
+)
+
+INTEL: Final = Vendor(
+    name="intel",
+    resources=("gpu.intel.com/*",),
+    metrics=(UtilizationMetric("xpum_engine_ratio", scale=100.0),),
+    namespace_labels=("kube_namespace", "exported_namespace", *_NAMESPACE),
+    pod_labels=("kube_pod", "exported_pod", *_POD),
+    gpu_labels=("uuid", "pci_bdf", "pci_dev", "dev_file"),
+    partition_labels=("sub_dev",),
+    not_devices=(
+        "gpu.intel.com/memory.max",
+        "gpu.intel.com/millicores",
+        "gpu.intel.com/tiles",
+        "gpu.intel.com/*_monitoring",
+    ),
+)
+
+KNOWN_VENDORS: Final = {vendor.name: vendor for vendor in (AMD, NVIDIA, INTEL)}

@@ -1,0 +1,1 @@
+"""API objects and exposition text -> engine rows; pure, one function per kind."""

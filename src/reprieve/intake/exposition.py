@@ -1,0 +1,331 @@
+"""Prometheus text -> utilisation samples, reading in full only the lines that are wanted.
+
+A node exporter sends some hundred lines for each one that tells how busy a GPU is. One expression
+runs over everything else and checks no more than the shape of a line (name, braces, number), so
+that a body that is not Prometheus text is refused as a whole; lines of wanted families are taken
+apart with their escapes, quoted names, timestamps and exemplars. Text may come in pieces of any
+size, so that memory does not grow with the body.
+
+Which families, labels and types count, and what makes a value unusable: specification of the idle
+plane, section 10 and hazards H5 and H6. Text format: Prometheus exposition formats, version 0.0.4
+and the quoted names of 1.0.0. A last line without its newline is accepted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from reprieve.engine.idle.vendors import Vendor
+
+__all__ = [
+    "Defect",
+    "Exposition",
+    "ExpositionParser",
+    "InvalidSample",
+    "MalformedExposition",
+    "Sample",
+    "parse_exposition",
+    "parse_samples",
+    "read_value",
+    "without_less_preferred",
+]
+
+# Longer lines are not Prometheus text; without a bound, a body without newlines would be held.
+MAXIMUM_LINE_BYTES: Final = 1 << 20
+
+_GAUGES: Final = frozenset({"gauge", "untyped", "unknown", "none"})
+_ESCAPES: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+
+_NAME: Final = rb"[a-zA-Z_:][a-zA-Z0-9_:]*+"
+_NUMBER: Final = (
+    rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+(?:[eE][+-]?+[0-9]++)?+"
+    rb"|\.[0-9]++(?:[eE][+-]?+[0-9]++)?+|(?i:inf(?:inity)?+|nan))"
+)
+_TAIL: Final = rb"(?:[ \t]++" + _NUMBER + rb")?+[ \t]*+(?:#[^\n]*+)?+"
+_QUOTED: Final = rb'"(?:[^"\\\n]++|\\[\\"n])*+"'
+_LABEL: Final = rb"(?:[a-zA-Z_][a-zA-Z0-9_]*+|" + _QUOTED + rb")[ \t]*+=[ \t]*+" + _QUOTED
+_ITEM: Final = rb"[ \t]*+(?:" + _LABEL + rb"|" + _QUOTED + rb")[ \t]*+"
+_LABELS: Final = rb"\{((?:" + _ITEM + rb"(?:," + _ITEM + rb")*+,?+)?+[ \t]*+)\}"
+
+_SAMPLE_LINE: Final = re.compile(
+    rb"[ \t]*+(" + _NAME + rb")?+[ \t]*+(?:" + _LABELS + rb")?+[ \t]*+(" + _NUMBER + rb")" + _TAIL
+)
+_PAIR: Final = re.compile(
+    rb"([a-zA-Z_][a-zA-Z0-9_]*+|" + _QUOTED + rb")[ \t]*+(?:=[ \t]*+(" + _QUOTED + rb"))?+"
+)
+_TYPE_LINE: Final = re.compile(
+    rb"[ \t]*+#[ \t]++TYPE[ \t]++(" + _NAME + rb"|" + _QUOTED + rb")[ \t]++(\S++)[ \t]*+"
+)
+_ESCAPE: Final = re.compile(r'\\[\\"n]')
+
+
+class MalformedExposition(ValueError):
+    """The text is not a Prometheus exposition; the message shows the first line that is not."""
+
+
+class Defect(StrEnum):
+    """Why a sample of a pod cannot be used (hazard H5)."""
+
+    NAN = "NaN"
+    INFINITE = "Infinite"
+    NEGATIVE = "Negative"
+    ABOVE_100 = "Above100"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How busy one GPU, or one partition of it, of one pod is.
+
+    `utilization` is percent 0-100, not rounded. `gpu_id` and `partition` may be empty.
+    """
+
+    namespace: str
+    pod: str
+    gpu_id: str
+    partition: str
+    utilization: float
+    vendor: str  # Vendor.name
+    metric: str
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidSample:
+    """A sample that names a pod and has a value that no GPU can have."""
+
+    namespace: str
+    pod: str
+    gpu_id: str
+    defect: Defect
+
+
+@dataclass(frozen=True, slots=True)
+class Exposition:
+    """What one body says; lists are in the order of the text.
+
+    `unassigned`: number of samples that name no pod, that is, of GPUs nobody holds.
+    """
+
+    samples: list[Sample]
+    invalid: list[InvalidSample]
+    unassigned: int
+
+
+def parse_samples(text: bytes, vendors: Sequence[Vendor]) -> list[Sample]:
+    """Return the usable samples of `text` in its order.
+
+    Raises:
+        MalformedExposition: some line is not Prometheus text; nothing of the text may be used.
+    """
+    return parse_exposition(text, vendors).samples
+
+
+def parse_exposition(text: bytes, vendors: Sequence[Vendor]) -> Exposition:
+    """Return all that `text` says about the vendors' GPUs.
+
+    Raises:
+        MalformedExposition: some line is not Prometheus text; nothing of the text may be used.
+    """
+    parser = ExpositionParser(vendors)
+    parser.feed(text)
+    return parser.finish()
+
+
+class ExpositionParser:
+    """Reads one exposition that comes in pieces.
+
+    Use: `feed` each piece, then `finish`. After a `MalformedExposition` the parser is spent.
+    Complexity: one pass over the bytes; objects are made for wanted lines only.
+    """
+
+    def __init__(self, vendors: Sequence[Vendor]) -> None:
+        self._families = {
+            metric.name: (vendor, metric.name, metric.scale)
+            for vendor in vendors
+            for metric in vendor.metrics
+        }
+        self._names = {name.encode(): name for name in self._families}
+        self._ranked = any(len(vendor.metrics) > 1 for vendor in vendors)
+        self._vendors = vendors
+        self._others = _other_lines(self._families)
+        # Families whose TYPE line names a type that carries no current value.
+        self._skipped: set[str] = set()
+        # The beginning of a line whose newline has not come yet.
+        self._rest = b""
+        self._samples: list[Sample] = []
+        self._invalid: list[InvalidSample] = []
+        self._unassigned = 0
+
+    def feed(self, piece: bytes) -> None:
+        """Read the complete lines of what came so far.
+
+        Raises:
+            MalformedExposition: a line is not Prometheus text or longer than 1 MiB.
+        """
+        end = piece.rfind(b"\n") + 1
+        if len(self._rest) + (len(piece) - end if end else len(piece)) > MAXIMUM_LINE_BYTES:
+            raise MalformedExposition("a line is longer than 1 MiB: not a Prometheus exposition")
+        if not end:
+            self._rest += piece
+            return
+        text = piece if end == len(piece) else piece[:end]
+        if self._rest:
+            text = self._rest + text
+        self._rest = piece[end:]
+        self._read(text)
+
+    def finish(self) -> Exposition:
+        """Return what was read.
+
+        Raises:
+            MalformedExposition: the last line is not Prometheus text.
+        """
+        if self._rest:
+            text, self._rest = self._rest + b"\n", b""
+            self._read(text)
+        samples = self._samples
+        if self._ranked:
+            samples = without_less_preferred(samples, self._vendors)
+        return Exposition(samples, self._invalid, self._unassigned)
+
+    def _read(self, text: bytes) -> None:
+        """Read `text`, which ends with a newline."""
+        others, end, position = self._others, len(text), 0
+        while True:
+            run = others.match(text, position)
+            position = run.end() if run else position
+            if position >= end:
+                return
+            newline = text.index(b"\n", position)
+            line = text[position:newline]
+            position = newline + 1
+            if line.lstrip(b" \t").startswith(b"#"):
+                self._read_type(line)
+            else:
+                self._read_sample(line)
+
+    def _read_type(self, line: bytes) -> None:
+        declaration = _TYPE_LINE.fullmatch(line)
+        if declaration is None:
+            return
+        name = _text(declaration.group(1), line)
+        if name in self._families:
+            if declaration.group(2).decode(errors="replace").lower() in _GAUGES:
+                self._skipped.discard(name)
+            else:
+                self._skipped.add(name)
+
+    def _read_sample(self, line: bytes) -> None:
+        form = _SAMPLE_LINE.fullmatch(line)
+        if form is None:
+            raise _malformed(line)
+        raw_name, raw_labels, value = form.groups()
+        labels: dict[str, str] = {}
+        name = self._names.get(raw_name) if raw_name else None
+        for key, content in _PAIR.findall(raw_labels) if raw_labels else ():
+            text = _text(key, line)
+            if content:
+                if text in labels:
+                    raise _malformed(line)
+                labels[text] = _text(content, line)
+            elif raw_name is None and key.startswith(b'"'):
+                raw_name, name = key, text
+            else:
+                raise _malformed(line)
+        if raw_name is None:
+            raise _malformed(line)
+        if name not in self._families or name in self._skipped:
+            return
+        vendor, metric, scale = self._families[name]
+        outcome = read_value(vendor, metric, scale, labels, float(value))
+        if outcome is None:
+            self._unassigned += 1
+        elif isinstance(outcome, Sample):
+            self._samples.append(outcome)
+        else:
+            self._invalid.append(outcome)
+
+
+def read_value(
+    vendor: Vendor, metric: str, scale: float, labels: Mapping[str, str], value: float
+) -> Sample | InvalidSample | None:
+    """Return what one series says; None when it names no pod (a GPU that nobody holds)."""
+    namespace = _first(labels, vendor.namespace_labels)
+    pod = _first(labels, vendor.pod_labels)
+    if not namespace or not pod:
+        return None
+    gpu_id = _first(labels, vendor.gpu_labels)
+    percent = value * scale
+    if 0.0 <= percent <= 100.0:
+        partition = _first(labels, vendor.partition_labels)
+        return Sample(namespace, pod, gpu_id, partition, percent, vendor.name, metric)
+    if math.isnan(percent):
+        defect = Defect.NAN
+    elif math.isinf(percent):
+        defect = Defect.INFINITE
+    else:
+        defect = Defect.NEGATIVE if percent < 0 else Defect.ABOVE_100
+    return InvalidSample(namespace, pod, gpu_id, defect)
+
+
+def without_less_preferred(samples: list[Sample], vendors: Sequence[Vendor]) -> list[Sample]:
+    """Return `samples` without those of a GPU for which the same pod has a better metric."""
+    ranks = {m.name: rank for vendor in vendors for rank, m in enumerate(vendor.metrics)}
+    best: dict[tuple[str, str, str, str], int] = {}
+    for sample in samples:
+        key = (sample.vendor, sample.namespace, sample.pod, sample.gpu_id)
+        best[key] = min(best.get(key, ranks[sample.metric]), ranks[sample.metric])
+    return [
+        sample
+        for sample in samples
+        if ranks[sample.metric]
+        == best[(sample.vendor, sample.namespace, sample.pod, sample.gpu_id)]
+    ]
+
+
+def _other_lines(wanted: Iterable[str]) -> re.Pattern[bytes]:
+    """Return an expression that matches the longest run of whole lines that need no reading.
+
+    Those are blank lines, comments other than TYPE of a wanted (or quoted) name, and samples whose
+    name stands before the braces and is not wanted. The repetition is possessive: a run of a
+    million lines needs no stack.
+    """
+    names = b"|".join(re.escape(name.encode()) for name in wanted) or rb"(?!)"
+    comment = rb"(?!#[ \t]++TYPE[ \t]++(?:\"|(?:" + names + rb")[ \t]))#[^\n]*+"
+    sample = (
+        rb"(?!(?:" + names + rb")[ \t{])" + _NAME + rb"[ \t]*+(?:\{[^\n]*\})?[ \t]*+"
+        rb"(?<![a-zA-Z0-9_:])" + _NUMBER + _TAIL
+    )
+    return re.compile(rb"(?:[ \t]*+(?:" + sample + rb"|" + comment + rb")?+\n)++")
+
+
+def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
+    for name in names:
+        value = labels.get(name)
+        if value:
+            return value
+    return ""
+
+
+def _text(token: bytes, line: bytes) -> str:
+    """Return the text of a bare name, or of a quoted string with its escapes."""
+    try:
+        text = token.decode()
+    except UnicodeDecodeError:
+        raise _malformed(line) from None
+    if not text.startswith('"'):
+        return text
+    text = text[1:-1]
+    return _ESCAPE.sub(lambda escape: _ESCAPES[escape.group()], text) if "\\" in text else text
+
+
+def _malformed(line: bytes) -> MalformedExposition:
+    shown = line[:120].decode(errors="backslashreplace")
+    return MalformedExposition(
+        f"not a line of a Prometheus exposition: {shown!r}; accepted: comments and "
+        'name{label="value",...} number [timestamp]'
+    )
