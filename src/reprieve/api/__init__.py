@@ -1,0 +1,1 @@
+"""What users write: one module per API group, and the CustomResourceDefinitions."""
