@@ -1,0 +1,41 @@
+"""The built-in kinds that the embedded server serves, read from `layouts/kinds.txt`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from reprieve.local.server.kinds import ALL_VERBS, Kind
+from reprieve.local.server.layout import GROUPS, kind_lines
+
+__all__ = ["builtin_kinds"]
+
+
+@cache
+def builtin_kinds() -> Sequence[Kind]:
+    """Return every built-in kind, groups in the order in which discovery lists them."""
+    return tuple(_kind(columns) for columns in kind_lines())
+
+
+def _kind(columns: Sequence[str]) -> Kind:
+    package, name, plural, scope, short_names, categories, subresources, verbs = columns
+    holder, _, version = package.partition("/")
+    return Kind(
+        group=GROUPS[holder],
+        version=version,
+        kind=name,
+        plural=plural,
+        singular=name.lower(),
+        namespaced=scope == "N",
+        list_kind=f"{name}List",
+        short_names=_words(short_names),
+        categories=_words(categories),
+        subresources=frozenset(_words(subresources)),
+        verbs=ALL_VERBS if verbs == "*" else _words(verbs),
+        layout=f"{package}.{name}",
+        custom=None,
+    )
+
+
+def _words(column: str) -> tuple[str, ...]:
+    return () if column == "-" else tuple(column.split(","))

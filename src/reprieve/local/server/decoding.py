@@ -1,0 +1,308 @@
+"""Reading an object of a built-in kind by its layout, as the real server's decoder does.
+
+Unknown fields are left out and reported; a value of the wrong type ends the decoding with the
+decoder's own text. What is stored has no zero values that the API's types do not show, so that two
+spellings of one object are equal. Source: the JSON rules of the public API types (`omitempty`,
+pointers) and answers of a 1.37 server.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reprieve.local.server.layout import Field, Message, Shape, message
+from reprieve.units.instants import format_instant, format_micro, parse_instant
+
+__all__ = ["Decoded", "WrongType", "decode"]
+
+
+class WrongType(Exception):
+    """A value that the field's type cannot hold; the text is the decoder's."""
+
+
+@dataclass(slots=True)
+class Decoded:
+    """The object with known fields only, and the paths of the others in order."""
+
+    object: dict[str, Any]
+    unknown: list[str] = field(default_factory=list)
+
+
+def decode(layout: str, sent: Mapping[str, Any]) -> Decoded:
+    """Return `sent` as the message `layout` holds it.
+
+    Raises:
+        WrongType: a value does not fit its field.
+    """
+    decoded = Decoded({})
+    known = message(layout)
+    body = {name: value for name, value in sent.items() if name not in ("apiVersion", "kind")}
+    decoded.object = {"apiVersion": sent.get("apiVersion"), "kind": sent.get("kind")}
+    decoded.object.update(_message(known, body, "", "", decoded.unknown))
+    return decoded
+
+
+def _message(
+    known: Message, sent: Mapping[str, Any], path: str, trail: str, unknown: list[str]
+) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    fields = known.json
+    for name, value in sent.items():
+        spec = fields.get(name)
+        if spec is None:
+            unknown.append(f"{path}.{name}" if path else str(name))
+        elif value is not None:
+            read = _field(known, spec, value, path, trail, unknown)
+            if spec.optional or not _is_zero(spec, read):
+                kept[name] = read
+    for name, zero in _shown(known):
+        if name not in kept:
+            kept[name] = zero()
+    return kept
+
+
+def _is_zero(spec: Field, value: Any) -> bool:
+    if spec.is_message and spec.shape is Shape.ONE:
+        return not spec.shown and not value
+    return not value and not isinstance(value, (list, dict)) or value in ([], {})
+
+
+def _field(
+    holder: Message, spec: Field, value: Any, path: str, trail: str, unknown: list[str]
+) -> Any:
+    here = f"{path}.{spec.name}" if path else spec.name
+    # The decoder's own paths have no list positions.
+    trail = f"{trail}.{spec.name}" if trail else spec.name
+    if spec.shape is Shape.LIST:
+        if type(value) is not list:
+            raise _mismatch(holder, trail, value, f"[]{_type_name(spec)}")
+        if not spec.is_message:
+            return [_scalar(holder, spec, item, trail) for item in value]
+        inner = message(spec.type)
+        return [
+            _inner(holder, spec, inner, item, f"{here}[{index}]", trail, unknown)
+            for index, item in enumerate(value)
+        ]
+    if spec.shape is Shape.MAP:
+        if type(value) is not dict:
+            raise _mismatch(holder, trail, value, spec.go_type and f"v1.{spec.go_type}" or
+                            f"map[string]{_type_name(spec)}")
+        if not spec.is_message:
+            return {key: _scalar(holder, spec, item, trail) for key, item in value.items()}
+        inner = message(spec.type)
+        return {
+            key: _inner(holder, spec, inner, item, f"{here}[{key}]", trail, unknown)
+            for key, item in value.items()
+        }
+    if spec.is_message:
+        return _inner(holder, spec, message(spec.type), value, here, trail, unknown)
+    return _scalar(holder, spec, value, trail)
+
+
+def _inner(
+    holder: Message,
+    spec: Field,
+    inner: Message,
+    value: Any,
+    path: str,
+    trail: str,
+    unknown: list[str],
+) -> dict[str, Any]:
+    if value is None:
+        value = {}
+    if type(value) is not dict:
+        raise _mismatch(holder, trail, value, _type_name(spec))
+    return _message(inner, value, path, trail, unknown)
+
+
+def _scalar(holder: Message, spec: Field, value: Any, trail: str) -> Any:
+    if type(value) is str and spec.type == "string":
+        return value
+    read = _SCALARS[spec.type](value)
+    if read is _REFUSED:
+        raise _mismatch(holder, trail, value, _type_name(spec))
+    return read
+
+
+_REFUSED: Final = object()
+_QUANTITY: Final = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
+
+
+def _string(value: Any) -> Any:
+    return "" if value is None else value if type(value) is str else _REFUSED
+
+
+def _integer(bits: int) -> Callable[[Any], Any]:
+    limit = 1 << (bits - 1)
+
+    def read(value: Any) -> Any:
+        if value is None:
+            return 0
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        return value if type(value) is int and -limit <= value < limit else _REFUSED
+
+    return read
+
+
+def _boolean(value: Any) -> Any:
+    return False if value is None else value if type(value) is bool else _REFUSED
+
+
+def _double(value: Any) -> Any:
+    return value if type(value) in (int, float) else _REFUSED
+
+
+def _bytes(value: Any) -> Any:
+    if value is None:
+        return ""
+    if type(value) is not str:
+        return _REFUSED
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        at = re.match(r"[A-Za-z0-9+/]*", value)
+        raise WrongType(
+            f"illegal base64 data at input byte {at.end() if at else 0}"
+        ) from None
+    return value
+
+
+def _time(write: Callable[[Any], str]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if type(value) is not str:
+            return _REFUSED
+        if not value:
+            return None
+        try:
+            return write(parse_instant(value))
+        except ValueError:
+            raise WrongType(
+                f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" '
+                'as "2006"'
+            ) from None
+
+    return read
+
+
+def _quantity(value: Any) -> Any:
+    if type(value) in (int, float):
+        value = repr(value)
+    if type(value) is not str:
+        return _REFUSED
+    if not _QUANTITY.fullmatch(value):
+        raise WrongType(
+            "quantities must match the regular expression "
+            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
+    return value
+
+
+def _int_or_string(value: Any) -> Any:
+    return value if type(value) in (int, str) else _REFUSED
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+def _object(value: Any) -> Any:
+    return value if type(value) is dict else _REFUSED
+
+
+def _strings(value: Any) -> Any:
+    if type(value) is list and all(type(item) is str for item in value):
+        return value
+    return _REFUSED
+
+
+_SCALARS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "string": _string,
+    "int32": _integer(32),
+    "int64": _integer(64),
+    "bool": _boolean,
+    "double": _double,
+    "bytes": _bytes,
+    "Time": _time(format_instant),
+    "MicroTime": _time(format_micro),
+    "Quantity": _quantity,
+    "IntOrString": _int_or_string,
+    "RawExtension": _object,
+    "JSON": _anything,
+    "FieldsV1": _object,
+    "Strings": _strings,
+    "JSONSchemaPropsOrArray": _anything,
+    "JSONSchemaPropsOrBool": _anything,
+    "JSONSchemaPropsOrStringArray": _anything,
+}
+_GO_NAMES: Final = {
+    "double": "float64",
+    "bytes": "[]uint8",
+    "Quantity": "resource.Quantity",
+    "IntOrString": "intstr.IntOrString",
+    "RawExtension": "runtime.RawExtension",
+    "FieldsV1": "v1.FieldsV1",
+    "Strings": "[]string",
+    "Time": "string",
+    "MicroTime": "string",
+}
+_WORDS: Final = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+
+
+def _type_name(spec: Field) -> str:
+    if spec.is_message:
+        package, _, name = spec.type.partition(".")
+        return f"{package.partition('/')[2]}.{name}"
+    if spec.go_type and spec.shape is not Shape.MAP:
+        return f"v1.{spec.go_type}"
+    return _GO_NAMES.get(spec.type, spec.type)
+
+
+def _mismatch(holder: Message, trail: str, value: Any, wanted: str) -> WrongType:
+    word = _WORDS.get(type(value), "object")
+    if word == "number" and wanted in ("int32", "int64"):
+        word = f"number {value}"
+    return WrongType(
+        f"json: cannot unmarshal {word} into Go struct field {holder.name}.{trail} of type {wanted}"
+    )
+
+
+def _nothing() -> None:
+    return None
+
+
+_ZEROS: Final[Mapping[str, Callable[[], Any]]] = {
+    "string": str,
+    "int32": int,
+    "int64": int,
+    "bool": bool,
+    "double": int,
+    "bytes": str,
+    "IntOrString": int,
+}
+
+
+def _shown(known: Message) -> list[tuple[str, Callable[[], Any]]]:
+    """Return the fields that are written even where nobody set them, and what is written."""
+    cached = _SHOWN.get(known.qualified)
+    if cached is None:
+        cached = [
+            (spec.name, _zero(spec)) for spec in known.json.values() if spec.shown
+        ]
+        _SHOWN[known.qualified] = cached
+    return cached
+
+
+_SHOWN: Final[dict[str, list[tuple[str, Callable[[], Any]]]]] = {}
+
+
+def _zero(spec: Field) -> Callable[[], Any]:
+    if spec.is_message:
+        inner = message(spec.type)
+        return lambda: {name: zero() for name, zero in _shown(inner)}
+    return _ZEROS.get(spec.type, _nothing)
