@@ -1,0 +1,1 @@
+"""What users configure: flags, variables, files and defaults -> engine policies."""
