@@ -17,18 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from reprieve.units.errors import ReprieveError
-
-__all__ = ["OperatorProcesses", "OperatorStopped"]
+__all__ = ["OperatorProcesses"]
 
 # SIGTERM has to be enough within 5 s; twice that is a hang.
 _TERMINATION_S: Final = 10.0
 # Variables of our own process that the interpreter needs to start; nothing else is handed down.
 _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH", "TMPDIR")
-
-
-class OperatorStopped(ReprieveError):
-    """An operator process ended without having been asked to."""
 
 
 class OperatorProcesses:
@@ -66,6 +60,10 @@ class OperatorProcesses:
         self._log: deque[str] = deque(maxlen=log_lines)
         # All and only processes that were started and not stopped, with the reader of each.
         self._running: list[tuple[asyncio.subprocess.Process, asyncio.Task[None]]] = []
+        # Process id and exit code of those that ended without having been asked to.
+        self._ended: list[tuple[int, int]] = []
+        self._end = asyncio.Event()
+        self._stopping = False
 
     @property
     def pids(self) -> list[int]:
@@ -74,6 +72,7 @@ class OperatorProcesses:
 
     async def start(self) -> None:
         """Start all replicas that are not running."""
+        self._stopping = False
         for _ in range(self._replicas - len(self._running)):
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -89,6 +88,7 @@ class OperatorProcesses:
 
     async def stop(self) -> None:
         """Ask all replicas to end, and end those that do not."""
+        self._stopping = True
         for process, _ in self._running:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
@@ -108,26 +108,13 @@ class OperatorProcesses:
         await self.stop()
         await self.start()
 
-    def check(self) -> None:
-        """Say whether every replica that should run does.
-
-        Raises:
-            OperatorStopped: one ended by itself; the message has the last lines of the log.
-        """
-        for process, _ in self._running:
-            if process.returncode is not None:
-                raise OperatorStopped(
-                    f"the operator ended by itself with code {process.returncode}: "
-                    + " | ".join(self.tail(5))
-                )
-
-    async def ended(self) -> int:
-        """Return the exit code of the first replica that ends without having been asked to."""
-        waits = [asyncio.ensure_future(process.wait()) for process, _ in self._running]
-        done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in pending:
-            wait.cancel()
-        return done.pop().result()
+    async def stopped_by_itself(self) -> str:
+        """Return what happened as soon as a replica ends without having been asked to."""
+        await self._end.wait()
+        pid, code = self._ended[0]
+        return f"operator process {pid} ended by itself with code {code}: " + " | ".join(
+            self.tail(5)
+        )
 
     def tail(self, lines: int = 60) -> list[str]:
         """Return the last lines that the replicas printed."""
@@ -141,8 +128,12 @@ class OperatorProcesses:
             except ValueError:  # longer than the reader's bound; the rest of it follows
                 continue
             if not line:
-                return
+                break
             self._keep(line.decode(errors="replace").rstrip())
+        code = await process.wait()
+        if not self._stopping:
+            self._ended.append((process.pid, code))
+            self._end.set()
 
     def _keep(self, line: str) -> None:
         self._log.append(line)
