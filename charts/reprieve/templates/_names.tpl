@@ -1,0 +1,53 @@
+{{- define "reprieve.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "reprieve.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains (include "reprieve.name" .) .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "reprieve.name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- /* Cluster-wide objects carry the namespace, so that two releases do not collide. */}}
+{{- define "reprieve.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "reprieve.fullname" .) }}
+{{- end }}
+
+{{- define "reprieve.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "reprieve.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name is required when serviceAccount.create is false" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "reprieve.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "reprieve.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "reprieve.labels" -}}
+{{ include "reprieve.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: reprieve
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- /* The configuration file: the Helm values that have no variable. */}}
+{{- define "reprieve.configuration" -}}
+gpuPreemption:
+  {{- pick .Values.gpuPreemption "fit" "irreducible" "vendors" "literal" | toYaml | nindent 2 }}
+{{- end }}
+
+{{- /* "true" when the CustomResourceDefinition is to be rendered: none is there, or it is ours. */}}
+{{- define "reprieve.installsCrd" -}}
+{{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" .name }}
+{{- $annotations := dig "metadata" "annotations" dict $found | default dict }}
+{{- $ours := and (eq (get $annotations "meta.helm.sh/release-name") .root.Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") .root.Release.Namespace) }}
+{{- if and (eq .root.Values.crds.install "IfAbsent") (or (not $found) $ours) }}true{{ end }}
+{{- end }}
