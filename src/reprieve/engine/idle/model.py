@@ -11,17 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.plan import Ref
-from reprieve.units.ids import Uid
+from reprieve.units.durations import SECOND
+from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 
 __all__ = [
     "Aggregation",
     "Fit",
     "GpuSample",
+    "IdleSnapshot",
+    "NodeRow",
     "Phase",
     "PodRow",
+    "Policy",
     "PreemptionPolicy",
+    "Reservation",
     "Settings",
     "Status",
     "TrackedPod",
@@ -83,6 +89,7 @@ class GpuSample:
     utilization: float  # percent, two decimals
     updated: Nanos  # last change of the value, as written to lastUpdate
     seen: Nanos | None = None  # last poll that contained it; None: not since this process started
+    partition: str | None = None  # gpu_partition_id; None: no such label, or not known any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,7 @@ class PodRow:
 
     `demand`: the scheduler says that a GPU resource is short (section 13). `nodes`: for a pod
     without a node, the names of the nodes that its selectors and tolerations admit; None means all.
+    `started`: when it was accepted by its kubelet; `created`: when the object was made.
     """
 
     uid: Uid
@@ -110,6 +118,12 @@ class PodRow:
     terminating: bool = False
     started: Nanos | None = None
     nodes: frozenset[str] | None = None
+    created: Nanos | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether it is neither finished nor being deleted."""
+        return not self.terminating and self.phase not in ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +148,7 @@ class Workload:
 
     `ref` is the GpuWorkload itself, `root` the object that is evicted. `gpus` is the total per GPU
     resource name over all owned pods. `pods`: all and only the owned pods that still exist.
+    `released`: when the last of them went away, None while one exists or when that was not seen.
     """
 
     ref: Ref
@@ -143,3 +158,70 @@ class Workload:
     settings: Settings
     status: Status
     pods: tuple[PodRow, ...] = ()
+    released: Nanos | None = None
+
+    @property
+    def key(self) -> GpuWorkloadKey:
+        """`namespace/name` of the GpuWorkload."""
+        return GpuWorkloadKey(f"{self.ref.namespace}/{self.ref.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node that takes pods: its free GPUs, allocatable minus what all pods on it ask for.
+
+    Pods that are being deleted still count as there. `free` may be negative.
+    """
+
+    name: str
+    free: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room on a node that an earlier plan gave to a pod which is not bound yet."""
+
+    demand: GpuWorkloadKey
+    pod: Uid
+    node: str
+    amounts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class IdleSnapshot:
+    """Everything one evaluation looks at.
+
+    `claims`: for roots that a committed plan evicts, the demand it serves (None: policy Always).
+    They hold from the commit on, whether or not the victim's status shows it already.
+    """
+
+    revision: int
+    workloads: tuple[Workload, ...]
+    nodes: tuple[NodeRow, ...] = ()
+    claims: Mapping[Uid, GpuWorkloadKey | None] = field(default_factory=dict)
+    reservations: tuple[Reservation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds for the whole plane: options, intervals (nanoseconds) and literal switches.
+
+    `settling`: how long after the end of a victim's last pod its GPUs still count as on their way
+    to the demand, which the scheduler needs to place the pods (hazard H4).
+    """
+
+    polling_interval: int = 15 * SECOND
+    fit: Fit = Fit.SUM
+    irreducible: bool = False
+    settling: int = 15 * SECOND
+    literal: LiteralSwitches = field(default_factory=LiteralSwitches)
+
+    @property
+    def freshness(self) -> int:
+        """How long after a poll its samples count as fresh."""
+        return max(3 * self.polling_interval, 60 * SECOND)
+
+    def fingerprint(self) -> str:
+        """Return a text that differs whenever a plan may differ because of the policy."""
+        switches = ",".join(sorted(self.literal.switched_on()))
+        return f"fit={self.fit};irreducible={self.irreducible};literal={switches}"

@@ -1,0 +1,425 @@
+"""Who makes way for whom: one run of the global evaluation.
+
+1. Workloads under policy Always that have been idle for their grace period: each is its own plan,
+   without a preemptor.
+2. Demands (phase PendingGpu), oldest first. What is in flight for a demand is credited, then GPUs
+   freed under policy Always; what remains is collected from eligible OnPressure workloads, oldest
+   idle first, over all resource names at once, leaving out those that add nothing. If the sum
+   falls short for one name, nobody is taken. With fit Node every pending pod also needs a node.
+3. With `irreducible`, victims that can be put back are reprieved, youngest idle first.
+
+Eligible: Idle with a timer that has reached the grace period, not claimed by a plan, and (unless a
+literal switch says otherwise) with fresh samples of all running GPU pods. Demand and victims are
+told apart by namespace/name and root uid. Same input, in any order, same result.
+
+Source: specification of the idle plane, sections 14 and 17 (H4, H8); texts are made by wording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from reprieve.engine.idle.model import (
+    Fit,
+    IdleSnapshot,
+    Phase,
+    Policy,
+    PreemptionPolicy,
+    Workload,
+)
+from reprieve.engine.idle.placement import Room, holds, leave, pending_pods, place
+from reprieve.engine.idle.resources import add
+from reprieve.engine.idle.samples import SampleState, freshness
+from reprieve.engine.plan import (
+    Guard,
+    Plan,
+    Plane,
+    Proof,
+    ProofLevel,
+    Ref,
+    Victim,
+    plan_id,
+)
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+
+__all__ = [
+    "RULE_ALWAYS",
+    "RULE_NOT_NEEDED",
+    "RULE_OLDEST_IDLE",
+    "Declined",
+    "Evaluation",
+    "Reason",
+    "covered",
+    "evaluate",
+    "idle_for",
+    "in_flight",
+]
+
+RULE_OLDEST_IDLE: Final = "OldestIdle"
+RULE_ALWAYS: Final = "Always"
+RULE_NOT_NEEDED: Final = "NotNeeded"  # reprieved: the demand fits without it
+
+
+class Reason(StrEnum):
+    """Why a demand got nobody, or an idle workload stays."""
+
+    COVERED = "Covered"  # what is on its way suffices
+    SHORT = "Short"  # all eligible idle workloads together hold too little
+    NO_PLACEMENT = "NoPlacement"  # the sum suffices, but some pod has no node
+    NO_PENDING_POD = "NoPendingPod"  # fit Node needs a pod to place
+    NO_TIMER = "NoTimer"
+    WITHIN_GRACE = "WithinGrace"
+    NOT_FRESH = "NotFresh"
+    CLAIMED = "Claimed"
+    NO_DEMAND = "NoDemand"  # eligible, but no demand needs it
+    REPRIEVED = "Reprieved"
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A workload for which, or to which, nothing happens, and why.
+
+    `amounts`: what is missing per resource name (SHORT), or what suffices (COVERED). `until`: when
+    time alone changes the answer.
+    """
+
+    subject: Ref
+    reason: Reason
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    until: Nanos | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What one run decides. `next_due`: when time alone may make another run decide otherwise."""
+
+    plans: tuple[Plan, ...] = ()
+    declined: tuple[Declined, ...] = ()
+    next_due: Nanos | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    """One evaluation in progress."""
+
+    snapshot: IdleSnapshot
+    policy: Policy
+    now: Nanos
+    plans: list[Plan] = field(default_factory=list)
+    declined: list[Declined] = field(default_factory=list)
+    due: list[Nanos] = field(default_factory=list)
+    idle: list[Workload] = field(default_factory=list)  # eligible, OnPressure, oldest idle first
+    reprieved: list[Workload] = field(default_factory=list)
+    roots: set[Uid] = field(default_factory=set)  # of eligible workloads: each counts once
+    taken: set[Uid] = field(default_factory=set)  # roots claimed in this run
+    flights: dict[str, list[Workload]] = field(default_factory=dict)  # by in_flight()
+    pool: dict[str, int] = field(default_factory=dict)  # freed under Always, not credited yet
+    pool_members: list[Workload] = field(default_factory=list)
+    placed: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)  # node, amounts
+
+
+def evaluate(snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> Evaluation:
+    """Return the plans of one run, in the order in which they are to be committed."""
+    run = _Run(snapshot, policy, now)
+    workloads = sorted(snapshot.workloads, key=lambda workload: workload.key)
+    for workload in workloads:
+        whom = in_flight(workload, snapshot, policy, now)
+        if whom is not None:
+            run.flights.setdefault(whom, []).append(workload)
+            _note_settling(run, workload)
+    eligible = [w for w in sorted(workloads, key=_oldest_idle_first) if _eligible(run, w)]
+    always = [w for w in eligible if w.settings.policy is PreemptionPolicy.ALWAYS]
+    run.idle = [w for w in eligible if w.settings.policy is PreemptionPolicy.ON_PRESSURE]
+    for workload in always:
+        run.taken.add(workload.root.uid)
+        run.plans.append(_always_plan(run, workload))
+    if not policy.literal.always_not_credited:
+        run.pool_members = [*always, *run.flights.get("", ())]
+        run.pool = add(*(w.gpus for w in run.pool_members))
+    for demand in sorted(workloads, key=_oldest_demand_first):
+        if demand.status.phase is Phase.PENDING_GPU:
+            _serve(run, demand)
+    for workload in run.idle:
+        if workload.root.uid not in run.taken:
+            spared = Reason.REPRIEVED if workload in run.reprieved else Reason.NO_DEMAND
+            run.declined.append(Declined(workload.ref, spared))
+    return Evaluation(tuple(run.plans), tuple(run.declined), min(run.due, default=None))
+
+
+def idle_for(workload: Workload, now: Nanos) -> int:
+    """Return nanoseconds since the idle stretch began; a start in the future counts as now."""
+    since = workload.status.idle_since
+    return 0 if since is None else max(0, now - since)
+
+
+def in_flight(workload: Workload, snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> str | None:
+    """Return for whom this workload's GPUs are on their way, None when they are not.
+
+    A key is `namespace/name`; a bare name (no slash) is all that a status says; "" is nobody
+    (policy Always).
+    """
+    phase = workload.status.phase
+    claimed = workload.root.uid in snapshot.claims
+    if phase is Phase.PREEMPTED:
+        if policy.literal.preempted_not_in_flight or not _settling(workload, policy, now):
+            return None
+    elif phase is Phase.DELETED or (phase is not Phase.PREEMPTING and not claimed):
+        return None
+    if claimed:
+        return snapshot.claims[workload.root.uid] or ""
+    return workload.status.preempted_for
+
+
+def covered(need: Mapping[str, int], *amounts: Mapping[str, int]) -> bool:
+    """Return whether the sum of `amounts` reaches `need` for every name."""
+    return all(sum(a.get(name, 0) for a in amounts) >= count for name, count in need.items())
+
+
+def _eligible(run: _Run, workload: Workload) -> bool:
+    status, now = workload.status, run.now
+    if status.phase is not Phase.IDLE:
+        return False
+    if workload.root.uid in run.snapshot.claims or workload.root.uid in run.roots:
+        return _spared(run, workload, Reason.CLAIMED)
+    if status.idle_since is None:
+        return _spared(run, workload, Reason.NO_TIMER)
+    if idle_for(workload, now) < workload.settings.grace_period:
+        until = Nanos(min(now, status.idle_since) + workload.settings.grace_period)
+        run.due.append(until)
+        return _spared(run, workload, Reason.WITHIN_GRACE, until)
+    literal = run.policy.literal
+    if not literal.missing_metrics_are_zero:
+        state = freshness(workload, run.policy, now).state
+        if state is not SampleState.FRESH:
+            return _spared(run, workload, Reason.NOT_FRESH)
+    run.roots.add(workload.root.uid)
+    return True
+
+
+def _spared(run: _Run, workload: Workload, reason: Reason, until: Nanos | None = None) -> bool:
+    run.declined.append(Declined(workload.ref, reason, until=until))
+    return False
+
+
+def _serve(run: _Run, demand: Workload) -> None:
+    need = {name: count for name, count in sorted(demand.gpus.items()) if count > 0}
+    flying = [*run.flights.get(demand.key, ()), *run.flights.get(demand.ref.name, ())]
+    flight = add(*(w.gpus for w in flying))
+    credit = {
+        name: min(max(0, count - flight.get(name, 0)), run.pool.get(name, 0))
+        for name, count in need.items()
+    }
+    incoming = {name: flight.get(name, 0) + credit[name] for name in need}
+    search = _Search(run, demand, need, incoming, flying)
+    if search.fits():
+        _take_room(run, search, credit)
+        run.declined.append(Declined(demand.ref, Reason.COVERED, incoming))
+        return
+    if run.policy.fit is Fit.NODE and not search.pods:
+        run.declined.append(Declined(demand.ref, Reason.NO_PENDING_POD))
+        return
+    for candidate in run.idle:
+        if candidate.root.uid not in run.taken and search.useful(candidate):
+            search.add(candidate)
+            if search.fits():
+                break
+    else:
+        run.declined.append(search.declined(run.idle))
+        return
+    spare = search.spare()
+    if run.policy.irreducible:
+        search.victims = [v for v in search.victims if v not in spare]
+        run.reprieved.extend(spare)
+    _take_room(run, search, credit)
+    run.taken.update(v.root.uid for v in search.victims)
+    run.plans.append(
+        _plan(
+            run,
+            preemptor=demand.ref,
+            victims=search.victims,
+            rule=RULE_OLDEST_IDLE,
+            proof=Proof(
+                level=ProofLevel.PLACEMENT if run.policy.fit is Fit.NODE else ProofLevel.SUM,
+                need=need,
+                in_flight=incoming,
+                freed={n: sum(v.gpus.get(n, 0) for v in search.victims) for n in need},
+                compatible=bool(spare) and not run.policy.irreducible,
+            ),
+            placement=search.placement,
+            reprieved={RULE_NOT_NEEDED: len(spare)} if spare and run.policy.irreducible else {},
+            guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
+        )
+    )
+
+
+class _Search:
+    """The accumulation of victims for one demand."""
+
+    def __init__(
+        self,
+        run: _Run,
+        demand: Workload,
+        need: Mapping[str, int],
+        incoming: Mapping[str, int],
+        flying: Iterable[Workload],
+    ) -> None:
+        self.demand = demand
+        self.need = need
+        self.incoming = incoming
+        self.victims: list[Workload] = []
+        self.placement: tuple[tuple[Uid, str], ...] = ()
+        self.on_nodes = run.policy.fit is Fit.NODE
+        self.pods = pending_pods(demand) if self.on_nodes else ()
+        # What the demand may use on each node if nobody else is taken.
+        self.room: Room = _room(run, demand, flying) if self.on_nodes else {}
+        self.taken = run.taken
+        # Incoming and freed so far, for every name of the need.
+        self.sum = dict(incoming)
+
+    def add(self, victim: Workload) -> None:
+        self.victims.append(victim)
+        for name in self.need:
+            self.sum[name] += victim.gpus.get(name, 0)
+
+    def useful(self, candidate: Workload) -> bool:
+        """Return whether it adds to a short name, or (fit Node) may help a pod to a node."""
+        enough = covered(self.need, self.sum)
+        return any(
+            candidate.gpus.get(name, 0) > 0 and (enough or self.sum[name] < count)
+            for name, count in self.need.items()
+        )
+
+    def fits(self) -> bool:
+        if not covered(self.need, self.sum):
+            return False
+        if self.on_nodes and self.need:
+            placement = place(self.pods, _with(self.room, self.victims))
+            self.placement = placement or ()
+            return placement is not None and (bool(self.pods) or not self.victims)
+        return True
+
+    def spare(self) -> list[Workload]:
+        """Return the victims that can be put back one after the other, youngest idle first."""
+        demanded = {pod.uid: pod.gpus for pod in self.pods}
+        kept = list(self.victims)
+        spare = []
+        for victim in reversed(self.victims):
+            rest = [v for v in kept if v is not victim]
+            if covered(self.need, self.incoming, *(v.gpus for v in rest)) and holds(
+                self.placement, demanded, _with(self.room, rest)
+            ):
+                kept = rest
+                spare.append(victim)
+        return spare
+
+    def declined(self, idle: Iterable[Workload]) -> Declined:
+        free = (w.gpus for w in idle if w.root.uid not in self.taken)
+        total = add(self.incoming, *free)
+        missing = {n: c - total.get(n, 0) for n, c in self.need.items() if total.get(n, 0) < c}
+        reason = Reason.SHORT if missing else Reason.NO_PLACEMENT
+        return Declined(self.demand.ref, reason, missing)
+
+
+def _take_room(run: _Run, search: _Search, credit: Mapping[str, int]) -> None:
+    """Keep what this demand uses from the demands after it."""
+    for name, count in credit.items():
+        if count:
+            run.pool[name] -= count
+    demanded = {pod.uid: pod.gpus for pod in search.pods}
+    run.placed.extend((node, demanded[uid]) for uid, node in search.placement)
+
+
+def _always_plan(run: _Run, workload: Workload) -> Plan:
+    return _plan(
+        run,
+        preemptor=None,
+        victims=[workload],
+        rule=RULE_ALWAYS,
+        proof=Proof(level=ProofLevel.EXEMPT, freed=dict(workload.gpus)),
+    )
+
+
+def _plan(
+    run: _Run,
+    *,
+    preemptor: Ref | None,
+    victims: Sequence[Workload],
+    rule: str,
+    proof: Proof,
+    placement: tuple[tuple[Uid, str], ...] = (),
+    reprieved: Mapping[str, int] | None = None,
+    guards: tuple[Guard, ...] = (),
+) -> Plan:
+    return Plan(
+        id=plan_id(
+            Plane.IDLE,
+            None if preemptor is None else preemptor.uid,
+            (v.root.uid for v in victims),
+            run.policy.fingerprint(),
+        ),
+        plane=Plane.IDLE,
+        revision=run.snapshot.revision,
+        proof=proof,
+        preemptor=preemptor,
+        victims=tuple(Victim(v.ref, v.root, dict(v.gpus), rule) for v in victims),
+        placement=placement,
+        reprieved=reprieved or {},
+        guards=(*guards, *(Guard(v.ref, (Phase.IDLE,)) for v in victims)),
+    )
+
+
+def _settling(workload: Workload, policy: Policy, now: Nanos) -> bool:
+    if workload.pods:
+        return True
+    since = workload.released if workload.released is not None else workload.status.preempted_at
+    return since is not None and 0 <= now - since < policy.settling
+
+
+def _note_settling(run: _Run, workload: Workload) -> None:
+    status = workload.status
+    if status.phase is Phase.PREEMPTED and not workload.pods:
+        since = workload.released if workload.released is not None else status.preempted_at
+        if since is not None:
+            run.due.append(Nanos(since + run.policy.settling))
+
+
+def _room(run: _Run, demand: Workload, flying: Iterable[Workload]) -> Room:
+    """Return what is free for this demand before victims are taken, per node.
+
+    What leaves for it, or under Always, counts; what earlier plans placed does not.
+    """
+    room: Room = {node.name: dict(node.free) for node in run.snapshot.nodes}
+    for workload in (*flying, *run.pool_members):
+        leave(room, workload.pods)
+    held = [
+        (reservation.node, reservation.amounts)
+        for reservation in run.snapshot.reservations
+        if reservation.demand != demand.key
+    ]
+    for node, amounts in (*held, *run.placed):
+        if node in room:
+            for name, count in amounts.items():
+                room[node][name] = room[node].get(name, 0) - count
+    return room
+
+
+def _with(room: Room, victims: Iterable[Workload]) -> Room:
+    after = {node: dict(amounts) for node, amounts in room.items()}
+    for victim in victims:
+        leave(after, victim.pods)
+    return after
+
+
+def _oldest_idle_first(workload: Workload) -> tuple[int, GpuWorkloadKey]:
+    """Order: 1. start of the idle stretch; 2. namespace/name."""
+    since = workload.status.idle_since
+    return (0 if since is None else since, workload.key)
+
+
+def _oldest_demand_first(workload: Workload) -> tuple[int, GpuWorkloadKey]:
+    """Order: 1. creation of the GpuWorkload; 2. namespace/name."""
+    return (workload.created, workload.key)

@@ -1,0 +1,113 @@
+"""Where the pending pods of a demand go once the victims' pods have left (fit Node).
+
+Looks at GPU resource names and at the nodes that each pod's selectors and tolerations admit; other
+resources are the scheduler's matter. Sound, not complete: every placement returned is valid, and a
+search that is cut off after `LIMIT` tries counts as no fit. Pods are placed hardest first: fewest
+admitted nodes, largest request, name; nodes are tried tightest first, then by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from reprieve.engine.idle.model import PodRow, Workload
+from reprieve.units.ids import Uid
+
+__all__ = ["Room", "holds", "leave", "pending_pods", "place"]
+
+LIMIT: Final = 2_000
+
+Room = dict[str, dict[str, int]]  # node -> GPU resource name -> count; values may be negative
+
+
+def pending_pods(workload: Workload) -> tuple[PodRow, ...]:
+    """Return the pods of a demand that wait for a node and ask for GPUs, by name."""
+    return tuple(
+        sorted(
+            (
+                pod
+                for pod in workload.pods
+                if pod.phase == "Pending" and pod.node is None and pod.live and pod.gpus
+            ),
+            key=lambda pod: (pod.name, pod.uid),
+        )
+    )
+
+
+def leave(room: Room, pods: Iterable[PodRow]) -> None:
+    """Add to `room` what `pods` hold on their nodes; pods elsewhere free nothing."""
+    for pod in pods:
+        node = room.get(pod.node or "")
+        if node is not None and pod.phase not in ("Succeeded", "Failed"):
+            for name, count in pod.gpus.items():
+                node[name] = node.get(name, 0) + count
+
+
+def place(
+    pods: Sequence[PodRow], room: Mapping[str, Mapping[str, int]]
+) -> tuple[tuple[Uid, str], ...] | None:
+    """Return a node for every pod, in the order of `pods`; None when none was found."""
+    free = {node: dict(amounts) for node, amounts in room.items()}
+    ordered = sorted(pods, key=lambda pod: _hardness(pod, len(free)))
+    chosen: dict[Uid, str] = {}
+    if not _search(ordered, 0, free, chosen, [LIMIT]):
+        return None
+    return tuple((pod.uid, chosen[pod.uid]) for pod in pods)
+
+
+def holds(
+    placement: Iterable[tuple[Uid, str]],
+    demanded: Mapping[Uid, Mapping[str, int]],
+    room: Mapping[str, Mapping[str, int]],
+) -> bool:
+    """Return whether the pods at their places fit into `room`."""
+    used: Room = {}
+    for uid, node in placement:
+        held = used.setdefault(node, {})
+        for name, count in demanded[uid].items():
+            held[name] = held.get(name, 0) + count
+    return all(
+        room.get(node, {}).get(name, 0) >= count
+        for node, amounts in used.items()
+        for name, count in amounts.items()
+    )
+
+
+def _search(
+    pods: Sequence[PodRow], index: int, free: Room, chosen: dict[Uid, str], tries: list[int]
+) -> bool:
+    if index == len(pods):
+        return True
+    pod = pods[index]
+    names = [
+        node
+        for node, amounts in free.items()
+        if (pod.nodes is None or node in pod.nodes)
+        and all(amounts.get(name, 0) >= count for name, count in pod.gpus.items())
+    ]
+    names.sort(key=lambda node: (sum(free[node].get(name, 0) for name in pod.gpus), node))
+    seen: set[tuple[tuple[str, int], ...]] = set()
+    for node in names:
+        state = tuple(sorted(free[node].items()))
+        if pod.nodes is None and all(p.nodes is None for p in pods[index:]):
+            # Nodes with equal room are interchangeable for pods that may go anywhere.
+            if state in seen:
+                continue
+            seen.add(state)
+        tries[0] -= 1
+        if tries[0] < 0:
+            return False
+        for name, count in pod.gpus.items():
+            free[node][name] -= count
+        chosen[pod.uid] = node
+        if _search(pods, index + 1, free, chosen, tries):
+            return True
+        for name, count in pod.gpus.items():
+            free[node][name] += count
+    return False
+
+
+def _hardness(pod: PodRow, nodes: int) -> tuple[int, int, str, Uid]:
+    admitted = nodes if pod.nodes is None else len(pod.nodes)
+    return (admitted, -sum(pod.gpus.values()), pod.name, pod.uid)

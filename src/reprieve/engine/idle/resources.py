@@ -1,0 +1,83 @@
+"""How many GPUs a pod and a workload hold.
+
+Per pod and resource name: sum over the containers of max(request, limit), then the maximum with
+each init container's; zeros are dropped. Per workload: the sum over the owned pods, finished ones
+included; without a pod the last value stays. Source: specification of the idle plane, section 8
+with its recommended handling of the reference's quirks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = [
+    "DEFAULT_PREFIXES",
+    "ContainerRow",
+    "add",
+    "is_gpu",
+    "pod_gpus",
+    "raised",
+    "workload_gpus",
+]
+
+DEFAULT_PREFIXES: Final = ("amd.com/",)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRow:
+    """What one container asks for, in base units per resource name."""
+
+    requests: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+def is_gpu(name: str, prefixes: Sequence[str] = DEFAULT_PREFIXES) -> bool:
+    """Return whether the resource name counts as a GPU: it starts with one of the prefixes."""
+    return name.startswith(tuple(prefixes))
+
+
+def pod_gpus(
+    containers: Iterable[ContainerRow],
+    init_containers: Iterable[ContainerRow] = (),
+    prefixes: Sequence[str] = DEFAULT_PREFIXES,
+) -> dict[str, int]:
+    """Return count per GPU resource name, in name order, without zeros."""
+    totals: dict[str, int] = {}
+    for container in containers:
+        for name, count in _asked(container, prefixes).items():
+            totals[name] = totals.get(name, 0) + count
+    for container in init_containers:
+        for name, count in _asked(container, prefixes).items():
+            totals[name] = max(totals.get(name, 0), count)
+    return {name: totals[name] for name in sorted(totals) if totals[name] > 0}
+
+
+def workload_gpus(pods: Sequence[Mapping[str, int]], last: Mapping[str, int]) -> dict[str, int]:
+    """Return the total over the owned pods; `last` when there is none."""
+    return add(*pods) if pods else dict(last)
+
+
+def raised(recorded: Mapping[str, int], pod: Mapping[str, int]) -> dict[str, int]:
+    """Return the recorded counts, raised to this pod's where they are lower (never lowered)."""
+    return {
+        name: max(recorded.get(name, 0), pod.get(name, 0)) for name in sorted({*recorded, *pod})
+    }
+
+
+def add(*amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sum per resource name, in name order."""
+    total: dict[str, int] = {}
+    for amount in amounts:
+        for name, count in amount.items():
+            total[name] = total.get(name, 0) + count
+    return dict(sorted(total.items()))
+
+
+def _asked(container: ContainerRow, prefixes: Sequence[str]) -> dict[str, int]:
+    return {
+        name: max(container.requests.get(name, 0), container.limits.get(name, 0))
+        for name in {*container.requests, *container.limits}
+        if is_gpu(name, prefixes)
+    }
