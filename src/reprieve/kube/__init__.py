@@ -1,0 +1,1 @@
+"""The Kubernetes client: credentials, transport, resources, reflectors, caches, leases, events."""

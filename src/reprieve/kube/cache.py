@@ -1,0 +1,219 @@
+"""A typed cache of one kind: slim records by uid, by name and by declared indexes.
+
+Wire structs come in, `convert` makes slim records of them (strings that repeat should go through
+`sys.intern`), and one subscriber hears of every change as `(old, new)`.
+
+What is trusted: the uid is the identity. An event older than what is held is dropped, so is any
+event about an object that was deleted. A new uid under a held name ends the old one, which is
+reported as its deletion first. A list replaces everything in one batch. An object that `convert`
+refuses is reported and leaves what is held of it as it was. Only a reflector feeds a cache: what
+this process wrote and has not seen yet belongs elsewhere.
+Source: the design's section "State that can be trusted".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from reprieve.kube.objects import identity_of, version_number
+
+__all__ = ["Cache", "Index", "Record"]
+
+
+class Record(Protocol):
+    """What every slim record has; `resource_version` is the integer, -1 where it is none."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def resource_version(self) -> int: ...
+
+
+W = TypeVar("W")
+R = TypeVar("R", bound=Record)
+Index = Callable[[R], Iterable[Hashable]]
+
+_TOMBSTONES: Final = 4_096
+
+
+class Cache(Generic[W, R]):
+    """Records of one kind, fed by a reflector.
+
+    Args:
+        convert: wire struct or dict to record; a `ValueError` refuses the object.
+        indexes: name to the keys of a record under that index.
+        refused: told of objects that `convert` refuses.
+    """
+
+    def __init__(
+        self,
+        convert: Callable[[W], R],
+        indexes: Mapping[str, Index[R]] | None = None,
+        *,
+        refused: Callable[[W, ValueError], None] = lambda obj, error: None,
+    ) -> None:
+        self._convert = convert
+        self._keys = dict(indexes or {})
+        self._refused = refused
+        self._records: dict[str, R] = {}
+        # All and only held records: (namespace, name) -> uid.
+        self._names: dict[tuple[str, str], str] = {}
+        # All and only held records; no empty buckets.
+        self._buckets: dict[str, dict[Hashable, dict[str, R]]] = {name: {} for name in self._keys}
+        # Uids deleted last, oldest first: a late event must not bring them back.
+        self._ended: dict[str, None] = {}
+        self._changed: Callable[[R | None, R | None], None] = lambda old, new: None
+        self._settled: Callable[[], None] = lambda: None
+        self._seen = -1  # the newest version that came in
+
+    def subscribe(
+        self,
+        changed: Callable[[R | None, R | None], None],
+        settled: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Tell `changed` of every change as (old, new) and `settled` once after each batch.
+
+        A batch is one event, or one whole list. There is one subscriber; what is held already is
+        told to it at once as (None, record).
+        """
+        self._changed = changed
+        self._settled = settled
+        for record in self._records.values():
+            changed(None, record)
+        if self._records:
+            settled()
+
+    # Reading
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._records.values())
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._records
+
+    def get(self, uid: str) -> R | None:
+        """Return the record with that uid."""
+        return self._records.get(uid)
+
+    def named(self, namespace: str, name: str) -> R | None:
+        """Return the record with that name; `namespace` is empty for cluster-wide kinds."""
+        uid = self._names.get((namespace, name))
+        return None if uid is None else self._records[uid]
+
+    def by(self, index: str, key: Hashable) -> list[R]:
+        """Return the records under a key of a declared index, in order of arrival.
+
+        Raises:
+            KeyError: no such index was declared.
+        """
+        bucket = self._buckets[index].get(key)
+        return list(bucket.values()) if bucket else []
+
+    def keys(self, index: str) -> list[Hashable]:
+        """Return the keys under which at least one record stands."""
+        return list(self._buckets[index])
+
+    # The sink of a reflector
+
+    def replaced(self, objects: list[W], resource_version: str) -> None:
+        """Hold exactly these objects.
+
+        A list older than what was seen means that the server's storage was restored from a
+        backup: then the list is right and what was seen is not.
+        """
+        number = version_number(resource_version)
+        if 0 <= number < self._seen:
+            self._ended.clear()
+            restored = True
+        else:
+            restored = False
+        self._seen = number
+        listed: set[str] = set()
+        changed = False
+        for obj in objects:
+            listed.add(identity_of(obj).uid)
+            changed |= self._put(obj, whatever_version=restored)
+        for record in list(self._records.values()):
+            if record.uid not in listed:
+                self._drop(record)
+                changed = True
+        if changed:
+            self._settled()
+
+    def applied(self, obj: W) -> None:
+        """Hold this object unless a newer version of it is held, or it has ended."""
+        if self._put(obj):
+            self._settled()
+
+    def deleted(self, obj: W) -> None:
+        """Let go of this object."""
+        uid, _, _, version = identity_of(obj)
+        self._seen = max(self._seen, version)
+        self._end(uid)
+        record = self._records.get(uid)
+        if record is not None:
+            self._drop(record)
+            self._settled()
+
+    def _put(self, obj: W, whatever_version: bool = False) -> bool:
+        identity = identity_of(obj)
+        self._seen = max(self._seen, identity.version)
+        old = self._records.get(identity.uid)
+        if identity.uid in self._ended:
+            return False
+        stale = old is not None and 0 <= identity.version <= old.resource_version
+        if stale and not whatever_version:
+            return False
+        try:
+            new = self._convert(obj)
+        except ValueError as error:
+            self._refused(obj, error)
+            return False
+        namesake = self._names.get((new.namespace, new.name))
+        if namesake is not None and namesake != new.uid:
+            held = self._records[namesake]
+            if 0 <= identity.version < held.resource_version and not whatever_version:
+                return False
+            self._drop(held)
+        self._records[new.uid] = new
+        self._names[new.namespace, new.name] = new.uid
+        self._index(old, new)
+        self._changed(old, new)
+        return True
+
+    def _drop(self, record: R) -> None:
+        self._end(record.uid)
+        del self._records[record.uid]
+        if self._names.get((record.namespace, record.name)) == record.uid:
+            del self._names[record.namespace, record.name]
+        self._index(record, None)
+        self._changed(record, None)
+
+    def _end(self, uid: str) -> None:
+        self._ended[uid] = None
+        if len(self._ended) > _TOMBSTONES:
+            del self._ended[next(iter(self._ended))]
+
+    def _index(self, old: R | None, new: R | None) -> None:
+        for name, keys in self._keys.items():
+            buckets: dict[Hashable, dict[str, Any]] = self._buckets[name]
+            before = set(keys(old)) if old is not None else set()
+            after = dict.fromkeys(keys(new)) if new is not None else {}
+            for key in before:
+                if key not in after:
+                    assert old is not None
+                    bucket = buckets[key]
+                    del bucket[old.uid]
+                    if not bucket:
+                        del buckets[key]
+            for key in after:
+                assert new is not None
+                buckets.setdefault(key, {})[new.uid] = new

@@ -1,0 +1,539 @@
+"""Verbs on objects: get, list, create, replace, patch, apply, delete, evict, bind, scale, watch.
+
+Every method takes the `Resource` and, where it reads an answer, the type to decode it into: a
+msgspec Struct with the fields in use, or `dict`. Bodies are dicts or Structs; `apiVersion` and
+`kind` are filled in where a dict leaves them out. All writes go through the priority gate and carry
+the field manager. A partial Struct must not be sent with `replace`, which would drop the fields it
+does not know.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from enum import StrEnum
+from random import Random
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from reprieve.kube.credentials import Connection
+from reprieve.kube.decoding import (
+    Page,
+    Skipped,
+    WatchEvent,
+    decode_event,
+    decode_object,
+    decode_page,
+)
+from reprieve.kube.errors import Call, Conflict, Undecodable
+from reprieve.kube.objects import identity_of
+from reprieve.kube.resource import PODS, Resource
+from reprieve.kube.transport import HttpWire, Request, Transport
+from reprieve.kube.writes import Priority, WriteGate
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+
+__all__ = ["Client", "Json", "PatchType", "Propagation", "connect"]
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+PAGE_SIZE: Final = 500
+_WRITE_TIMEOUT: Final = 10 * SECOND
+_LIST_TIMEOUT: Final = 60 * SECOND
+
+
+class PatchType(StrEnum):
+    """How the server reads the body of a patch: its content type."""
+
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(StrEnum):
+    """What becomes of a deleted object's dependents."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+def connect(
+    connection: Connection,
+    clock: Clock,
+    *,
+    field_manager: str = "reprieve",
+    jitter: Random | None = None,
+) -> Client:
+    """Return a client for the API server of a loaded connection."""
+    transport = Transport(HttpWire(connection), clock, jitter=jitter)
+    return Client(transport, field_manager=field_manager)
+
+
+class Client:
+    """Reads and writes objects of any kind.
+
+    Args:
+        transport: to one API server.
+        gate: orders the writes; shared by all views of this client.
+        field_manager: names the author of every write.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        gate: WriteGate | None = None,
+        field_manager: str = "reprieve",
+    ) -> None:
+        self.transport = transport
+        self._gate = gate or WriteGate()
+        self._field_manager = field_manager
+        self._priority = Priority.STATUS
+        self._fence: Callable[[], None] | None = None
+
+    def at(self, priority: Priority, fence: Callable[[], None] | None = None) -> Client:
+        """Return a view of this client whose writes have that priority.
+
+        Args:
+            priority: place in the order of writes.
+            fence: called right before each attempt of each write, after the wait at the gate; what
+                it raises keeps the write from being sent.
+        """
+        view = copy.copy(self)
+        view._priority = priority
+        view._fence = fence
+        return view
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.transport.close()
+
+    # Reading
+
+    async def get(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        type: type[T],
+        *,
+        subresource: str = "",
+    ) -> T:
+        """Return the object as of now (a quorum read).
+
+        Raises:
+            NotFound: no such object, or no such kind.
+            ApiError: any other refusal.
+        """
+        call = _call("get", resource, namespace, name, subresource)
+        request = Request("GET", resource.path(namespace, name, subresource))
+        return decode_object(await self.transport.request(request, call), type, call)
+
+    async def list(
+        self,
+        resource: Resource,
+        type: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        skipped: Skipped | None = None,
+    ) -> Page[T]:
+        """Return all objects, read in pages, as one `Page`."""
+        items: list[T] = []
+        version = ""
+        async for page in self.list_pages(
+            resource,
+            type,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            skipped=skipped,
+        ):
+            items += page.items
+            version = page.resource_version
+        return Page(items, version)
+
+    async def list_pages(
+        self,
+        resource: Resource,
+        type: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        page_size: int = PAGE_SIZE,
+        skipped: Skipped | None = None,
+    ) -> AsyncIterator[Page[T]]:
+        """Yield the pages of a list.
+
+        Args:
+            resource: the kind.
+            type: what each item is decoded into.
+            namespace: empty for all.
+            label_selector: as the API has it.
+            field_selector: as the API has it.
+            resource_version: the list is not older than this; empty for the newest state.
+            page_size: items in a page; 0 for everything at once.
+            skipped: told of items that cannot be decoded; None raises `Undecodable`.
+
+        Raises:
+            Expired: the list changed too much between two pages.
+        """
+        call = _call("list", resource, namespace)
+        path = resource.path(namespace)
+        query = _selectors(label_selector, field_selector)
+        if page_size:
+            query["limit"] = str(page_size)
+        first = dict(query)
+        if resource_version:
+            first |= {"resourceVersion": resource_version, "resourceVersionMatch": "NotOlderThan"}
+        token = ""
+        while True:
+            asked = query | {"continue": token} if token else first
+            body = await self.transport.request(
+                Request("GET", path, asked, timeout=_LIST_TIMEOUT), call
+            )
+            page = decode_page(body, type, call, skipped)
+            yield page
+            token = page.continue_token
+            if not token:
+                return
+
+    async def watch(
+        self,
+        resource: Resource,
+        type: type[T],
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 300,
+        skipped: Skipped | None = None,
+        opened: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[WatchEvent[T]]:
+        """Yield what happens after `resource_version`, with bookmarks, until the server ends it.
+
+        `opened` is called once the server has accepted the watch.
+
+        Raises:
+            Expired: the server no longer has that version: list again.
+            ApiError: any other refusal, at the start or in the middle.
+        """
+        call = _call("watch", resource, namespace)
+        query = _selectors(label_selector, field_selector) | {
+            "watch": "true",
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(timeout_seconds),
+        }
+        request = Request(
+            "GET", resource.path(namespace), query, timeout=(timeout_seconds + 15) * SECOND
+        )
+        async with aclosing(self.transport.stream(request, call, opened=opened)) as lines:
+            async for line in lines:
+                try:
+                    event = decode_event(line, type, call)
+                except Undecodable as error:
+                    if skipped is None:
+                        raise
+                    skipped(error)
+                else:
+                    yield event
+
+    # Writing
+
+    async def create(self, resource: Resource, obj: Any, type: type[T]) -> T:
+        """Create an object; its namespace is the one in its metadata.
+
+        Raises:
+            AlreadyExists: the name is taken.
+        """
+        namespace = identity_of(obj).namespace
+        call = _call("create", resource, namespace)
+        return await self._write(
+            "POST", resource.path(namespace), _body(resource, obj), call, type, query=self._author()
+        )
+
+    async def replace(
+        self, resource: Resource, obj: Any, type: type[T], *, subresource: str = ""
+    ) -> T:
+        """Replace an object by its whole new content (PUT).
+
+        Raises:
+            Conflict: `metadata.resourceVersion` is not the stored one any more.
+        """
+        identity = identity_of(obj)
+        call = _call("update", resource, identity.namespace, identity.name, subresource)
+        path = resource.path(identity.namespace, identity.name, subresource)
+        return await self._write(
+            "PUT", path, _body(resource, obj), call, type, query=self._author()
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        type: type[T],
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        force: bool = False,
+        retry: bool = False,
+    ) -> T:
+        """Patch an object or its subresource.
+
+        Args:
+            resource: the kind.
+            namespace: empty for cluster-wide kinds.
+            name: the object.
+            patch: a mapping, or a list of operations for JSON patches. A merge patch with
+                `metadata.uid` or `metadata.resourceVersion` is refused where they differ.
+            type: what the answer is decoded into.
+            patch_type: how the server reads the patch.
+            subresource: such as `status`.
+            force: takes fields over from other managers; for `APPLY` only.
+            retry: sending twice does no harm, so answers that do not come are retried.
+        """
+        call = _call("patch", resource, namespace, name, subresource)
+        query = self._author()
+        if force:
+            query["force"] = "true"
+        return await self._write(
+            "PATCH",
+            resource.path(namespace, name, subresource),
+            msgspec.json.encode(patch),
+            call,
+            type,
+            query=query,
+            content_type=patch_type.value,
+            retry=retry,
+        )
+
+    async def patch_status(
+        self, resource: Resource, namespace: str, name: str, status: Any, type: type[T], **rest: Any
+    ) -> T:
+        """Merge `status` into the object's status; `rest` as for `patch`."""
+        patch = {"status": status}
+        return await self.patch(
+            resource, namespace, name, patch, type, subresource="status", **rest
+        )
+
+    async def update_status(self, resource: Resource, obj: Any, type: type[T]) -> T:
+        """Replace the status; a stale resourceVersion is a `Conflict`."""
+        return await self.replace(resource, obj, type, subresource="status")
+
+    async def apply(
+        self,
+        resource: Resource,
+        obj: Any,
+        type: type[T],
+        *,
+        force: bool = False,
+        subresource: str = "",
+    ) -> T:
+        """Server-side apply; repeating it is harmless, so it is retried.
+
+        Raises:
+            Conflict: another manager owns a field and `force` is off.
+        """
+        identity = identity_of(obj)
+        return await self.patch(
+            resource,
+            identity.namespace,
+            identity.name,
+            msgspec.Raw(_body(resource, obj)),
+            type,
+            patch_type=PatchType.APPLY,
+            subresource=subresource,
+            force=force,
+            retry=True,
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation | None = None,
+        grace_seconds: int | None = None,
+        retry: bool = False,
+    ) -> None:
+        """Delete an object, under the preconditions that are given.
+
+        Raises:
+            NotFound: it is gone.
+            Conflict: it has another uid or resourceVersion.
+        """
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = _given(uid=uid, resourceVersion=resource_version)
+        if preconditions:
+            options["preconditions"] = preconditions
+        if propagation is not None:
+            options["propagationPolicy"] = propagation.value
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        call = _call("delete", resource, namespace, name)
+        path = resource.path(namespace, name)
+        await self._send("DELETE", path, msgspec.json.encode(options), call, retry=retry)
+
+    async def evict(
+        self, namespace: str, pod: str, *, uid: str = "", grace_seconds: int | None = None
+    ) -> None:
+        """Evict a pod through the Eviction API, which honours disruption budgets.
+
+        Raises:
+            TooManyRequests: a PodDisruptionBudget does not allow it now.
+            Conflict: the pod has another uid.
+        """
+        options: Json = {}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        eviction: Json = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+        }
+        if options:
+            eviction["deleteOptions"] = options
+        call = _call("create", PODS, namespace, pod, "eviction")
+        path = PODS.path(namespace, pod, "eviction")
+        await self._send("POST", path, msgspec.json.encode(eviction), call)
+
+    async def bind(self, namespace: str, pod: str, node: str, *, uid: str = "") -> None:
+        """Bind a pod to a node.
+
+        Raises:
+            Conflict: it is bound already, is being deleted or has another uid.
+        """
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod, "namespace": namespace, **_given(uid=uid)},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        call = _call("create", PODS, namespace, pod, "binding")
+        path = PODS.path(namespace, pod, "binding")
+        await self._send("POST", path, msgspec.json.encode(binding), call, query=self._author())
+
+    async def get_scale(self, resource: Resource, namespace: str, name: str) -> Json:
+        """Return the `autoscaling/v1` Scale of a kind with that subresource."""
+        scale: Json = await self.get(resource, namespace, name, dict, subresource="scale")
+        return scale
+
+    async def patch_scale(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        replicas: int,
+        *,
+        resource_version: str = "",
+    ) -> Json:
+        """Set the replica count; `resource_version` is a precondition where given."""
+        patch: Json = {"spec": {"replicas": replicas}}
+        if resource_version:
+            patch["metadata"] = {"resourceVersion": resource_version}
+        scale: Json = await self.patch(resource, namespace, name, patch, dict, subresource="scale")
+        return scale
+
+    async def modify(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Json], Json | None],
+        *,
+        subresource: str = "",
+        attempts: int = 5,
+    ) -> Json | None:
+        """Read, change and replace an object; after a conflict read and judge again.
+
+        Args:
+            resource: the kind.
+            namespace: empty for cluster-wide kinds.
+            name: the object.
+            change: returns what to write, or None to leave the object as it is.
+            subresource: what to write, such as `status`.
+            attempts: conflicts that are tolerated, plus one.
+
+        Returns:
+            The stored object, or None where `change` wanted nothing.
+
+        Raises:
+            Conflict: at every attempt somebody else was faster.
+        """
+        for attempt in range(attempts):
+            current: Json = await self.get(resource, namespace, name, dict)
+            changed = change(current)
+            if changed is None:
+                return None
+            try:
+                stored: Json = await self.replace(resource, changed, dict, subresource=subresource)
+            except Conflict:
+                if attempt == attempts - 1:
+                    raise
+                await self.transport.pause(attempt)
+            else:
+                return stored
+        raise ValueError("attempts must be at least 1")
+
+    # The way out
+
+    async def _write(
+        self, method: str, path: str, body: bytes, call: Call, type: type[T], **rest: Any
+    ) -> T:
+        return decode_object(await self._send(method, path, body, call, **rest), type, call)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        call: Call,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        retry: bool = False,
+    ) -> bytes:
+        request = Request(method, path, query or {}, body, content_type, timeout=_WRITE_TIMEOUT)
+        async with self._gate.turn(self._priority):
+            return await self.transport.request(request, call, retry=retry, before_send=self._fence)
+
+    def _author(self) -> dict[str, str]:
+        return {"fieldManager": self._field_manager}
+
+
+def _call(
+    verb: str, resource: Resource, namespace: str = "", name: str = "", subresource: str = ""
+) -> Call:
+    plural = f"{resource.plural}/{subresource}" if subresource else resource.plural
+    return Call(verb, plural, resource.group, namespace if resource.namespaced else "", name)
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    return _given(labelSelector=label_selector, fieldSelector=field_selector)
+
+
+def _given(**values: str) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value}
+
+
+def _body(resource: Resource, obj: Any) -> bytes:
+    if isinstance(obj, dict):
+        obj = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
+    return msgspec.json.encode(obj)

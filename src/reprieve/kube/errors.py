@@ -1,0 +1,220 @@
+"""What the API server answered when it did not do what was asked.
+
+ClusterError
+└── ApiError            any refusal; has `code`, `reason`, `message`, `call`
+    ├── Unauthorized    401  the credentials are not accepted
+    ├── Forbidden       403  RBAC or admission; `rule` is the RBAC rule that would allow it
+    ├── NotFound        404  the object, or the whole kind, is not there
+    ├── AlreadyExists   409  create under a taken name
+    ├── Conflict        409  stale resourceVersion, failed precondition, foreign field owner
+    ├── Expired         410  the resourceVersion or continue token is too old: list again
+    ├── Invalid         422  validation
+    ├── TooManyRequests 429  flow control or a disruption budget; `retry_after` in seconds
+    ├── ServerError     5xx  `retry_after` in seconds where the server named one
+    ├── Undecodable          the answer is not what its kind promises
+    └── Unreachable          no answer: refused, reset or timed out; the write may have happened
+
+Source: the API conventions, section "Response Status Kind".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reprieve.units.errors import ClusterError
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "Call",
+    "Conflict",
+    "Expired",
+    "Forbidden",
+    "Invalid",
+    "NotFound",
+    "ServerError",
+    "TooManyRequests",
+    "Unauthorized",
+    "Undecodable",
+    "Unreachable",
+    "error_from",
+    "rbac_rule",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was asked, in RBAC's words.
+
+    Attributes:
+        verb: `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
+        resource: plural, with the subresource: `pods`, `pods/eviction`.
+        group: API group, empty for core.
+    """
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        where = f" {self.namespace}/{self.name}" if self.namespace else f" {self.name}"
+        return f"{self.verb} {kind}{where if self.name else self._place()}"
+
+    def _place(self) -> str:
+        return f" in namespace {self.namespace}" if self.namespace else ""
+
+
+class ApiError(ClusterError):
+    """The API server refused; `code` is the HTTP status, 0 where there was no answer."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int = 0,
+        reason: str = "",
+        call: Call | None = None,
+        retry_after: float | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.code = code
+        self.reason = reason
+        self.call = call
+        self.message = message
+        self.retry_after = retry_after
+        self.details: Mapping[str, Any] = details or {}
+        super().__init__(f"{call}: {message}" if call else message)
+
+
+class Unauthorized(ApiError):
+    """The server does not accept the credentials."""
+
+
+class NotFound(ApiError):
+    """The object is not there, or its kind is not served."""
+
+
+class AlreadyExists(ApiError):
+    """An object of that name exists."""
+
+
+class Conflict(ApiError):
+    """The object is not in the state that the write asked for."""
+
+
+class Expired(ApiError):
+    """The server no longer has that resourceVersion or continue token."""
+
+
+class Invalid(ApiError):
+    """The object breaks its schema or a validation rule."""
+
+
+class TooManyRequests(ApiError):
+    """Flow control, or a PodDisruptionBudget that refuses an eviction now."""
+
+
+class ServerError(ApiError):
+    """The server failed; the write may have happened."""
+
+
+class Unreachable(ApiError):
+    """No answer in time; the write may have happened."""
+
+
+class Undecodable(ApiError):
+    """An object has other types than its kind promises; the message names the field."""
+
+
+class Forbidden(ApiError):
+    """RBAC or admission refused.
+
+    `rule` is the RBAC rule that would allow the call as one line of YAML; None where the refusal
+    came from admission (a quota, a webhook), which no rule would change.
+    """
+
+    rule: str | None = None
+
+    def __init__(self, message: str, *, call: Call | None = None, **rest: Any) -> None:
+        denial = _DENIAL.search(message)
+        if denial is not None:
+            verb, resource, group = denial.group("verb", "resource", "group")
+            self.rule = rbac_rule(group, resource, verb)
+        elif call is not None and not message:
+            self.rule = rbac_rule(call.group, call.resource, call.verb)
+        text = message or "forbidden"
+        if self.rule is not None:
+            text = f"{text}; the rule to add: {self.rule}"
+        super().__init__(text, call=call, **rest)
+
+
+def rbac_rule(group: str, resource: str, verb: str) -> str:
+    """Return the RBAC rule that allows one verb, as a line of YAML for a role's `rules`."""
+    return f'- {{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}'
+
+
+# The words of every authorizer's refusal, from apiserver's responsewriters.
+_DENIAL: Final = re.compile(
+    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+)
+
+_BY_REASON: Final[Mapping[str, type[ApiError]]] = {
+    "AlreadyExists": AlreadyExists,
+    "Conflict": Conflict,
+    "Expired": Expired,
+    "Gone": Expired,
+    "Forbidden": Forbidden,
+    "Invalid": Invalid,
+    "NotFound": NotFound,
+    "TooManyRequests": TooManyRequests,
+    "Unauthorized": Unauthorized,
+}
+_BY_CODE: Final[Mapping[int, type[ApiError]]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def error_from(
+    code: int,
+    status: Mapping[str, Any],
+    call: Call | None = None,
+    retry_after: float | None = None,
+) -> ApiError:
+    """Return the error for an answer.
+
+    Args:
+        code: the HTTP status, or the `code` of a Status that came inside a watch.
+        status: the Status object as a mapping; empty where the body was none.
+        call: what was asked.
+        retry_after: seconds from the `Retry-After` header.
+    """
+    reason = _text(status.get("reason"))
+    details = status.get("details")
+    details = details if isinstance(details, Mapping) else {}
+    if retry_after is None and isinstance(details.get("retryAfterSeconds"), int):
+        retry_after = float(details["retryAfterSeconds"])
+    family = _BY_REASON.get(reason) or _BY_CODE.get(code)
+    if family is None:
+        family = ServerError if code >= 500 else ApiError
+    message = _text(status.get("message"))
+    if not message and family is not Forbidden:
+        message = reason or f"the server answered {code}"
+    return family(
+        message, code=code, reason=reason, call=call, retry_after=retry_after, details=details
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

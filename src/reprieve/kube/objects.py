@@ -1,0 +1,97 @@
+"""What all objects have in common, read from partial structs and plain dicts alike.
+
+The wire structs of a kind name only the fields in use; unknown fields are skipped while decoding.
+A struct needs a `metadata` attribute with `uid`, `namespace`, `name` and `resource_version`, such
+as `Metadata`; a plain dict is read under the API's own keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+__all__ = [
+    "Identity",
+    "Metadata",
+    "OwnerReference",
+    "PartialObject",
+    "identity_of",
+    "version_number",
+]
+
+
+class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """`metadata.ownerReferences[]`."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class Metadata(msgspec.Struct, gc=False, rename="camel"):
+    """The parts of `metadata` that more than one kind needs."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
+
+
+class PartialObject(msgspec.Struct, gc=False, rename="camel"):
+    """An object of any kind, of which only the metadata is wanted."""
+
+    metadata: Metadata
+    api_version: str = ""
+    kind: str = ""
+
+
+class Identity(NamedTuple):
+    """Which object, and which version of it; `version` is -1 where it is not a number."""
+
+    uid: str
+    namespace: str
+    name: str
+    version: int
+
+
+def identity_of(obj: Any) -> Identity:
+    """Return the identity of a wire struct or dict; missing parts are empty."""
+    if isinstance(obj, dict):
+        metadata = obj.get("metadata") or {}
+        return Identity(
+            metadata.get("uid", ""),
+            metadata.get("namespace", ""),
+            metadata.get("name", ""),
+            version_number(metadata.get("resourceVersion", "")),
+        )
+    metadata = obj.metadata
+    return Identity(
+        metadata.uid,
+        getattr(metadata, "namespace", ""),
+        metadata.name,
+        version_number(metadata.resource_version),
+    )
+
+
+_NOT_A_NUMBER: Final = -1
+
+
+def version_number(resource_version: str) -> int:
+    """Return the resourceVersion as an integer, -1 where it is none.
+
+    Integers of one kind can be compared since Kubernetes 1.35 promises it (KEP-5504); every
+    storage before that numbered the same way.
+    """
+    if resource_version.isascii() and resource_version.isdigit():
+        return int(resource_version)
+    return _NOT_A_NUMBER

@@ -1,0 +1,83 @@
+"""The kinds that Reprieve reads and writes, and where the API server keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+__all__ = [
+    "CUSTOM_RESOURCE_DEFINITIONS",
+    "ENDPOINT_SLICES",
+    "EVENTS",
+    "GPU_WORKLOADS",
+    "KAIWO_CONFIGS",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "PREEMPTIONS",
+    "Resource",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind as the API serves it: `group` is empty for core, `plural` is lower case."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`v1`, `batch/v1`: what objects of the kind carry as `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """`pods`, `jobs.batch`: the name under which RBAC and kubectl know the kind."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the URL path of the collection, of one object or of its subresource.
+
+        Raises:
+            ValueError: a subresource or a namespaced object without what it needs.
+        """
+        if name and self.namespaced and not namespace:
+            raise ValueError(f"{self.kind} {name} needs a namespace")
+        if subresource and not name:
+            raise ValueError(f"{self.kind} subresource {subresource} needs a name")
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if namespace and self.namespaced:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        if name:
+            parts.append(quote(name, safe=""))
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+PODS: Final = Resource("", "v1", "pods", "Pod")
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+EVENTS: Final = Resource("", "v1", "events", "Event")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
+GPU_WORKLOADS: Final = Resource("kaiwo.silogen.ai", "v1alpha1", "gpuworkloads", "GpuWorkload")
+KAIWO_CONFIGS: Final = Resource(
+    "config.kaiwo.silogen.ai", "v1alpha1", "kaiwoconfigs", "KaiwoConfig", namespaced=False
+)
+PREEMPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "preemptions", "Preemption")

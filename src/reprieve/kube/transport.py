@@ -1,0 +1,334 @@
+"""Requests to one API server: bytes in, bytes out.
+
+`Wire` is the interface of one method that carries a request; `HttpWire` does it over HTTP with
+aiohttp, tests put an in-process one in its place. `Transport` adds what every caller needs: errors
+as exceptions, and retries. Retried are refused connections, timeouts, 429 and 5xx, with the
+server's Retry-After or a jittered exponential backoff, and only for reads and where the caller asks
+for it: after a write without an answer nobody knows whether it happened. A 401 has the credentials
+loaded anew, once.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, Protocol
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from reprieve.kube.credentials import Connection
+from reprieve.kube.errors import (
+    ApiError,
+    Call,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    error_from,
+)
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+
+__all__ = ["Answer", "HttpWire", "Request", "Transport", "Wire"]
+
+JSON: Final = "application/json"
+_ATTEMPTS: Final = 5
+_BACKOFF_FIRST: Final = SECOND // 5
+_BACKOFF_MOST: Final = 10 * SECOND
+_RETRY_AFTER_MOST: Final = 60.0
+_READ: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `timeout` in nanoseconds, for a stream the longest silence."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+    timeout: int = 10 * SECOND
+
+
+class Answer(Protocol):
+    """A response whose body has not been read; `close` may be called at any time, repeatedly."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    async def read(self) -> bytes: ...
+
+    def lines(self) -> AsyncGenerator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class Wire(Protocol):
+    """What carries requests."""
+
+    async def send(self, request: Request, stream: bool, rejected: bool) -> Answer:
+        """Return the answer, whatever its status.
+
+        Args:
+            request: what to send.
+            stream: the body is read line by line and may never end.
+            rejected: the server refused the credentials just now: load them anew.
+
+        Raises:
+            Unreachable: no answer.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Transport:
+    """A `Wire` with errors and retries.
+
+    Args:
+        wire: what carries the requests.
+        clock: for backoff.
+        jitter: spreads the backoff of several processes; seeded in tests.
+    """
+
+    def __init__(self, wire: Wire, clock: Clock, *, jitter: Random | None = None) -> None:
+        self._wire = wire
+        self._clock = clock
+        self._jitter = jitter or Random()
+
+    async def request(
+        self,
+        request: Request,
+        call: Call | None = None,
+        *,
+        retry: bool | None = None,
+        before_send: Callable[[], None] | None = None,
+    ) -> bytes:
+        """Send and return the body of a 2xx answer.
+
+        Args:
+            request: what to send.
+            call: what it is in RBAC's words, for errors.
+            retry: None retries reads only.
+            before_send: called before each attempt; what it raises ends the call.
+
+        Raises:
+            ApiError: see `reprieve.kube.errors`.
+        """
+        retry = request.method == "GET" if retry is None else retry
+        rejected = False
+        for attempt in range(_ATTEMPTS):
+            if before_send is not None:
+                before_send()
+            try:
+                return await self._once(request, call, rejected)
+            except Unauthorized:
+                if rejected:
+                    raise
+                rejected = True
+            except (TooManyRequests, ServerError, Unreachable) as error:
+                if not retry or attempt == _ATTEMPTS - 1:
+                    raise
+                await self._clock.sleep(self.backoff(attempt, error.retry_after))
+        raise AssertionError("the last attempt returns or raises")
+
+    async def stream(
+        self,
+        request: Request,
+        call: Call | None = None,
+        *,
+        opened: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """Yield the lines of a 2xx answer as they come, until the server ends it.
+
+        `opened` is called before the first line, once the server has accepted.
+
+        Raises:
+            ApiError: the server refused; `Unreachable` also when the stream breaks.
+        """
+        answer = await self._open(request, call)
+        try:
+            if opened is not None:
+                opened()
+            async with aclosing(answer.lines()) as lines:
+                async for line in lines:
+                    yield line
+        finally:
+            answer.close()
+
+    def backoff(self, attempt: int, retry_after: float | None = None) -> int:
+        """Return the nanoseconds to wait after attempt number `attempt` (from 0) failed."""
+        if retry_after is not None and retry_after > 0:
+            base = int(min(retry_after, _RETRY_AFTER_MOST) * SECOND)
+            return base + int(base * 0.1 * self._jitter.random())
+        base = min(_BACKOFF_FIRST << min(attempt, 20), _BACKOFF_MOST)
+        return int(base * (0.5 + self._jitter.random()))
+
+    async def pause(self, attempt: int) -> None:
+        """Wait as after a failed attempt, for callers that retry themselves."""
+        await self._clock.sleep(self.backoff(attempt))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._wire.close()
+
+    async def _once(self, request: Request, call: Call | None, rejected: bool) -> bytes:
+        answer = await self._wire.send(request, False, rejected)
+        try:
+            body = await answer.read()
+        finally:
+            answer.close()
+        if 200 <= answer.status < 300:
+            return body
+        raise _error(answer, body, call)
+
+    async def _open(self, request: Request, call: Call | None) -> Answer:
+        answer = await self._wire.send(request, True, False)
+        if answer.status == 401:
+            answer.close()
+            answer = await self._wire.send(request, True, True)
+        if 200 <= answer.status < 300:
+            return answer
+        try:
+            body = await answer.read()
+        finally:
+            answer.close()
+        raise _error(answer, body, call)
+
+
+def _error(answer: Answer, body: bytes, call: Call | None) -> ApiError:
+    try:
+        status: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # Proxies and unknown paths answer in plain text.
+        status = {"message": " ".join(body[:200].decode("utf-8", "replace").split())}
+    return error_from(
+        answer.status,
+        status if isinstance(status, dict) else {},
+        call,
+        _seconds(answer.headers.get("Retry-After")),
+    )
+
+
+def _seconds(text: str | None) -> float | None:
+    return float(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+class HttpWire:
+    """HTTP/1.1 over aiohttp, with connections kept open.
+
+    Args:
+        connection: server and credentials.
+        limit: connections at a time; each watch holds one.
+    """
+
+    def __init__(self, connection: Connection, *, limit: int = 100) -> None:
+        self._connection = connection
+        self._limit = limit
+        # Opened at the first request, since aiohttp wants a running loop.
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, request: Request, stream: bool, rejected: bool) -> Answer:
+        headers = {"Accept": request.accept, **await self._connection.headers(rejected)}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        seconds = request.timeout / SECOND
+        timeout = (
+            aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=seconds)
+            if stream
+            else aiohttp.ClientTimeout(total=seconds)
+        )
+        try:
+            response = await self._opened().request(
+                request.method,
+                URL(self._connection.server + request.path, encoded=True),
+                params=request.query,
+                data=request.body,
+                headers=headers,
+                timeout=timeout,
+                proxy=self._connection.proxy,
+                server_hostname=self._connection.tls_server_name,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as cause:
+            raise self._unreachable(cause) from cause
+        return _HttpAnswer(response, self._unreachable)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=self._limit,
+                    ssl=self._connection.tls or False,
+                    socket_factory=_kept_alive,
+                ),
+                read_bufsize=_READ,
+                headers={"User-Agent": "reprieve"},
+            )
+        return self._session
+
+    def _unreachable(self, cause: BaseException) -> Unreachable:
+        timed_out = isinstance(cause, TimeoutError)
+        text = "no answer in time" if timed_out else str(cause) or type(cause).__name__
+        return Unreachable(f"{self._connection.server}: {text}", reason="Timeout" * timed_out)
+
+
+def _kept_alive(address: Any) -> socket.socket:
+    """Return a socket that notices within a minute that its peer is gone without a word."""
+    family, kind, protocol, _, _ = address
+    result = socket.socket(family, kind, protocol)
+    result.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            result.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return result
+
+
+class _HttpAnswer:
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        unreachable: Callable[[BaseException], Unreachable],
+    ) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._unreachable = unreachable
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as cause:
+            raise self._unreachable(cause) from cause
+
+    async def lines(self) -> AsyncGenerator[bytes]:
+        # Lines are cut here, since an object may be longer than aiohttp's own line limit.
+        rest: list[bytes] = []
+        try:
+            async for chunk in self._response.content.iter_any():
+                head, *more = chunk.split(b"\n")
+                rest.append(head)
+                for part in more:
+                    line = b"".join(rest)
+                    rest = [part]
+                    if line:
+                        yield line
+        except (TimeoutError, aiohttp.ClientError, OSError) as cause:
+            raise self._unreachable(cause) from cause
+
+    def close(self) -> None:
+        # A finished response went back to the pool when it was read; others are cut off.
+        if not self._response.closed:
+            self._response.close()

@@ -1,0 +1,92 @@
+"""The order in which writes leave this process: lease > intent > evict > status > event.
+
+A bounded number of writes is in flight. When all places are taken, the next free one goes to the
+waiting writer of the highest priority, among equals to the one that came first. One place is kept
+for leases alone, so that no pile of slow writes can make this process lose its lease.
+Source: the design's section "Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import IntEnum
+
+__all__ = ["Priority", "WriteGate"]
+
+
+class Priority(IntEnum):
+    """What goes first; lower numbers before higher ones."""
+
+    LEASE = 0
+    INTENT = 1
+    EVICT = 2
+    STATUS = 3
+    EVENT = 4
+
+
+class WriteGate:
+    """Lets a bounded number of writes through at a time, by priority, then by arrival.
+
+    Args:
+        places: writes in flight that are not lease writes; at least 1.
+    """
+
+    def __init__(self, places: int = 16) -> None:
+        if places < 1:
+            raise ValueError("a gate needs at least one place")
+        self._free = places
+        self._lease_free = True
+        # All and only writers that wait, and cancelled ones not yet met: (priority, arrival, turn).
+        self._waiting: list[tuple[Priority, int, asyncio.Future[None]]] = []
+        self._arrivals = itertools.count()
+
+    @property
+    def waiting(self) -> int:
+        """Writers that wait for a place."""
+        return sum(not turn.done() for _, _, turn in self._waiting)
+
+    @asynccontextmanager
+    async def turn(self, priority: Priority) -> AsyncIterator[None]:
+        """Wait for a place and hold it for the duration of the block."""
+        if priority is Priority.LEASE and self._lease_free:
+            self._lease_free = False
+            try:
+                yield
+            finally:
+                self._lease_free = True
+            return
+        await self._take(priority)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _take(self, priority: Priority) -> None:
+        if self._free and not self._waiting:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (priority, next(self._arrivals), turn))
+        # Places can be free beside waiters only if all of those were cancelled.
+        self._admit()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        self._free += 1
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._free and self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                self._free -= 1
+                turn.set_result(None)
