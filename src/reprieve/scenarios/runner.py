@@ -93,6 +93,11 @@ async def play_scenario(
                 seen = _seen(stage.observer, namespace, operator)
                 return ScenarioResult(scenario.name, Outcome.FAILED, steps, where, seen)
         return ScenarioResult(scenario.name, Outcome.PASSED, steps)
+    except (StepFailed, StoreError, ClusterError) as failure:
+        seen = _seen(stage.observer, namespace, operator)
+        return ScenarioResult(
+            scenario.name, Outcome.FAILED, steps, f"before the first step: {failure}", seen
+        )
     finally:
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,0 +1,287 @@
+"""`reprieve up`: an embedded cluster and the operator on it, with a scenario to look at.
+
+The first line that is printed is the `export KUBECONFIG=...` of the cluster. Then, in a terminal, a
+live view; otherwise, or with `--headless`, one line per transition. The operator runs as a child
+process, as it does in production. `--for` ends after that time, and the exit code tells whether the
+scenario's assertions held; without it the cluster stays until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import shlex
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from reprieve.scenarios.catalogue import DEFAULT, find
+from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage
+from reprieve.scenarios.model import Scenario
+from reprieve.scenarios.observer import Observer
+from reprieve.scenarios.operator import OperatorProcesses
+from reprieve.scenarios.result import Outcome, ScenarioResult, StepResult
+from reprieve.scenarios.runner import play_scenario
+from reprieve.scenarios.stage import Stage
+from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
+from reprieve.units.errors import ReprieveError, UsageError
+
+__all__ = ["up"]
+
+_REFRESH: Final = SECOND // 4
+
+
+class DurationText(click.ParamType):
+    """A Go duration that is longer than nothing, as nanoseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            length = parse_duration(str(value))
+        except InvalidDuration as error:
+            self.fail(str(error), param, ctx)
+        if length <= 0:
+            self.fail(
+                f"{value!r} is not longer than nothing; accepted: such as 60s, 5m", param, ctx
+            )
+        return length
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    scenario: str
+    headless: bool
+    duration: int | None
+    data: Path | None
+    port: int
+    kubeconfig: Path | None
+
+
+@click.command()
+@click.option(
+    "--scenario",
+    default=DEFAULT,
+    show_default=True,
+    metavar="FILE|NAME",
+    help="What to play on the cluster.",
+)
+@click.option("--headless", is_flag=True, help="One line per transition instead of the view.")
+@click.option(
+    "--for",
+    "duration",
+    type=DurationText(),
+    metavar="DURATION",
+    help="End after this time; the exit code tells whether the scenario held.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep the cluster's objects here; in memory otherwise.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port of the API server; any free one otherwise.",
+)
+@click.option(
+    "--kubeconfig-out",
+    "kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the kubeconfig here.",
+)
+def up(
+    scenario: str,
+    headless: bool,
+    duration: int | None,
+    data: Path | None,
+    port: int,
+    kubeconfig: Path | None,
+) -> None:
+    """Start an embedded cluster with the operator and play a scenario on it."""
+    headless = headless or not sys.stdout.isatty()
+    options = _Options(scenario, headless, duration, data, port, kubeconfig)
+    sys.exit(asyncio.run(_up(options)))
+
+
+async def _up(options: _Options) -> int:
+    """Return the exit code.
+
+    Raises:
+        UsageError: a flag names something that cannot be used.
+    """
+    scenario = find(options.scenario)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    with tempfile.TemporaryDirectory(prefix="reprieve-up-") as directory:
+        return await _Session(options, scenario, stop).run(Path(directory))
+
+
+class _Session:
+    """One `reprieve up`, from the first line to the exit code."""
+
+    def __init__(self, options: _Options, scenario: Scenario, stop: asyncio.Event) -> None:
+        self._options = options
+        self._scenario = scenario
+        self._stop = stop
+        self._operator: OperatorProcesses | None = None
+        self._printed = 0  # transitions that have been printed
+        self._last_step = "starting"
+
+    async def run(self, directory: Path) -> int:
+        """Bring everything up, show it until it is over, and stop it again."""
+        async with contextlib.AsyncExitStack() as stack:
+            embedded = await self._start(stack, directory)
+            self._say(f"export KUBECONFIG={shlex.quote(str(embedded.kubeconfig.absolute()))}")
+            stage = embedded.stage
+            if self._options.headless:
+                stage.observer.listen(lambda resource, item: self._print(stage.observer))
+            stack.push_async_callback(self._stop_operator)
+            playing = asyncio.create_task(
+                play_scenario(
+                    self._scenario,
+                    stage,
+                    on_step=self._note_step,
+                    on_operator=self._note_operator,
+                    keep_operator=True,
+                )
+            )
+            stack.push_async_callback(_cancel, playing)
+            await self._until_over(stage, playing)
+            return self._verdict(playing)
+
+    async def _start(self, stack: contextlib.AsyncExitStack, directory: Path) -> EmbeddedStage:
+        options = self._options
+        kubeconfig = options.kubeconfig or (options.data or directory) / "kubeconfig"
+        try:
+            for folder in (options.data, kubeconfig.parent):
+                if folder is not None:
+                    folder.mkdir(parents=True, exist_ok=True)
+            return await stack.enter_async_context(
+                embedded_stage(
+                    self._scenario.nodes,
+                    directory,
+                    port=options.port,
+                    data=options.data,
+                    kubeconfig=kubeconfig,
+                    on_operator_line=self._note_operator_line if options.headless else None,
+                )
+            )
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise UsageError(
+                    f"--port {options.port}: already in use; accepted: a free port, or 0 for any"
+                ) from error
+            where = error.filename or options.data or kubeconfig
+            raise UsageError(
+                f"{where}: {error.strerror or error}; accepted for --data and --kubeconfig-out: "
+                "places that can be written"
+            ) from error
+
+    async def _until_over(self, stage: Stage, playing: asyncio.Task[ScenarioResult]) -> None:
+        """Return at a signal, at the end of `--for`, or when going on makes no sense."""
+        stopped = asyncio.create_task(self._stop.wait())
+        ends: set[asyncio.Task[Any]] = {stopped, asyncio.create_task(self._broken(playing))}
+        if self._options.duration is not None:
+            ends.add(asyncio.create_task(stage.clock.sleep(self._options.duration)))
+        if not self._options.headless:
+            ends.add(asyncio.create_task(self._live(stage)))
+        try:
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in ends:
+                await _cancel(task)
+
+    async def _broken(self, playing: asyncio.Task[ScenarioResult]) -> None:
+        """Return when the scenario failed and nobody stays to look, or the operator ended."""
+        result = await asyncio.shield(playing)
+        if result.outcome is Outcome.FAILED:
+            if self._options.duration is not None:
+                return
+            self._say(result.text(), error=True)
+        else:
+            self._last_step = f"{self._scenario.name} {result.outcome}"
+            if self._options.headless:
+                self._say(f"scenario {self._scenario.name}: {result.outcome}")
+        assert self._operator is not None
+        raise ReprieveError(await self._operator.stopped_by_itself())
+
+    async def _live(self, stage: Stage) -> None:
+        """Draw the view again four times a second, until cancelled."""
+        from rich.live import Live
+
+        from reprieve.cli.view import render
+
+        with Live(auto_refresh=False) as live:
+            while True:
+                log = self._operator.tail() if self._operator is not None else []
+                live.update(
+                    render(stage.observer, stage.clock.wall(), log, self._last_step), refresh=True
+                )
+                await stage.clock.sleep(_REFRESH)
+
+    def _verdict(self, playing: asyncio.Task[ScenarioResult]) -> int:
+        """Return the exit code; 0 only if nothing that was asserted failed."""
+        if playing.done():
+            result = playing.result()
+            if result.outcome is Outcome.FAILED:
+                self._say(result.text(), error=True)
+                return 1
+            return 0
+        if self._options.duration is None:
+            return 0
+        self._say(
+            f"scenario {self._scenario.name} was not finished in time; last: {self._last_step}",
+            error=True,
+        )
+        return 1
+
+    async def _stop_operator(self) -> None:
+        if self._operator is not None:
+            await self._operator.stop()
+
+    def _note_operator(self, operator: OperatorProcesses) -> None:
+        self._operator = operator
+
+    def _note_operator_line(self, line: str) -> None:
+        self._say(f"operator: {line}", error=True)
+
+    def _note_step(self, step: StepResult) -> None:
+        self._last_step = f"{self._scenario.name}, step {step.text().strip()}"
+
+    def _print(self, observer: Observer) -> None:
+        from reprieve.cli.view import headline
+
+        for transition in observer.transitions[self._printed :]:
+            self._say(headline(transition))
+        self._printed = len(observer.transitions)
+
+    def _say(self, text: str, *, error: bool = False) -> None:
+        """Print at once; nobody listening any more means that it is over."""
+        try:
+            click.echo(text, err=error)
+            (sys.stderr if error else sys.stdout).flush()
+        except OSError:
+            self._stop.set()
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    """End a task and wait for its end, whatever it was."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,142 @@
+"""The live view of `reprieve up`: nodes, GPUs, workloads with their phase, the last preemptions.
+
+Pure: an `Observer` goes in, a rich renderable comes out. Extended resources count as GPUs, since a
+node of the embedded cluster has no others. A GPU is idle when its pod belongs to a workload in
+phase Idle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from reprieve.scenarios.observer import GPUWORKLOADS, Observer, Transition, phase_of, root_of
+from reprieve.units.durations import SECOND, format_duration
+from reprieve.units.instants import Nanos, format_instant, parse_instant
+from reprieve.units.quantities import InvalidQuantity, parse_quantity
+
+__all__ = ["headline", "render"]
+
+_STYLES: Final = {
+    "PendingGpu": "yellow",
+    "PendingOther": "dim",
+    "Active": "green",
+    "Idle": "cyan",
+    "Preempting": "red",
+    "Preempted": "bold red",
+    "Deleted": "dim",
+}
+_LAST_PREEMPTIONS: Final = 5
+_LAST_LINES: Final = 6
+
+
+def render(
+    observer: Observer, now: Nanos, log: Sequence[str] = (), progress: str = ""
+) -> RenderableType:
+    """Return the whole view; `log` are lines of the operator, `progress` stands on top."""
+    parts: list[RenderableType] = [Text(progress)] if progress else []
+    parts += [_nodes(observer), _workloads(observer, now), _preemptions(observer.transitions)]
+    if log:
+        lines = Text("\n".join(log[-_LAST_LINES:]), no_wrap=True, overflow="ellipsis", style="dim")
+        parts.append(Panel(lines, title="operator", title_align="left", border_style="dim"))
+    return Group(*parts)
+
+
+def headline(transition: Transition) -> str:
+    """Return a transition as one line: time, workload, phases, reason."""
+    line = (
+        f"{format_instant(transition.at)} {transition.namespace}/{transition.name} "
+        f"{transition.old or '-'} -> {transition.new or '-'}"
+    )
+    return f"{line}  {transition.reason}" if transition.reason else line
+
+
+def _nodes(observer: Observer) -> Table:
+    table = Table("Node", "Resource", "GPUs", "Used", "Idle", title_justify="left", expand=True)
+    idle_pods = {
+        (item["metadata"]["namespace"], pod["podName"])
+        for item in observer.all(GPUWORKLOADS)
+        if phase_of(item) == "Idle"
+        for pod in item.get("status", {}).get("trackedPods", ())
+    }
+    used: Counter[tuple[str, str]] = Counter()
+    idle: Counter[tuple[str, str]] = Counter()
+    for pod in observer.all("pods"):
+        node = pod.get("spec", {}).get("nodeName")
+        if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            for resource, amount in _gpus_of(pod).items():
+                used[node, resource] += amount
+                if (pod["metadata"]["namespace"], pod["metadata"]["name"]) in idle_pods:
+                    idle[node, resource] += amount
+    for node in observer.all("nodes"):
+        name = node["metadata"]["name"]
+        allocatable = node.get("status", {}).get("allocatable", {})
+        for resource in sorted(filter(_is_gpu, allocatable)):
+            table.add_row(
+                name,
+                resource,
+                str(allocatable[resource]),
+                str(used[name, resource]),
+                Text(str(idle[name, resource]), style="cyan" if idle[name, resource] else ""),
+            )
+    return table
+
+
+def _workloads(observer: Observer, now: Nanos) -> Table:
+    table = Table("Namespace", "GpuWorkload", "Owner", "Phase", "GPU %", "Idle for", expand=True)
+    for item in observer.all(GPUWORKLOADS):
+        status = item.get("status", {})
+        phase = phase_of(item)
+        percent = status.get("aggregatedUtilization")
+        table.add_row(
+            item["metadata"]["namespace"],
+            item["metadata"]["name"],
+            root_of(item),
+            Text(phase or "-", style=_STYLES.get(phase, "")),
+            "" if percent is None else f"{percent:g}",
+            _idle_for(status, now),
+        )
+    return table
+
+
+def _preemptions(transitions: Sequence[Transition]) -> Table:
+    table = Table("Time", "Preempted", "Reason", expand=True)
+    done = [transition for transition in transitions if transition.new == "Preempted"]
+    for transition in done[-_LAST_PREEMPTIONS:]:
+        root = f"{transition.namespace} {transition.root}"
+        table.add_row(format_instant(transition.at), root, transition.reason)
+    return table
+
+
+def _idle_for(status: Mapping[str, Any], now: Nanos) -> str:
+    since = status.get("idleSince")
+    if not since:
+        return ""
+    elapsed = max(0, now - parse_instant(since))
+    return format_duration(elapsed // SECOND * SECOND)
+
+
+def _gpus_of(pod: Mapping[str, Any]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for container in pod.get("spec", {}).get("containers", ()):
+        resources = container.get("resources", {})
+        wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        for resource, amount in wanted.items():
+            if _is_gpu(resource):
+                try:
+                    total[resource] += parse_quantity(amount)
+                except InvalidQuantity:
+                    continue
+    return total
+
+
+def _is_gpu(resource: str) -> bool:
+    """Whether a resource name is an extended one; those of Kubernetes itself have no domain."""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and not domain.endswith("kubernetes.io")

@@ -1,0 +1,51 @@
+"""The scenarios that come with Reprieve, and how a scenario is named on the command line."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from reprieve.scenarios.model import InvalidScenario, Scenario, load, parse
+
+__all__ = ["DEFAULT", "find", "names", "packaged"]
+
+DEFAULT: Final = "idle-guide"
+_LIBRARY: Final = files("reprieve.scenarios").joinpath("library")
+
+
+def names() -> list[str]:
+    """Return the names of the packaged scenarios."""
+    return sorted(
+        entry.name.removesuffix(".yaml")
+        for entry in _LIBRARY.iterdir()
+        if entry.name.endswith(".yaml")
+    )
+
+
+def packaged(name: str) -> Scenario:
+    """Return a packaged scenario.
+
+    Raises:
+        InvalidScenario: there is none of that name.
+    """
+    if name not in names():
+        raise InvalidScenario(f"no scenario {name!r}; accepted: {', '.join(names())}")
+    text = _LIBRARY.joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return parse(text, f"scenario {name}")
+
+
+def find(name_or_file: str) -> Scenario:
+    """Return the packaged scenario of that name, else the one in that file.
+
+    Raises:
+        InvalidScenario: neither, or the file holds no scenario.
+    """
+    if name_or_file in names():
+        return packaged(name_or_file)
+    path = Path(name_or_file)
+    if not path.is_file():
+        raise InvalidScenario(
+            f"no scenario {name_or_file!r}; accepted: a file, or one of {', '.join(names())}"
+        )
+    return load(path)
