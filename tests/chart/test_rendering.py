@@ -1,0 +1,246 @@
+"""What the chart makes of its values. Nothing here talks to a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reprieve.api.crds import NAMES, all_crds, text
+from tests.chart.helm import CHART, ROOT, RenderingFailed, render, run_helm
+
+ENDPOINT = "http://exporter.gpu-operator.svc:5000/metrics"
+ENABLED = {"enabled": True, "metricsEndpoint": ENDPOINT}
+
+# Value under gpuPreemption, variable, default, another value and how it is written then.
+MAPPING = [
+    ("pollingInterval", "GPU_PREEMPTION_POLLING_INTERVAL", "15s", "1m", "1m"),
+    ("defaultThreshold", "GPU_PREEMPTION_DEFAULT_THRESHOLD", "5", 0, "0"),
+    ("defaultThreshold", "GPU_PREEMPTION_DEFAULT_THRESHOLD", "5", 10.5, "10.5"),
+    ("defaultGracePeriod", "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD", "10m", "1h30m", "1h30m"),
+    ("defaultPolicy", "GPU_PREEMPTION_DEFAULT_POLICY", "OnPressure", "Always", "Always"),
+    ("defaultAggregation", "GPU_PREEMPTION_DEFAULT_AGGREGATION", "Max", "Min", "Min"),
+    ("defaultTTL", "GPU_PREEMPTION_DEFAULT_TTL", "24h", "0", "0"),
+]
+
+
+def test_the_chart_passes_helms_lint() -> None:
+    assert "0 chart(s) failed" in run_helm("lint", "--strict", str(CHART))
+
+
+def test_the_version_of_the_chart_is_that_of_the_package() -> None:
+    import reprieve
+
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (reprieve.__version__,) * 2
+
+
+def test_by_default_nothing_is_enabled_and_nothing_runs(tmp_path: Path) -> None:
+    rendered = render(tmp_path)
+    assert rendered.one("Deployment")["spec"]["replicas"] == 0
+    assert "env" not in rendered.container
+    assert rendered.all("KaiwoConfig") == []
+    assert rendered.all("PodDisruptionBudget") == []
+
+
+@pytest.mark.parametrize(("value", "variable", "default", "other", "written"), MAPPING)
+def test_each_value_becomes_its_variable(
+    tmp_path: Path, value: str, variable: str, default: str, other: Any, written: str
+) -> None:
+    assert render(tmp_path, {"gpuPreemption": ENABLED}).environment[variable] == default
+    changed = render(tmp_path, {"gpuPreemption": {**ENABLED, value: other}})
+    assert changed.environment[variable] == written
+
+
+def test_enabled_sets_the_switch_the_endpoint_and_the_namespace(tmp_path: Path) -> None:
+    rendered = render(tmp_path, {"gpuPreemption": ENABLED})
+    assert rendered.environment["GPU_PREEMPTION_ENABLED"] == "true"
+    assert rendered.environment["GPU_PREEMPTION_METRICS_ENDPOINT"] == ENDPOINT
+    assert rendered.container["env"][-1] == {
+        "name": "GPU_PREEMPTION_OPERATOR_NAMESPACE",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+    }
+    assert rendered.one("Deployment")["spec"]["replicas"] == 1
+
+
+def test_the_variables_are_exactly_those_of_the_guide(tmp_path: Path) -> None:
+    names = [v["name"] for v in render(tmp_path, {"gpuPreemption": ENABLED}).container["env"]]
+    assert sorted(names) == sorted(
+        {variable for _, variable, *_ in MAPPING}
+        | {
+            "GPU_PREEMPTION_ENABLED",
+            "GPU_PREEMPTION_METRICS_ENDPOINT",
+            "GPU_PREEMPTION_OPERATOR_NAMESPACE",
+        }
+    )
+
+
+def test_the_guides_values_render_as_the_guide_says(tmp_path: Path) -> None:
+    values = ROOT.parent / "shared" / "guides" / "manifests" / "idle-values.yaml"
+    if not values.exists():
+        pytest.skip("needs the guide's manifests")
+    guide = yaml.safe_load(values.read_text())["gpuPreemption"]
+    rendered = render(tmp_path, None, values)
+    assert {name: rendered.environment[variable] for name, variable, *_ in MAPPING} == {
+        name: guide[name] for name, *_ in MAPPING
+    }
+    assert rendered.environment["GPU_PREEMPTION_METRICS_ENDPOINT"] == guide["metricsEndpoint"]
+
+
+@pytest.mark.parametrize("endpoint", ["", "  "])
+def test_enabled_without_an_endpoint_does_not_render(tmp_path: Path, endpoint: str) -> None:
+    with pytest.raises(RenderingFailed, match="metricsEndpoint is required"):
+        render(tmp_path, {"gpuPreemption": {"enabled": True, "metricsEndpoint": endpoint}})
+
+
+def test_values_beyond_the_guide_go_into_the_configuration_file(tmp_path: Path) -> None:
+    extra = {
+        "fit": "Node",
+        "irreducible": True,
+        "vendors": ["amd", {"name": "acme", "resources": ["acme.example/gpu"], "metrics": ["use"]}],
+        "literal": {"deleteWithoutUid": True},
+    }
+    rendered = render(tmp_path, {"gpuPreemption": {**ENABLED, **extra}})
+    assert rendered.configuration == {"gpuPreemption": extra}
+    arguments = rendered.container["args"]
+    assert arguments == ["run", "--controllers", "idle", "--config", "/etc/reprieve/config.yaml"]
+    (mount,) = [m for m in rendered.container["volumeMounts"] if m["name"] == "config"]
+    assert (mount["mountPath"], mount["readOnly"]) == ("/etc/reprieve", True)
+
+
+def test_a_changed_configuration_restarts_the_operator(tmp_path: Path) -> None:
+    def checksum(fit: str) -> str:
+        template = render(tmp_path, {"gpuPreemption": {"fit": fit}}).one("Deployment")
+        return str(template["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum("Sum") != checksum("Node")
+
+
+def test_dry_run_is_an_argument(tmp_path: Path) -> None:
+    assert render(tmp_path, {"dryRun": True}).container["args"][-1] == "--dry-run"
+
+
+def test_a_threshold_of_zero_reaches_the_kaiwo_config(tmp_path: Path) -> None:
+    spec = {"gpuPreemption": {"defaultThreshold": 0, "defaultTTL": "0"}, "ray": {"image": "x"}}
+    config = render(tmp_path, {"kaiwoConfig": {"enabled": True, "spec": spec}}).one("KaiwoConfig")
+    assert config["metadata"]["name"] == "kaiwo"
+    assert config["spec"] == spec
+
+
+def test_a_kaiwo_config_comes_after_the_kind_that_the_same_release_brings(tmp_path: Path) -> None:
+    with_crds = render(tmp_path, {"kaiwoConfig": {"enabled": True}}).one("KaiwoConfig")
+    assert with_crds["metadata"]["annotations"]["helm.sh/hook"] == "post-install,post-upgrade"
+    values = {"kaiwoConfig": {"enabled": True}, "crds": {"install": "Never"}}
+    assert "annotations" not in render(tmp_path, values).one("KaiwoConfig")["metadata"]
+
+
+def test_the_chart_carries_the_packages_crds() -> None:
+    copies = {path.stem: path.read_text() for path in (CHART / "files" / "crds").iterdir()}
+    assert copies == {name: text(name) for name in NAMES}, (
+        "run: cp src/reprieve/api/crds/*.yaml charts/reprieve/files/crds/"
+    )
+
+
+def test_crds_are_rendered_whole_and_kept_when_the_release_goes(tmp_path: Path) -> None:
+    rendered = render(tmp_path).all("CustomResourceDefinition")
+    assert {crd["metadata"]["name"]: crd["spec"] for crd in rendered} == {
+        crd["metadata"]["name"]: crd["spec"] for crd in all_crds()
+    }
+    for crd in rendered:
+        assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_crds_can_be_left_out(tmp_path: Path) -> None:
+    assert render(tmp_path, {"crds": {"install": "Never"}}).all("CustomResourceDefinition") == []
+
+
+def test_the_container_can_do_nothing_that_it_need_not(tmp_path: Path) -> None:
+    rendered = render(tmp_path)
+    assert rendered.container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    pod = rendered.one("Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["serviceAccountName"] == rendered.one("ServiceAccount")["metadata"]["name"]
+
+
+def test_probes_and_service_meet_on_the_operators_port(tmp_path: Path) -> None:
+    rendered = render(tmp_path)
+    container = rendered.container
+    assert container["ports"] == [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    (port,) = rendered.one("Service")["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (8080, "http")
+
+
+@pytest.mark.parametrize(("replicas", "budgets"), [(1, 0), (2, 1)])
+def test_several_replicas_have_a_disruption_budget(
+    tmp_path: Path, replicas: int, budgets: int
+) -> None:
+    rendered = render(tmp_path, {"replicas": replicas, "gpuPreemption": ENABLED})
+    assert rendered.one("Deployment")["spec"]["replicas"] == replicas
+    assert len(rendered.all("PodDisruptionBudget")) == budgets
+
+
+def test_only_the_operator_may_write_preemptions_in_its_namespace(tmp_path: Path) -> None:
+    values = {"serviceAccount": {"name": "operator"}}
+    rendered = render(tmp_path, values)
+    policy = rendered.one("ValidatingAdmissionPolicy")
+    constraints = policy["spec"]["matchConstraints"]
+    assert constraints["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "ops"}
+    (rule,) = constraints["resourceRules"]
+    assert rule["resources"] == ["preemptions", "preemptions/status"]
+    assert rule["operations"] == ["CREATE", "UPDATE"]
+    (validation,) = policy["spec"]["validations"]
+    assert validation["expression"] == (
+        'request.userInfo.username in ["system:serviceaccount:ops:operator"]'
+    )
+    binding = rendered.one("ValidatingAdmissionPolicyBinding")["spec"]
+    assert binding == {
+        "policyName": policy["metadata"]["name"],
+        "validationActions": ["Deny"],
+    }
+
+
+def test_no_image_comes_from_a_registry_that_the_user_did_not_name(tmp_path: Path) -> None:
+    assert render(tmp_path).container["image"] == "reprieve:0.1.0"
+
+
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        ({"gpuPreemption": {"enabled": "yes"}}, "/gpuPreemption/enabled"),
+        ({"gpuPreemption": {"defaultPolicy": "Sometimes"}}, "/gpuPreemption/defaultPolicy"),
+        ({"gpuPreemption": {"defaultAggregation": "Sum"}}, "/gpuPreemption/defaultAggregation"),
+        ({"gpuPreemption": {"defaultThreshold": "5%"}}, "/gpuPreemption/defaultThreshold"),
+        ({"gpuPreemption": {"defaultThreshold": 101}}, "/gpuPreemption/defaultThreshold"),
+        ({"gpuPreemption": {"defaultGracePeriod": "1d"}}, "/gpuPreemption/defaultGracePeriod"),
+        ({"gpuPreemption": {"pollingInterval": "15"}}, "/gpuPreemption/pollingInterval"),
+        ({"gpuPreemption": {"metricsEndpoint": "exporter:5000"}}, "/gpuPreemption/metricsEndpoint"),
+        ({"gpuPreemption": {"fit": "Rack"}}, "/gpuPreemption/fit"),
+        ({"gpuPreemption": {"vendors": ["acme"]}}, "/gpuPreemption/vendors/0"),
+        ({"gpuPreemption": {"literal": {"H3": True}}}, "H3"),
+        ({"gpuPreemption": {"gracePeriod": "5m"}}, "gracePeriod"),
+        (
+            {"kaiwoConfig": {"spec": {"gpuPreemption": {"defaultThreshold": "10"}}}},
+            "/kaiwoConfig/spec/gpuPreemption/defaultThreshold",
+        ),
+        ({"kaiwoConfig": {"spec": {"gpuPreemption": {"enabled": True}}}}, "enabled"),
+        ({"crds": {"install": "Always"}}, "/crds/install"),
+        ({"replicas": -1}, "/replicas"),
+        ({"rbac": {"extraOwnerRules": [{"resources": ["cronjobs"]}]}}, "/rbac/extraOwnerRules/0"),
+        ({"gpuPremption": {"enabled": True}}, "gpuPremption"),
+    ],
+)
+def test_a_value_that_is_not_accepted_is_named(
+    tmp_path: Path, values: dict[str, Any], where: str
+) -> None:
+    with pytest.raises(RenderingFailed) as failed:
+        render(tmp_path, values)
+    assert where in str(failed.value)

@@ -1,0 +1,123 @@
+"""What the operator's ServiceAccount may do: what it needs, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.chart.helm import Rendered, render
+
+READ = {"get", "list", "watch"}
+OWNER = {"get", "list", "delete"}
+
+# Owner kinds of the guide and of the specification of the idle plane, section 7.
+OWNERS = {
+    ("batch", "jobs"),
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("ray.io", "rayclusters"),
+    ("ray.io", "rayjobs"),
+    ("ray.io", "rayservices"),
+    ("kaiwo.silogen.ai", "kaiwojobs"),
+    ("kaiwo.silogen.ai", "kaiwoservices"),
+    ("aim.silogen.ai", "aimservices"),
+    ("aim.eai.amd.com", "aimservices"),
+    ("workload.codeflare.dev", "appwrappers"),
+    ("serving.kserve.io", "inferenceservices"),
+}
+
+Rights = dict[tuple[str, str], set[str]]
+
+
+def rights(rules: list[dict[str, Any]], name: str | None = None) -> Rights:
+    """Return (group, resource) -> verbs, of the rules for the object `name` or for all."""
+    found: Rights = {}
+    for rule in rules:
+        if rule.get("resourceNames") != ([name] if name else None):
+            continue
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found.setdefault((group, resource), set()).update(rule["verbs"])
+    return found
+
+
+def cluster(rendered: Rendered) -> Rights:
+    return rights(rendered.one("ClusterRole")["rules"])
+
+
+def test_every_owner_kind_can_be_found_and_deleted(tmp_path: Path) -> None:
+    granted = cluster(render(tmp_path))
+    assert {owner: granted[owner] for owner in OWNERS} == dict.fromkeys(OWNERS, OWNER)
+
+
+def test_the_cluster_role_holds_nothing_else(tmp_path: Path) -> None:
+    granted = cluster(render(tmp_path))
+    assert {key: verbs for key, verbs in granted.items() if key not in OWNERS} == {
+        ("", "pods"): READ | {"delete"},
+        ("", "nodes"): READ,
+        ("", "namespaces"): READ,
+        ("", "events"): {"create", "patch"},
+        ("discovery.k8s.io", "endpointslices"): READ,
+        ("kueue.x-k8s.io", "workloads"): READ,
+        ("kaiwo.silogen.ai", "gpuworkloads"): READ | {"create", "update", "patch", "delete"},
+        ("kaiwo.silogen.ai", "gpuworkloads/status"): {"get", "update", "patch"},
+        ("config.kaiwo.silogen.ai", "kaiwoconfigs"): READ | {"create"},
+    }
+
+
+def test_of_foreign_leases_only_kaiwos_manager_lease_is_read(tmp_path: Path) -> None:
+    rules = render(tmp_path).one("ClusterRole")["rules"]
+    assert rights(rules, "83fc2279.silogen.ai") == {("coordination.k8s.io", "leases"): READ}
+
+
+def test_records_and_leases_are_written_in_the_operators_namespace_only(tmp_path: Path) -> None:
+    role = render(tmp_path).one("Role")
+    assert role["metadata"]["namespace"] == "ops"
+    everything = READ | {"create", "update", "patch", "delete"}
+    assert rights(role["rules"]) == {
+        ("reprieve.dev", "preemptions"): everything,
+        ("reprieve.dev", "preemptions/status"): {"get", "update", "patch"},
+        ("coordination.k8s.io", "leases"): everything,
+    }
+
+
+def test_scaling_and_suspending_need_their_own_consent(tmp_path: Path) -> None:
+    without = cluster(render(tmp_path))
+    granted = cluster(render(tmp_path, {"rbac": {"actions": True}}))
+    added = {key: verbs - without.get(key, set()) for key, verbs in granted.items()}
+    assert {key: verbs for key, verbs in added.items() if verbs} == {
+        ("apps", "deployments/scale"): {"get", "patch"},
+        ("apps", "replicasets/scale"): {"get", "patch"},
+        ("apps", "statefulsets/scale"): {"get", "patch"},
+        ("batch", "jobs"): {"patch"},
+        ("ray.io", "rayclusters"): {"patch"},
+        ("ray.io", "rayjobs"): {"patch"},
+        ("workload.codeflare.dev", "appwrappers"): {"patch"},
+    }
+
+
+def test_extra_owner_kinds_get_the_verbs_of_owners_or_their_own(tmp_path: Path) -> None:
+    rules = [
+        {"apiGroups": ["batch"], "resources": ["cronjobs"]},
+        {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]},
+    ]
+    granted = cluster(render(tmp_path, {"rbac": {"extraOwnerRules": rules}}))
+    assert granted["batch", "cronjobs"] == OWNER
+    assert granted["apps", "daemonsets"] == {"get"}
+
+
+def test_the_roles_are_bound_to_the_operators_account(tmp_path: Path) -> None:
+    rendered = render(tmp_path, {"serviceAccount": {"name": "operator"}})
+    account = [{"kind": "ServiceAccount", "name": "operator", "namespace": "ops"}]
+    for kind in ("Role", "ClusterRole"):
+        binding = rendered.one(f"{kind}Binding")
+        assert binding["subjects"] == account
+        assert binding["roleRef"]["kind"] == kind
+        assert binding["roleRef"]["name"] == rendered.one(kind)["metadata"]["name"]
+
+
+def test_roles_can_be_left_to_the_user(tmp_path: Path) -> None:
+    rendered = render(tmp_path, {"rbac": {"create": False}})
+    kinds = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+    assert [rendered.all(kind) for kind in kinds] == [[], [], [], []]
