@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from reprieve.engine.idle.vendors import AMD, Vendor
+
 __all__ = [
-    "DEFAULT_PREFIXES",
+    "DEFAULT_VENDORS",
     "ContainerRow",
     "add",
     "is_gpu",
@@ -22,7 +24,7 @@ __all__ = [
     "workload_gpus",
 ]
 
-DEFAULT_PREFIXES: Final = ("amd.com/",)
+DEFAULT_VENDORS: Final = (AMD,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +35,23 @@ class ContainerRow:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
-def is_gpu(name: str, prefixes: Sequence[str] = DEFAULT_PREFIXES) -> bool:
-    """Return whether the resource name counts as a GPU: it starts with one of the prefixes."""
-    return name.startswith(tuple(prefixes))
+def is_gpu(name: str, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> bool:
+    """Return whether the resource name counts as a GPU of one of the vendors."""
+    return "/" in name and any(vendor.owns(name) for vendor in vendors)
 
 
 def pod_gpus(
     containers: Iterable[ContainerRow],
     init_containers: Iterable[ContainerRow] = (),
-    prefixes: Sequence[str] = DEFAULT_PREFIXES,
+    vendors: Sequence[Vendor] = DEFAULT_VENDORS,
 ) -> dict[str, int]:
     """Return count per GPU resource name, in name order, without zeros."""
     totals: dict[str, int] = {}
     for container in containers:
-        for name, count in _asked(container, prefixes).items():
+        for name, count in _asked(container, vendors).items():
             totals[name] = totals.get(name, 0) + count
     for container in init_containers:
-        for name, count in _asked(container, prefixes).items():
+        for name, count in _asked(container, vendors).items():
             totals[name] = max(totals.get(name, 0), count)
     return {name: totals[name] for name in sorted(totals) if totals[name] > 0}
 
@@ -75,9 +77,9 @@ def add(*amounts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(total.items()))
 
 
-def _asked(container: ContainerRow, prefixes: Sequence[str]) -> dict[str, int]:
+def _asked(container: ContainerRow, vendors: Sequence[Vendor]) -> dict[str, int]:
     return {
         name: max(container.requests.get(name, 0), container.limits.get(name, 0))
         for name in {*container.requests, *container.limits}
-        if is_gpu(name, prefixes)
+        if is_gpu(name, vendors)
     }

@@ -1,0 +1,232 @@
+"""Kubernetes objects with the fields in use and nothing else, decoded from bytes.
+
+Structs are partial on purpose: unknown fields are skipped while decoding, and none of these objects
+is ever written back whole. Field names follow the API (camel case in JSON).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+__all__ = [
+    "KUEUE_MANAGED",
+    "Affinity",
+    "Container",
+    "ContainerResources",
+    "KueueWorkload",
+    "Namespace",
+    "Node",
+    "NodeAffinity",
+    "NodeSelector",
+    "NodeSelectorRequirement",
+    "NodeSelectorTerm",
+    "NodeSpec",
+    "NodeStatus",
+    "ObjectMeta",
+    "OwnedObject",
+    "OwnerReference",
+    "Pod",
+    "PodCondition",
+    "PodSpec",
+    "PodStatus",
+    "Taint",
+    "Toleration",
+    "WorkloadCondition",
+    "WorkloadStatus",
+]
+
+KUEUE_MANAGED: Final = "kueue.x-k8s.io/managed"
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Common settings: camel case in JSON, defaults left out."""
+
+
+class OwnerReference(_Struct, frozen=True):
+    """One entry of `metadata.ownerReferences`."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(_Struct, frozen=True):
+    """The part of object metadata that is read."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class OwnedObject(_Struct, frozen=True):
+    """Any object, read for the sake of its owners and annotations."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ContainerResources(_Struct, frozen=True):
+    """`resources` of a container; quantities as text, or as numbers where the manifest has them."""
+
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class Container(_Struct, frozen=True):
+    """A container, for what it asks."""
+
+    resources: ContainerResources | None = None
+
+
+class Toleration(_Struct, frozen=True):
+    """A toleration of a pod."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSelectorRequirement(_Struct, frozen=True):
+    """One expression of a node selector term."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(_Struct, frozen=True):
+    """Expressions that must all hold."""
+
+    match_expressions: list[NodeSelectorRequirement] | None = None
+    match_fields: list[NodeSelectorRequirement] | None = None
+
+
+class NodeSelector(_Struct, frozen=True):
+    """Terms of which one must hold."""
+
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class NodeAffinity(_Struct, frozen=True):
+    """The required part of node affinity."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(_Struct, frozen=True):
+    """Affinity of a pod, nodes only."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSpec(_Struct, frozen=True):
+    """What decides where a pod may go and how many GPUs it asks for."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: list[Toleration] | None = None
+    affinity: Affinity | None = None
+
+
+class PodCondition(_Struct, frozen=True):
+    """A condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class PodStatus(_Struct, frozen=True):
+    """Phase and conditions of a pod."""
+
+    phase: str = ""
+    conditions: list[PodCondition] | None = None
+    start_time: str | None = None
+
+
+class Pod(_Struct, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+    api_version: str = "v1"
+    kind: str = "Pod"
+
+
+class Taint(_Struct, frozen=True):
+    """A taint of a node."""
+
+    key: str = ""
+    effect: str = ""
+    value: str = ""
+
+
+class NodeSpec(_Struct, frozen=True):
+    """What keeps pods off a node."""
+
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class NodeStatus(_Struct, frozen=True):
+    """What a node offers."""
+
+    allocatable: dict[str, str | int | float] | None = None
+
+
+class Node(_Struct, frozen=True):
+    """A node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+    api_version: str = "v1"
+    kind: str = "Node"
+
+
+class Namespace(_Struct, frozen=True):
+    """A namespace, for its annotations."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    api_version: str = "v1"
+    kind: str = "Namespace"
+
+
+class WorkloadCondition(_Struct, frozen=True):
+    """A condition of a Kueue Workload."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class WorkloadStatus(_Struct, frozen=True):
+    """Conditions of a Kueue Workload."""
+
+    conditions: list[WorkloadCondition] | None = None
+
+
+class KueueWorkload(_Struct, frozen=True):
+    """A Kueue Workload, for whether it lacks GPU quota."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: WorkloadStatus = WorkloadStatus()
+    api_version: str = "kueue.x-k8s.io/v1beta1"
+    kind: str = "Workload"
