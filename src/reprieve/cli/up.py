@@ -37,7 +37,7 @@ __all__ = ["up"]
 _REFRESH: Final = SECOND // 4
 
 
-class DurationText(click.ParamType):
+class DurationText(click.ParamType[int]):
     """A Go duration that is longer than nothing, as nanoseconds."""
 
     name = "duration"

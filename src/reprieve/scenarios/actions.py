@@ -20,7 +20,6 @@ from reprieve.scenarios.model import (
 )
 from reprieve.scenarios.observer import GPUWORKLOADS
 from reprieve.scenarios.play import Play, StepFailed, StepSkipped, merged
-from reprieve.scenarios.utilization import Rule
 
 __all__ = [
     "annotate_namespace",
@@ -72,7 +71,9 @@ async def annotate_namespace(play: Play, step: AnnotateNamespace) -> None:
 
 async def set_utilization(play: Play, step: SetUtilization) -> None:
     """Let the exporter report a value for the pods below a root."""
-    await play.utilization.add(Rule(step.pods_of, step.value, step.pod_index, step.gpu))
+    play.stage.exporter.set_utilization(
+        play.namespace, step.pods_of, step.value, gpu=step.gpu, pod_index=step.pod_index
+    )
 
 
 async def switch_exporter(play: Play, step: Exporter) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.local.cluster import EmbeddedCluster
 from reprieve.local.machines.embedded import EmbeddedObjects
-from reprieve.local.machines.exporter import GpuExporter
+from reprieve.local.machines.gpus import Root
 from reprieve.local.machines.nodes import NodeSpec as MachineSpec
 from reprieve.local.machines.objects import AlreadyThere, ChangeType
 from reprieve.local.machines.run import Machines
@@ -86,24 +86,21 @@ async def embedded_stage(
         stack.push_async_callback(client.close)
         objects = KubeObjects(client, clock)
         await _install(objects, clock)
-        exporter = GpuExporter()
-        await exporter.start()
-        stack.push_async_callback(exporter.stop)
         machines = Machines(
             EmbeddedObjects(cluster.api),
             clock,
             [MachineSpec.of(n.name, n.allocatable, n.labels, n.taints) for n in nodes],
-            exporter=exporter,
         )
-        await _keep_running(stack, machines.run())
+        await machines.start()
+        stack.push_async_callback(machines.stop)
         observer = Observer(clock)
-        await _keep_running(stack, _observe(objects, observer))
+        stack.push_async_callback(_cancel, asyncio.create_task(_observe(objects, observer)))
 
         def launch(environment: Mapping[str, str], replicas: int) -> OperatorProcesses:
             return OperatorProcesses(
                 operator_kubeconfig,
                 {
-                    "GPU_PREEMPTION_METRICS_ENDPOINT": exporter.url,
+                    "GPU_PREEMPTION_METRICS_ENDPOINT": machines.exporter.url,
                     "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
                     **environment,
                 },
@@ -112,8 +109,30 @@ async def embedded_stage(
                 on_line=on_operator_line,
             )
 
-        stage = Stage(objects, observer, exporter, _UserRights(cluster), clock, launch)
-        yield EmbeddedStage(stage, cluster, machines, kubeconfig, operator_kubeconfig, exporter.url)
+        stage = Stage(objects, observer, _Exporter(machines), _UserRights(cluster), clock, launch)
+        yield EmbeddedStage(
+            stage, cluster, machines, kubeconfig, operator_kubeconfig, machines.exporter.url
+        )
+
+
+class _Exporter:
+    """The exporter of the machines."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._exporter = machines.exporter
+
+    def set_utilization(
+        self, namespace: str, root: str, value: float, *, gpu: int | None, pod_index: int | None
+    ) -> None:
+        kind, _, name = root.partition("/")
+        target = Root(namespace, kind, name)
+        self._exporter.set_utilization(target, value, gpu=gpu, pod_index=pod_index)
+
+    async def down(self) -> None:
+        await self._exporter.stop()
+
+    async def up(self) -> None:
+        await self._exporter.start()
 
 
 class _UserRights:
@@ -165,13 +184,6 @@ async def _observe(objects: KubeObjects, observer: Observer) -> None:
             observer.put(change.resource, change.object)
 
 
-async def _keep_running(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` beside everything else until the stack is left."""
-    task = asyncio.create_task(work)
-
-    async def stop() -> None:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    stack.push_async_callback(stop)
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -10,7 +10,6 @@ from reprieve.local.machines.objects import AlreadyThere, Changed, Gone, Object
 from reprieve.scenarios.observer import GPUWORKLOADS
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage
-from reprieve.scenarios.utilization import Utilization
 
 __all__ = ["Play", "StepFailed", "StepSkipped", "merged"]
 
@@ -50,7 +49,6 @@ class Play:
     stage: Stage
     namespace: str
     operator: OperatorProcesses
-    utilization: Utilization
     remembered: dict[str, Any] = field(default_factory=dict)
     # Kind -> apiVersion of the objects that this scenario applied.
     api_versions: dict[str, str] = field(default_factory=dict)

@@ -48,7 +48,6 @@ from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.play import Play, StepFailed, StepSkipped
 from reprieve.scenarios.result import Outcome, ScenarioResult, Seen, StepResult
 from reprieve.scenarios.stage import Stage
-from reprieve.scenarios.utilization import Utilization
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ClusterError
 from reprieve.units.instants import format_instant
@@ -73,9 +72,7 @@ async def play_scenario(
     if on_operator is not None:
         on_operator(operator)
     namespace = scenario.namespace or f"scenario-{scenario.name}"
-    utilization = Utilization(namespace, stage.objects, stage.observer, stage.exporter)
-    play = Play(stage, namespace, operator, utilization)
-    following = asyncio.create_task(utilization.run())
+    play = Play(stage, namespace, operator)
     steps: list[StepResult] = []
     try:
         await actions.annotate_namespace(play, AnnotateNamespace({}))
@@ -99,9 +96,6 @@ async def play_scenario(
             scenario.name, Outcome.FAILED, steps, f"before the first step: {failure}", seen
         )
     finally:
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
         if not keep_operator:
             await operator.stop()
 

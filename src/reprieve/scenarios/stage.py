@@ -20,12 +20,12 @@ __all__ = ["ExporterControl", "Rights", "Stage"]
 class ExporterControl(Protocol):
     """The metrics endpoint that the operator polls."""
 
-    async def report(
-        self, namespace: str, pod: str, everywhere: float | None, gpus: Mapping[int, float]
+    def set_utilization(
+        self, namespace: str, root: str, value: float, *, gpu: int | None, pod_index: int | None
     ) -> None:
-        """From now on report `everywhere` percent for the pod's GPUs, but `gpus` for those named.
+        """From now on report `value` percent for the pods below `root`, also for later ones.
 
-        `everywhere` None: what the exporter reports without being told.
+        `root` is `Kind/name`. `gpu` chooses one GPU of each pod, `pod_index` one pod in name order.
         """
         ...
 
