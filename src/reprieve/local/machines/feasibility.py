@@ -1,0 +1,128 @@
+"""Which node takes a pod, and in which words it is said that none does.
+
+The filters and their order are kube-scheduler's: unschedulable, node name, taints, node affinity,
+resources; a node reports the first filter that rejects it, resources report every name that falls
+short. The text of the FitError counts the nodes per reason and sorts the parts as strings. Not
+imitated: ports, volumes, pod affinity, topology spread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reprieve.local.machines.objects import Object
+from reprieve.local.machines.requests import amounts
+from reprieve.local.machines.selectors import matches_node_terms, tolerates
+
+__all__ = ["NodeState", "Rejection", "free_share", "reject", "unschedulable_message"]
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node and what is taken of it; cpu in milli-CPU, the rest in base units."""
+
+    node: Object
+    allocatable: dict[str, int] = field(init=False)
+    used: Counter[str] = field(default_factory=Counter)  # includes "pods"
+
+    def __post_init__(self) -> None:
+        self.allocatable = amounts((self.node.get("status") or {}).get("allocatable"))
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a node does not take the pod; `hopeless`: not even with all its pods gone."""
+
+    reasons: tuple[str, ...]
+    hopeless: bool
+
+
+def reject(pod: Object, requests: Mapping[str, int], state: NodeState) -> Rejection | None:
+    """Return why this node does not take the pod, None when it does."""
+    spec, node = pod["spec"], state.node
+    metadata, node_spec = node["metadata"], node.get("spec") or {}
+    tolerations = spec.get("tolerations") or ()
+    if node_spec.get("unschedulable") and not tolerates(
+        tolerations, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    ):
+        return Rejection(("node(s) were unschedulable",), True)
+    for taint in node_spec.get("taints") or ():
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint):
+            return Rejection(("node(s) had untolerated taint(s)",), True)
+    if not _selected(spec, metadata):
+        return Rejection(("node(s) didn't match Pod's node affinity/selector",), True)
+    return _short(requests, state)
+
+
+def _selected(spec: Mapping[str, object], metadata: Mapping[str, object]) -> bool:
+    labels = metadata.get("labels") or {}
+    assert isinstance(labels, dict)
+    selector = spec.get("nodeSelector") or {}
+    assert isinstance(selector, dict)
+    if any(labels.get(name) != value for name, value in selector.items()):
+        return False
+    affinity = spec.get("affinity")
+    node_affinity = affinity.get("nodeAffinity") if isinstance(affinity, dict) else None
+    required = (node_affinity or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return True
+    terms = required.get("nodeSelectorTerms") or ()
+    return matches_node_terms(terms, labels, str(metadata["name"]))
+
+
+def _short(requests: Mapping[str, int], state: NodeState) -> Rejection | None:
+    reasons: list[str] = []
+    hopeless = False
+    limit = state.allocatable.get("pods", 0)
+    if state.used["pods"] + 1 > limit:
+        reasons.append("Too many pods")
+        hopeless |= limit < 1
+    for name, amount in requests.items():
+        allocatable = state.allocatable.get(name, 0)
+        if amount > allocatable - state.used[name]:
+            reasons.append(f"Insufficient {name}")
+            hopeless |= amount > allocatable
+    return Rejection(tuple(reasons), hopeless) if reasons else None
+
+
+def free_share(requests: Mapping[str, int], state: NodeState) -> float:
+    """Return how empty the node would be with the pod on it: the mean free share, 0 to 1.
+
+    Counted over cpu and memory, the names that kube-scheduler's least-allocated score counts.
+    """
+    shares = []
+    for name in ("cpu", "memory"):
+        allocatable = state.allocatable.get(name, 0)
+        if allocatable:
+            free = allocatable - state.used[name] - requests.get(name, 0)
+            shares.append(free / allocatable)
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def unschedulable_message(rejections: Sequence[Rejection], *, preempts: bool) -> str:
+    """Return the text of PodScheduled=False, one rejection per node.
+
+    `preempts`: whether the pod's preemptionPolicy lets it look for victims. The stand-in never
+    finds any.
+    """
+    if not rejections:
+        return "no nodes available to schedule pods"
+    total = len(rejections)
+    counts = Counter(reason for rejection in rejections for reason in rejection.reasons)
+    message = f"0/{total} nodes are available: {_parts(counts)}."
+    if not preempts:
+        return f"{message} preemption: not eligible due to preemptionPolicy=Never."
+    hopeless = sum(rejection.hopeless for rejection in rejections)
+    outcomes = Counter(
+        {
+            "Preemption is not helpful for scheduling": hopeless,
+            "No preemption victims found for incoming pod": total - hopeless,
+        }
+    )
+    return f"{message} preemption: 0/{total} nodes are available: {_parts(+outcomes)}."
+
+
+def _parts(counts: Counter[str]) -> str:
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))

@@ -1,0 +1,368 @@
+"""The Job controller: pods up to parallelism, counts, and the conditions of the end.
+
+Source: the behaviour of `batch/v1` Jobs: completions and work queues, Indexed completion, suspend,
+backoffLimit with growing delays, activeDeadlineSeconds, ttlSecondsAfterFinished. Not imitated:
+podFailurePolicy, successPolicy, the tracking finalizer on pods (finished pods are remembered by uid
+instead), adoption. A pod counts when the Job is its controller and its selector matches.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reprieve.local.machines.events import Recorder
+from reprieve.local.machines.informer import Informer, Key, key_of
+from reprieve.local.machines.objects import Change, ChangeType, Object
+from reprieve.local.machines.ownership import (
+    child,
+    condition,
+    controller_of,
+    is_active,
+    is_ready,
+    set_condition,
+    suffix,
+)
+from reprieve.local.machines.selectors import matches_labels
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import format_instant, parse_instant
+
+__all__ = ["JobController"]
+
+_JOBS: Final = "jobs.batch"
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_FIRST_BACKOFF: Final = 10 * SECOND
+_LAST_BACKOFF: Final = 10 * MINUTE
+_TIMES: Final = ("lastTransitionTime", "lastProbeTime")
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Finished pods of one Job, by uid, and what had been counted before this process began."""
+
+    succeeded: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    earlier_succeeded: int = 0
+    earlier_failed: int = 0
+    # Pods that the controller deleted itself; their end is no failure.
+    removed: set[str] = field(default_factory=set)
+    failures_in_a_row: int = 0
+    failed_at: int = 0  # monotonic, of the last failure
+
+
+class JobController:
+    """Runs Jobs."""
+
+    name = "jobs"
+
+    def __init__(
+        self, informer: Informer, clock: Clock, recorder: Recorder, generator: random.Random
+    ) -> None:
+        self._informer = informer
+        self._clock = clock
+        self._recorder = recorder
+        self._generator = generator
+        self._tallies: dict[str, _Tally] = {}
+
+    def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
+        if change.resource == _JOBS:
+            if change.type is ChangeType.DELETED:
+                self._tallies.pop(change.object["metadata"]["uid"], None)
+                return []
+            return [key_of(_JOBS, change.object)]
+        if change.resource == "pods":
+            owner = controller_of(change.object)
+            if owner is not None and owner["kind"] == "Job":
+                namespace = change.object["metadata"].get("namespace", "")
+                return [Key(_JOBS, namespace, owner["name"])]
+        return []
+
+    async def look(self, key: Key) -> int | None:
+        job = self._informer.at(key)
+        if job is None or job["metadata"].get("deletionTimestamp"):
+            return None
+        pods = self._pods(job)
+        for kind in ("Complete", "Failed"):
+            ended = condition(job, kind)
+            if ended is not None and ended["status"] == "True":
+                return await self._after_the_end(job, pods)
+        return await self._sync(job, pods)
+
+    def _pods(self, job: Object) -> list[Object]:
+        selector = job["spec"].get("selector")
+        return [
+            pod
+            for pod in self._informer.controlled(job["metadata"]["uid"], "pods")
+            if selector is None or matches_labels(selector, pod["metadata"].get("labels"))
+        ]
+
+    async def _sync(self, job: Object, pods: list[Object]) -> int | None:
+        spec, now = job["spec"], self._clock.monotonic()
+        tally = self._count(job, pods)
+        active = [p for p in pods if is_active(p)]
+        status: dict[str, Any] = copy.deepcopy(job.get("status") or {})
+        succeeded = tally.earlier_succeeded + len(tally.succeeded)
+        failed = tally.earlier_failed + len(tally.failed)
+        suspended = bool(spec.get("suspend"))
+        self._note_suspension(job, status, suspended)
+        again: int | None = None
+
+        failure = self._failure(job, status, pods, failed)
+        completions = _completions(spec)
+        enough = succeeded >= completions if completions is not None else succeeded > 0
+        if failure is None and not (enough and (completions is not None or not active)):
+            wanted = 0 if suspended else _wanted(spec, succeeded, enough, len(active))
+            if wanted < len(active):
+                active = await self._remove(job, tally, active, len(active) - wanted)
+            elif wanted > len(active):
+                again = self._backoff(tally, now)
+                if again is None:
+                    missing = wanted - len(active) - self._still_ending(spec, pods)
+                    active = active + await self._create(job, pods, missing)
+            deadline = self._deadline(job, status)
+            again = min((w for w in (again, deadline) if w is not None), default=None)
+        else:
+            active = await self._remove(job, tally, active, len(active))
+            self._end(job, status, failure, pods)
+
+        self._put(status, "active", len(active))
+        self._put(status, "succeeded", succeeded)
+        self._put(status, "failed", failed)
+        status["ready"] = sum(map(is_ready, active))
+        status["terminating"] = len([p for p in self._pods(job) if _is_terminating(p)])
+        if spec.get("completionMode") == "Indexed":
+            self._put(status, "completedIndexes", _ranges(self._completed(job, status, pods)))
+        status.setdefault("uncountedTerminatedPods", {})
+        if status != job.get("status"):
+            fresh = self._informer.at(key_of(_JOBS, job)) or job
+            await self._informer.update(_JOBS, {**fresh, "status": status}, subresource="status")
+        return again
+
+    def _count(self, job: Object, pods: list[Object]) -> _Tally:
+        uid, status = job["metadata"]["uid"], job.get("status") or {}
+        tally, fresh = self._tallies.get(uid), False
+        if tally is None:
+            tally, fresh = self._tallies.setdefault(uid, _Tally()), True
+        for pod in pods:
+            pod_uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase")
+            if phase == "Succeeded" and pod_uid not in tally.succeeded:
+                tally.succeeded.add(pod_uid)
+                tally.failures_in_a_row = 0
+            elif phase == "Failed" and pod_uid not in tally.failed | tally.removed:
+                tally.failed.add(pod_uid)
+                tally.failures_in_a_row += 0 if fresh else 1
+                tally.failed_at = self._clock.monotonic()
+        if fresh:
+            tally.earlier_succeeded = max(0, status.get("succeeded", 0) - len(tally.succeeded))
+            tally.earlier_failed = max(0, status.get("failed", 0) - len(tally.failed))
+        return tally
+
+    def _note_suspension(self, job: Object, status: dict[str, Any], suspended: bool) -> None:
+        now, present = self._now(), condition(job, "Suspended")
+        if suspended:
+            status.pop("startTime", None)
+            text = {"reason": "JobSuspended", "message": "Job suspended"}
+            set_condition(status, "Suspended", True, now, times=_TIMES, **text)
+            return
+        status.setdefault("startTime", now)
+        if present is not None and present["status"] == "True":
+            status["startTime"] = now
+            text = {"reason": "JobResumed", "message": "Job resumed"}
+            set_condition(status, "Suspended", False, now, times=_TIMES, **text)
+
+    def _failure(
+        self, job: Object, status: dict[str, Any], pods: list[Object], failed: int
+    ) -> tuple[str, str] | None:
+        spec = job["spec"]
+        limit = spec.get("backoffLimit", 6)
+        on_failure = spec["template"]["spec"].get("restartPolicy") == "OnFailure"
+        restarts = sum(map(_restarts, pods)) if on_failure else 0
+        if failed > limit or (restarts > 0 and restarts >= limit):
+            return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        deadline = self._deadline(job, status)
+        if deadline is not None and deadline <= 0:
+            return "DeadlineExceeded", "Job was active longer than specified deadline"
+        return None
+
+    def _deadline(self, job: Object, status: dict[str, Any]) -> int | None:
+        """Return the nanoseconds until activeDeadlineSeconds is over, None without one."""
+        seconds, start = job["spec"].get("activeDeadlineSeconds"), status.get("startTime")
+        if seconds is None or start is None:
+            return None
+        return parse_instant(start) + int(seconds) * SECOND - self._clock.wall()
+
+    def _backoff(self, tally: _Tally, now: int) -> int | None:
+        if not tally.failures_in_a_row:
+            return None
+        delay = min(_LAST_BACKOFF, _FIRST_BACKOFF << min(tally.failures_in_a_row - 1, 10))
+        rest = tally.failed_at + delay - now
+        return rest if rest > 0 else None
+
+    def _still_ending(self, spec: dict[str, Any], pods: list[Object]) -> int:
+        if spec.get("podReplacementPolicy") != "Failed":
+            return 0
+        return sum(map(_is_terminating, pods))
+
+    async def _create(self, job: Object, pods: list[Object], count: int) -> list[Object]:
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        labels = {
+            "batch.kubernetes.io/controller-uid": uid,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": uid,
+            "job-name": name,
+        }
+        created: list[Object] = []
+        indexed = job["spec"].get("completionMode") == "Indexed"
+        free = self._free_indexes(job, pods) if indexed else []
+        for number in range(max(0, count)):
+            extra: dict[str, str] = {}
+            stem = name
+            if indexed:
+                if number >= len(free):
+                    break
+                stem, extra = f"{name}-{free[number]}", {_INDEX: str(free[number])}
+            pod = child(
+                job,
+                "v1",
+                "Pod",
+                f"{stem}-{suffix(self._generator)}",
+                job["spec"]["template"],
+                labels={**labels, **extra},
+                annotations=extra,
+            )
+            if indexed:
+                pod["spec"].setdefault("hostname", stem)
+            created.append(await self._informer.create("pods", pod))
+            text = f"Created pod: {pod['metadata']['name']}"
+            await self._recorder.normal(job, "SuccessfulCreate", text)
+        return created
+
+    async def _remove(
+        self, job: Object, tally: _Tally, active: list[Object], count: int
+    ) -> list[Object]:
+        """Delete that many active pods, those not running first, then the newest; return the rest."""
+        order = sorted(
+            active,
+            key=lambda p: (
+                (p.get("status") or {}).get("phase") == "Running",
+                [-ord(c) for c in p["metadata"].get("creationTimestamp", "")],
+                p["metadata"]["name"],
+            ),
+        )
+        for pod in order[:count]:
+            tally.removed.add(pod["metadata"]["uid"])
+            await self._informer.delete("pods", pod)
+            text = f"Deleted pod: {pod['metadata']['name']}"
+            await self._recorder.normal(job, "SuccessfulDelete", text)
+        return order[count:]
+
+    def _end(
+        self,
+        job: Object,
+        status: dict[str, Any],
+        failure: tuple[str, str] | None,
+        pods: list[Object],
+    ) -> None:
+        now = self._now()
+        reason, message = failure or (
+            "CompletionsReached",
+            "Reached expected number of succeeded pods",
+        )
+        target, final = (
+            ("FailureTarget", "Failed") if failure else ("SuccessCriteriaMet", "Complete")
+        )
+        set_condition(status, target, True, now, reason=reason, message=message, times=_TIMES)
+        if any(is_active(p) or _is_terminating(p) for p in self._pods(job)):
+            return  # the final condition waits for the last pod
+        set_condition(status, final, True, now, reason=reason, message=message, times=_TIMES)
+        if failure is None:
+            status["completionTime"] = now
+
+    async def _after_the_end(self, job: Object, pods: list[Object]) -> int | None:
+        seconds = job["spec"].get("ttlSecondsAfterFinished")
+        if seconds is None:
+            return None
+        ended = condition(job, "Complete") or condition(job, "Failed")
+        assert ended is not None
+        finish = parse_instant(ended["lastTransitionTime"]) + int(seconds) * SECOND
+        rest = finish - self._clock.wall()
+        if rest > 0:
+            return rest
+        await self._informer.delete(_JOBS, job)
+        return None
+
+    def _completed(self, job: Object, status: dict[str, Any], pods: list[Object]) -> set[int]:
+        done = _parse_ranges(status.get("completedIndexes", ""))
+        for pod in pods:
+            if (pod.get("status") or {}).get("phase") == "Succeeded":
+                done |= _index(pod)
+        return done
+
+    def _free_indexes(self, job: Object, pods: list[Object]) -> list[int]:
+        taken = self._completed(job, job.get("status") or {}, pods)
+        for pod in pods:
+            if is_active(pod):
+                taken |= _index(pod)
+        return [i for i in range(_completions(job["spec"]) or 0) if i not in taken]
+
+    def _put(self, status: dict[str, Any], name: str, value: int | str) -> None:
+        if value:
+            status[name] = value
+        else:
+            status.pop(name, None)
+
+    def _now(self) -> str:
+        return format_instant(self._clock.wall())
+
+
+def _completions(spec: dict[str, Any]) -> int | None:
+    """Return how many pods must succeed; None for a work queue (parallelism alone is given)."""
+    if spec.get("completions") is not None:
+        return int(spec["completions"])
+    return 1 if spec.get("parallelism") is None else None
+
+
+def _wanted(spec: dict[str, Any], succeeded: int, enough: bool, active: int) -> int:
+    parallelism = int(spec["parallelism"]) if spec.get("parallelism") is not None else 1
+    completions = _completions(spec)
+    if completions is None:
+        return min(active, parallelism) if enough else parallelism
+    return min(parallelism, completions - succeeded)
+
+
+def _is_terminating(pod: Object) -> bool:
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return bool(pod["metadata"].get("deletionTimestamp")) and not ended
+
+
+def _restarts(pod: Object) -> int:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return sum(int(container.get("restartCount", 0)) for container in statuses)
+
+
+def _index(pod: Object) -> set[int]:
+    text = (pod["metadata"].get("annotations") or {}).get(_INDEX, "")
+    return {int(text)} if text.isdigit() else set()
+
+
+def _ranges(numbers: set[int]) -> str:
+    """Return `0-2,5` for 0, 1, 2 and 5."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def _parse_ranges(text: str) -> set[int]:
+    numbers: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        numbers |= set(range(int(first), int(last or first) + 1))
+    return numbers

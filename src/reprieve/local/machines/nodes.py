@@ -1,0 +1,217 @@
+"""Nodes from a small YAML, and the machine that keeps them in the store.
+
+```yaml
+nodes:
+- name: gpu                      # gpu-0, gpu-1, ... when a count is given, else just this name
+  count: 4
+  labels: {gpu-model: mi300x}
+  taints: [{key: gpu, value: busy, effect: NoSchedule}]
+  allocatable: {cpu: 64, memory: 512Gi, amd.com/gpu: 8}
+```
+
+What is not said: 32 CPUs, 256Gi of memory, 110 pods. Capacity is what is allocatable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.local.machines.informer import Informer
+from reprieve.local.machines.objects import AlreadyThere, Change, Object
+from reprieve.local.machines.ownership import set_condition
+from reprieve.units.clock import Clock
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import format_instant
+from reprieve.units.quantities import InvalidQuantity, parse_quantity
+
+__all__ = ["InvalidNodes", "NodeMachine", "NodeSpec", "load_nodes"]
+
+_DEFAULTS: Final = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}
+_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+_HEARTBEAT_TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime")
+
+
+class InvalidNodes(UsageError):
+    """The node file cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One node. `allocatable` maps resource names to quantities, defaults included."""
+
+    name: str
+    allocatable: dict[str, str]
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: tuple[dict[str, str], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        allocatable: dict[str, Any],
+        labels: dict[str, str] | None = None,
+        taints: Sequence[dict[str, str]] = (),
+    ) -> NodeSpec:
+        """Return the node with the usual cpu, memory and pods where nothing else is said."""
+        quantities = {**_DEFAULTS, **{k: str(v) for k, v in allocatable.items()}}
+        return cls(name, quantities, dict(labels or {}), tuple(taints))
+
+
+class _Taint(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class _Node(msgspec.Struct, forbid_unknown_fields=True):
+    name: str = msgspec.field(default="node")
+    count: int | None = None
+    labels: dict[str, str] = {}
+    taints: list[_Taint] = []
+    allocatable: dict[str, str | int | float] = {}
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    nodes: list[_Node]
+
+
+def load_nodes(text: str, source: str = "node file") -> list[NodeSpec]:
+    """Return the nodes that the YAML describes.
+
+    Raises:
+        InvalidNodes: one line naming `source`, the field and what is accepted.
+    """
+    try:
+        file = msgspec.yaml.decode(text, type=_File)
+    except (msgspec.MsgspecError, UnicodeError) as problem:
+        raise InvalidNodes(f"{source}: {' '.join(str(problem).split())}") from None
+    specs: list[NodeSpec] = []
+    for position, entry in enumerate(file.nodes):
+        where = f"{source}: nodes[{position}]"
+        if entry.count is not None and entry.count < 0:
+            raise InvalidNodes(f"{where}.count: {entry.count}; accepted: 0 or more")
+        for name, amount in entry.allocatable.items():
+            try:
+                parse_quantity(amount)
+            except InvalidQuantity as problem:
+                raise InvalidNodes(f"{where}.allocatable.{name}: {problem}") from None
+        for taint in entry.taints:
+            if taint.effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+                raise InvalidNodes(
+                    f"{where}.taints: effect {taint.effect!r}; accepted: NoSchedule, "
+                    "PreferNoSchedule, NoExecute"
+                )
+        taints = [msgspec.to_builtins(taint) for taint in entry.taints]
+        names = (
+            [entry.name]
+            if entry.count is None
+            else [f"{entry.name}-{index}" for index in range(entry.count)]
+        )
+        specs += [NodeSpec.of(n, entry.allocatable, entry.labels, taints) for n in names]
+    names = [spec.name for spec in specs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidNodes(f"{source}: two nodes are named {twice!r}")
+    return specs
+
+
+class NodeMachine:
+    """Registers the nodes of the specification, as kubelets do when they start.
+
+    A node that is deleted while the machine runs stays away, as if its machine had been switched
+    off; one that is there already keeps its labels and taints and gets its status.
+    """
+
+    name = "nodes"
+
+    def __init__(self, informer: Informer, clock: Clock, specs: Sequence[NodeSpec]) -> None:
+        self._informer = informer
+        self._clock = clock
+        self._specs = {spec.name: spec for spec in specs}
+        self._registered: set[str] = set()
+
+    def names(self) -> list[str]:
+        """Return the names to look at when starting."""
+        return list(self._specs)
+
+    def concerns(self, change: Change, before: Object | None) -> Iterable[str]:
+        name = change.object["metadata"]["name"]
+        return [name] if change.resource == "nodes" and name in self._specs else []
+
+    async def look(self, key: str) -> None:
+        spec = self._specs[key]
+        node = self._informer.get("nodes", "", key)
+        if node is None:
+            if key in self._registered:
+                return
+            try:
+                node = await self._informer.create("nodes", self._object(spec))
+            except AlreadyThere:
+                return
+        self._registered.add(key)
+        status = self._status(spec, (node.get("status") or {}).get("conditions") or [])
+        if any((node.get("status") or {}).get(name) != value for name, value in status.items()):
+            merged = {**(node.get("status") or {}), **status}
+            await self._informer.update("nodes", {**node, "status": merged}, subresource="status")
+
+    def _object(self, spec: NodeSpec) -> Object:
+        labels = {
+            "kubernetes.io/hostname": spec.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            **spec.labels,
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": spec.name, "labels": labels},
+            "spec": {"taints": [dict(t) for t in spec.taints]} if spec.taints else {},
+        }
+
+    def _status(self, spec: NodeSpec, conditions: list[dict[str, Any]]) -> dict[str, Any]:
+        now = format_instant(self._clock.wall())
+        status: dict[str, Any] = {
+            "capacity": dict(spec.allocatable),
+            "allocatable": dict(spec.allocatable),
+            "addresses": [
+                {"type": "InternalIP", "address": self._address(spec.name)},
+                {"type": "Hostname", "address": spec.name},
+            ],
+            "nodeInfo": {
+                "architecture": "amd64",
+                "bootID": "",
+                "containerRuntimeVersion": "simulated://1",
+                "kernelVersion": "simulated",
+                "kubeProxyVersion": "",
+                "kubeletVersion": "v1.37.0",
+                "machineID": spec.name,
+                "operatingSystem": "linux",
+                "osImage": "Reprieve simulated node",
+                "systemUUID": spec.name,
+            },
+            "conditions": [dict(present) for present in conditions],
+        }
+        for kind, reason, message in (
+            ("MemoryPressure", "KubeletHasSufficientMemory", "sufficient memory available"),
+            ("DiskPressure", "KubeletHasNoDiskPressure", "no disk pressure"),
+            ("PIDPressure", "KubeletHasSufficientPID", "sufficient process ids available"),
+            ("Ready", "KubeletReady", "kubelet is posting ready status"),
+        ):
+            set_condition(
+                status,
+                kind,
+                kind == "Ready",
+                now,
+                reason=reason,
+                message=message,
+                times=_HEARTBEAT_TIMES,
+            )
+        return status
+
+    def _address(self, name: str) -> str:
+        index = list(self._specs).index(name)
+        return f"198.18.{index // 250 % 256}.{index % 250 + 1}"

@@ -1,0 +1,100 @@
+"""All machines together: one feed, one informer, one worker for each machine."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+from reprieve.local.machines.events import Recorder
+from reprieve.local.machines.exporter import Exporter
+from reprieve.local.machines.garbage import GarbageCollector
+from reprieve.local.machines.gpus import Gpus
+from reprieve.local.machines.informer import Informer
+from reprieve.local.machines.jobs import JobController
+from reprieve.local.machines.kubelet import Kubelet, KubeletTimes
+from reprieve.local.machines.nodes import NodeMachine, NodeSpec
+from reprieve.local.machines.objects import ChangeType, Objects
+from reprieve.local.machines.scheduler import Scheduler
+from reprieve.local.machines.worker import Machine, Worker
+from reprieve.units.clock import Clock
+
+__all__ = ["Machines"]
+
+
+class Machines:
+    """The imitated cluster around a store.
+
+    `start` returns when the nodes and the exporter are there; `stop` ends everything it started.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        clock: Clock,
+        nodes: Sequence[NodeSpec],
+        *,
+        seed: int = 0,
+        times: KubeletTimes | None = None,
+        exporter_port: int = 0,
+    ) -> None:
+        self._objects = objects
+        self.informer = Informer(objects)
+        self.gpus = Gpus(self.informer, clock)
+        self.exporter = Exporter(self.gpus, port=exporter_port)
+        self._nodes = NodeMachine(self.informer, clock, nodes)
+
+        def recorder(component: str) -> Recorder:
+            return Recorder(objects, clock, component)
+
+        def generator(machine: str) -> random.Random:
+            return random.Random(f"{seed}/{machine}")
+
+        machines: list[Machine] = [
+            self._nodes,
+            Scheduler(self.informer, clock, recorder("default-scheduler")),
+            Kubelet(self.informer, clock, recorder("kubelet"), times or KubeletTimes()),
+            JobController(self.informer, clock, recorder("job-controller"), generator("jobs")),
+            GarbageCollector(self.informer),
+        ]
+        self._workers = {machine.name: Worker(machine, clock) for machine in machines}
+        self.informer.listeners.append(self.gpus.notice)
+        self.informer.listeners += [worker.notice for worker in self._workers.values()]
+        self._synced = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Run in the background, from now until `stop`.
+
+        Raises:
+            OSError: the exporter's port is taken.
+        """
+        await self.exporter.start()
+        self._running = asyncio.create_task(self.run(), name="machines")
+        synced = asyncio.create_task(self._synced.wait())
+        try:
+            await asyncio.wait({self._running, synced}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            synced.cancel()
+        if self._running.done():
+            self._running.result()
+
+    async def stop(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await self.exporter.stop()
+
+    async def run(self) -> None:
+        """Work until cancelled. The exporter is started and stopped apart from this."""
+        async with asyncio.TaskGroup() as tasks:
+            async for change in self._objects.changes():
+                if change.type is ChangeType.SYNCED:
+                    for name in self._nodes.names():
+                        self._workers[self._nodes.name].mark(name)
+                    for worker in self._workers.values():
+                        tasks.create_task(worker.run(), name=worker.machine.name)
+                    self._synced.set()
+                else:
+                    self.informer.apply(change)
