@@ -70,8 +70,8 @@ steps:
         (
             "wait_gpuworkload: {root: Job/v, timeout: 3, phase: Lazy}",
             (
-                "step 1 (wait_gpuworkload): phase: Invalid enum value 'Lazy'; accepted: PendingGpu, "
-                "PendingOther, Active, Idle, Preempting, Preempted, Deleted"
+                "step 1 (wait_gpuworkload): phase: Invalid enum value 'Lazy'; accepted: "
+                "PendingGpu, PendingOther, Active, Idle, Preempting, Preempted, Deleted"
             ),
         ),
         (

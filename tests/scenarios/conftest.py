@@ -1,0 +1,59 @@
+"""Options of the scenario tests, and the one thread that plays all scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.concert import Concert
+
+OWN = Path(__file__).parent / "own"
+DEFAULT = Path(__file__).parents[2].parent / "shared" / "conformance" / "idle" / "scenarios"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--scenarios",
+        default=None,
+        metavar="DIR",
+        help="folder of scenario files to play, default ../shared/conformance/idle/scenarios",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "scenario_file" in metafunc.fixturenames:
+        named = metafunc.config.getoption("--scenarios", default=None)
+        folder = Path(named) if named else DEFAULT
+        if named and not folder.is_dir():
+            raise pytest.UsageError(f"--scenarios {named}: no such folder; accepted: a folder")
+        metafunc.parametrize("scenario_file", _files(folder, "scenarios"))
+    if "own_scenario_file" in metafunc.fixturenames:
+        metafunc.parametrize("own_scenario_file", _files(OWN, "own scenarios"))
+
+
+def _files(folder: Path, what: str) -> list[object]:
+    files = sorted(folder.glob("*.yaml"))
+    if files:
+        return [pytest.param(file, id=file.stem) for file in files]
+    reason = f"no {what}: the folder with them is not here"
+    return [pytest.param(folder, id="absent", marks=pytest.mark.skip(reason=reason))]
+
+
+@pytest.fixture(scope="session")
+def concert(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Concert]:
+    """All scenarios that were selected, playing from the first time that one is asked for."""
+    chosen = [
+        item.callspec.params[name]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        for name in ("scenario_file", "own_scenario_file")
+        if name in item.callspec.params and item.get_closest_marker("skip") is None
+    ]
+    concert = Concert(chosen, tmp_path_factory.mktemp("scenarios"))
+    concert.start()
+    yield concert
+    concert.stop()
