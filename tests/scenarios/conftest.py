@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.scenarios.concert import Concert
+if TYPE_CHECKING:
+    from tests.scenarios.concert import Concert
 
 OWN = Path(__file__).parent / "own"
 DEFAULT = Path(__file__).parents[2].parent / "shared" / "conformance" / "idle" / "scenarios"
@@ -46,6 +48,8 @@ def concert(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Concert]:
     """All scenarios that were selected, playing from the first time that one is asked for."""
+    from tests.scenarios.concert import Concert
+
     chosen = [
         item.callspec.params[name]
         for item in request.session.items
