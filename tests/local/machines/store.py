@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 from reprieve.local.machines.objects import (
@@ -173,7 +173,7 @@ class DictObjects:
         new["status"]["conditions"] = [*conditions, scheduled]
         self._store("bind", ChangeType.MODIFIED, key, new)
 
-    async def changes(self, resources: Sequence[str] | None = None) -> AsyncIterator[Change]:
+    async def changes(self, ignored: Collection[str] = ()) -> AsyncIterator[Change]:
         queue: asyncio.Queue[Change] = asyncio.Queue()
         for (resource, _, _), obj in self.held.items():
             queue.put_nowait(Change(ChangeType.ADDED, resource, copy.deepcopy(obj)))
@@ -182,7 +182,7 @@ class DictObjects:
         try:
             while True:
                 change = await queue.get()
-                if resources is None or not change.resource or change.resource in resources:
+                if change.resource not in ignored:
                     yield change
         finally:
             self._watchers.remove(queue)

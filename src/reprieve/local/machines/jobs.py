@@ -244,7 +244,7 @@ class JobController:
     async def _remove(
         self, job: Object, tally: _Tally, active: list[Object], count: int
     ) -> list[Object]:
-        """Delete that many active pods, those not running first, then the newest; return the rest."""
+        """Delete that many active pods and return the rest; those not running first, then new ones."""
         order = sorted(
             active,
             key=lambda p: (

@@ -6,7 +6,7 @@ business of whoever has a client. A resource is named as the API names it: `pods
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
@@ -69,7 +69,10 @@ class Objects(Protocol):
     """A store of API objects with optimistic concurrency."""
 
     async def get(self, resource: str, namespace: str, name: str) -> Object | None:
-        """Return the object, or None when it or its resource does not exist."""
+        """Return the object, or None when it or its resource does not exist.
+
+        The namespace does not count for cluster-scoped resources.
+        """
         ...
 
     async def create(self, resource: str, obj: Object) -> Object:
@@ -122,10 +125,11 @@ class Objects(Protocol):
         """Return the resource that stores this kind; None when no such kind is served."""
         ...
 
-    def changes(self, resources: Sequence[str] | None = None) -> AsyncIterator[Change]:
+    def changes(self, ignored: Collection[str] = ()) -> AsyncIterator[Change]:
         """Give every existing object as ADDED, then SYNCED, then each change as it happens.
 
-        `resources` None means all that are served, also those that come later. A resource that is
-        not served yet counts as empty until it is.
+        All resources that are served count, but for the ignored ones, and also those that are
+        served later. Changes of one resource come in order; a gap in the feed is filled in by
+        giving what exists now, and DELETED for what has gone.
         """
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from typing import Final
 
 from reprieve.local.machines.events import Recorder
 from reprieve.local.machines.exporter import Exporter
@@ -20,6 +21,9 @@ from reprieve.local.machines.worker import Machine, Worker
 from reprieve.units.clock import Clock
 
 __all__ = ["Machines"]
+
+# Frequent, and of no interest to any machine.
+_IGNORED: Final = ("events", "leases.coordination.k8s.io")
 
 
 class Machines:
@@ -89,7 +93,7 @@ class Machines:
     async def run(self) -> None:
         """Work until cancelled. The exporter is started and stopped apart from this."""
         async with asyncio.TaskGroup() as tasks:
-            async for change in self._objects.changes():
+            async for change in self._objects.changes(_IGNORED):
                 if change.type is ChangeType.SYNCED:
                     for name in self._nodes.names():
                         self._workers[self._nodes.name].mark(name)
