@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from reprieve.local.server.amounts import NotAQuantity, canonical
 from reprieve.local.server.layout import Field, Message, Shape, message
 from reprieve.units.instants import format_instant, format_micro, parse_instant
 
-__all__ = ["Decoded", "WrongType", "decode"]
+__all__ = ["Decoded", "WrongType", "decode", "decode_message"]
 
 
 class WrongType(Exception):
@@ -47,6 +48,23 @@ def decode(layout: str, sent: Mapping[str, Any]) -> Decoded:
     return decoded
 
 
+def decode_message(layout: str, sent: Any, path: str, unknown: list[str]) -> dict[str, Any]:
+    """Return the part of an object at `path` as the message `layout` holds it.
+
+    Raises:
+        WrongType: a value does not fit its field.
+    """
+    known = message(layout)
+    if sent is None:
+        return {}
+    if type(sent) is not dict:
+        raise WrongType(
+            f"json: cannot unmarshal {_WORDS.get(type(sent), 'object')} into Go struct field "
+            f".{path} of type v1.{known.name}"
+        )
+    return _message(known, sent, path, path, unknown)
+
+
 def _message(
     known: Message, sent: Mapping[str, Any], path: str, trail: str, unknown: list[str]
 ) -> dict[str, Any]:
@@ -69,7 +87,7 @@ def _message(
 def _is_zero(spec: Field, value: Any) -> bool:
     if spec.is_message and spec.shape is Shape.ONE:
         return not spec.shown and not value
-    return not value and not isinstance(value, (list, dict)) or value in ([], {})
+    return (not value and not isinstance(value, (list, dict))) or value in ([], {})
 
 
 def _field(
@@ -90,8 +108,12 @@ def _field(
         ]
     if spec.shape is Shape.MAP:
         if type(value) is not dict:
-            raise _mismatch(holder, trail, value, spec.go_type and f"v1.{spec.go_type}" or
-                            f"map[string]{_type_name(spec)}")
+            raise _mismatch(
+                holder,
+                trail,
+                value,
+                (spec.go_type and f"v1.{spec.go_type}") or f"map[string]{_type_name(spec)}",
+            )
         if not spec.is_message:
             return {key: _scalar(holder, spec, item, trail) for key, item in value.items()}
         inner = message(spec.type)
@@ -130,7 +152,6 @@ def _scalar(holder: Message, spec: Field, value: Any, trail: str) -> Any:
 
 
 _REFUSED: Final = object()
-_QUANTITY: Final = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
 
 
 def _string(value: Any) -> Any:
@@ -167,9 +188,7 @@ def _bytes(value: Any) -> Any:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         at = re.match(r"[A-Za-z0-9+/]*", value)
-        raise WrongType(
-            f"illegal base64 data at input byte {at.end() if at else 0}"
-        ) from None
+        raise WrongType(f"illegal base64 data at input byte {at.end() if at else 0}") from None
     return value
 
 
@@ -195,12 +214,10 @@ def _quantity(value: Any) -> Any:
         value = repr(value)
     if type(value) is not str:
         return _REFUSED
-    if not _QUANTITY.fullmatch(value):
-        raise WrongType(
-            "quantities must match the regular expression "
-            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        )
-    return value
+    try:
+        return canonical(value)
+    except NotAQuantity as wrong:
+        raise WrongType(str(wrong)) from None
 
 
 def _int_or_string(value: Any) -> Any:
@@ -291,9 +308,7 @@ def _shown(known: Message) -> list[tuple[str, Callable[[], Any]]]:
     """Return the fields that are written even where nobody set them, and what is written."""
     cached = _SHOWN.get(known.qualified)
     if cached is None:
-        cached = [
-            (spec.name, _zero(spec)) for spec in known.json.values() if spec.shown
-        ]
+        cached = [(spec.name, _zero(spec)) for spec in known.json.values() if spec.shown]
         _SHOWN[known.qualified] = cached
     return cached
 

@@ -71,6 +71,8 @@ class Registry:
     """All served kinds. `revision` grows with every change; it is part of hashes and ETags."""
 
     revision: int = 0
+    documents: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """OpenAPI documents already made, by group and version; those of a changed group go."""
     _kinds: dict[tuple[str, str, str], Kind] = field(default_factory=dict)
     # The kinds of each installed CRD, by the CRD's name.
     _custom: dict[str, tuple[Kind, ...]] = field(default_factory=dict)
@@ -121,6 +123,7 @@ class Registry:
             self._kinds[kind.group, kind.version, kind.plural] = kind
         self._custom[name] = tuple(kinds)
         self.revision += 1
+        self._forget({kind.group for kind in kinds})
 
     def remove(self, name: str) -> None:
         """Stop serving what the CRD `name` defined; unknown names are fine."""
@@ -131,4 +134,9 @@ class Registry:
         kinds = self._custom.pop(name, None)
         for kind in kinds or ():
             self._kinds.pop((kind.group, kind.version, kind.plural), None)
+        self._forget({kind.group for kind in kinds or ()})
         return kinds is not None
+
+    def _forget(self, groups: set[str]) -> None:
+        for key in [key for key in self.documents if key[0] in groups]:
+            del self.documents[key]

@@ -154,9 +154,9 @@ def _build(
 
 
 _SCALARS = frozenset(
-    "string int32 int64 bool double bytes Time MicroTime Quantity IntOrString RawExtension JSON"
-    " FieldsV1 Strings JSONSchemaPropsOrArray JSONSchemaPropsOrBool JSONSchemaPropsOrStringArray"
-    " Duration".split()
+    {"string", "int32", "int64", "bool", "double", "bytes", "Time", "MicroTime", "Quantity"}
+    | {"IntOrString", "RawExtension", "JSON", "FieldsV1", "Strings"}
+    | {"JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray"}
 )
 
 
@@ -192,8 +192,10 @@ def _field(package: str, words: list[str]) -> Field:
         go_type=options.get("go", ""),
         optional=optional,
         shown="shown" in options
-        or not (optional or "hidden" in options or shape is not Shape.ONE or name.startswith("~"))
-        and (kind in ("Time", "MicroTime") or "." in kind),
+        or (
+            not (optional or "hidden" in options or shape is not Shape.ONE or name.startswith("~"))
+            and (kind in ("Time", "MicroTime") or "." in kind)
+        ),
     )
 
 

@@ -1,0 +1,420 @@
+"""Defaults of built-in kinds, as users see them in what the server stored.
+
+Source: the API's documented defaults; objects of a 1.37 server. Defaults that need more than the
+object itself (a Job's uid in its selector, a pod's priority and tolerations) are given by
+`claim_job` and by admission.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from reprieve.local.server.kinds import Kind
+
+__all__ = ["claim_job", "set_defaults"]
+
+Object = dict[str, Any]
+
+
+def set_defaults(kind: Kind, obj: Object) -> None:
+    """Fill in what `obj`, a decoded object of a built-in kind, leaves to the server."""
+    default = _DEFAULTS.get((kind.group, kind.kind))
+    if default is not None:
+        default(obj)
+
+
+def claim_job(job: Object) -> None:
+    """Give a new Job the selector and labels that tie pods to its uid, unless set by hand."""
+    spec = job["spec"]
+    if spec.get("manualSelector"):
+        return
+    metadata = job["metadata"]
+    uid, name = metadata["uid"], metadata["name"]
+    labels = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    template = spec.setdefault("template", {}).setdefault("metadata", {})
+    template["labels"] = {**(template.get("labels") or {}), **labels}
+    if not metadata.get("labels"):
+        # The labels of a Job without any are those of its template.
+        metadata["labels"] = dict(template["labels"])
+    if not spec.get("selector"):
+        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+
+def _pod(pod: Object) -> None:
+    spec = pod.setdefault("spec", {})
+    _pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:
+        _requests_from_limits(container.get("resources") or {})
+    if spec.get("hostNetwork"):
+        for container in spec.get("containers", ()):
+            for port in container.get("ports", ()):
+                port.setdefault("hostPort", port.get("containerPort"))
+    status = pod.setdefault("status", {})
+    status.setdefault("phase", "Pending")
+    status.setdefault("qosClass", _quality(spec))
+
+
+def _requests_from_limits(resources: Object) -> None:
+    limits = resources.get("limits")
+    if limits:
+        requests = resources.setdefault("requests", {})
+        for name, amount in limits.items():
+            requests.setdefault(name, amount)
+
+
+def _quality(spec: Mapping[str, Any]) -> str:
+    """Return the quality of service class by CPU and memory of all containers."""
+    containers = [*spec.get("initContainers", ()), *spec.get("containers", ())]
+    guaranteed, anything = bool(containers), False
+    for container in containers:
+        resources = container.get("resources") or {}
+        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+        for name in ("cpu", "memory"):
+            anything = anything or name in limits or name in requests
+            if name not in limits or requests.get(name, limits[name]) != limits[name]:
+                guaranteed = False
+    if not anything:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _template(spec: Object) -> None:
+    template = spec.setdefault("template", {})
+    template.setdefault("metadata", {})
+    _pod_spec(template.setdefault("spec", {}))
+
+
+def _pod_spec(spec: Object) -> None:
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for group in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(group, ()):
+            _container(container)
+    for volume in spec.get("volumes", ()):
+        _volume(volume)
+
+
+def _container(container: Object) -> None:
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    image = container.get("image", "")
+    if "imagePullPolicy" not in container and image:
+        container["imagePullPolicy"] = "Always" if _is_latest(image) else "IfNotPresent"
+    for port in container.get("ports", ()):
+        port.setdefault("protocol", "TCP")
+    for variable in container.get("env", ()):
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference is not None:
+            reference.setdefault("apiVersion", "v1")
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if container.get(name):
+            _probe(container[name])
+    for hook in (container.get("lifecycle") or {}).values():
+        if isinstance(hook, dict) and hook.get("httpGet"):
+            _http_get(hook["httpGet"])
+
+
+def _is_latest(image: str) -> bool:
+    name, _, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return not digest and tag in ("", "latest")
+
+
+def _probe(probe: Object) -> None:
+    probe.setdefault("timeoutSeconds", 1)
+    probe.setdefault("periodSeconds", 10)
+    probe.setdefault("successThreshold", 1)
+    probe.setdefault("failureThreshold", 3)
+    if probe.get("httpGet"):
+        _http_get(probe["httpGet"])
+    if probe.get("grpc"):
+        probe["grpc"].setdefault("service", "")
+
+
+def _http_get(action: Object) -> None:
+    action.setdefault("path", "/")
+    action.setdefault("scheme", "HTTP")
+
+
+def _volume(volume: Object) -> None:
+    # Without a source a volume is an empty directory.
+    if not any(word != "name" for word in volume):
+        volume["emptyDir"] = {}
+    for source in ("configMap", "secret", "downwardAPI", "projected"):
+        if source in volume:
+            volume[source].setdefault("defaultMode", 0o644)
+    if "hostPath" in volume:
+        volume["hostPath"].setdefault("type", "")
+    for each in (volume.get("projected") or {}).get("sources", ()):
+        if "serviceAccountToken" in each:
+            each["serviceAccountToken"].setdefault("expirationSeconds", 3607)
+    for holder in (volume, *(volume.get("projected") or {}).get("sources", ())):
+        for item in (holder.get("downwardAPI") or {}).get("items", ()):
+            if item.get("fieldRef"):
+                item["fieldRef"].setdefault("apiVersion", "v1")
+
+
+def _job(job: Object) -> None:
+    spec = job.setdefault("spec", {})
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = spec["parallelism"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 2**31 - 1 if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
+    failing = spec.get("podFailurePolicy") is not None
+    spec.setdefault("podReplacementPolicy", "Failed" if failing else "TerminatingOrFailed")
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules", ()):
+        for pattern in rule.get("onPodConditions", ()):
+            pattern.setdefault("status", "True")
+    _template(spec)
+
+
+def _cron_job(cron_job: Object) -> None:
+    spec = cron_job.setdefault("spec", {})
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
+    template = spec.setdefault("jobTemplate", {})
+    template.setdefault("metadata", {})
+    _template(template.setdefault("spec", {}))
+
+
+def _deployment(deployment: Object) -> None:
+    spec = deployment.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("progressDeadlineSeconds", 600)
+    strategy = spec.setdefault("strategy", {})
+    strategy.setdefault("type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+    _template(spec)
+
+
+def _replica_set(replica_set: Object) -> None:
+    spec = replica_set.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    _template(spec)
+    labels = spec["template"]["metadata"].get("labels")
+    if labels and not replica_set.setdefault("metadata", {}).get("labels"):
+        replica_set["metadata"]["labels"] = dict(labels)
+
+
+def _replication_controller(controller: Object) -> None:
+    spec = controller.setdefault("spec", {})
+    if "template" in spec:
+        _template(spec)
+        labels = spec["template"]["metadata"].get("labels")
+        if labels:
+            spec.setdefault("selector", dict(labels))
+            metadata = controller.setdefault("metadata", {})
+            if not metadata.get("labels"):
+                metadata["labels"] = dict(labels)
+    spec.setdefault("replicas", 1)
+
+
+def _stateful_set(stateful_set: Object) -> None:
+    spec = stateful_set.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    spec.setdefault("revisionHistoryLimit", 10)
+    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    retention.setdefault("whenDeleted", "Retain")
+    retention.setdefault("whenScaled", "Retain")
+    update = spec.setdefault("updateStrategy", {})
+    update.setdefault("type", "RollingUpdate")
+    if update["type"] == "RollingUpdate":
+        update.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    _template(spec)
+    for claim in spec.get("volumeClaimTemplates", ()):
+        claim.setdefault("apiVersion", "v1")
+        claim.setdefault("kind", "PersistentVolumeClaim")
+        _claim(claim)
+
+
+def _daemon_set(daemon_set: Object) -> None:
+    spec = daemon_set.setdefault("spec", {})
+    spec.setdefault("revisionHistoryLimit", 10)
+    update = spec.setdefault("updateStrategy", {})
+    update.setdefault("type", "RollingUpdate")
+    if update["type"] == "RollingUpdate":
+        rolling = update.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+    _template(spec)
+    metadata = daemon_set.setdefault("metadata", {})
+    metadata.setdefault("annotations", {}).setdefault(
+        "deprecated.daemonset.template.generation", "1"
+    )
+
+
+def _service(service: Object) -> None:
+    spec = service.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+    if spec["type"] != "ExternalName":
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if spec.get("clusterIP"):
+            spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    for port in spec.get("ports", ()):
+        port.setdefault("protocol", "TCP")
+        if port.get("targetPort") in (None, 0, ""):
+            port["targetPort"] = port.get("port", 0)
+
+
+def _namespace(namespace: Object) -> None:
+    metadata = namespace.setdefault("metadata", {})
+    if metadata.get("name"):
+        labels = metadata.setdefault("labels", {})
+        labels["kubernetes.io/metadata.name"] = metadata["name"]
+    spec = namespace.setdefault("spec", {})
+    if not metadata.get("deletionTimestamp"):
+        spec.setdefault("finalizers", ["kubernetes"])
+    namespace.setdefault("status", {}).setdefault("phase", "Active")
+
+
+def _node(node: Object) -> None:
+    status = node.setdefault("status", {})
+    if "capacity" in status:
+        status.setdefault("allocatable", dict(status["capacity"]))
+
+
+def _secret(secret: Object) -> None:
+    secret.setdefault("type", "Opaque")
+    plain = secret.pop("stringData", None)
+    if plain:
+        data = secret.setdefault("data", {})
+        for key, text in plain.items():
+            data[key] = base64.b64encode(text.encode()).decode()
+
+
+def _claim(claim: Object) -> None:
+    claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    claim.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def _volume_object(volume: Object) -> None:
+    spec = volume.setdefault("spec", {})
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    spec.setdefault("volumeMode", "Filesystem")
+    volume.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def _storage_class(storage_class: Object) -> None:
+    storage_class.setdefault("reclaimPolicy", "Delete")
+    storage_class.setdefault("volumeBindingMode", "Immediate")
+
+
+def _limit_range(limits: Object) -> None:
+    for item in limits.setdefault("spec", {}).get("limits", ()):
+        if item.get("type") != "Container":
+            continue
+        default = item.setdefault("default", {})
+        for name, amount in (item.get("max") or {}).items():
+            default.setdefault(name, amount)
+        request = item.setdefault("defaultRequest", {})
+        for name, amount in {**(item.get("min") or {}), **default}.items():
+            request.setdefault(name, amount)
+
+
+def _priority_class(priority_class: Object) -> None:
+    priority_class.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _role_binding(binding: Object) -> None:
+    role = binding.setdefault("roleRef", {})
+    role["apiGroup"] = role.get("apiGroup") or "rbac.authorization.k8s.io"
+    for subject in binding.get("subjects", ()):
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", "rbac.authorization.k8s.io")
+
+
+def _cluster_role(role: Object) -> None:
+    role.setdefault("rules", None)
+
+
+def _webhooks(configuration: Object) -> None:
+    for webhook in configuration.get("webhooks", ()):
+        webhook.setdefault("failurePolicy", "Fail")
+        webhook.setdefault("matchPolicy", "Equivalent")
+        webhook.setdefault("namespaceSelector", {})
+        webhook.setdefault("objectSelector", {})
+        webhook.setdefault("timeoutSeconds", 10)
+        service = (webhook.get("clientConfig") or {}).get("service")
+        if service is not None:
+            service.setdefault("port", 443)
+        for rule in webhook.get("rules", ()):
+            rule.setdefault("scope", "*")
+    if configuration.get("kind") == "MutatingWebhookConfiguration":
+        for webhook in configuration.get("webhooks", ()):
+            webhook.setdefault("reinvocationPolicy", "Never")
+
+
+def _endpoint_slice(endpoint_slice: Object) -> None:
+    for port in endpoint_slice.get("ports", ()):
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def _pod_group(pod_group: Object) -> None:
+    spec = pod_group.setdefault("spec", {})
+    spec.setdefault("disruptionMode", {"single": {}})
+
+
+def _pod_template(template: Object) -> None:
+    _template(template)
+
+
+_DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
+    ("", "LimitRange"): _limit_range,
+    ("", "Namespace"): _namespace,
+    ("", "Node"): _node,
+    ("", "PersistentVolume"): _volume_object,
+    ("", "PersistentVolumeClaim"): _claim,
+    ("", "Pod"): _pod,
+    ("", "PodTemplate"): _pod_template,
+    ("", "ReplicationController"): _replication_controller,
+    ("", "Secret"): _secret,
+    ("", "Service"): _service,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _webhooks,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _webhooks,
+    ("apps", "DaemonSet"): _daemon_set,
+    ("apps", "Deployment"): _deployment,
+    ("apps", "ReplicaSet"): _replica_set,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("batch", "CronJob"): _cron_job,
+    ("batch", "Job"): _job,
+    ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
+    ("rbac.authorization.k8s.io", "ClusterRole"): _cluster_role,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _role_binding,
+    ("rbac.authorization.k8s.io", "Role"): _cluster_role,
+    ("rbac.authorization.k8s.io", "RoleBinding"): _role_binding,
+    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("scheduling.k8s.io", "PodGroup"): _pod_group,
+    ("storage.k8s.io", "StorageClass"): _storage_class,
+}

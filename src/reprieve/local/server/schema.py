@@ -1,0 +1,186 @@
+"""What may be stored: decoding, defaulting and validation of one object.
+
+`admit` takes an object as it was sent, of a built-in or a custom kind, and returns it as it may be
+stored; `admit_update` says whether it may take another one's place. `decode` and `validate` are
+the halves of `admit`, for callers that change the object in between, as admission does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from reprieve.local.server import crds, decoding
+from reprieve.local.server.causes import Cause, Invalid, StrictDecoding
+from reprieve.local.server.defaults import set_defaults
+from reprieve.local.server.kinds import Kind
+from reprieve.local.server.layout import Shape, message
+from reprieve.local.server.metadata import check_metadata, check_metadata_update
+from reprieve.local.server.structural import prune_and_default
+from reprieve.local.server.validation import check, check_update
+
+__all__ = [
+    "Admitted",
+    "Cause",
+    "FieldValidation",
+    "Invalid",
+    "StrictDecoding",
+    "admit",
+    "admit_update",
+    "decode",
+    "list_keys",
+    "merge_key",
+    "validate",
+]
+
+
+class FieldValidation(StrEnum):
+    """What becomes of fields that the kind does not have."""
+
+    STRICT = "Strict"
+    WARN = "Warn"
+    IGNORE = "Ignore"
+
+
+@dataclass(slots=True)
+class Admitted:
+    """An object as it may be stored, and what to tell the client."""
+
+    obj: dict[str, Any]
+    warnings: list[str] = field(default_factory=list)
+
+
+def admit(kind: Kind, obj: Mapping[str, Any], validation: FieldValidation) -> Admitted:
+    """Decode, default and validate `obj`; `obj` itself is left as it is.
+
+    Raises:
+        StrictDecoding: unknown fields under STRICT, or a value of the wrong type (HTTP 400).
+        Invalid: fields with values that are not acceptable (HTTP 422).
+    """
+    admitted = decode(kind, obj, validation)
+    validate(kind, admitted.obj)
+    return admitted
+
+
+def decode(kind: Kind, obj: Mapping[str, Any], validation: FieldValidation) -> Admitted:
+    """Return `obj` without unknown fields and with its defaults.
+
+    Raises:
+        StrictDecoding: unknown fields under STRICT, or a value of the wrong type (HTTP 400).
+    """
+    try:
+        decoded = _decode_custom(kind, obj) if kind.custom else decoding.decode(kind.layout, obj)
+    except decoding.WrongType as wrong:
+        raise StrictDecoding(kind.kind, kind.version, [str(wrong)], strict=False) from None
+    messages = [f'unknown field "{path}"' for path in decoded.unknown]
+    if messages and validation is FieldValidation.STRICT:
+        raise StrictDecoding(kind.kind, kind.version, messages, strict=True)
+    if kind.custom is None:
+        set_defaults(kind, decoded.object)
+    if kind.resource == "customresourcedefinitions.apiextensions.k8s.io":
+        crds.complete(decoded.object)
+    return Admitted(decoded.object, messages if validation is FieldValidation.WARN else [])
+
+
+def validate(kind: Kind, obj: Mapping[str, Any]) -> None:
+    """Raise Invalid with everything that is wrong with a decoded `obj`."""
+    found = list(check_metadata(kind.group, kind.plural, obj.get("metadata") or {}))
+    if kind.custom is not None:
+        wrong = kind.custom.validator.causes(obj, rules=bool(kind.custom.rules))
+        found += wrong
+        if not wrong:
+            found += kind.custom.rules.broken(obj, None, transitions=False)
+    else:
+        found += check(kind, obj)
+    if kind.resource == "customresourcedefinitions.apiextensions.k8s.io":
+        found = _without_repeats([*found, *crds.problems(obj)])
+    if found:
+        raise Invalid(found)
+
+
+def admit_update(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any]) -> None:
+    """Raise Invalid where `obj` changes what may not change in `old`.
+
+    Both are decoded objects. Rules that compare with the old object are checked here.
+    """
+    found = list(check_metadata_update(obj.get("metadata") or {}, old.get("metadata") or {}))
+    if kind.custom is not None:
+        found += kind.custom.rules.broken(obj, old, transitions=True)
+    else:
+        found += check_update(kind, obj, old)
+    if found:
+        raise Invalid(found)
+
+
+def merge_key(kind: Kind, path: tuple[str, ...]) -> str | None:
+    """Return the merge key of the list at `path` (names only) in strategic merge patches.
+
+    The empty text means that scalars merge as a set, None that the list is replaced.
+    """
+    found = _field_at(kind, path)
+    return found.merge_key if found is not None else None
+
+
+def list_keys(kind: Kind, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the keys of the list map at `path` (names only) under server-side apply.
+
+    Returns:
+        The keys; an empty tuple for a set of scalars; None for anything atomic.
+    """
+    if kind.custom is not None:
+        return _custom_list_keys(kind.custom.schema, path)
+    found = _field_at(kind, path)
+    if found is None:
+        return None
+    if found.list_type == "set":
+        return ()
+    return found.list_keys or None
+
+
+def _field_at(kind: Kind, path: tuple[str, ...]) -> Any:
+    layout = kind.layout
+    if kind.custom is not None:
+        if path[:1] != ("metadata",):
+            return None
+        layout, path = "meta/v1.ObjectMeta", path[1:]
+    found = None
+    for index, name in enumerate(path):
+        found = message(layout).json.get(name)
+        if found is None or (found.shape is Shape.MAP and index < len(path) - 1):
+            return None
+        if found.is_message:
+            layout = found.type
+        elif index < len(path) - 1:
+            return None
+    return found
+
+
+def _custom_list_keys(schema: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str, ...] | None:
+    for name in path:
+        if schema.get("type") == "array":
+            schema = schema.get("items") or {}
+        properties = schema.get("properties") or {}
+        others = schema.get("additionalProperties")
+        schema = properties.get(name) or (others if isinstance(others, Mapping) else {})
+    listed = schema.get("x-kubernetes-list-type")
+    if listed == "set":
+        return ()
+    return tuple(schema["x-kubernetes-list-map-keys"]) if listed == "map" else None
+
+
+def _decode_custom(kind: Kind, obj: Mapping[str, Any]) -> decoding.Decoded:
+    assert kind.custom is not None
+    decoded = decoding.Decoded({})
+    identity = {"apiVersion": kind.api_version, "kind": kind.kind}
+    metadata = decoding.decode_message(
+        "meta/v1.ObjectMeta", obj.get("metadata"), "metadata", decoded.unknown
+    )
+    pruned = prune_and_default(kind.custom.schema, dict(obj), "", decoded.unknown, root=True)
+    decoded.object = {**identity, **pruned, "metadata": metadata}
+    return decoded
+
+
+def _without_repeats(found: list[Cause]) -> list[Cause]:
+    return list(dict.fromkeys(found))

@@ -1,0 +1,73 @@
+"""Checks of built-in kinds that a layout cannot express, in the real server's words.
+
+`check` looks at one decoded, defaulted object; `check_update` at what an update changes. Each
+module holds the rules of a family of kinds. Source: the API's published validation rules; texts
+of a 1.37 server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from reprieve.local.server.causes import Cause
+from reprieve.local.server.kinds import Kind
+from reprieve.local.server.validation import cluster, pods, policy, workloads
+
+__all__ = ["check", "check_update"]
+
+Object = Mapping[str, Any]
+
+_CHECKS: Final[Mapping[tuple[str, str], Callable[[Object], Iterator[Cause]]]] = {
+    ("", "ConfigMap"): cluster.config_map,
+    ("", "LimitRange"): policy.limit_range,
+    ("", "Node"): cluster.node,
+    ("", "PersistentVolumeClaim"): cluster.volume_claim,
+    ("", "Pod"): pods.pod,
+    ("", "PodTemplate"): workloads.pod_template,
+    ("", "ReplicationController"): workloads.replication_controller,
+    ("", "ResourceQuota"): policy.resource_quota,
+    ("", "Secret"): cluster.secret,
+    ("", "Service"): cluster.service,
+    ("apps", "DaemonSet"): workloads.daemon_set,
+    ("apps", "Deployment"): workloads.deployment,
+    ("apps", "ReplicaSet"): workloads.replica_set,
+    ("apps", "StatefulSet"): workloads.stateful_set,
+    ("batch", "CronJob"): workloads.cron_job,
+    ("batch", "Job"): workloads.job,
+    ("coordination.k8s.io", "Lease"): policy.lease,
+    ("policy", "PodDisruptionBudget"): policy.disruption_budget,
+    ("rbac.authorization.k8s.io", "ClusterRole"): policy.role,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): policy.role_binding,
+    ("rbac.authorization.k8s.io", "Role"): policy.role,
+    ("rbac.authorization.k8s.io", "RoleBinding"): policy.role_binding,
+    ("scheduling.k8s.io", "PodGroup"): policy.pod_group,
+    ("scheduling.k8s.io", "PriorityClass"): policy.priority_class,
+}
+_UPDATES: Final[Mapping[tuple[str, str], Callable[[Object, Object], Iterator[Cause]]]] = {
+    ("", "ConfigMap"): cluster.immutable_data,
+    ("", "Pod"): pods.pod_update,
+    ("", "Secret"): cluster.secret_update,
+    ("", "Service"): cluster.service_update,
+    ("apps", "DaemonSet"): workloads.selector_update,
+    ("apps", "Deployment"): workloads.selector_update,
+    ("apps", "ReplicaSet"): workloads.selector_update,
+    ("apps", "StatefulSet"): workloads.stateful_set_update,
+    ("batch", "Job"): workloads.job_update,
+    ("policy", "PodDisruptionBudget"): policy.disruption_budget_update,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): policy.role_binding_update,
+    ("rbac.authorization.k8s.io", "RoleBinding"): policy.role_binding_update,
+    ("scheduling.k8s.io", "PriorityClass"): policy.priority_class_update,
+}
+
+
+def check(kind: Kind, obj: Object) -> Iterable[Cause]:
+    """Return what is wrong with `obj` beyond its metadata."""
+    rules = _CHECKS.get((kind.group, kind.kind))
+    return rules(obj) if rules is not None else ()
+
+
+def check_update(kind: Kind, obj: Object, old: Object) -> Iterable[Cause]:
+    """Return what `obj` changes in `old` that may not change."""
+    rules = _UPDATES.get((kind.group, kind.kind))
+    return rules(obj, old) if rules is not None else ()

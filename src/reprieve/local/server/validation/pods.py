@@ -1,0 +1,258 @@
+"""Pods: the spec on its own and what an update may change in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from reprieve.local.server import causes
+from reprieve.local.server.causes import Cause
+from reprieve.local.server.metadata import (
+    check_labels,
+    label_problem,
+    qualified_name_problems,
+    subdomain_problem,
+)
+from reprieve.local.server.validation import affinity
+from reprieve.local.server.validation.resources import container_resources, non_negative
+
+__all__ = ["pod", "pod_spec", "pod_template_spec", "pod_update"]
+
+Object = Mapping[str, Any]
+
+_RESTART: Final = ("Always", "OnFailure", "Never")
+_DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_PULL: Final = ("Always", "IfNotPresent", "Never")
+_VARIABLE: Final = re.compile(r"[ -<>-~]+", re.ASCII)
+
+
+def pod(obj: Object) -> Iterator[Cause]:
+    yield from pod_spec(obj.get("spec") or {}, "spec")
+
+
+def pod_template_spec(template: Object, field: str) -> Iterator[Cause]:
+    """Check a pod template: labels, annotations and the spec."""
+    metadata = template.get("metadata") or {}
+    yield from check_labels(metadata.get("labels") or {}, f"{field}.labels")
+    yield from pod_spec(template.get("spec") or {}, f"{field}.spec")
+
+
+def pod_spec(spec: Object, field: str) -> Iterator[Cause]:
+    """Check a pod's spec at `field`."""
+    volumes = [volume.get("name", "") for volume in spec.get("volumes") or ()]
+    yield from _volumes(spec.get("volumes") or (), f"{field}.volumes")
+    containers = spec.get("containers") or ()
+    if not containers:
+        yield causes.required(f"{field}.containers")
+    seen: set[str] = set()
+    for group in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            here = f"{field}.{group}[{index}]"
+            yield from _container(container, here, volumes, seen)
+    yield from _word(spec, "restartPolicy", _RESTART, field)
+    yield from _word(spec, "dnsPolicy", _DNS, field)
+    yield from check_labels(spec.get("nodeSelector") or {}, f"{field}.nodeSelector")
+    for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
+        if not secret.get("name"):
+            yield causes.required(f"{field}.imagePullSecrets[{index}].name")
+    yield from affinity.check_affinity(spec.get("affinity") or {}, f"{field}.affinity")
+    yield from affinity.check_tolerations(spec.get("tolerations") or (), f"{field}.tolerations")
+    yield from affinity.check_spread(
+        spec.get("topologySpreadConstraints") or (), f"{field}.topologySpreadConstraints"
+    )
+    for word in ("serviceAccountName", "priorityClassName", "runtimeClassName", "nodeName"):
+        value = spec.get(word)
+        if value and (problem := subdomain_problem(value)) is not None:
+            yield causes.bad(f"{field}.{word}", value, problem)
+    for word in ("hostname", "subdomain"):
+        value = spec.get(word)
+        if value and (problem := label_problem(value)) is not None:
+            yield causes.bad(f"{field}.{word}", value, problem)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline < 2**31:
+        yield causes.bad(
+            f"{field}.activeDeadlineSeconds",
+            deadline,
+            "must be between 1 and 2147483647, inclusive",
+        )
+    gates: set[str] = set()
+    for index, gate in enumerate(spec.get("schedulingGates") or ()):
+        here = f"{field}.schedulingGates[{index}]"
+        name = gate.get("name", "")
+        for problem in qualified_name_problems(name):
+            yield causes.bad(here, name, problem)
+        if name in gates:
+            yield causes.duplicate(here, name)
+        gates.add(name)
+    for name, amount in (spec.get("overhead") or {}).items():
+        yield from non_negative(amount, f"{field}.overhead[{name}]")
+
+
+def _word(holder: Object, name: str, supported: Sequence[str], field: str) -> Iterator[Cause]:
+    value = holder.get(name)
+    if not value:
+        yield causes.required(f"{field}.{name}")
+    elif value not in supported:
+        yield causes.unsupported(f"{field}.{name}", value, supported)
+
+
+def _volumes(volumes: Sequence[Object], field: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, volume in enumerate(volumes):
+        name = volume.get("name", "")
+        if not name:
+            yield causes.required(f"{field}[{index}].name")
+        elif (problem := label_problem(name)) is not None:
+            yield causes.bad(f"{field}[{index}].name", name, problem)
+        if name in seen:
+            yield causes.duplicate(f"{field}[{index}].name", name)
+        seen.add(name)
+        sources = [word for word, value in volume.items() if word != "name" and value is not None]
+        for source in sources[1:]:
+            yield causes.forbidden(
+                f"{field}[{index}].{source}", "may not specify more than 1 volume type"
+            )
+        for source, word in (
+            ("persistentVolumeClaim", "claimName"),
+            ("hostPath", "path"),
+            ("configMap", "name"),
+            ("secret", "secretName"),
+        ):
+            if source in volume and not volume[source].get(word):
+                yield causes.required(f"{field}[{index}].{source}.{word}")
+
+
+def _container(
+    container: Object, field: str, volumes: Sequence[str], seen: set[str]
+) -> Iterator[Cause]:
+    name = container.get("name", "")
+    if not name:
+        yield causes.required(f"{field}.name")
+    elif (problem := label_problem(name)) is not None:
+        yield causes.bad(f"{field}.name", name, problem)
+    elif name in seen:
+        yield causes.duplicate(f"{field}.name", name)
+    seen.add(name)
+    image = container.get("image", "")
+    if not image:
+        yield causes.required(f"{field}.image")
+    elif image != image.strip():
+        yield causes.bad(f"{field}.image", image, "must not have leading or trailing whitespace")
+    yield from _ports(container.get("ports") or (), f"{field}.ports")
+    for index, variable in enumerate(container.get("env") or ()):
+        yield from _variable(variable, f"{field}.env[{index}]")
+    paths: set[str] = set()
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        here = f"{field}.volumeMounts[{index}]"
+        if not mount.get("name"):
+            yield causes.required(f"{here}.name")
+        elif mount["name"] not in volumes:
+            yield Cause("FieldValueNotFound", f'Not found: "{mount["name"]}"', f"{here}.name")
+        path = mount.get("mountPath")
+        if not path:
+            yield causes.required(f"{here}.mountPath")
+        elif path in paths:
+            yield causes.bad(f"{here}.mountPath", path, "must be unique")
+        paths.add(path or "")
+    policy = container.get("imagePullPolicy")
+    if policy and policy not in _PULL:
+        yield causes.unsupported(f"{field}.imagePullPolicy", policy, _PULL)
+    yield from container_resources(container.get("resources") or {}, f"{field}.resources")
+
+
+def _ports(ports: Sequence[Object], field: str) -> Iterator[Cause]:
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        here = f"{field}[{index}]"
+        number = port.get("containerPort", 0)
+        if not number:
+            yield causes.required(f"{here}.containerPort")
+        elif not 1 <= number <= 65535:
+            yield causes.bad(
+                f"{here}.containerPort", number, "must be between 1 and 65535, inclusive"
+            )
+        name = port.get("name")
+        if name and name in names:
+            yield causes.duplicate(f"{here}.name", name)
+        names.add(name or "")
+        protocol = port.get("protocol")
+        if protocol not in ("SCTP", "TCP", "UDP"):
+            yield causes.unsupported(f"{here}.protocol", protocol, ("SCTP", "TCP", "UDP"))
+
+
+def _variable(variable: Object, field: str) -> Iterator[Cause]:
+    name = variable.get("name", "")
+    if not name:
+        yield causes.required(f"{field}.name")
+    elif not _VARIABLE.fullmatch(name):
+        yield causes.bad(
+            f"{field}.name",
+            name,
+            "a valid environment variable name must consist only of printable ASCII characters "
+            "other than '='",
+        )
+    if variable.get("value") and variable.get("valueFrom"):
+        yield causes.bad(f"{field}.valueFrom", "", "may not be specified when `value` is not empty")
+
+
+_CHANGEABLE: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions"
+    " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
+    " was previously negative)"
+)
+
+
+def pod_update(obj: Object, old: Object) -> Iterator[Cause]:
+    """Yield the changes of a pod's spec that are not allowed."""
+    new, was = dict(obj.get("spec") or {}), dict(old.get("spec") or {})
+    gates = [gate.get("name") for gate in was.get("schedulingGates") or ()]
+    for index, gate in enumerate(new.get("schedulingGates") or ()):
+        if gate.get("name") not in gates:
+            yield causes.forbidden(
+                f"spec.schedulingGates[{index}].name",
+                f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+            )
+    missing = [
+        toleration
+        for toleration in was.get("tolerations") or ()
+        if toleration not in (new.get("tolerations") or ())
+    ]
+    if missing:
+        yield causes.forbidden(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
+        )
+    if gates:
+        # While a pod is gated its placement may be narrowed.
+        for word in ("nodeSelector", "affinity"):
+            if _is_narrowed(was.get(word), new.get(word)):
+                new.pop(word, None)
+                was.pop(word, None)
+    for word in ("schedulingGates", "tolerations", "activeDeadlineSeconds"):
+        new.pop(word, None)
+        was.pop(word, None)
+    if was.get("terminationGracePeriodSeconds", 0) < 0:
+        was["terminationGracePeriodSeconds"] = new.get("terminationGracePeriodSeconds")
+    for group in ("containers", "initContainers"):
+        new[group] = _without_images(new.get(group))
+        was[group] = _without_images(was.get(group))
+    if new != was:
+        yield causes.forbidden("spec", _CHANGEABLE)
+
+
+def _without_images(containers: Any) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in container.items() if name != "image"}
+        for container in containers or ()
+    ]
+
+
+def _is_narrowed(old: Any, new: Any) -> bool:
+    """Whether `new` asks for all that `old` asks for."""
+    if not old:
+        return True
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return all(name in new and _is_narrowed(value, new[name]) for name, value in old.items())
+    return bool(old == new)
