@@ -1,0 +1,252 @@
+"""Pod -> engine row: GPUs it asks for, whether it is a GPU demand, which nodes admit it.
+
+Demand: the scheduler says `Insufficient <name>` of a tracked name, or Kueue keeps the pod gated for
+lack of GPU quota. Admission looks at node selector, required node affinity and taints, so that the
+placement proof never counts a node that the scheduler would refuse for those. Source: specification
+of the idle plane, sections 8 and 13 (with its Kueue extension, difference D8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from reprieve.api.core import (
+    KUEUE_MANAGED,
+    Container,
+    KueueWorkload,
+    Node,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    OwnedObject,
+    Pod,
+    Taint,
+    Toleration,
+)
+from reprieve.engine.idle.discovery import Found, Owner
+from reprieve.engine.idle.model import NodeRow, PodRow
+from reprieve.engine.idle.resources import (
+    DEFAULT_VENDORS,
+    ContainerRow,
+    is_gpu,
+    pod_gpus,
+)
+from reprieve.engine.idle.vendors import Vendor
+from reprieve.engine.plan import Ref
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos, parse_instant
+from reprieve.units.quantities import InvalidQuantity, parse_quantity
+
+__all__ = [
+    "admitted_nodes",
+    "found",
+    "gpus_of",
+    "is_demand",
+    "node_row",
+    "pod_row",
+    "quota_short",
+]
+
+_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+_REPELLING: Final = ("NoSchedule", "NoExecute")
+
+
+def gpus_of(pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> dict[str, int]:
+    """Return the GPUs that a pod asks for, per resource name; empty when it asks for none.
+
+    A quantity that cannot be read counts as not asked for; the API server stores no such pod.
+    """
+    return pod_gpus(
+        _rows(pod.spec.containers, vendors), _rows(pod.spec.init_containers, vendors), vendors
+    )
+
+
+def pod_row(
+    pod: Pod,
+    gpus: Mapping[str, int],
+    tracked: Iterable[str],
+    kueue: Iterable[KueueWorkload] = (),
+    nodes: Sequence[Node] | None = None,
+) -> PodRow:
+    """Return the engine's row.
+
+    `gpus`: its own GPUs (`gpus_of`). `tracked`: the GPU names of its workload's total. `nodes`:
+    all nodes, to be given where a placement is to be proven.
+    """
+    return PodRow(
+        uid=Uid(pod.metadata.uid),
+        name=pod.metadata.name,
+        phase=pod.status.phase,
+        gpus=gpus,
+        node=pod.spec.node_name or None,
+        demand=is_demand(pod, tracked, kueue),
+        terminating=pod.metadata.deletion_timestamp is not None,
+        started=_instant(pod.status.start_time),
+        nodes=None if nodes is None or pod.spec.node_name else admitted_nodes(pod, nodes),
+        created=_instant(pod.metadata.creation_timestamp),
+    )
+
+
+def is_demand(pod: Pod, tracked: Iterable[str], kueue: Iterable[KueueWorkload] = ()) -> bool:
+    """Return whether the pod waits for GPUs of one of the tracked names."""
+    if pod.status.phase != "Pending":
+        return False
+    scheduled = next((c for c in pod.status.conditions or () if c.type == "PodScheduled"), None)
+    if scheduled is None or scheduled.status != "False":
+        return False
+    if scheduled.reason == "Unschedulable":
+        message = (scheduled.message or "").lower()
+        return any(f"insufficient {name}".lower() in message for name in tracked)
+    return (
+        scheduled.reason == "SchedulingGated"
+        and (pod.metadata.labels or {}).get(KUEUE_MANAGED) == "true"
+        and quota_short(Uid(pod.metadata.uid), tracked, kueue)
+    )
+
+
+def quota_short(owner: Uid, tracked: Iterable[str], kueue: Iterable[KueueWorkload]) -> bool:
+    """Return whether a Kueue Workload of this owner waits for quota of a tracked GPU name."""
+    names = [name.lower() for name in tracked]
+    return any(
+        condition.type == "QuotaReserved"
+        and condition.status == "False"
+        and any(name in (condition.message or "").lower() for name in names)
+        for workload in kueue
+        if any(reference.uid == owner for reference in workload.metadata.owner_references or ())
+        for condition in workload.status.conditions or ()
+    )
+
+
+def found(thing: Pod | OwnedObject) -> Found:
+    """Return an object as the walk to the root owner wants it."""
+    metadata = thing.metadata
+    return Found(
+        Ref(
+            thing.api_version,
+            thing.kind,
+            metadata.namespace,
+            metadata.name,
+            Uid(metadata.uid),
+        ),
+        tuple(
+            Owner(r.api_version, r.kind, r.name, Uid(r.uid), r.controller is True)
+            for r in metadata.owner_references or ()
+        ),
+    )
+
+
+def node_row(
+    node: Node,
+    used: Iterable[Mapping[str, int]],
+    vendors: Sequence[Vendor] = DEFAULT_VENDORS,
+) -> NodeRow:
+    """Return what is free on a node; `used`: GPUs of every pod on it that is not finished."""
+    free = {
+        name: _count(quantity)
+        for name, quantity in (node.status.allocatable or {}).items()
+        if is_gpu(name, vendors)
+    }
+    for amounts in used:
+        for name, count in amounts.items():
+            free[name] = free.get(name, 0) - count
+    return NodeRow(node.metadata.name, free)
+
+
+def admitted_nodes(pod: Pod, nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names of the nodes that selector, required affinity and taints leave."""
+    return frozenset(node.metadata.name for node in nodes if _admits(node, pod))
+
+
+def _rows(containers: Iterable[Container] | None, vendors: Sequence[Vendor]) -> list[ContainerRow]:
+    rows = []
+    for container in containers or ():
+        resources = container.resources
+        if resources is not None:
+            rows.append(
+                ContainerRow(
+                    _amounts(resources.requests, vendors), _amounts(resources.limits, vendors)
+                )
+            )
+    return rows
+
+
+def _amounts(
+    quantities: Mapping[str, str | int | float] | None, vendors: Sequence[Vendor]
+) -> dict[str, int]:
+    return {
+        name: _count(quantity)
+        for name, quantity in (quantities or {}).items()
+        if is_gpu(name, vendors)
+    }
+
+
+def _count(quantity: str | int | float) -> int:
+    try:
+        return parse_quantity(quantity)
+    except InvalidQuantity:
+        return 0
+
+
+def _instant(text: str | None) -> Nanos | None:
+    try:
+        return None if text is None else parse_instant(text)
+    except ValueError:
+        return None
+
+
+def _admits(node: Node, pod: Pod) -> bool:
+    labels = node.metadata.labels or {}
+    if any(labels.get(key) != value for key, value in (pod.spec.node_selector or {}).items()):
+        return False
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    if required and not any(_meets(node, term) for term in required.node_selector_terms or ()):
+        return False
+    taints = list(node.spec.taints or ())
+    if node.spec.unschedulable:
+        taints.append(_UNSCHEDULABLE)
+    return all(
+        any(_tolerates(toleration, taint) for toleration in pod.spec.tolerations or ())
+        for taint in taints
+        if taint.effect in _REPELLING
+    )
+
+
+def _meets(node: Node, term: NodeSelectorTerm) -> bool:
+    labels = node.metadata.labels or {}
+    fields = {"metadata.name": node.metadata.name}
+    expressions = term.match_expressions or ()
+    others = term.match_fields or ()
+    if not expressions and not others:
+        return False  # an empty term matches nothing
+    return all(_holds(labels, e) for e in expressions) and all(_holds(fields, e) for e in others)
+
+
+def _holds(labels: Mapping[str, str], requirement: NodeSelectorRequirement) -> bool:
+    value, values = labels.get(requirement.key), requirement.values or []
+    match requirement.operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            try:
+                left, right = int(value or ""), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return left > right if requirement.operator == "Gt" else left < right
+    return False
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    if toleration.key != taint.key:
+        return False
+    return toleration.operator == "Exists" or toleration.value == taint.value
