@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -215,7 +215,22 @@ def _load_files(paths: list[str], where: str, context: str | None) -> tuple[Any,
         raise CredentialsError(f"{where}: {_line(cause)}") from cause
     except (KeyError, TypeError, AttributeError, ValueError, OSError) as cause:
         raise CredentialsError(f"{where}: cannot be used: {_line(cause)}") from cause
+    _check_plugin(merged.config_files.values(), chosen, settings, where)
     return settings, str(chosen.get("namespace") or "default")
+
+
+def _check_plugin(files: Iterable[Any], chosen: Any, settings: Any, where: str) -> None:
+    """Refuse a plugin that failed: the official client logs why and goes on as nobody."""
+    users = [user for content in files for user in content.get("users") or []]
+    # The first file that defines a user wins.
+    user = next((user["user"] for user in users if user["name"] == chosen.get("user")), None)
+    plugin = (user or {}).get("exec")
+    if plugin and not settings.api_key.get("BearerToken") and not settings.cert_file:
+        raise CredentialsError(
+            f"{where}: the exec plugin {plugin.get('command')!r} of user {chosen.get('user')!r} "
+            "failed (its own message is in the log); accepted: a program that prints an "
+            "ExecCredential with a token or a client certificate"
+        )
 
 
 def _from_service_account(clock: Clock | None) -> Connection:
