@@ -1,0 +1,171 @@
+"""The embedded cluster: an API server in this process, with its switches for tests.
+
+`EmbeddedCluster` is what tests, scenarios and the command line use. Everything it serves goes
+through `api`, over HTTP or in process; the machines that imitate nodes and controllers are apart
+(`reprieve.local.machines`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+from aiohttp import web
+
+from reprieve.local.server.access import ADMINISTRATOR, Access
+from reprieve.local.server.api import Api
+from reprieve.local.server.faults import Faults
+from reprieve.local.server.http import HttpServer, Stage, Write
+from reprieve.local.server.kinds import Registry
+from reprieve.local.server.selectors import field_values
+from reprieve.local.server.start import start_cluster
+from reprieve.local.store import Store
+from reprieve.units.clock import Clock, SystemClock
+
+__all__ = ["EmbeddedCluster", "Faults", "Stage", "Write"]
+
+
+class EmbeddedCluster:
+    """An API server on 127.0.0.1; use as an async context manager or with `start` and `stop`.
+
+    `port` 0 takes a free one; `data` is a folder in which objects outlive the process (created when
+    missing), None keeps them in memory.
+    """
+
+    def __init__(
+        self, *, clock: Clock | None = None, port: int = 0, data: Path | None = None
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self._port, self._data = port, data
+        self._runner: web.ServerRunner | None = None
+        self.url = ""
+        self.registry = Registry()
+        if data is not None:
+            data.mkdir(parents=True, exist_ok=True)
+        self._access = Access(_secret(data))
+        self.store = Store(self._fields, None if data is None else data / "objects.sqlite")
+        self.api = Api(self.store, self.registry, self.clock)
+        self._http = HttpServer(self.api, self._access)
+
+    async def start(self) -> None:
+        """Open the port; `url` is known afterwards.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        start_cluster(self.api)
+        server = web.Server(self._http.handle)
+        self._runner = web.ServerRunner(server, shutdown_timeout=1.0, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+
+    async def stop(self) -> None:
+        """End all watches, close the port and the file."""
+        self.store.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # Clients
+
+    def token(self, user: str = ADMINISTRATOR) -> str:
+        """Return a bearer token for a user name."""
+        return self._access.token(user)
+
+    def write_kubeconfig(
+        self, path: Path, user: str = ADMINISTRATOR, namespace: str = "default"
+    ) -> None:
+        """Write a kubeconfig file for `user`, readable by its owner only.
+
+        kubectl keeps tokens back over plain HTTP; it names the user by `as` instead.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        context = {"cluster": "reprieve", "user": user, "namespace": namespace}
+        credentials = {"token": self.token(user)}
+        if user != ADMINISTRATOR:
+            credentials["as"] = user
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [{"name": "reprieve", "cluster": {"server": self.url}}],
+                    "users": [{"name": user, "user": credentials}],
+                    "contexts": [{"name": "reprieve", "context": context}],
+                    "current-context": "reprieve",
+                },
+                sort_keys=False,
+            ),
+            encoding="utf-8",
+        )
+
+    # Switches
+
+    def deny(self, user: str, verb: str, group: str, resource: str) -> None:
+        """Answer 403 from now on; `*` stands for any; subresources are named `pods/eviction`."""
+        self._access.deny(user, verb, group, resource)
+
+    def allow(self, user: str, verb: str, group: str, resource: str) -> None:
+        """Take back the `deny` with the same words."""
+        self._access.allow(user, verb, group, resource)
+
+    @property
+    def faults(self) -> Faults:
+        return self._http.faults
+
+    @property
+    def requests(self) -> Counter[tuple[str, str, str, str]]:
+        """How often (user, verb, group, resource) was asked over HTTP."""
+        return self._http.requests
+
+    @property
+    def on_write(self) -> Callable[[Write, Stage], Awaitable[None]] | None:
+        """Called at each stage of each HTTP write."""
+        return self._http.on_write
+
+    @on_write.setter
+    def on_write(self, hook: Callable[[Write, Stage], Awaitable[None]] | None) -> None:
+        self._http.on_write = hook
+
+    def compact(self) -> None:
+        """Forget history: watches from earlier versions get 410."""
+        self.store.compact()
+
+    def _fields(self, resource: str, obj: dict[str, Any]) -> dict[str, str]:
+        plural, _, group = resource.partition(".")
+        kind = self.registry.stored(group, plural)
+        custom = () if kind is None or kind.custom is None else kind.custom.selectable
+        return field_values(resource, obj, custom)
+
+
+def _secret(data: Path | None) -> bytes:
+    """Return the key that signs tokens; with a data folder the same at every start."""
+    if data is None:
+        return secrets.token_bytes(32)
+    path = data / "tokens.key"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_bytes(secrets.token_bytes(32))
+    return path.read_bytes()

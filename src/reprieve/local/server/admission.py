@@ -1,0 +1,218 @@
+"""What the server fills in and refuses when objects are created, beyond their schema.
+
+Priority admission (KEP-less, `plugin/pkg/admission/priority`), the create strategies of pods, jobs,
+namespaces and services, default tolerations, and the service account of pods where one exists.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+from reprieve.local.server.defaults import claim_job
+from reprieve.local.server.errors import forbidden, invalid
+from reprieve.local.server.kinds import Kind
+from reprieve.local.server.schema import Cause
+
+if TYPE_CHECKING:
+    from reprieve.local.server.api import Api
+
+__all__ = ["SYSTEM_PRIORITY_CLASSES", "admit_create", "has_generation", "prepared"]
+
+SYSTEM_PRIORITY_CLASSES: Final = {
+    "system-cluster-critical": (
+        2_000_000_000,
+        (
+            "Used for system critical pods that must run in the cluster, but can be moved to "
+            "another node if necessary."
+        ),
+    ),
+    "system-node-critical": (
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+}
+HIGHEST_USER_PRIORITY: Final = 1_000_000_000
+_PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
+
+# Built-in kinds whose strategies count generations.
+_GENERATIONS: Final = frozenset(
+    (
+        "pods",
+        "replicationcontrollers",
+        "deployments.apps",
+        "daemonsets.apps",
+        "replicasets.apps",
+        "statefulsets.apps",
+        "jobs.batch",
+        "cronjobs.batch",
+        "poddisruptionbudgets.policy",
+        "priorityclasses.scheduling.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "endpointslices.discovery.k8s.io",
+    )
+)
+# Kinds with a status subresource whose status a create may set all the same.
+_STATUS_ON_CREATE: Final = frozenset(("nodes",))
+
+
+def has_generation(kind: Kind) -> bool:
+    """Return whether objects of `kind` count the changes of what they ask for."""
+    return kind.custom is not None or kind.resource in _GENERATIONS
+
+
+def prepared(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a new object the client may set."""
+    if "status" in kind.subresources and kind.resource not in _STATUS_ON_CREATE:
+        return {name: value for name, value in obj.items() if name != "status"}
+    return obj
+
+
+def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+    """Complete a valid new object.
+
+    Raises:
+        StatusError: 403 or 422 in the words of the admission plugin.
+    """
+    match kind.resource:
+        case "pods":
+            _priority(api, kind, obj, obj["spec"])
+            _complete_pod(api, obj)
+        case "jobs.batch":
+            if isinstance(obj.get("spec"), dict):
+                claim_job(obj)
+        case "podgroups.scheduling.k8s.io":
+            _priority(api, kind, obj, obj.setdefault("spec", {}))
+        case "priorityclasses.scheduling.k8s.io":
+            _check_priority_class(api, kind, obj)
+        case "services":
+            _complete_service(obj)
+
+
+def _priority(api: Api, kind: Kind, obj: dict[str, Any], spec: dict[str, Any]) -> None:
+    """Resolve `priorityClassName` to a number; pods also get a preemption policy."""
+    name = obj["metadata"]["name"]
+    class_name = spec.get("priorityClassName")
+    if class_name:
+        stored = api.store.get(_PRIORITY_CLASSES, "", class_name)
+        if stored is None:
+            raise forbidden(kind, name, f"no PriorityClass with name {class_name} was found")
+        chosen: dict[str, Any] | None = stored.decode()
+    else:
+        chosen = _default_class(api)
+        if chosen is not None:
+            spec["priorityClassName"] = chosen["metadata"]["name"]
+    value = 0 if chosen is None else chosen.get("value", 0)
+    given = spec.get("priority")
+    if given is not None and given != value:
+        raise forbidden(
+            kind,
+            name,
+            f"the integer value of priority ({given}) must not be provided in pod spec; priority "
+            f"admission controller computed {value} from the given PriorityClass name",
+        )
+    spec["priority"] = value
+    if kind.resource == "pods":
+        policy = (chosen or {}).get("preemptionPolicy") or "PreemptLowerPriority"
+        asked = spec.get("preemptionPolicy")
+        if asked is not None and asked != policy:
+            raise forbidden(
+                kind,
+                name,
+                f"the string value of PreemptionPolicy ({asked}) must not be provided in pod "
+                f"spec; priority admission controller computed {policy} from the given "
+                "PriorityClass name",
+            )
+        spec["preemptionPolicy"] = policy
+
+
+def _default_class(api: Api) -> dict[str, Any] | None:
+    """Return the global default with the lowest value."""
+    defaults = [
+        obj
+        for stored in api.store.range(_PRIORITY_CLASSES, None)
+        if (obj := stored.decode()).get("globalDefault")
+    ]
+    return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
+
+
+def _check_priority_class(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+    name = obj["metadata"]["name"]
+    causes = []
+    if name.startswith("system-"):
+        causes.append(
+            Cause(
+                "FieldValueForbidden",
+                "Forbidden: priority class names with 'system-' prefix are reserved for system "
+                "use only. error: the name is not a known system priority class",
+                "metadata.name",
+            )
+        )
+    elif obj.get("value", 0) > HIGHEST_USER_PRIORITY:
+        causes.append(
+            Cause(
+                "FieldValueForbidden",
+                "Forbidden: maximum allowed value of a user defined priority is "
+                f"{HIGHEST_USER_PRIORITY}",
+                "value",
+            )
+        )
+    if causes:
+        raise invalid(kind, name, causes)
+    default = _default_class(api)
+    if obj.get("globalDefault") and default is not None and default["metadata"]["name"] != name:
+        raise forbidden(
+            kind,
+            name,
+            f"PriorityClass {default['metadata']['name']} is already marked as default. "
+            "Only one default can exist",
+        )
+
+
+def _complete_pod(api: Api, obj: dict[str, Any]) -> None:
+    spec, metadata = obj["spec"], obj["metadata"]
+    tolerations = spec.setdefault("tolerations", [])
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(
+            one.get("key") in (key, None, "") and one.get("effect") in ("NoExecute", None, "")
+            for one in tolerations
+        ):
+            tolerations.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
+            )
+    if (
+        "serviceAccountName" not in spec
+        and api.store.get("serviceaccounts", metadata["namespace"], "default") is not None
+    ):
+        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+    if spec.get("schedulingGates"):
+        obj["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastProbeTime": None,
+                "lastTransitionTime": None,
+            }
+        ]
+
+
+def _complete_service(obj: dict[str, Any]) -> None:
+    spec = obj.setdefault("spec", {})
+    if spec.get("type") == "ExternalName":
+        return
+    if not spec.get("clusterIP"):
+        number = zlib.crc32(obj["metadata"]["uid"].encode()) % 65_000 + 256
+        spec["clusterIP"] = f"10.96.{number // 256}.{number % 256}"
+    spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")

@@ -1,0 +1,460 @@
+"""The API server without a transport: what HTTP requests and machines in this process both call.
+
+A write is one synchronous step from reading the old object to storing the new one, so writes never
+interleave; what is awaited afterwards is only that the store is durable. Order inside a write:
+names and namespace, system fields, defaulting and validation (`schema`), admission, ownership of
+fields (`ownership`), store. Source: the generic registry of k8s.io/apiserver.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import secrets
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from reprieve.local.server import admission, conversion, definitions, lifecycle, subresources
+from reprieve.local.server.apply import apply
+from reprieve.local.server.deletion import is_finished, mark_deleted
+from reprieve.local.server.errors import (
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    method_not_allowed,
+    not_found,
+    path_not_found,
+    precondition_failed,
+)
+from reprieve.local.server.kinds import Kind, Registry
+from reprieve.local.server.options import DeleteOptions, ListOptions, PatchType, WriteOptions
+from reprieve.local.server.ownership import Manager, record_update, write_managers
+from reprieve.local.server.patches import patched
+from reprieve.local.server.reading import ListResult, WatchEvent, list_page, watch_events
+from reprieve.local.server.replacement import check_identity, keep_system_metadata
+from reprieve.local.server.schema import (
+    Cause,
+    Invalid,
+    StrictDecoding,
+    admit_update,
+    decode,
+    validate,
+)
+from reprieve.local.server.selectors import EVERYTHING, Selectors
+from reprieve.local.store import Store, Stored
+from reprieve.units.clock import Clock
+from reprieve.units.instants import format_instant
+
+__all__ = ["Api"]
+
+
+class Api:
+    """Create, read, update, patch, delete and watch objects of every served kind.
+
+    Namespaces are "" for cluster-scoped kinds; a list or watch over all namespaces passes None.
+    Every method raises `StatusError` where the real server answers with a failure.
+    """
+
+    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
+        self.store = store
+        self.registry = registry
+        self.clock = clock
+
+    # Reading
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+        await self.store.durable()
+        return conversion.from_storage(kind, self.stored(kind, namespace, name).decode())
+
+    def stored(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """Return the object as it is kept.
+
+        Raises:
+            StatusError: 404.
+        """
+        stored = self.store.get(conversion.shelf(kind), namespace, name)
+        if stored is None:
+            raise not_found(kind, name)
+        return stored
+
+    def exists(self, kind: Kind, namespace: str, name: str) -> bool:
+        return self.store.get(conversion.shelf(kind), namespace, name) is not None
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        *,
+        selectors: Selectors = EVERYTHING,
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+        match: str = "",
+    ) -> ListResult:
+        """Return one page of at most `limit` objects (0: all) in order of namespace and name."""
+        await self.store.durable()
+        options = ListOptions(limit, continue_token, resource_version, match)
+        return list_page(self.store, kind, namespace, selectors, options)
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        resource_version: str = "",
+        selectors: Selectors = EVERYTHING,
+        *,
+        bookmarks: bool = False,
+        send_initial_events: bool = False,
+    ) -> AsyncIterator[WatchEvent]:
+        """Yield what happens after `resource_version`; with "" or "0" first what exists."""
+        options = ListOptions(
+            resource_version=resource_version, send_initial_events=send_initial_events
+        )
+        return watch_events(self.store, kind, namespace, selectors, options, bookmarks)
+
+    # Writing
+
+    async def create(
+        self, kind: Kind, namespace: str, obj: dict[str, Any], options: WriteOptions
+    ) -> dict[str, Any]:
+        created = self._create(kind, namespace, copy.deepcopy(obj), options)
+        await self.store.durable()
+        return created
+
+    async def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        obj: dict[str, Any],
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        """Replace an object or one of its subresources (`status`, `scale`, `finalize`)."""
+        self._check_subresource(kind, subresource)
+        old = self._read(kind, namespace, name)
+        updated = self._update(
+            kind, old, copy.deepcopy(obj), options, subresource, replaced_whole=True
+        )
+        await self.store.durable()
+        return updated
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: bytes,
+        patch_type: PatchType,
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        """Patch an object or subresource; a server-side apply creates what does not exist."""
+        self._check_subresource(kind, subresource)
+        result = self._patch(kind, namespace, name, patch, patch_type, options, subresource)
+        await self.store.durable()
+        return result
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, options: DeleteOptions
+    ) -> dict[str, Any]:
+        """Delete: the object as it is now if something keeps it, else a Status of success."""
+        result = self._delete(kind, namespace, name, options)
+        await self.store.durable()
+        return result
+
+    async def bind(self, namespace: str, name: str, binding: dict[str, Any]) -> dict[str, Any]:
+        """Put a pod on the node that the v1 Binding names."""
+        result = subresources.bind(self, namespace, name, binding)
+        await self.store.durable()
+        return result
+
+    async def evict(self, namespace: str, name: str, eviction: dict[str, Any]) -> dict[str, Any]:
+        """Delete a pod unless a PodDisruptionBudget forbids it (429)."""
+        result = subresources.evict(self, namespace, name, eviction)
+        await self.store.durable()
+        return result
+
+    # One synchronous step each
+
+    def _create(
+        self,
+        kind: Kind,
+        namespace: str,
+        obj: dict[str, Any],
+        options: WriteOptions,
+        owner: Manager | None = None,
+    ) -> dict[str, Any]:
+        metadata = self._named(kind, namespace, obj)
+        lifecycle.check_namespace(self, kind, namespace, metadata["name"])
+        if metadata.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        metadata["uid"] = str(uuid.uuid4())
+        metadata["creationTimestamp"] = format_instant(self.clock.wall())
+        for system in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+            metadata.pop(system, None)
+        obj = self._decode(kind, admission.prepared(kind, obj), options)
+        if admission.has_generation(kind):
+            obj["metadata"]["generation"] = 1
+        admission.admit_create(self, kind, obj)
+        self._validate(kind, obj, None)
+        if owner is not None:
+            write_managers(obj, [owner])
+        else:
+            obj["metadata"].pop("managedFields", None)
+            record_update(kind, None, obj, options.field_manager, self.clock.wall(), "")
+        return self._insert(kind, obj, options)
+
+    def _insert(self, kind: Kind, obj: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
+        metadata = obj["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        if self.store.get(conversion.shelf(kind), namespace, name) is not None:
+            raise already_exists(kind, name)
+        definitions.check(self, kind, obj)
+        if options.dry_run:
+            return obj
+        kept = conversion.to_storage(self.registry, kind, obj)
+        self.store.put(conversion.shelf(kind), kept)
+        definitions.written(self, kind, kept)
+        return conversion.from_storage(kind, kept)
+
+    def created_by_apply(
+        self, kind: Kind, namespace: str, obj: dict[str, Any], owner: Manager, options: WriteOptions
+    ) -> dict[str, Any]:
+        """Create what a server-side apply did not find."""
+        return self._create(kind, namespace, obj, options, owner)
+
+    def applied(
+        self,
+        kind: Kind,
+        old: dict[str, Any],
+        new: dict[str, Any],
+        options: WriteOptions,
+        subresource: str,
+    ) -> dict[str, Any]:
+        """Store the result of a server-side apply, whose ownership is already written."""
+        managed = new["metadata"].get("managedFields")
+        check_identity(kind, old, new, replaced_whole=False)
+        new = subresources.merged(kind, old, new, subresource)
+        new = self._decode(kind, new, options)
+        keep_system_metadata(old, new)
+        self._validate(kind, new, old)
+        if managed is not None:
+            new["metadata"]["managedFields"] = managed
+        return self.replace(kind, old, new, options)
+
+    def _update(
+        self,
+        kind: Kind,
+        old: dict[str, Any],
+        new: dict[str, Any],
+        options: WriteOptions,
+        subresource: str,
+        *,
+        replaced_whole: bool = False,
+    ) -> dict[str, Any]:
+        if subresource == "scale":
+            scaled = subresources.with_scale(kind, old, new)
+            self._update(kind, old, scaled, options, "", replaced_whole=replaced_whole)
+            return subresources.scale_of(kind, self._reread(kind, old, scaled, options))
+        check_identity(kind, old, new, replaced_whole=replaced_whole)
+        new = subresources.merged(kind, old, new, subresource)
+        new = self._decode(kind, new, options)
+        keep_system_metadata(old, new)
+        self._validate(kind, new, old)
+        record_update(kind, old, new, options.field_manager, self.clock.wall(), subresource)
+        return self.replace(kind, old, new, options)
+
+    def replace(
+        self,
+        kind: Kind,
+        old: dict[str, Any],
+        new: dict[str, Any],
+        options: WriteOptions,
+    ) -> dict[str, Any]:
+        """Store an admitted new state of an existing object, or remove what is finished."""
+        if new == old:
+            return old
+        if admission.has_generation(kind) and _desired(new) != _desired(old):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        definitions.check(self, kind, new)
+        if options.dry_run:
+            return new
+        kept = conversion.to_storage(self.registry, kind, new)
+        if is_finished(kind, kept):
+            self._remove(kind, kept)
+        else:
+            self.store.put(conversion.shelf(kind), kept)
+            definitions.written(self, kind, kept)
+        return conversion.from_storage(kind, kept)
+
+    def _patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: bytes,
+        patch_type: PatchType,
+        options: WriteOptions,
+        subresource: str,
+    ) -> dict[str, Any]:
+        options.patched = patch_type is not PatchType.APPLY
+        stored = self.store.get(conversion.shelf(kind), namespace, name)
+        if patch_type is PatchType.APPLY:
+            old = None if stored is None else conversion.from_storage(kind, stored.decode())
+            return apply(self, kind, namespace, name, old, patch, options, subresource)
+        old = self._read(kind, namespace, name)
+        target = subresources.scale_of(kind, old) if subresource == "scale" else old
+        new = patched(kind, target, patch, patch_type)
+        version = new.get("metadata", {}).get("resourceVersion")
+        if version not in (None, "", old["metadata"]["resourceVersion"]):
+            raise conflict(kind, name)
+        return self._update(kind, old, new, options, subresource)
+
+    def _delete(
+        self, kind: Kind, namespace: str, name: str, options: DeleteOptions
+    ) -> dict[str, Any]:
+        obj = self._read(kind, namespace, name)
+        metadata = obj["metadata"]
+        if options.uid is not None and options.uid != metadata["uid"]:
+            raise precondition_failed(kind, name, "UID", options.uid, metadata["uid"])
+        version = options.resource_version
+        if version is not None and version != metadata["resourceVersion"]:
+            raise precondition_failed(
+                kind, name, "ResourceVersion", version, metadata["resourceVersion"]
+            )
+        lifecycle.check_deletable(kind, name)
+        lifecycle.before_deletion(kind, obj)
+        changed = mark_deleted(kind, obj, options, self.clock.wall())
+        finished = is_finished(kind, obj)
+        if options.dry_run:
+            return _success(kind, metadata) if finished else obj
+        kept = conversion.to_storage(self.registry, kind, obj)
+        if finished:
+            self._remove(kind, kept)
+            return _success(kind, metadata)
+        if changed:
+            self.store.put(conversion.shelf(kind), kept)
+        lifecycle.deletion_marked(self, kind, kept)
+        return conversion.from_storage(kind, kept)
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> None:
+        """Delete without waiting for the disk; an object that has gone is fine."""
+        if self.store.get(conversion.shelf(kind), namespace, name) is not None:
+            self._delete(kind, namespace, name, options)
+
+    def _remove(self, kind: Kind, kept: dict[str, Any]) -> None:
+        self.store.remove(conversion.shelf(kind), kept)
+        definitions.removed(self, kind, kept)
+        lifecycle.removed(self, kind, kept)
+
+    # Inside
+
+    def _read(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+        return conversion.from_storage(kind, self.stored(kind, namespace, name).decode())
+
+    def _reread(
+        self, kind: Kind, old: dict[str, Any], scaled: dict[str, Any], options: WriteOptions
+    ) -> dict[str, Any]:
+        if options.dry_run:
+            return scaled
+        metadata = old["metadata"]
+        return self._read(kind, metadata.get("namespace", ""), metadata["name"])
+
+    def _check_subresource(self, kind: Kind, subresource: str) -> None:
+        if not subresource:
+            return
+        if subresource not in kind.subresources:
+            raise path_not_found()
+        if subresource not in ("status", "scale", "finalize"):
+            raise method_not_allowed()
+
+    def _named(self, kind: Kind, namespace: str, obj: dict[str, Any]) -> dict[str, Any]:
+        metadata = obj.setdefault("metadata", {})
+        if not isinstance(metadata, dict):
+            raise bad_request(f"{kind.kind}.metadata is not an object")
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._generated(kind, namespace, str(metadata["generateName"]))
+        if not metadata.get("name"):
+            raise invalid(
+                kind,
+                "",
+                [
+                    Cause(
+                        "FieldValueRequired",
+                        "Required value: name or generateName is required",
+                        "metadata.name",
+                    )
+                ],
+            )
+        if not kind.namespaced:
+            metadata.pop("namespace", None)
+        elif metadata.setdefault("namespace", namespace) != namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+        return metadata
+
+    def _generated(self, kind: Kind, namespace: str, prefix: str) -> str:
+        while True:
+            suffix = "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
+            name = prefix[:58] + suffix
+            if self.store.get(conversion.shelf(kind), namespace, name) is None:
+                return name
+
+    def _decode(self, kind: Kind, obj: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
+        """Default and prune; the result shares nothing with `obj`."""
+        try:
+            decoded = decode(kind, obj, options.validation)
+        except StrictDecoding as error:
+            if options.patched:
+                raise _unfit(obj, error) from None
+            raise bad_request(str(error)) from None
+        options.warnings.extend(decoded.warnings)
+        return decoded.obj
+
+    def _validate(self, kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+        try:
+            validate(kind, obj)
+            if old is not None:
+                admit_update(kind, obj, old)
+        except Invalid as error:
+            raise invalid(kind, obj["metadata"].get("name", ""), error.causes) from None
+
+
+def _unfit(obj: dict[str, Any], error: StrictDecoding) -> StatusError:
+    """A patch whose result does not decode is invalid, not malformed."""
+    texts = ", ".join(error.messages)
+    if "unknown field" in texts:
+        texts = f"strict decoding error: {texts}"
+    shown = json.dumps(orjson.dumps(obj, option=orjson.OPT_SORT_KEYS).decode(), ensure_ascii=False)
+    message = f"Invalid value: {shown}: {texts}"
+    return StatusError(
+        422,
+        "Invalid",
+        f' "" is invalid: patch: {message}',
+        {"causes": [{"reason": "FieldValueInvalid", "message": message, "field": "patch"}]},
+    )
+
+
+def _desired(obj: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
+
+
+def _success(kind: Kind, metadata: dict[str, Any]) -> dict[str, Any]:
+    details = {"name": metadata["name"], "group": kind.group, "kind": kind.plural}
+    if not kind.group:
+        del details["group"]
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {**details, "uid": metadata["uid"]},
+    }

@@ -1,0 +1,192 @@
+"""JSON patch (RFC 6902), JSON merge patch (RFC 7396) and strategic merge patch.
+
+JSON patches are the jsonpatch library's work. Strategic merge follows
+sig-api-machinery/strategic-merge-patch: lists with a merge key merge item by item, directives
+`$patch`, `$retainKeys`, `$setElementOrder/..` and `$deleteFromPrimitiveList/..` are obeyed.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+import jsonpatch
+import orjson
+
+from reprieve.local.server.errors import StatusError, bad_request, unsupported_media_type
+from reprieve.local.server.kinds import Kind
+from reprieve.local.server.options import PatchType
+from reprieve.local.server.structure import Structure, structure_of
+
+__all__ = ["accepted_types", "merge", "patched"]
+
+_OPERATIONS_LIMIT: Final = 10_000
+_ORDER: Final = "$setElementOrder/"
+_DELETE_VALUES: Final = "$deleteFromPrimitiveList/"
+
+
+def accepted_types(kind: Kind) -> list[str]:
+    """Return the content types of patches that `kind` takes."""
+    types = [PatchType.JSON, PatchType.MERGE, PatchType.STRATEGIC, PatchType.APPLY]
+    if kind.custom is not None:
+        types.remove(PatchType.STRATEGIC)
+    return [str(one) for one in types]
+
+
+def patched(
+    kind: Kind, current: dict[str, Any], patch: bytes, patch_type: PatchType
+) -> dict[str, Any]:
+    """Return a patched copy of `current`.
+
+    Raises:
+        StatusError: 400 not a patch, 415 a type that the kind does not take, 422 the patch does
+            not apply.
+    """
+    if str(patch_type) not in accepted_types(kind):
+        raise unsupported_media_type(accepted_types(kind))
+    try:
+        decoded = orjson.loads(patch)
+    except orjson.JSONDecodeError:
+        raise bad_request("invalid JSON patch") from None
+    if patch_type is PatchType.JSON:
+        return _json_patched(current, decoded)
+    if not isinstance(decoded, dict):
+        raise bad_request("invalid JSON patch: it is not an object")
+    if patch_type is PatchType.MERGE:
+        return merge(copy.deepcopy(current), decoded)
+    return _merge_map(structure_of(kind), copy.deepcopy(current), decoded)
+
+
+def _json_patched(current: dict[str, Any], operations: Any) -> dict[str, Any]:
+    if not isinstance(operations, list):
+        what = {dict: "object", str: "string", bool: "bool", type(None): "null"}
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {what.get(type(operations), 'number')} "
+            "into Go value of type []handlers.jsonPatchOp"
+        )
+    if len(operations) > _OPERATIONS_LIMIT:
+        raise StatusError(
+            413,
+            "RequestEntityTooLarge",
+            "The allowed maximum operations in a JSON patch is "
+            f"{_OPERATIONS_LIMIT}, got {len(operations)}",
+        )
+    try:
+        result = jsonpatch.JsonPatch(operations).apply(current)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, ValueError):
+        raise StatusError(
+            422, "Invalid", "the server rejected our request due to an error in our request", {}
+        ) from None
+    if not isinstance(result, dict):
+        raise bad_request("the patch does not leave an object")
+    return result
+
+
+def merge(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """Apply a JSON merge patch in place and return the result."""
+    for key, value in patch.items():
+        if value is None:
+            current.pop(key, None)
+        elif isinstance(value, dict):
+            before = current.get(key)
+            current[key] = merge(before if isinstance(before, dict) else {}, value)
+        else:
+            current[key] = value
+    return current
+
+
+def _merge_map(
+    structure: Structure, current: dict[str, Any], patch: dict[str, Any]
+) -> dict[str, Any]:
+    directive = patch.get("$patch")
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != "$patch"}
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise bad_request(f"Unknown patch type {directive!r} in the patch")
+    retained = patch.get("$retainKeys")
+    if isinstance(retained, list):
+        current = {key: value for key, value in current.items() if key in retained}
+    for key, value in patch.items():
+        if key.startswith("$"):
+            _obey(structure, current, key, value)
+            continue
+        inner = structure.field(key)
+        before = current.get(key)
+        if value is None:
+            current.pop(key, None)
+        elif isinstance(value, dict):
+            current[key] = _merge_map(inner, before if isinstance(before, dict) else {}, value)
+        elif isinstance(value, list) and inner.merge_key is not None:
+            order = patch.get(_ORDER + key)
+            current[key] = _merge_list(
+                inner,
+                before if isinstance(before, list) else [],
+                value,
+                order if isinstance(order, list) else None,
+            )
+        else:
+            current[key] = value
+    return current
+
+
+def _obey(structure: Structure, current: dict[str, Any], directive: str, value: Any) -> None:
+    """Obey a directive beside the field that it is about."""
+    if directive.startswith(_DELETE_VALUES) and isinstance(value, list):
+        name = directive.removeprefix(_DELETE_VALUES)
+        if isinstance(current.get(name), list):
+            current[name] = [one for one in current[name] if one not in value]
+    elif directive.startswith(_ORDER) and isinstance(value, list):
+        name = directive.removeprefix(_ORDER)
+        inner = structure.field(name)
+        if isinstance(current.get(name), list) and inner.merge_key is not None:
+            current[name] = _ordered(inner.merge_key, current[name], current[name], value)
+
+
+def _merge_list(
+    structure: Structure, current: list[Any], patch: list[Any], order: list[Any] | None
+) -> list[Any]:
+    key = structure.merge_key or ""
+    if not key:
+        result = [*current, *(one for one in patch if one not in current)]
+        return result if order is None else _ordered("", current, result, order)
+    if any(isinstance(one, dict) and one.get("$patch") == "replace" for one in patch):
+        return [one for one in patch if isinstance(one, dict) and "$patch" not in one]
+    result = list(current)
+    for one in patch:
+        if not isinstance(one, dict) or key not in one:
+            raise bad_request(f"map: {one!r} does not contain declared merge key: {key}")
+        places = [place for place, kept in enumerate(result) if _key(key, kept) == one[key]]
+        if one.get("$patch") == "delete":
+            result = [kept for kept in result if _key(key, kept) != one[key]]
+        elif places:
+            result[places[0]] = _merge_map(structure.item(), result[places[0]], one)
+        else:
+            result.append(_merge_map(structure.item(), {}, one))
+    return result if order is None else _ordered(key, current, result, order)
+
+
+def _key(key: str, item: Any) -> Any:
+    if not key:
+        return item
+    return item.get(key) if isinstance(item, dict) else None
+
+
+def _ordered(key: str, before: list[Any], items: list[Any], order: list[Any]) -> list[Any]:
+    """Sort the items that `order` names as it says; the others keep their place among them."""
+    wanted = [_key(key, one) for one in order]
+    named = sorted(
+        (one for one in items if _key(key, one) in wanted),
+        key=lambda one: wanted.index(_key(key, one)),
+    )
+    others = [one for one in items if _key(key, one) not in wanted]
+    places = [_key(key, one) for one in before]
+    result = []
+    while named and others:
+        name, other = _key(key, named[0]), _key(key, others[0])
+        other_first = (
+            other in places and name in places and places.index(other) < places.index(name)
+        )
+        result.append((others if other_first else named).pop(0))
+    return [*result, *named, *others]

@@ -1,0 +1,163 @@
+"""Watches over HTTP: each event is encoded once per form and written to all that watch it.
+
+A stream ends after `timeoutSeconds`, when the store closes it (too slow, server stops) or when the
+client goes. Bookmarks come about once a minute and before the end, to clients that want them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from reprieve.local.server import conversion
+from reprieve.local.server.answers import JSON, encoded
+from reprieve.local.server.api import Api
+from reprieve.local.server.errors import bad_request
+from reprieve.local.server.kinds import Kind
+from reprieve.local.server.negotiation import Form, as_partial, form_of
+from reprieve.local.server.options import ListOptions
+from reprieve.local.server.reading import Seen, Watching, bookmark
+from reprieve.local.server.selectors import Selectors
+from reprieve.local.server.tables import table
+from reprieve.local.server.target import Target
+from reprieve.local.store import EventType, Stored
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+
+__all__ = ["stream"]
+
+BOOKMARK_INTERVAL: Final = 60 * SECOND
+LONGEST_WATCH_SECONDS: Final = 3_600
+
+
+async def stream(
+    api: Api,
+    request: web.BaseRequest,
+    target: Target,
+    selectors: Selectors,
+    options: ListOptions,
+    drops: Callable[[], bool],
+) -> web.StreamResponse:
+    """Write the watch until it ends; `drops` says after each write whether it is cut off."""
+    try:
+        seconds = int(request.query.get("timeoutSeconds") or LONGEST_WATCH_SECONDS)
+    except ValueError:
+        raise bad_request("timeoutSeconds is not a number of seconds") from None
+    await api.store.durable()
+    watching = Watching(api.store, target.kind, target.namespace, selectors, options)
+    timers = [
+        asyncio.create_task(_end(api.clock, watching, seconds)),
+        asyncio.create_task(_remind(api.clock, watching)),
+    ]
+    try:
+        return await _write(api, request, target, watching, options, drops)
+    finally:
+        watching.close()
+        for timer in timers:
+            timer.cancel()
+
+
+async def _end(clock: Clock, watching: Watching, seconds: int) -> None:
+    await clock.sleep(max(1, seconds) * SECOND)
+    watching.subscription.close()
+
+
+async def _remind(clock: Clock, watching: Watching) -> None:
+    while True:
+        await clock.sleep(BOOKMARK_INTERVAL)
+        watching.subscription.bookmark_due = True
+        watching.subscription.wake()
+
+
+async def _write(
+    api: Api,
+    request: web.BaseRequest,
+    target: Target,
+    watching: Watching,
+    options: ListOptions,
+    drops: Callable[[], bool],
+) -> web.StreamResponse:
+    encoder = _Encoder(
+        target.kind,
+        form_of(request.headers.get("Accept", "")),
+        request.query.get("includeObject", "Metadata"),
+        api.clock,
+    )
+    bookmarks = request.query.get("allowWatchBookmarks") in ("true", "1")
+    response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache"})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    first = [encoder.existing(stored) for stored in watching.initial]
+    if options.send_initial_events and bookmarks:
+        first.append(encoder.bookmark(watching.version(), initial_events_end=True))
+    if first:
+        await response.write(b"".join(first))
+    subscription = watching.subscription
+    while True:
+        lines = [encoder.event(seen) for seen in await watching.batch()]
+        if (subscription.bookmark_due or subscription.closed) and bookmarks:
+            lines.append(encoder.bookmark(watching.version()))
+        subscription.bookmark_due = False
+        if lines:
+            await response.write(b"".join(lines))
+        if subscription.closed or (lines and drops()):
+            break
+    await response.write_eof()
+    return response
+
+
+class _Encoder:
+    """Events as lines of JSON in the form of one watch."""
+
+    def __init__(self, kind: Kind, form: Form, include_object: str, clock: Clock) -> None:
+        self._kind, self._form, self._include = kind, form, include_object
+        self._clock = clock
+        # Columns of a Table stand in the first event only.
+        self._columns = True
+
+    def existing(self, stored: Stored) -> bytes:
+        return self._line(EventType.ADDED, self._body(stored))
+
+    def event(self, seen: Seen) -> bytes:
+        stored, shared = seen.event.object, seen.event.encoded
+        # A Table says ages, which are shared for the moment of the first encoding.
+        form = (self._kind, seen.type, self._form, self._include, self._columns)
+        line = shared.get(form)
+        if line is None:
+            line = shared[form] = self._line(seen.type, self._body(stored))
+        self._columns = False
+        return line
+
+    def bookmark(self, version: str, *, initial_events_end: bool = False) -> bytes:
+        obj = bookmark(self._kind, version, initial_events_end=initial_events_end)
+        if self._form is Form.TABLE:
+            obj = self._table([], version) | {"metadata": obj["metadata"]}
+        elif self._form is Form.PARTIAL:
+            obj = as_partial(obj)
+        return self._line(EventType.BOOKMARK, orjson.dumps(obj))
+
+    def _body(self, stored: Stored) -> bytes:
+        if self._form is Form.OBJECT:
+            return encoded(self._kind, stored)
+        obj = conversion.from_storage(self._kind, stored.decode())
+        if self._form is Form.PARTIAL:
+            return orjson.dumps(as_partial(obj))
+        return orjson.dumps(self._table([obj], str(stored.revision)))
+
+    def _table(self, objects: list[dict[str, Any]], version: str) -> dict[str, Any]:
+        columns, self._columns = self._columns, False
+        return table(
+            self._kind,
+            objects,
+            self._clock.wall(),
+            self._include,
+            version,
+            columns=columns,
+        )
+
+    def _line(self, event: EventType, body: bytes) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (event.value.encode(), body)

@@ -1,0 +1,137 @@
+"""How values of a kind are composed, for patches that merge and for ownership of fields.
+
+One view over two sources: layouts of built-in messages and structural schemas of custom kinds.
+Where neither says anything, maps are owned key by key and lists as a whole, as
+structured-merge-diff deduces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from reprieve.local.server.kinds import Kind
+from reprieve.local.server.layout import Field, Message, Shape, message
+
+__all__ = ["UNTYPED", "Structure", "structure_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The composition of one value.
+
+    `atomic`: owned and merged as a whole; `list_type`: set, map or atomic for lists;
+    `list_keys`: keys of a list map; `merge_key`: see `layout.Field`; `declared`: False where
+    a schema has no such field.
+    """
+
+    atomic: bool = False
+    list_type: str = "atomic"
+    list_keys: tuple[str, ...] = ()
+    merge_key: str | None = None
+    retain_keys: bool = False
+    declared: bool = True
+    defaults: tuple[tuple[str, Any], ...] = ()
+    _message: str = ""
+    _values: Field | None = None
+    _schema: Mapping[str, Any] | None = None
+
+    def field(self, name: str) -> Structure:
+        """Return the structure of the field or key `name` of a map."""
+        if self._message:
+            spec = message(self._message).json.get(name)
+            return UNDECLARED if spec is None else _of_field(spec)
+        if self._values is not None:
+            return _of_type(self._values)
+        if self._schema is not None:
+            return _of_property(self._schema, name)
+        return UNTYPED
+
+    def item(self) -> Structure:
+        """Return the structure of the items of a list."""
+        if self._values is not None:
+            return _of_type(self._values)
+        if self._schema is not None:
+            items = self._schema.get("items")
+            return _of_schema(items) if isinstance(items, Mapping) else UNTYPED
+        return UNTYPED
+
+
+UNTYPED: Final = Structure()
+UNDECLARED: Final = Structure(declared=False)
+
+
+def structure_of(kind: Kind) -> Structure:
+    """Return the structure of whole objects of `kind`."""
+    if kind.custom is not None:
+        return Structure(_schema={**kind.custom.schema, "x-reprieve-root": True})
+    return _of_message(kind.layout)
+
+
+@cache
+def _of_message(qualified: str) -> Structure:
+    known: Message = message(qualified)
+    return Structure(atomic=known.atomic, _message=qualified)
+
+
+@cache
+def _of_field(spec: Field) -> Structure:
+    if spec.shape is Shape.ONE:
+        return _of_type(spec, atomic=spec.list_type == "atomic")
+    if spec.shape is Shape.MAP:
+        return Structure(atomic=spec.list_type == "atomic", _values=spec)
+    return Structure(
+        list_type=spec.list_type or "atomic",
+        list_keys=spec.list_keys,
+        merge_key=spec.merge_key,
+        retain_keys=spec.retain_keys,
+        # ContainerPort and ServicePort: the protocol is part of the key and has a default.
+        defaults=(("protocol", "TCP"),) if "protocol" in spec.list_keys else (),
+        _values=spec,
+    )
+
+
+@cache
+def _of_type(spec: Field, *, atomic: bool = False) -> Structure:
+    if not spec.is_message:
+        return UNTYPED
+    return Structure(
+        atomic=atomic or message(spec.type).atomic,
+        retain_keys=spec.retain_keys,
+        _message=spec.type,
+    )
+
+
+def _of_property(schema: Mapping[str, Any], name: str) -> Structure:
+    if schema.get("x-reprieve-root"):
+        if name == "metadata":
+            return _of_message("meta/v1.ObjectMeta")
+        if name in ("apiVersion", "kind"):
+            return UNTYPED
+    properties = schema.get("properties") or {}
+    if name in properties:
+        return _of_schema(properties[name])
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, Mapping):
+        return _of_schema(additional)
+    if additional is True or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return UNTYPED
+    return UNDECLARED
+
+
+def _of_schema(schema: Mapping[str, Any]) -> Structure:
+    keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+    properties = (schema.get("items") or {}).get("properties") or {} if keys else {}
+    return Structure(
+        atomic=schema.get("x-kubernetes-map-type") == "atomic",
+        list_type=schema.get("x-kubernetes-list-type", "atomic"),
+        list_keys=keys,
+        defaults=tuple(
+            (key, properties[key]["default"])
+            for key in keys
+            if "default" in properties.get(key, {})
+        ),
+        _schema=schema,
+    )

@@ -1,0 +1,421 @@
+"""Versioned objects, their history and their place on disk.
+
+The store knows no kinds: an object is encoded JSON under (resource, namespace, name), with the few
+values that selectors ask for. One counter numbers all writes, as etcd's revision does, and is the
+object's `resourceVersion`. Reads are answered from memory. With a file, all writes of one turn of
+the event loop go to SQLite in one synchronous transaction; `durable` returns when that is done, and
+watchers are told afterwards only, so that nobody hears of a write that a crash could take back.
+
+History is kept per resource, bounded; who asks for more gets `Compacted` (HTTP 410).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+__all__ = [
+    "Compacted",
+    "EventType",
+    "Store",
+    "StoreFailed",
+    "Stored",
+    "StoredEvent",
+    "Subscription",
+]
+
+HISTORY_PER_RESOURCE: Final = 50_000
+BACKLOG_PER_WATCHER: Final = 100_000
+
+
+class Compacted(Exception):
+    """The history asked for is gone; `oldest` is the first revision that can still be resumed."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(oldest)
+        self.oldest = oldest
+
+
+class StoreFailed(Exception):
+    """The disk refused a transaction; the store takes no more writes."""
+
+
+class EventType(StrEnum):
+    """What a watch says about an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One version of one object; `body` is its JSON in storage version, resourceVersion inside."""
+
+    resource: str
+    namespace: str
+    name: str
+    uid: str
+    revision: int
+    body: bytes
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+
+    def decode(self) -> dict[str, Any]:
+        """Return a fresh dictionary that the caller may change."""
+        decoded: dict[str, Any] = orjson.loads(self.body)
+        return decoded
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """One write. `encoded` holds what watchers share: form of the answer -> bytes."""
+
+    type: EventType
+    revision: int
+    object: Stored
+    previous: Stored | None
+    encoded: dict[Any, bytes] = field(default_factory=dict, compare=False)
+
+
+class Subscription:
+    """The events of one resource from a revision on, in order, none lost, none twice."""
+
+    def __init__(self, replay: Iterable[StoredEvent], revision: int) -> None:
+        self._backlog: deque[StoredEvent] = deque(replay)
+        self._wake: asyncio.Future[None] | None = None
+        self.closed = False
+        # The revision up to which everything has been handed out or is in the backlog.
+        self.revision = revision
+        self.bookmark_due = False
+
+    def offer(self, event: StoredEvent) -> None:
+        """Append; a watcher that is too far behind is closed, as the real server does."""
+        if len(self._backlog) >= BACKLOG_PER_WATCHER:
+            self.close()
+        else:
+            self._backlog.append(event)
+            self.wake()
+
+    def close(self) -> None:
+        self.closed = True
+        self.wake()
+
+    def wake(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def batch(self) -> list[StoredEvent]:
+        """Return what has come since the last call; empty when closed or a bookmark is due."""
+        if not self._backlog and not self.closed and not self.bookmark_due:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+        events = list(self._backlog)
+        self._backlog.clear()
+        return events
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """One resource: objects, their keys in order, history and watchers."""
+
+    objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
+    keys: list[tuple[str, str]] = field(default_factory=list)
+    history: deque[StoredEvent] = field(default_factory=deque)
+    # Events up to and including this revision are no longer in `history`.
+    compacted: int = 0
+    watchers: set[Subscription] = field(default_factory=set)
+
+
+class Store:
+    """All objects of the embedded cluster.
+
+    `fields_of(resource, object)` gives the values that field selectors may ask for.
+    """
+
+    def __init__(
+        self,
+        fields_of: Callable[[str, dict[str, Any]], Mapping[str, str]],
+        path: Path | None = None,
+    ) -> None:
+        self.revision = 1
+        self._fields_of = fields_of
+        self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
+        self._per_namespace: defaultdict[str, int] = defaultdict(int)
+        self._batch: asyncio.Future[None] | None = None
+        self._unpublished: list[StoredEvent] = []
+        self._failure: Exception | None = None
+        self._compacted = 0
+        self._disk = _open(path) if path is not None else None
+        if self._disk is not None:
+            self._load(self._disk)
+
+    # Reading
+
+    def get(self, resource: str, namespace: str, name: str) -> Stored | None:
+        shelf = self._shelves.get(resource)
+        return shelf.objects.get((namespace, name)) if shelf else None
+
+    def range(
+        self, resource: str, namespace: str | None, after: tuple[str, str] | None = None
+    ) -> Iterator[Stored]:
+        """Yield the objects in order of namespace and name, those behind `after` only."""
+        shelf = self._shelves.get(resource)
+        if shelf is None:
+            return
+        for key in _slice(shelf.keys, namespace, after):
+            yield shelf.objects[key]
+
+    def range_at(
+        self,
+        resource: str,
+        namespace: str | None,
+        revision: int,
+        after: tuple[str, str] | None = None,
+    ) -> Iterator[Stored]:
+        """Yield what `range` would have yielded at an earlier `revision`.
+
+        Raises:
+            Compacted: the writes since then are no longer known.
+        """
+        shelf = self._shelves[resource]
+        oldest = max(shelf.compacted, self._compacted)
+        if revision < oldest:
+            raise Compacted(oldest)
+        undone: dict[tuple[str, str], Stored | None] = {}
+        for event in reversed(shelf.history):
+            if event.revision <= revision:
+                break
+            undone[event.object.namespace, event.object.name] = event.previous
+        if not undone:
+            yield from self.range(resource, namespace, after)
+            return
+        objects = {**shelf.objects, **undone}
+        for key in _slice(sorted(objects), namespace, after):
+            then = objects[key]
+            if then is not None:
+                yield then
+
+    def count(self, resource: str) -> int:
+        shelf = self._shelves.get(resource)
+        return len(shelf.objects) if shelf else 0
+
+    def resources(self) -> list[str]:
+        return [name for name, shelf in self._shelves.items() if shelf.objects]
+
+    def objects_in(self, namespace: str) -> int:
+        """Return how many objects of all resources are in `namespace`."""
+        return self._per_namespace.get(namespace, 0)
+
+    # Writing
+
+    def put(self, resource: str, obj: dict[str, Any]) -> Stored:
+        """Store `obj`, give it the next resourceVersion (also in place) and return it encoded."""
+        self._check()
+        metadata = obj["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        self.revision += 1
+        metadata["resourceVersion"] = str(self.revision)
+        stored = self._encode(resource, namespace, name, self.revision, obj)
+        shelf = self._shelves[resource]
+        previous = shelf.objects.get((namespace, name))
+        self._place(shelf, stored)
+        kind = EventType.ADDED if previous is None else EventType.MODIFIED
+        self._note(StoredEvent(kind, self.revision, stored, previous))
+        return stored
+
+    def remove(self, resource: str, obj: dict[str, Any]) -> Stored:
+        """Remove the object; `obj` is its last state, which watchers get with a new version."""
+        self._check()
+        metadata = obj["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        self.revision += 1
+        metadata["resourceVersion"] = str(self.revision)
+        stored = self._encode(resource, namespace, name, self.revision, obj)
+        shelf = self._shelves[resource]
+        previous = shelf.objects.pop((namespace, name))
+        del shelf.keys[bisect_left(shelf.keys, (namespace, name))]
+        self._per_namespace[namespace] -= 1
+        self._note(StoredEvent(EventType.DELETED, self.revision, stored, previous))
+        return stored
+
+    async def durable(self) -> None:
+        """Return when everything written so far is on disk and told to watchers.
+
+        Raises:
+            StoreFailed: the disk refused.
+        """
+        if self._batch is not None:
+            await asyncio.shield(self._batch)
+
+    # Watching
+
+    def subscribe(self, resource: str, revision: int) -> Subscription:
+        """Return the events after `revision`.
+
+        Raises:
+            Compacted: some of them are no longer known.
+        """
+        shelf = self._shelves[resource]
+        oldest = max(shelf.compacted, self._compacted)
+        if revision < oldest:
+            raise Compacted(oldest)
+        replay: deque[StoredEvent] = deque()
+        # Unpublished events are offered when they are durable.
+        published = self._unpublished[0].revision if self._unpublished else self.revision + 1
+        for event in reversed(shelf.history):
+            if event.revision <= revision:
+                break
+            if event.revision < published:
+                replay.appendleft(event)
+        subscription = Subscription(replay, max(revision, published - 1))
+        shelf.watchers.add(subscription)
+        return subscription
+
+    def unsubscribe(self, resource: str, subscription: Subscription) -> None:
+        self._shelves[resource].watchers.discard(subscription)
+
+    def subscriptions(self) -> list[Subscription]:
+        return [watcher for shelf in self._shelves.values() for watcher in shelf.watchers]
+
+    def compact(self) -> None:
+        """Forget all history: watches and pages of the past get `Compacted`."""
+        self._compacted = self.revision
+        for shelf in self._shelves.values():
+            shelf.history.clear()
+
+    def close(self) -> None:
+        """Write what is pending and close the file; watchers end."""
+        for watcher in self.subscriptions():
+            watcher.close()
+        if self._disk is not None:
+            if self._unpublished:
+                self._flush()
+            self._disk.close()
+            self._disk = None
+
+    # Inside
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed(str(self._failure))
+
+    def _encode(
+        self, resource: str, namespace: str, name: str, revision: int, obj: dict[str, Any]
+    ) -> Stored:
+        metadata = obj["metadata"]
+        return Stored(
+            resource,
+            namespace,
+            name,
+            metadata.get("uid", ""),
+            revision,
+            orjson.dumps(obj),
+            metadata.get("labels") or {},
+            self._fields_of(resource, obj),
+        )
+
+    def _place(self, shelf: _Shelf, stored: Stored) -> None:
+        key = (stored.namespace, stored.name)
+        if key not in shelf.objects:
+            insort(shelf.keys, key)
+            self._per_namespace[stored.namespace] += 1
+        shelf.objects[key] = stored
+
+    def _note(self, event: StoredEvent) -> None:
+        shelf = self._shelves[event.object.resource]
+        shelf.history.append(event)
+        if len(shelf.history) > HISTORY_PER_RESOURCE:
+            shelf.compacted = shelf.history.popleft().revision
+        self._unpublished.append(event)
+        if self._batch is None:
+            loop = asyncio.get_running_loop()
+            self._batch = loop.create_future()
+            loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        events, self._unpublished = self._unpublished, []
+        batch, self._batch = self._batch, None
+        if self._disk is not None and self._failure is None:
+            try:
+                _write(self._disk, events)
+            except sqlite3.Error as error:
+                self._failure = error
+        if self._failure is not None:
+            if batch is not None and not batch.done():
+                batch.set_exception(StoreFailed(str(self._failure)))
+                batch.exception()
+            return
+        for event in events:
+            for watcher in self._shelves[event.object.resource].watchers:
+                if event.revision > watcher.revision:
+                    watcher.offer(event)
+        if batch is not None and not batch.done():
+            batch.set_result(None)
+
+    def _load(self, disk: sqlite3.Connection) -> None:
+        rows = disk.execute("SELECT resource, namespace, name, revision, body FROM objects")
+        for resource, namespace, name, revision, body in rows:
+            obj = orjson.loads(body)
+            self._place(
+                self._shelves[resource], self._encode(resource, namespace, name, revision, obj)
+            )
+        (revision,) = disk.execute("SELECT max(revision) FROM counter").fetchone()
+        self.revision = max(1, revision or 1)
+        self._compacted = self.revision
+
+
+def _slice(
+    keys: list[tuple[str, str]], namespace: str | None, after: tuple[str, str] | None
+) -> list[tuple[str, str]]:
+    start, end = 0, len(keys)
+    if namespace is not None:
+        start, end = bisect_left(keys, (namespace, "")), bisect_left(keys, (namespace + "\0", ""))
+    if after is not None:
+        start = max(start, bisect_right(keys, after))
+    return keys[start:end]
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    disk = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    disk.execute("PRAGMA journal_mode=WAL")
+    disk.execute("PRAGMA synchronous=FULL")
+    disk.execute(
+        "CREATE TABLE IF NOT EXISTS objects (resource TEXT, namespace TEXT, name TEXT,"
+        " revision INTEGER, body BLOB, PRIMARY KEY (resource, namespace, name)) WITHOUT ROWID"
+    )
+    disk.execute("CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, revision INTEGER)")
+    return disk
+
+
+def _write(disk: sqlite3.Connection, events: list[StoredEvent]) -> None:
+    disk.execute("BEGIN IMMEDIATE")
+    try:
+        for event in events:
+            stored = event.object
+            if event.type is EventType.DELETED:
+                disk.execute(
+                    "DELETE FROM objects WHERE resource=? AND namespace=? AND name=?",
+                    (stored.resource, stored.namespace, stored.name),
+                )
+            else:
+                disk.execute(
+                    "INSERT OR REPLACE INTO objects VALUES (?,?,?,?,?)",
+                    (stored.resource, stored.namespace, stored.name, stored.revision, stored.body),
+                )
+        disk.execute("INSERT OR REPLACE INTO counter VALUES (1, ?)", (events[-1].revision,))
+        disk.execute("COMMIT")
+    except sqlite3.Error:
+        disk.execute("ROLLBACK")
+        raise
