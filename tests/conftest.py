@@ -1,4 +1,7 @@
-"""Writes what became of each test to the file `$REPRIEVE_TEST_REPORT`, for `.ci/skips.py`."""
+"""Fixtures for every folder, and a report of what became of each test.
+
+The report goes to the file `$REPRIEVE_TEST_REPORT`, for `.ci/skips.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.kubectl_binary import find_kubectl
+
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    """The path of a real kubectl; tests that want one are skipped where there is none."""
+    found = find_kubectl()
+    if found is None:
+        pytest.skip("no kubectl: set $KUBECTL, or put 1.32 or newer on PATH")
+    return found
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
