@@ -95,18 +95,27 @@ class Client:
         self._field_manager = field_manager
         self._priority = Priority.STATUS
         self._fence: Callable[[], None] | None = None
+        self._timeout = _WRITE_TIMEOUT
 
-    def at(self, priority: Priority, fence: Callable[[], None] | None = None) -> Client:
+    def at(
+        self,
+        priority: Priority,
+        fence: Callable[[], None] | None = None,
+        *,
+        timeout: int = _WRITE_TIMEOUT,
+    ) -> Client:
         """Return a view of this client whose writes have that priority.
 
         Args:
             priority: place in the order of writes.
             fence: called right before each attempt of each write, after the wait at the gate; what
                 it raises keeps the write from being sent.
+            timeout: nanoseconds after which a write without an answer is given up.
         """
         view = copy.copy(self)
         view._priority = priority
         view._fence = fence
+        view._timeout = timeout
         return view
 
     async def close(self) -> None:
@@ -510,7 +519,7 @@ class Client:
         content_type: str = "application/json",
         retry: bool = False,
     ) -> bytes:
-        request = Request(method, path, query or {}, body, content_type, timeout=_WRITE_TIMEOUT)
+        request = Request(method, path, query or {}, body, content_type, timeout=self._timeout)
         async with self._gate.turn(self._priority):
             return await self.transport.request(request, call, retry=retry, before_send=self._fence)
 
