@@ -1,0 +1,16 @@
+FROM python:3.11-slim AS build
+ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never \
+    UV_PROJECT_ENVIRONMENT=/opt/reprieve
+RUN pip install --no-cache-dir uv
+WORKDIR /source
+COPY pyproject.toml uv.lock README.md LICENSE ./
+COPY src src
+RUN uv sync --locked --no-dev --no-editable
+
+FROM python:3.11-slim
+COPY --from=build /opt/reprieve /opt/reprieve
+ENV PATH=/opt/reprieve/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 65532:65532
+EXPOSE 8080
+ENTRYPOINT ["reprieve"]
+CMD ["run"]

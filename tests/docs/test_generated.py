@@ -1,0 +1,53 @@
+"""The tables of the documents are those of the code, and links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.generated import DOCS, TABLES, filled, tables_in
+
+ROOT = DOCS.parent
+DOCUMENTS = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_tables_are_those_of_the_code(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    assert filled(text) == text, "run: .venv/bin/uv run python -m tests.docs.generated"
+
+
+def test_every_table_stands_in_a_document() -> None:
+    found = [name for doc in DOCUMENTS for name in tables_in(doc.read_text(encoding="utf-8"))]
+    assert sorted(found) == sorted(TABLES)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_within_a_document_lead_to_a_heading(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+        for line in text.splitlines()
+        if line.startswith("#")
+    }
+    for anchor in re.findall(r"\]\(#([^)]+)\)", text):
+        assert anchor in headings
+
+
+def test_the_readme_has_one_line_each_for_the_main_job_and_the_tests() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    set_up = "python3 -m venv .venv && .venv/bin/pip install -q uv && .venv/bin/uv run "
+    assert [line for line in lines if line.startswith("python3")] == [
+        f"{set_up}reprieve up",
+        f"{set_up}pytest",
+    ]
