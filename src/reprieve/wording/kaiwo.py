@@ -1,0 +1,283 @@
+"""Kaiwo's texts: events, conditions and preemption reasons of the idle plane, word for word.
+
+Where the guide and the reference differ (the preemption reason) the guide's text is written.
+Several resource names are listed as `4 amd.com/gpu, 2 amd.com/gpu-0`. Source: specification of the
+idle plane, sections 7 and 12, difference D3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from reprieve.api.kaiwo import Condition
+from reprieve.engine.idle.discovery import (
+    ChainTooDeep,
+    NodeRoot,
+    OwnerForbidden,
+    OwnerNotFound,
+    ResolutionError,
+)
+from reprieve.engine.idle.evaluation import Declined, Reason, idle_for
+from reprieve.engine.idle.lifecycle import Event, EventReason, MetricsReason, Step
+from reprieve.engine.idle.model import Phase, Workload
+from reprieve.engine.plan import Plan, Ref, Victim
+from reprieve.units.durations import SECOND, format_duration
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos, format_instant
+
+__all__ = [
+    "COMPONENT",
+    "METRICS_AVAILABLE",
+    "PHASE_UPDATED",
+    "EventText",
+    "amounts_text",
+    "conditions_after",
+    "declined_text",
+    "event_text",
+    "marked_conditions",
+    "preemption_reason",
+    "preemption_started",
+    "resolution_error_text",
+    "with_reasons",
+]
+
+COMPONENT: Final = "gpuworkload-controller"
+PHASE_UPDATED: Final = "PhaseUpdated"
+METRICS_AVAILABLE: Final = "MetricsAvailable"
+
+_NORMAL: Final = "Normal"
+_WARNING: Final = "Warning"
+_METRICS: Final[dict[MetricsReason, str]] = {
+    MetricsReason.FRESH: "All running GPU pods have recent utilization samples",
+    MetricsReason.NO_SAMPLES: (
+        "No utilization sample for at least one running GPU pod; the phase is kept and no idle "
+        "time is counted"
+    ),
+    MetricsReason.STALE: (
+        "Utilization samples are out of date; the phase is kept and no idle time is counted"
+    ),
+    MetricsReason.ENDPOINT_UNREACHABLE: (
+        "The metrics endpoint cannot be read; the phase is kept and no idle time is counted"
+    ),
+    MetricsReason.INVALID_SAMPLE: (
+        "The metrics endpoint reports values that are not a utilization (accepted: 0 to 100); "
+        "they are dropped"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """Type, reason and message of an event on a GpuWorkload."""
+
+    type: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.reason} {self.message}"
+
+
+def event_text(event: Event, workload: Workload) -> EventText:
+    """Return the text of an event of `lifecycle.step`; `workload` is the one before the step."""
+    kind, message = _event(event, workload)
+    return EventText(kind, event.reason.value, message)
+
+
+def preemption_started(plan: Plan, victim: Victim, workload: Workload, now: Nanos) -> EventText:
+    """Return the event on a victim that has been marked; `workload` is the one before the mark."""
+    if plan.preemptor is None:
+        message = (
+            f"Workload has been idle for {_idle_text(workload, now)} (limit: "
+            f"{format_duration(workload.settings.grace_period)}, policy: Always); preempting"
+        )
+    else:
+        message = (
+            f"Freeing {amounts_text(_freed_for(plan, victim))} GPU(s) for pending workload "
+            f"{plan.preemptor.name}"
+        )
+    return EventText(_WARNING, EventReason.PREEMPTION_STARTED.value, message)
+
+
+def preemption_reason(plan: Plan, victim: Victim, workload: Workload, now: Nanos) -> str:
+    """Return `preemptionReason`: the victim's own counts of what the demand asks for."""
+    if plan.preemptor is None:
+        return (
+            f"Policy is Always and workload has been idle for {_idle_text(workload, now)} "
+            f"(threshold: {format_duration(workload.settings.grace_period)})"
+        )
+    return (
+        f"Preempted to free {amounts_text(_freed_for(plan, victim))} for pending workload "
+        f"{plan.preemptor.name}"
+    )
+
+
+def with_reasons(plan: Plan, workloads: Iterable[Workload], now: Nanos) -> Plan:
+    """Return the plan with `Victim.reason` filled in; `workloads` hold all its victims."""
+    by_root: dict[tuple[Uid, Ref], Workload] = {(w.root.uid, w.ref): w for w in workloads}
+    return replace(
+        plan,
+        victims=tuple(
+            replace(
+                victim,
+                reason=preemption_reason(
+                    plan, victim, by_root[(victim.root.uid, victim.subject)], now
+                ),
+            )
+            for victim in plan.victims
+        ),
+    )
+
+
+def conditions_after(
+    existing: Iterable[Condition], step: Step, workload: Workload, now: Nanos
+) -> list[Condition]:
+    """Return the conditions to write after a step; `workload` is the one before it.
+
+    PhaseUpdated takes the step's event message, and its time moves with every phase change.
+    MetricsAvailable is written when metrics fail, and turned True again over what stands there.
+    """
+    conditions = list(existing)
+    if step.phase_updated and step.events:
+        text = event_text(step.events[0], workload)
+        _put(conditions, _phase_updated(step.status.phase, text.message, now))
+    if step.metrics is not None:
+        _put_metrics(conditions, step.metrics, now)
+    return conditions
+
+
+def marked_conditions(
+    existing: Iterable[Condition], started: EventText, now: Nanos
+) -> list[Condition]:
+    """Return the conditions of a victim when it is marked."""
+    conditions = list(existing)
+    _put(conditions, _phase_updated(Phase.PREEMPTING, started.message, now))
+    return conditions
+
+
+def resolution_error_text(error: ResolutionError) -> str:
+    """Return what went wrong on the way to a pod's root owner."""
+    at = error.lookup
+    where = f'{at.kind} "{at.name}" in namespace "{at.namespace}"'
+    detail = f": {error.detail}" if error.detail else ""
+    if isinstance(error, OwnerForbidden):
+        return (
+            f"cannot resolve owner chain: RBAC forbids reading {where} — add get permission for "
+            f"this resource to the operator ServiceAccount{detail}"
+        )
+    if isinstance(error, OwnerNotFound):
+        return f'owner {at.kind} "{at.name}" not found in namespace "{at.namespace}"{detail}'
+    if isinstance(error, ChainTooDeep):
+        return (
+            f"owner reference chain exceeded maximum depth of 10 for {at.kind}/{at.name} in "
+            f"{at.namespace}"
+        )
+    if isinstance(error, NodeRoot):
+        return f'pods of Node "{at.name}" are not tracked: preempting them would delete the Node'
+    return f"transient error resolving owner {where}{detail}"
+
+
+def declined_text(declined: Declined) -> str:
+    """Return why a demand got nobody, or why an idle workload stays, in one sentence."""
+    amounts = amounts_text(declined.amounts)
+    match declined.reason:
+        case Reason.COVERED:
+            return "what is already on its way is enough for it"
+        case Reason.SHORT:
+            return f"all eligible idle workloads together are short of {amounts}"
+        case Reason.NO_PLACEMENT:
+            return "the sum would be enough, but some pod would have no node (fit: Node)"
+        case Reason.NO_PENDING_POD:
+            return "it has no pending pod whose node could be proven (fit: Node)"
+        case Reason.NO_TIMER:
+            return "its idle time has not started to count"
+        case Reason.WITHIN_GRACE:
+            until = "" if declined.until is None else f" until {format_instant(declined.until)}"
+            return f"it is within its grace period{until}"
+        case Reason.NOT_FRESH:
+            return "its metrics are missing or out of date"
+        case Reason.CLAIMED:
+            return "it is already being preempted"
+        case Reason.NO_DEMAND:
+            return "no pending workload needs it"
+        case Reason.REPRIEVED:
+            return "the pending workload fits without it"
+
+
+def amounts_text(amounts: Mapping[str, int]) -> str:
+    """Return `4 amd.com/gpu, 2 amd.com/gpu-0`, in name order, without zeros."""
+    return ", ".join(f"{amounts[name]} {name}" for name in sorted(amounts) if amounts[name])
+
+
+def _event(event: Event, workload: Workload) -> tuple[str, str]:
+    root, utilization = workload.root, event.utilization
+    match event.reason:
+        case EventReason.WORKLOAD_IDLE:
+            if utilization is None:
+                return _NORMAL, (
+                    "GPU utilization is below threshold, workload is now considered idle"
+                )
+            return _NORMAL, (
+                f"GPU utilization dropped to {utilization:.1f}%, workload is now considered idle"
+            )
+        case EventReason.WORKLOAD_ACTIVE:
+            if utilization is None:
+                return _NORMAL, "Workload is actively using GPUs"
+            return _NORMAL, (
+                f"GPU utilization is {utilization:.1f}%, workload is actively using GPUs"
+            )
+        case EventReason.WORKLOAD_PENDING_GPU:
+            return _WARNING, "Pods cannot be scheduled due to insufficient GPU resources"
+        case EventReason.WORKLOAD_PENDING:
+            return _NORMAL, (
+                "Waiting for pods to become ready "
+                "(image pull, volume binding, init containers, etc.)"
+            )
+        case EventReason.WORKLOAD_PREEMPTED:
+            return _WARNING, (
+                f"{root} was deleted to free GPU resources; "
+                f"reason: {workload.status.preemption_reason}"
+            )
+        case EventReason.PREEMPTION_FAILED:
+            return _WARNING, (
+                f"Cannot delete {root}: the operator lacks RBAC delete permission for "
+                f"{root.kind} resources"
+            )
+        case EventReason.WORKLOAD_DELETED:
+            return _NORMAL, (
+                f"Underlying {root} no longer exists; tracking will be retained until TTL expires"
+            )
+        case EventReason.PREEMPTION_STARTED:
+            raise ValueError("PreemptionStarted needs its plan: use preemption_started")
+
+
+def _freed_for(plan: Plan, victim: Victim) -> dict[str, int]:
+    return {name: count for name, count in victim.amounts.items() if name in plan.proof.need}
+
+
+def _idle_text(workload: Workload, now: Nanos) -> str:
+    return format_duration((idle_for(workload, now) + SECOND // 2) // SECOND * SECOND)
+
+
+def _phase_updated(phase: Phase, message: str, now: Nanos) -> Condition:
+    return Condition(PHASE_UPDATED, "True", f"Phase{phase.value}", message, format_instant(now))
+
+
+def _put(conditions: list[Condition], condition: Condition) -> None:
+    for index, known in enumerate(conditions):
+        if known.type == condition.type:
+            conditions[index] = condition
+            return
+    conditions.append(condition)
+
+
+def _put_metrics(conditions: list[Condition], reason: MetricsReason, now: Nanos) -> None:
+    status = "True" if reason is MetricsReason.FRESH else "False"
+    known = next((c for c in conditions if c.type == METRICS_AVAILABLE), None)
+    if known is None and status == "True":
+        return
+    same = known is not None and known.status == status
+    since = known.last_transition_time if known is not None and same else format_instant(now)
+    _put(conditions, Condition(METRICS_AVAILABLE, status, reason.value, _METRICS[reason], since))
