@@ -89,7 +89,9 @@ class HttpServer:
             return await self._answer(request)
         except StatusError as error:
             return failure(error)
-        except (ConnectionResetError, asyncio.CancelledError):
+        except ConnectionResetError:
+            return web.Response()  # the client has gone; aiohttp drops what cannot be sent
+        except asyncio.CancelledError:
             raise
         except StoreFailed as error:
             _log.error("the store takes no more writes: %s", error)
@@ -215,7 +217,7 @@ class HttpServer:
 
     async def _create(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         kind, answers = target.kind, self._answers(request, target)
-        obj = decode_body(body, request.content_type, kind if not target.subresource else None)
+        obj = decode_body(body, request.headers.get("Content-Type", ""), kind if not target.subresource else None)
         namespace = _namespace(target, obj)
         if target.subresource or kind.resource == "bindings":
             return await self._create_subresource(target, namespace, obj, answers)
@@ -242,7 +244,7 @@ class HttpServer:
         raise path_not_found()
 
     async def _update(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
-        obj = decode_body(body, request.content_type, target.kind)
+        obj = decode_body(body, request.headers.get("Content-Type", ""), target.kind)
         if target.subresource != "scale":
             _check_type(target, obj)
         options = parse_write_options(request.query, request.headers.get("User-Agent", ""))
@@ -275,7 +277,7 @@ class HttpServer:
         return answers.object(patched, 200 if before else 201, options.warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
-        given = decode_body(body, request.content_type) if body else {}
+        given = decode_body(body, request.headers.get("Content-Type", "")) if body else {}
         options = parse_delete_options(request.query, given)
         result = await self.api.delete(target.kind, target.namespace or "", target.name, options)
         answers = self._answers(request, target)
@@ -284,7 +286,7 @@ class HttpServer:
     async def _delete_collection(
         self, request: web.BaseRequest, target: Target, body: bytes
     ) -> web.Response:
-        given = decode_body(body, request.content_type) if body else {}
+        given = decode_body(body, request.headers.get("Content-Type", "")) if body else {}
         options = parse_delete_options(request.query, given)
         found = await self.api.list(
             target.kind, target.namespace, selectors=self._selectors(request, target)
@@ -297,7 +299,7 @@ class HttpServer:
     async def _review(
         self, request: web.BaseRequest, user: User, target: Target, body: bytes
     ) -> web.Response:
-        obj = decode_body(body, request.content_type, target.kind)
+        obj = decode_body(body, request.headers.get("Content-Type", ""), target.kind)
         answers = self._answers(request, target)
         return answers.plain(self.access.review(user, target.kind.kind, obj), 201)
 
