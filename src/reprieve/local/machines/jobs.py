@@ -34,6 +34,7 @@ from reprieve.units.instants import format_instant, parse_instant
 __all__ = ["JobController"]
 
 _JOBS: Final = "jobs.batch"
+_CONTROLLER: Final = "batch.kubernetes.io/controller-uid"
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _FIRST_BACKOFF: Final = 10 * SECOND
 _LAST_BACKOFF: Final = 10 * MINUTE
@@ -93,11 +94,12 @@ class JobController:
         return await self._sync(job, pods)
 
     def _pods(self, job: Object) -> list[Object]:
-        selector = job["spec"].get("selector")
+        uid = job["metadata"]["uid"]
+        selector = job["spec"].get("selector") or {"matchLabels": {_CONTROLLER: uid}}
         return [
             pod
-            for pod in self._informer.controlled(job["metadata"]["uid"], "pods")
-            if selector is None or matches_labels(selector, pod["metadata"].get("labels"))
+            for pod in self._informer.controlled(uid, "pods")
+            if matches_labels(selector, pod["metadata"].get("labels"))
         ]
 
     async def _sync(self, job: Object, pods: list[Object]) -> int | None:
@@ -210,7 +212,7 @@ class JobController:
     async def _create(self, job: Object, pods: list[Object], count: int) -> list[Object]:
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         labels = {
-            "batch.kubernetes.io/controller-uid": uid,
+            _CONTROLLER: uid,
             "batch.kubernetes.io/job-name": name,
             "controller-uid": uid,
             "job-name": name,
@@ -244,7 +246,7 @@ class JobController:
     async def _remove(
         self, job: Object, tally: _Tally, active: list[Object], count: int
     ) -> list[Object]:
-        """Delete that many active pods and return the rest; those not running first, then new ones."""
+        """Delete that many active pods, return the rest. Pods that do not run go first."""
         order = sorted(
             active,
             key=lambda p: (

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
+from reprieve.local.machines.deployments import DeploymentController
 from reprieve.local.machines.events import Recorder
 from reprieve.local.machines.exporter import Exporter
 from reprieve.local.machines.garbage import GarbageCollector
@@ -16,14 +17,16 @@ from reprieve.local.machines.jobs import JobController
 from reprieve.local.machines.kubelet import Kubelet, KubeletTimes
 from reprieve.local.machines.nodes import NodeMachine, NodeSpec
 from reprieve.local.machines.objects import ChangeType, Objects
+from reprieve.local.machines.replicasets import ReplicaSetController
 from reprieve.local.machines.scheduler import Scheduler
+from reprieve.local.machines.statefulsets import StatefulSetController
 from reprieve.local.machines.worker import Machine, Worker
 from reprieve.units.clock import Clock
 
 __all__ = ["Machines"]
 
 # Frequent, and of no interest to any machine.
-_IGNORED: Final = ("events", "leases.coordination.k8s.io")
+_IGNORED: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
 
 
 class Machines:
@@ -59,6 +62,11 @@ class Machines:
             Scheduler(self.informer, clock, recorder("default-scheduler")),
             Kubelet(self.informer, clock, recorder("kubelet"), times or KubeletTimes()),
             JobController(self.informer, clock, recorder("job-controller"), generator("jobs")),
+            ReplicaSetController(
+                self.informer, clock, recorder("replicaset-controller"), generator("replicasets")
+            ),
+            DeploymentController(self.informer, clock, recorder("deployment-controller")),
+            StatefulSetController(self.informer, clock, recorder("statefulset-controller")),
             GarbageCollector(self.informer),
         ]
         self._workers = {machine.name: Worker(machine, clock) for machine in machines}
