@@ -285,6 +285,12 @@ async def test_series_without_a_name_are_refused_where_the_scale_would_be_a_gues
     assert "gpu_gfx_activity" in unknown.detail
 
 
+NO_NUMBER = (
+    '{"status":"success","data":{"resultType":"vector",'
+    '"result":[{"metric":{"pod":"a","namespace":"b"},"value":[1,"x"]}]}}'
+)
+
+
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
@@ -293,8 +299,7 @@ async def test_series_without_a_name_are_refused_where_the_scale_would_be_a_gues
         ('{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}', "a scalar"),
         ('{"status":"success","data":{"resultType":"vector","result":[7]}}', "not an answer"),
         (
-            '{"status":"success","data":{"resultType":"vector","result":[%s]}}'
-            % '{"metric":{"pod":"a","namespace":"b"},"value":[1,"x"]}',
+            NO_NUMBER,
             "'x' is not a number",
         ),
         ("<html>", "not an answer"),

@@ -1,0 +1,101 @@
+"""What happens at the operator's two borders, counted: polls of metric sources and API requests.
+
+A poll is also logged, and only where something changed: when a source begins to fail, when it
+fails in another way, when all its targets answer again, and once for each pod with an impossible
+value for as long as it goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from reprieve.controllers.scraper import PodKey, Poll, SourceHealth
+from reprieve.kube.errors import ApiError
+from reprieve.kube.transport import Answer, Request, Wire
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.durations import SECOND
+
+__all__ = ["CountedWire", "PollReport"]
+
+_log = logging.getLogger("reprieve.scraper")
+
+
+class CountedWire:
+    """A `Wire` whose requests are counted by method and status; "none" is no answer."""
+
+    def __init__(self, wire: Wire, metrics: Metrics) -> None:
+        self._wire = wire
+        self._requests = metrics.api_requests
+
+    async def send(self, request: Request, stream: bool, rejected: bool) -> Answer:
+        try:
+            answer = await self._wire.send(request, stream, rejected)
+        except ApiError:
+            self._requests.labels(request.method, "none").inc()
+            raise
+        self._requests.labels(request.method, str(answer.status)).inc()
+        return answer
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+
+class PollReport:
+    """Metrics and log lines of polls."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        # By source, as shown: the classes of failure that the last poll met there.
+        self._failing: dict[str, frozenset[str]] = {}
+        # All and only pods with an impossible value in the last poll.
+        self._invalid: frozenset[PodKey] = frozenset()
+
+    def report(self, poll: Poll) -> None:
+        """Count one poll and log what is new in it."""
+        metrics = self._metrics
+        metrics.last_poll.set(poll.at / SECOND)
+        for health in poll.sources:
+            self._report_source(health)
+        for reading in poll.readings:
+            metrics.scrape_seconds.labels(reading.target.source.shown).observe(
+                reading.duration / SECOND
+            )
+        dropped = Counter(bad.defect.value for bads in poll.invalid.values() for bad in bads)
+        dropped["Unassigned"] += poll.unassigned
+        for reason, number in dropped.items():
+            metrics.samples_dropped.labels(reason).inc(number)
+        for pod in sorted(poll.invalid.keys() - self._invalid):
+            _log.warning(
+                "a sample of pod %s/%s is dropped: %s; accepted: 0 to 100 percent",
+                *pod,
+                ", ".join(sorted({bad.defect.value for bad in poll.invalid[pod]})),
+            )
+        self._invalid = frozenset(poll.invalid)
+
+    def _report_source(self, health: SourceHealth) -> None:
+        metrics, shown = self._metrics, health.source.shown
+        failures = Counter(
+            reading.failure.value for reading in health.failures if reading.failure is not None
+        )
+        for reason, number in failures.items():
+            metrics.scrape_failures.labels(shown, reason).inc(number)
+        metrics.samples.labels(shown).inc(health.samples)
+        failed = len(health.failures)
+        metrics.scrape_targets.labels(shown, "up").set(health.targets - failed)
+        metrics.scrape_targets.labels(shown, "down").set(failed)
+        before = self._failing.get(shown, frozenset())
+        self._failing[shown] = frozenset(failures)
+        if health.failures and before != self._failing[shown]:
+            first = health.failures[0]
+            _log.warning(
+                "metrics endpoint %s: %d of %d targets gave no reading; %s: %s: %s",
+                shown,
+                failed,
+                health.targets,
+                first.target.shown,
+                first.failure,
+                first.detail,
+            )
+        elif before and not failures:
+            _log.info("metrics endpoint %s: all %d targets answer again", shown, health.targets)

@@ -1,0 +1,95 @@
+"""`/metrics`, `/healthz` and `/readyz` over HTTP.
+
+The two probes run the checks that the process gives and answer 200 or 503 with one line for each
+check. A check that is not required is shown and does not fail the probe: an action that is off for
+want of a right leaves the operator ready. `/metrics` answers in the format that is asked for, the
+exemplars being in OpenMetrics alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from reprieve.units.errors import UsageError
+
+__all__ = ["Check", "Probe", "serve_telemetry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a probe looks at; `detail` says in one line what is wrong and what helps."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+    required: bool = True
+
+
+Probe = Callable[[], Iterable[Check]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serve_telemetry(
+    registry: CollectorRegistry,
+    healthy: Probe,
+    ready: Probe,
+    port: int,
+    host: str | None = None,
+) -> AsyncIterator[int]:
+    """Serve until the end of the block; gives the port, a free one when `port` is 0.
+
+    `host`: None listens on all addresses.
+
+    Raises:
+        UsageError: the port cannot be listened on.
+    """
+    application = web.Application()
+    application.router.add_get("/metrics", _metrics(registry))
+    application.router.add_get("/healthz", _probe(healthy))
+    application.router.add_get("/readyz", _probe(ready))
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise UsageError(
+                f"--metrics-port {port}: cannot listen: {error.strerror or error}; "
+                "accepted: a free port, 0 takes any"
+            ) from None
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def _metrics(registry: CollectorRegistry) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        response = web.Response(body=encode(registry), headers={"Content-Type": content_type})
+        response.enable_compression()
+        return response
+
+    return handler
+
+
+def _probe(probe: Probe) -> Handler:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        checks = list(probe())
+        failed = any(check.required and not check.passed for check in checks)
+        lines = [_line(check) for check in checks]
+        lines.append("failed" if failed else "ok")
+        return web.Response(text="\n".join(lines) + "\n", status=503 if failed else 200)
+
+    return handler
+
+
+def _line(check: Check) -> str:
+    mark = "+" if check.passed else "-" if check.required else "!"
+    return f"[{mark}] {check.name}" + (f": {check.detail}" if check.detail else "")

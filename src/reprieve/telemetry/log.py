@@ -1,0 +1,92 @@
+"""Log lines for people (text) or for machines (JSON), with the fields of `extra`.
+
+`log.info("...", extra={"plan": plan.id})` gives `... plan=1a2b` in text and a member `plan` in
+JSON. Times are the injected clock's wall time, so that a scenario's log has the scenario's times.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+from reprieve.units.clock import Clock
+
+__all__ = ["FORMATS", "JsonFormatter", "TextFormatter", "start_logging"]
+
+# What every record has; all other attributes are fields that the caller gave.
+_OWN: Final = frozenset(
+    (*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message")
+)
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-03-04T10:15:00.000Z INFO reprieve.scraper: words key=value`."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_time(self._clock)} {record.levelname} {record.name}: {record.getMessage()}"
+        for key, value in _fields(record).items():
+            text = str(value)
+            quoted = not text or any(letter in text for letter in ' "=\n')
+            line += f" {key}={json.dumps(text, ensure_ascii=False) if quoted else text}"
+        # One record is one line: a message must not be able to forge the next.
+        line = line.replace("\r", "\\r").replace("\n", "\\n")
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: time, level, logger, message, the fields, and traceback if any."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "time": _time(self._clock),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for key, value in _fields(record).items():
+            entry.setdefault(key, value)
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=str)
+
+
+FORMATS: Final = {"text": TextFormatter, "json": JsonFormatter}
+
+
+def start_logging(
+    form: str, clock: Clock, level: int = logging.INFO, stream: TextIO | None = None
+) -> logging.Handler:
+    """Send the records of `reprieve` and warnings of all others to `stream` (standard error).
+
+    `form`: `text` or `json`. Returns the handler, for whoever wants to take it off again.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(FORMATS[form](clock))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("reprieve").setLevel(level)
+    return handler
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: value for key, value in vars(record).items() if key not in _OWN}
+
+
+def _time(clock: Clock) -> str:
+    seconds, nanoseconds = divmod(clock.wall(), 1_000_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 1_000_000:03d}Z"

@@ -1,0 +1,138 @@
+"""Every Prometheus metric of the operator: names, labels and meaning stand here and nowhere else.
+
+One `Metrics` is made for each process and handed to whoever counts; it has its own registry, so
+that several operators may live in one process (tests, `reprieve up`). Labels take only values from
+closed sets or configured names (sources, resources, namespaces), never names of pods or objects.
+Counters of plans and preemptions carry the plan id as exemplar, which OpenMetrics scrapes show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from reprieve import __version__
+from reprieve.units.durations import SECOND
+from reprieve.units.ids import PlanId
+
+__all__ = ["IdleGpuSeconds", "Metrics"]
+
+_PREFIX: Final = "reprieve"
+_FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_SLOW: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """The operator's metrics, one attribute each.
+
+    Decisions: `workloads` by phase; `idle_gpu_seconds`, GPUs of idle workloads times the time they
+    were idle; `plans` by what became of them; `preemptions`, one for each victim; `declined`,
+    evaluations that took nobody for a demand, by reason; `evaluation_seconds`.
+    Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
+    in the last poll, `samples` and `samples_dropped` by reason, `last_poll`.
+    Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
+    Process: `leader` 0 or 1, `intents_open`, `loop_lag_seconds`.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.workloads = self._gauge("gpu_workloads", "GpuWorkloads by phase.", "phase")
+        self.idle_gpu_seconds = self._counter(
+            "idle_gpu_seconds", "GPU-seconds held by idle workloads.", "namespace", "resource"
+        )
+        self.plans = self._counter("plans", "Plans by outcome.", "plane", "outcome")
+        self.preemptions = self._counter(
+            "preemptions", "Victims by rule and outcome.", "plane", "rule", "outcome"
+        )
+        self.declined = self._counter(
+            "declined", "Demands for which nobody was taken.", "plane", "reason"
+        )
+        self.evaluation_seconds = self._histogram(
+            "evaluation_seconds", "Time of one evaluation.", _FAST, "plane"
+        )
+        self.scrape_seconds = self._histogram(
+            "scrape_seconds", "Time to fetch and read one target.", _SLOW, "source"
+        )
+        self.scrape_failures = self._counter(
+            "scrape_failures", "Targets that gave no reading.", "source", "reason"
+        )
+        self.scrape_targets = self._gauge(
+            "scrape_targets", "Targets of the last poll.", "source", "state"
+        )
+        self.samples = self._counter("samples", "Usable utilisation samples.", "source")
+        self.samples_dropped = self._counter(
+            "samples_dropped", "Samples that are no pod's or no GPU's possible value.", "reason"
+        )
+        self.last_poll = self._gauge(
+            "last_poll_timestamp_seconds", "When the last poll of all sources began."
+        )
+        self.api_requests = self._counter(
+            "api_requests", "Requests to the API server.", "method", "code"
+        )
+        self.watch_restarts = self._counter(
+            "watch_restarts", "Watches that were opened again.", "resource", "reason"
+        )
+        self.leader = self._gauge("leader", "1 while this process holds the lease, else 0.")
+        self.intents_open = self._gauge(
+            "intents_open", "Preemptions that are neither completed nor abandoned.", "plane"
+        )
+        self.loop_lag_seconds = self._histogram(
+            "loop_lag_seconds", "How late the event loop woke a sleeper.", _FAST
+        )
+        build = Info(f"{_PREFIX}_build", "The operator's version.", registry=self.registry)
+        build.info({"version": __version__})
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self.leader.set(0)
+
+    def count_plan(self, plan: PlanId, plane: str, outcome: str) -> None:
+        """Count what became of a plan, with its id as exemplar."""
+        self.plans.labels(plane, outcome).inc(exemplar={"plan": plan})
+
+    def count_preemption(self, plan: PlanId, plane: str, rule: str, outcome: str) -> None:
+        """Count one victim of a plan, with the plan's id as exemplar."""
+        self.preemptions.labels(plane, rule, outcome).inc(exemplar={"plan": plan})
+
+    def set_workloads(self, by_phase: Mapping[str, int]) -> None:
+        """Show these numbers; phases that are left out count zero workloads."""
+        self.workloads.clear()
+        for phase, number in by_phase.items():
+            self.workloads.labels(phase).set(number)
+
+    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        return Counter(f"{_PREFIX}_{name}", help_text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, help_text: str, *labels: str) -> Gauge:
+        return Gauge(f"{_PREFIX}_{name}", help_text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, help_text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(
+            f"{_PREFIX}_{name}", help_text, labels, buckets=buckets, registry=self.registry
+        )
+
+
+class IdleGpuSeconds:
+    """Integrates the number of idle GPUs over time into `Metrics.idle_gpu_seconds`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._held: Mapping[tuple[str, str], int] = {}
+        self._since = 0
+
+    def observe(self, held: Mapping[tuple[str, str], int], monotonic: int) -> None:
+        """Say how many GPUs idle workloads hold from now on.
+
+        `held`: count by namespace and resource name. `monotonic`: now, in nanoseconds.
+        """
+        for (namespace, resource), number in self._held.items():
+            elapsed = max(0, monotonic - self._since) / SECOND
+            self._metrics.idle_gpu_seconds.labels(namespace, resource).inc(number * elapsed)
+        self._held, self._since = dict(held), monotonic

@@ -1,0 +1,126 @@
+"""What polls and API requests leave in metrics and log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from reprieve.controllers.measured import CountedWire, PollReport
+from reprieve.controllers.metric_sources import Failure, Reading, Target, metric_source
+from reprieve.controllers.scraper import PodKey, Poll, SourceHealth
+from reprieve.intake.exposition import Defect, InvalidSample
+from reprieve.kube.errors import Unreachable
+from reprieve.kube.transport import Answer, Request
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+
+SOURCE = metric_source("http://me:secret@exporter:5000/metrics")
+SHOWN = "http://exporter:5000/metrics"
+BAD = {PodKey("team", "p"): [InvalidSample("team", "p", "0", Defect.NAN)]}
+
+
+def poll(*failures: Failure, invalid: Mapping[PodKey, list[InvalidSample]] | None = None) -> Poll:
+    target = Target(SOURCE, SHOWN, SOURCE.url)
+    failed = tuple(Reading(target, None, failure, "a detail") for failure in failures)
+    return Poll(
+        at=Nanos(100 * SECOND),
+        monotonic=Nanos(0),
+        invalid=invalid or {},
+        sources=(SourceHealth(SOURCE, targets=3, samples=8, failures=failed),),
+        unassigned=2,
+        readings=failed,
+    )
+
+
+def test_a_poll_is_counted_by_source_and_reason() -> None:
+    metrics = Metrics()
+    PollReport(metrics).report(poll(Failure.TIMEOUT, Failure.TIMEOUT, invalid=BAD))
+    value = metrics.registry.get_sample_value
+    of = {"source": SHOWN}
+    assert value("reprieve_scrape_failures_total", of | {"reason": "timeout"}) == 2
+    assert value("reprieve_scrape_targets", of | {"state": "up"}) == 1
+    assert value("reprieve_scrape_targets", of | {"state": "down"}) == 2
+    assert value("reprieve_samples_total", of) == 8
+    assert value("reprieve_samples_dropped_total", {"reason": "NaN"}) == 1
+    assert value("reprieve_samples_dropped_total", {"reason": "Unassigned"}) == 2
+    assert value("reprieve_scrape_seconds_count", of) == 2
+    assert value("reprieve_last_poll_timestamp_seconds") == 100
+
+
+def test_only_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "reprieve.scraper")
+    report = PollReport(Metrics())
+    for failures in (
+        [Failure.TIMEOUT],
+        [Failure.TIMEOUT],
+        [Failure.MALFORMED],
+        [],
+        [],
+    ):
+        report.report(poll(*failures))
+    assert caplog.messages == [
+        f"metrics endpoint {SHOWN}: 1 of 3 targets gave no reading; {SHOWN}: timeout: a detail",
+        f"metrics endpoint {SHOWN}: 1 of 3 targets gave no reading; {SHOWN}: malformed: a detail",
+        f"metrics endpoint {SHOWN}: all 3 targets answer again",
+    ]
+
+
+def test_an_impossible_value_is_logged_once_for_as_long_as_it_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    report = PollReport(Metrics())
+    for invalid in (BAD, BAD, {}, BAD):
+        report.report(poll(invalid=invalid))
+    assert (
+        caplog.messages
+        == ["a sample of pod team/p is dropped: NaN; accepted: 0 to 100 percent"] * 2
+    )
+
+
+@dataclass
+class StatusAnswer:
+    """An answer of which only the status is looked at."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    async def read(self) -> bytes:
+        return b""
+
+    async def lines(self) -> AsyncGenerator[bytes]:
+        yield b""
+
+    def close(self) -> None: ...
+
+
+class Answers:
+    """A wire with these statuses in turn; None is no answer."""
+
+    def __init__(self, *statuses: int | None) -> None:
+        self._statuses = iter(statuses)
+
+    async def send(self, request: Request, stream: bool, rejected: bool) -> Answer:
+        status = next(self._statuses)
+        if status is None:
+            raise Unreachable("no answer in time")
+        return StatusAnswer(status)
+
+    async def close(self) -> None: ...
+
+
+async def test_requests_are_counted_by_method_and_status() -> None:
+    metrics = Metrics()
+    wire = CountedWire(Answers(200, 409, 200, None), metrics)
+    for method in ("GET", "PUT", "GET"):
+        await wire.send(Request(method, "/"), False, False)
+    with pytest.raises(Unreachable):
+        await wire.send(Request("GET", "/"), False, False)
+    count = metrics.registry.get_sample_value
+    assert {
+        (method, code): count("reprieve_api_requests_total", {"method": method, "code": code})
+        for method, code in (("GET", "200"), ("PUT", "409"), ("GET", "none"))
+    } == {("GET", "200"): 2, ("PUT", "409"): 1, ("GET", "none"): 1}

@@ -1,0 +1,95 @@
+"""Log lines in both forms."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from reprieve.telemetry.log import start_logging
+from reprieve.units.clock import VirtualClock
+from reprieve.units.instants import Nanos
+
+
+@pytest.fixture(autouse=True)
+def _levels() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("reprieve")
+    levels = root.level, ours.level
+    yield
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+
+
+class Log:
+    """Collects what is written in one form."""
+
+    def __init__(self, form: str) -> None:
+        self._stream = io.StringIO()
+        clock = VirtualClock(Nanos(1_772_619_300_123_456_789))
+        self._handler = start_logging(form, clock, stream=self._stream)
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger().removeHandler(self._handler)
+
+    def lines(self) -> list[str]:
+        return self._stream.getvalue().splitlines()
+
+
+log = logging.getLogger("reprieve.test")
+
+
+def test_text_lines_end_with_the_fields() -> None:
+    with Log("text") as written:
+        log.info("marked %d", 2, extra={"plan": "1a2b", "reason": 'idle for "12m"'})
+    (line,) = written.lines()
+    assert line == (
+        "2026-03-04T10:15:00.123Z INFO reprieve.test: marked 2 plan=1a2b"
+        ' reason="idle for \\"12m\\""'
+    )
+
+
+def test_json_lines_hold_the_fields_as_members() -> None:
+    with Log("json") as written:
+        log.warning("marked %d", 2, extra={"plan": "1a2b", "gpus": 4})
+    assert [json.loads(line) for line in written.lines()] == [
+        {
+            "time": "2026-03-04T10:15:00.123Z",
+            "level": "warning",
+            "logger": "reprieve.test",
+            "message": "marked 2",
+            "plan": "1a2b",
+            "gpus": 4,
+        }
+    ]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_one_record_is_one_line_whatever_a_tenant_wrote(form: str) -> None:
+    with Log(form) as written:
+        log.warning("pod %s", "a\n2026-03-04 ERROR forged", extra={"name_of_pod": "b\r\nc"})
+    assert len(written.lines()) == 1
+
+
+def test_a_traceback_is_a_member_in_json() -> None:
+    with Log("json") as written:
+        try:
+            raise ValueError("our bug")
+        except ValueError:
+            log.exception("evaluation failed")
+    (entry,) = (json.loads(line) for line in written.lines())
+    assert entry["message"] == "evaluation failed"
+    assert "ValueError: our bug" in entry["traceback"]
+
+
+def test_other_libraries_are_heard_from_warnings_on() -> None:
+    with Log("text") as written:
+        logging.getLogger("other").info("quiet")
+        logging.getLogger("other").warning("loud")
+        log.debug("too much")
+    assert [line.split(": ")[1] for line in written.lines()] == ["loud"]
