@@ -130,6 +130,7 @@ class Client:
         namespace: str,
         name: str,
         type: type[T],
+        /,
         *,
         subresource: str = "",
     ) -> T:
@@ -293,6 +294,7 @@ class Client:
         name: str,
         patch: Any,
         type: type[T],
+        /,
         *,
         patch_type: PatchType = PatchType.MERGE,
         subresource: str = "",

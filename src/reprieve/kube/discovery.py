@@ -1,0 +1,115 @@
+"""From an object's `apiVersion` and `kind` to the resource under which the API serves it.
+
+Owner references name a kind, requests need its plural and scope: the discovery documents of the
+group version say both. They are kept; a kind that is not in them is asked for again, since CRDs
+come and go, but not more often than every ten seconds per group version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from reprieve.kube.client import Client
+from reprieve.kube.decoding import decode_object
+from reprieve.kube.errors import Call, NotFound
+from reprieve.kube.resource import Resource
+from reprieve.kube.transport import Request
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import ClusterError
+
+__all__ = ["NotServed", "RestMapper"]
+
+_ASK_AGAIN: Final = 10 * SECOND
+
+
+class NotServed(ClusterError):
+    """The API server serves no such kind."""
+
+    def __init__(self, api_version: str, kind: str) -> None:
+        self.api_version = api_version
+        self.kind = kind
+        super().__init__(f"the API server does not serve {kind} of {api_version}")
+
+
+class _ApiResource(msgspec.Struct, gc=False):
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _ApiResourceList(msgspec.Struct, gc=False):
+    resources: list[_ApiResource] | None = None
+
+
+class RestMapper:
+    """Knows the served kinds of the group versions that were asked for.
+
+    Args:
+        client: for the API server.
+        clock: for the age of what is known.
+        ask_again: nanoseconds before a group version is asked again for a kind that it lacks.
+    """
+
+    def __init__(self, client: Client, clock: Clock, *, ask_again: int = _ASK_AGAIN) -> None:
+        self._client = client
+        self._clock = clock
+        self._ask_again = ask_again
+        # By apiVersion: kinds with their resources, empty where it is not served.
+        self._known: dict[str, dict[str, Resource]] = {}
+        self._asked: dict[str, int] = {}  # by apiVersion, monotonic
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def resource_for(self, api_version: str, kind: str) -> Resource:
+        """Return the resource of a kind such as `batch/v1`, `Job`.
+
+        Raises:
+            NotServed: neither the cache nor the server knows the kind.
+            ApiError: the server did not answer the question.
+        """
+        found = self.cached(api_version, kind)
+        if found is not None:
+            return found
+        async with self._locks.setdefault(api_version, asyncio.Lock()):
+            # Others may have asked while this call waited for the lock.
+            if self.cached(api_version, kind) is None and self._due(api_version):
+                self._known[api_version] = await self._ask(api_version)
+                self._asked[api_version] = self._clock.monotonic()
+        found = self.cached(api_version, kind)
+        if found is None:
+            raise NotServed(api_version, kind)
+        return found
+
+    def cached(self, api_version: str, kind: str) -> Resource | None:
+        """Return what is known without asking."""
+        return self._known.get(api_version, {}).get(kind)
+
+    def forget(self, api_version: str) -> None:
+        """Ask again at the next need, for when a request to a known kind was answered with 404."""
+        self._known.pop(api_version, None)
+        self._asked.pop(api_version, None)
+
+    def _due(self, api_version: str) -> bool:
+        asked = self._asked.get(api_version)
+        return asked is None or self._clock.monotonic() - asked >= self._ask_again
+
+    async def _ask(self, api_version: str) -> dict[str, Resource]:
+        group, _, version = api_version.rpartition("/")
+        if not version or "/" in group:
+            return {}
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        call = Call("get", path)
+        try:
+            body = await self._client.transport.request(Request("GET", path), call)
+        except NotFound:
+            return {}
+        listed = decode_object(body, _ApiResourceList, call).resources or []
+        return {
+            each.kind: Resource(group, version, each.name, each.kind, each.namespaced)
+            for each in listed
+            # Subresources come in the same list as `pods/status`.
+            if "/" not in each.name
+        }

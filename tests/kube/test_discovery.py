@@ -1,0 +1,83 @@
+"""Kinds of all group versions, found through discovery and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reprieve.kube.discovery import NotServed, RestMapper
+from reprieve.kube.errors import ServerError
+from reprieve.kube.resource import PODS, Resource
+from reprieve.kube.transport import Request
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import SECOND
+from tests.kube.fakes import FakeAnswer, FakeWire, client_over, refusal
+
+
+def _entry(name: str, kind: str, namespaced: bool = True) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "namespaced": namespaced, "verbs": ["get"]}
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.served = {
+            "/api/v1": [_entry("pods", "Pod"), _entry("pods/eviction", "Eviction")],
+            "/apis/batch/v1": [_entry("jobs", "Job"), _entry("jobs/status", "Job")],
+        }
+        self.clock = VirtualClock()
+        self.wire = FakeWire(self._answer)
+        self.mapper = RestMapper(client_over(self.wire, self.clock), self.clock)
+
+    def _answer(self, request: Request) -> FakeAnswer:
+        if request.path not in self.served:
+            return FakeAnswer(404, b"404 page not found")
+        return FakeAnswer(body={"kind": "APIResourceList", "resources": self.served[request.path]})
+
+
+async def test_kinds_are_found_with_plural_and_scope_and_asked_for_once() -> None:
+    stage = Stage()
+    assert await stage.mapper.resource_for("v1", "Pod") == PODS
+    expected = Resource("batch", "v1", "jobs", "Job")
+    found = await asyncio.gather(*(stage.mapper.resource_for("batch/v1", "Job") for _ in "123"))
+    assert found == [expected] * 3
+    assert [request.path for request in stage.wire.requests] == ["/api/v1", "/apis/batch/v1"]
+
+
+async def test_a_kind_that_is_missing_is_asked_for_again_after_a_while_only() -> None:
+    stage = Stage()
+    for _ in range(3):
+        with pytest.raises(NotServed, match="does not serve RayJob of ray"):
+            await stage.mapper.resource_for("ray.io/v1", "RayJob")
+    assert len(stage.wire.requests) == 1
+    stage.served["/apis/ray.io/v1"] = [_entry("rayjobs", "RayJob")]
+    await stage.clock.advance(10 * SECOND)
+    found = await stage.mapper.resource_for("ray.io/v1", "RayJob")
+    assert found == Resource("ray.io", "v1", "rayjobs", "RayJob")
+    assert len(stage.wire.requests) == 2
+
+
+@pytest.mark.parametrize("text", ["", "/", "a/b/c", "../v1/x/"])
+async def test_an_api_version_that_is_none_is_not_served(text: str) -> None:
+    with pytest.raises(NotServed):
+        await Stage().mapper.resource_for(text, "Job")
+
+
+async def test_a_forgotten_group_version_is_asked_for_at_once() -> None:
+    stage = Stage()
+    await stage.mapper.resource_for("batch/v1", "Job")
+    del stage.served["/apis/batch/v1"]
+    stage.mapper.forget("batch/v1")
+    with pytest.raises(NotServed):
+        await stage.mapper.resource_for("batch/v1", "Job")
+
+
+async def test_a_server_that_fails_says_nothing_about_the_kind() -> None:
+    clock = VirtualClock()
+    mapper = RestMapper(client_over(FakeWire(lambda request: refusal(500)), clock), clock)
+    task = asyncio.ensure_future(mapper.resource_for("batch/v1", "Job"))
+    while not task.done():
+        await clock.advance(SECOND)
+    with pytest.raises(ServerError):
+        task.result()
