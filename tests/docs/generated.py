@@ -10,77 +10,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from reprieve.engine.idle.lifecycle import TRANSITIONS, Action, Requeue, Transition
-from reprieve.engine.idle.literal import SWITCHES
-from reprieve.engine.idle.model import Phase
 from reprieve.engine.idle.vendors import KNOWN_VENDORS
+from reprieve.telemetry.metrics import Metrics
+from reprieve.wording.documentation import switches_markdown, transitions_markdown
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
-_ACTIONS: Final = {
-    Action.DELETE_ROOT: "evict the root",
-    Action.DELETE_GPU_WORKLOAD: "delete the GpuWorkload",
-    Action.EVALUATE: "evaluate",
-}
-# The phases that most rows are tried in; the document calls them the living ones.
-_LIVING: Final = (
-    Phase.NEW,
-    Phase.PENDING_OTHER,
-    Phase.PENDING_GPU,
-    Phase.ACTIVE,
-    Phase.IDLE,
-)
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a Markdown table."""
-    heads = list(head)
-    lines = [heads, ["---"] * len(heads), *(list(row) for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def transitions() -> str:
-    """Return the phases' table, in the order in which the rows are tried."""
-    return table(
-        ("#", "from", "when", "to", "besides", "event", "next look"),
-        (
-            (
-                str(row.number),
-                _phases(row.phases),
-                str(row.condition),
-                f"`{row.to}`" if row.to else "(same)",
-                _besides(row),
-                str(row.event or ""),
-                "" if row.requeue is Requeue.NONE else str(row.requeue),
-            )
-            for row in TRANSITIONS
-        ),
-    )
-
-
-def _phases(phases: tuple[Phase, ...]) -> str:
-    if phases == _LIVING:
-        return "any living phase"
-    return ", ".join(f"`{phase}`" if phase else "(new)" for phase in phases)
-
-
-def _besides(row: Transition) -> str:
-    words = [str(effect) for effect in row.effects]
-    if row.action in _ACTIONS:
-        words.append(_ACTIONS[row.action])
-    return "; ".join(words)
-
-
-def literal_switches() -> str:
-    """Return the switches with their hazards' numbers."""
-    return table(
-        ("`gpuPreemption.literal.`", "of the specification", "off (default)", "on"),
-        ((f"`{s.name}`", s.hazard, s.default, s.literal) for s in SWITCHES),
-    )
+# What the exposition puts behind a family's name.
+_SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
 
 def vendors() -> str:
     """Return the known vendors."""
-    return table(
+    return _table(
         ("vendor", "resources", "metrics", "pod labels", "GPU labels"),
         (
             (
@@ -98,14 +39,33 @@ def vendors() -> str:
     )
 
 
+def metrics() -> str:
+    """Return the metrics of our own, in name order, without those of every Python process."""
+    families = [f for f in Metrics().registry.collect() if f.name.startswith("reprieve_")]
+    return _table(
+        ("metric", "type", "meaning"),
+        (
+            (f"`{f.name}{_SUFFIXES.get(f.type, '')}`", f.type, f.documentation)
+            for f in sorted(families, key=lambda family: family.name)
+        ),
+    )
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heads = list(head)
+    lines = [heads, ["---"] * len(heads), *(list(row) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def _code(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
-    "transitions": transitions,
-    "literal": literal_switches,
+    "transitions": transitions_markdown,
+    "literal": switches_markdown,
     "vendors": vendors,
+    "metrics": metrics,
 }
 
 
@@ -114,7 +74,7 @@ def filled(text: str) -> str:
     for name, make in TABLES.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         made = make()
-        text = pattern.sub(lambda match, made=made: f"{match[1]}\n{made}\n\n{match[2]}", text)
+        text = pattern.sub(lambda match, made=made: f"{match[1]}\n{made}\n{match[2]}", text)
     return text
 
 
