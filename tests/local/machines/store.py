@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from reprieve.local.machines.objects import (
@@ -173,7 +173,7 @@ class DictObjects:
         new["status"]["conditions"] = [*conditions, scheduled]
         self._store("bind", ChangeType.MODIFIED, key, new)
 
-    async def changes(self, ignored: Collection[str] = ()) -> AsyncIterator[Change]:
+    async def changes(self, resources: Sequence[str] | None = None) -> AsyncIterator[Change]:
         queue: asyncio.Queue[Change] = asyncio.Queue()
         for (resource, _, _), obj in self.held.items():
             queue.put_nowait(Change(ChangeType.ADDED, resource, copy.deepcopy(obj)))
@@ -182,7 +182,7 @@ class DictObjects:
         try:
             while True:
                 change = await queue.get()
-                if change.resource not in ignored:
+                if resources is None or not change.resource or change.resource in resources:
                     yield change
         finally:
             self._watchers.remove(queue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, NoReturn
 
 from reprieve.local.machines.informer import Key, key_of
@@ -17,10 +17,12 @@ from reprieve.local.machines.objects import (
     Refused,
 )
 from reprieve.local.server.api import Api
+from reprieve.local.server.conversion import shelf
 from reprieve.local.server.errors import StatusError
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.options import DeleteOptions, Propagation, WriteOptions
 from reprieve.local.store import EventType
+from reprieve.units.durations import SECOND
 
 __all__ = ["EmbeddedObjects"]
 
@@ -108,12 +110,12 @@ class EmbeddedObjects:
         found = self._api.registry.by_kind(api_version, kind)
         return None if found is None else found.resource
 
-    async def changes(self, ignored: Collection[str] = ()) -> AsyncIterator[Change]:
+    async def changes(self, resources: Sequence[str] | None = None) -> AsyncIterator[Change]:
         feed: asyncio.Queue[Change | None] = asyncio.Queue()
         watches: dict[str, asyncio.Task[None]] = {}
         waiting: set[str] = set()
         try:
-            self._follow_all(feed, watches, ignored)
+            self._follow_all(feed, watches, resources)
             waiting |= watches.keys()
             while True:
                 change = await feed.get()
@@ -130,7 +132,7 @@ class EmbeddedObjects:
                     continue
                 yield change
                 if change.resource == _DEFINITIONS:
-                    self._follow_all(feed, watches, ignored)
+                    self._follow_all(feed, watches, resources)
         finally:
             for watch in watches.values():
                 watch.cancel()
@@ -140,28 +142,29 @@ class EmbeddedObjects:
         self,
         feed: asyncio.Queue[Change | None],
         watches: dict[str, asyncio.Task[None]],
-        ignored: Collection[str],
+        resources: Sequence[str] | None,
     ) -> None:
-        """Start a watch for every resource that is served now and has none."""
-        for kind in self._api.registry.all():
-            if "watch" not in kind.verbs or kind.resource in ignored or kind.resource in watches:
-                continue
-            stored = self._kind(kind.resource)
-            if stored is not None and stored.resource not in watches:
-                watch = asyncio.create_task(self._follow(stored.resource, feed))
+        """Start a watch for every resource that is wanted, or served now, and has none."""
+        if resources is None:
+            kinds = [kind for kind in self._api.registry.all() if "watch" in kind.verbs]
+            resources = [kind.resource for kind in kinds if kind.resource == shelf(kind)]
+        for resource in resources:
+            if resource not in watches:
+                watch = asyncio.create_task(self._follow(resource, feed))
                 watch.add_done_callback(lambda _: feed.put_nowait(None))
-                watches[stored.resource] = watch
+                watches[resource] = watch
 
     async def _follow(self, resource: str, feed: asyncio.Queue[Change | None]) -> None:
         """Pass on the changes of one resource until cancelled, across ends of its watch."""
         known: dict[Key, Object] = {}
         while True:
             kind = self._kind(resource)
-            if kind is None:  # its definition has gone; it may come back
+            if kind is None:  # its definition has gone, or is still to come
                 for obj in known.values():
                     feed.put_nowait(Change(ChangeType.DELETED, resource, obj))
                 known.clear()
-                await self._api.clock.sleep(1_000_000_000)
+                feed.put_nowait(Change(ChangeType.SYNCED, resource, {}))
+                await self._api.clock.sleep(SECOND)
                 continue
             listed: dict[Key, Object] | None = {}
             watch = self._api.watch(kind, None, bookmarks=True, send_initial_events=True)

@@ -6,7 +6,7 @@ business of whoever has a client. A resource is named as the API names it: `pods
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
@@ -125,11 +125,11 @@ class Objects(Protocol):
         """Return the resource that stores this kind; None when no such kind is served."""
         ...
 
-    def changes(self, ignored: Collection[str] = ()) -> AsyncIterator[Change]:
+    def changes(self, resources: Sequence[str] | None = None) -> AsyncIterator[Change]:
         """Give every existing object as ADDED, then SYNCED, then each change as it happens.
 
-        All resources that are served count, but for the ignored ones, and also those that are
-        served later. Changes of one resource come in order; a gap in the feed is filled in by
-        giving what exists now, and DELETED for what has gone.
+        `resources` None means all that are served, also those that are served later. A resource
+        that is not served counts as empty. Changes of one resource come in order; a gap in the feed
+        is filled in by giving what exists now, and DELETED for what has gone.
         """
         ...

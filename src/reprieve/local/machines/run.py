@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
+from reprieve.local.machines.children import ChildrenController
 from reprieve.local.machines.deployments import DeploymentController
 from reprieve.local.machines.events import Recorder
 from reprieve.local.machines.exporter import Exporter
@@ -67,6 +68,9 @@ class Machines:
             ),
             DeploymentController(self.informer, clock, recorder("deployment-controller")),
             StatefulSetController(self.informer, clock, recorder("statefulset-controller")),
+            ChildrenController(
+                self.informer, recorder("children-controller"), generator("children")
+            ),
             GarbageCollector(self.informer),
         ]
         self._workers = {machine.name: Worker(machine, clock) for machine in machines}
@@ -101,12 +105,12 @@ class Machines:
     async def run(self) -> None:
         """Work until cancelled. The exporter is started and stopped apart from this."""
         async with asyncio.TaskGroup() as tasks:
-            async for change in self._objects.changes(_IGNORED):
+            async for change in self._objects.changes():
                 if change.type is ChangeType.SYNCED:
                     for name in self._nodes.names():
                         self._workers[self._nodes.name].mark(name)
                     for worker in self._workers.values():
                         tasks.create_task(worker.run(), name=worker.machine.name)
                     self._synced.set()
-                else:
+                elif change.resource not in _IGNORED:
                     self.informer.apply(change)

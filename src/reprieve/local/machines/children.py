@@ -1,0 +1,105 @@
+"""Children from templates: keeps below an object what `families` says belongs there.
+
+Children with a fixed name are made when they are missing and follow the number of replicas of
+their template; a template changed otherwise is not carried down. Pods of a group are made and taken
+away by count; one that has succeeded still counts. A suspended object has no children.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from reprieve.local.machines.events import Recorder
+from reprieve.local.machines.families import FAMILIES, Child, Pods, children
+from reprieve.local.machines.informer import Informer, Key, key_of
+from reprieve.local.machines.objects import Change, ChangeType, Object
+from reprieve.local.machines.ownership import child, controller_of, is_active, suffix
+from reprieve.local.machines.replicas import in_order_of_removal
+from reprieve.local.machines.selectors import matches_labels
+
+__all__ = ["ChildrenController"]
+
+
+class ChildrenController:
+    """Stands for the controllers of all kinds in the table."""
+
+    name = "children"
+
+    def __init__(self, informer: Informer, recorder: Recorder, generator: random.Random) -> None:
+        self._informer = informer
+        self._recorder = recorder
+        self._generator = generator
+
+    def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
+        if change.resource in FAMILIES and change.type is not ChangeType.DELETED:
+            yield key_of(change.resource, change.object)
+        owner = controller_of(change.object)
+        if owner is not None:
+            resource = self._informer.objects.resource_of(owner["apiVersion"], owner["kind"])
+            if resource is not None and resource in FAMILIES:
+                yield Key(resource, change.object["metadata"].get("namespace", ""), owner["name"])
+
+    async def look(self, key: Key) -> None:
+        owner = self._informer.at(key)
+        if owner is None or owner["metadata"].get("deletionTimestamp"):
+            return
+        wanted, suspended = children(FAMILIES[key.resource], owner)
+        for one in wanted:
+            if isinstance(one, Pods):
+                await self._group(owner, one, 0 if suspended else one.count)
+            else:
+                await self._single(owner, one, suspended)
+
+    async def _single(self, owner: Object, wanted: Child, suspended: bool) -> None:
+        resource = self._informer.objects.resource_of(wanted.api_version, wanted.kind)
+        if resource is None:
+            text = f"no kind {wanted.kind} of {wanted.api_version} is served"
+            await self._recorder.warning(owner, "UnknownKind", text)
+            return
+        namespace = owner["metadata"].get("namespace", "")
+        present = self._informer.get(resource, namespace, wanted.name)
+        if suspended:
+            if present is not None and _is_below(present, owner) and not _leaves(present):
+                await self._informer.delete(resource, present)
+            return
+        if present is None:
+            made = child(owner, wanted.api_version, wanted.kind, wanted.name, wanted.body)
+            await self._informer.create(resource, made)
+            await self._recorder.normal(owner, "Created", f"Created {wanted.kind}: {wanted.name}")
+            return
+        replicas = (wanted.body.get("spec") or {}).get("replicas")
+        if replicas is None or not _is_below(present, owner) or _leaves(present):
+            return
+        if present["spec"].get("replicas") != replicas:
+            spec: dict[str, Any] = {**present["spec"], "replicas": replicas}
+            await self._informer.update(resource, {**present, "spec": spec})
+
+    async def _group(self, owner: Object, wanted: Pods, count: int) -> None:
+        selector = {"matchLabels": wanted.labels}
+        held = [
+            pod
+            for pod in self._informer.controlled(owner["metadata"]["uid"], "pods")
+            if matches_labels(selector, pod["metadata"].get("labels"))
+        ]
+        active = [pod for pod in held if is_active(pod)]
+        done = [pod for pod in held if (pod.get("status") or {}).get("phase") == "Succeeded"]
+        surplus = len(active) + len(done) - count
+        for pod in in_order_of_removal(active)[: max(0, surplus)]:
+            await self._informer.delete("pods", pod)
+        for _ in range(-surplus):
+            name = f"{wanted.stem}-{suffix(self._generator)}"
+            await self._informer.create(
+                "pods", child(owner, "v1", "Pod", name, wanted.template, labels=wanted.labels)
+            )
+            await self._recorder.normal(owner, "CreatedPod", f"Created pod: {name}")
+
+
+def _is_below(obj: Object, owner: Object) -> bool:
+    reference = controller_of(obj)
+    return reference is not None and reference["uid"] == owner["metadata"]["uid"]
+
+
+def _leaves(obj: Object) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))

@@ -1,0 +1,214 @@
+"""Children from templates: the chains of the kinds that are no part of Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.local.machines.families import FAMILIES
+from reprieve.local.machines.objects import Object
+from tests.local.machines.cluster import Cluster, pod, reference, running, template
+from tests.local.machines.store import KINDS
+
+
+def custom(api_version: str, kind: str, **spec: Any) -> Object:
+    obj: Object = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "work"}}
+    return {**obj, "spec": spec} if spec else obj
+
+
+def ray_cluster(workers: int = 1) -> Object:
+    return {
+        "headGroupSpec": {"template": template(0)},
+        "workerGroupSpecs": [
+            {"groupName": "gpus", "replicas": workers, "template": template(2)},
+        ],
+    }
+
+
+def chains(cluster: Cluster) -> set[str]:
+    """Return the kinds from each pod up to its root."""
+    by_uid = {obj["metadata"]["uid"]: obj for obj in cluster.store.held.values()}
+    found = set()
+    for obj in cluster.all("pods"):
+        kinds = []
+        while obj is not None:
+            kinds.append(obj["kind"])
+            references = obj["metadata"].get("ownerReferences")
+            obj = by_uid.get(references[0]["uid"]) if references else None
+        found.add(" -> ".join(kinds))
+    return found
+
+
+DEPLOYED = "Pod -> ReplicaSet -> Deployment"
+LABELLED = {"selector": {"matchLabels": {"app": "x"}}, "template": template(1, labels={"app": "x"})}
+KAIWO, RAY = "kaiwo.silogen.ai/v1alpha1", "ray.io/v1"
+
+CHAINS = [
+    (custom(RAY, "RayCluster", **ray_cluster(2)), "Pod -> RayCluster", 3),
+    (custom(RAY, "RayJob", rayClusterSpec=ray_cluster()), "Pod -> RayCluster -> RayJob", 2),
+    (
+        custom(RAY, "RayService", rayClusterConfig=ray_cluster()),
+        "Pod -> RayCluster -> RayService",
+        2,
+    ),
+    (
+        custom(KAIWO, "KaiwoJob", job={"spec": {"template": template(4, restartPolicy="Never")}}),
+        "Pod -> Job -> KaiwoJob",
+        1,
+    ),
+    (
+        custom(KAIWO, "KaiwoJob", rayJob={"spec": {"rayClusterSpec": ray_cluster()}}),
+        "Pod -> RayCluster -> RayJob -> KaiwoJob",
+        2,
+    ),
+    (custom(KAIWO, "KaiwoJob", image="train:1", gpus=4), "Pod -> Job -> KaiwoJob", 1),
+    (
+        custom(KAIWO, "KaiwoService", deployment={"spec": LABELLED}),
+        f"{DEPLOYED} -> KaiwoService",
+        1,
+    ),
+    (
+        custom(KAIWO, "KaiwoService", image="serve:1", gpus=1, replicas=2),
+        f"{DEPLOYED} -> KaiwoService",
+        2,
+    ),
+    (
+        custom("aim.eai.amd.com/v1alpha1", "AIMService", template=template(1)),
+        f"{DEPLOYED} -> AIMService",
+        1,
+    ),
+    (
+        custom("aim.silogen.ai/v1alpha1", "AIMService", template=template(1)),
+        f"{DEPLOYED} -> AIMService",
+        1,
+    ),
+    (
+        custom(
+            "serving.kserve.io/v1beta1",
+            "InferenceService",
+            predictor={"model": {"resources": {"limits": {"amd.com/gpu": "1"}}}, "minReplicas": 2},
+        ),
+        f"{DEPLOYED} -> InferenceService",
+        2,
+    ),
+    (
+        custom(
+            "workload.codeflare.dev/v1beta2",
+            "AppWrapper",
+            components=[
+                {
+                    "template": {
+                        "apiVersion": "batch/v1",
+                        "kind": "Job",
+                        "metadata": {"name": "inner"},
+                        "spec": {"template": template(1, restartPolicy="Never")},
+                    }
+                }
+            ],
+        ),
+        "Pod -> Job -> AppWrapper",
+        1,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("obj", "chain", "pods"), CHAINS, ids=lambda v: v["kind"] if isinstance(v, dict) else None
+)
+async def test_a_template_becomes_the_chain_of_the_kind(obj: Object, chain: str, pods: int) -> None:
+    async with running() as cluster:
+        await cluster.create(obj)
+        await cluster.wait(2)
+        assert chains(cluster) == {chain}
+        assert list(cluster.phases().values()) == ["Running"] * pods
+
+
+@pytest.mark.parametrize(
+    ("obj", "chain", "pods"), CHAINS, ids=lambda v: v["kind"] if isinstance(v, dict) else None
+)
+async def test_everything_below_goes_with_the_root(obj: Object, chain: str, pods: int) -> None:
+    async with running() as cluster:
+        await cluster.create(obj)
+        await cluster.wait(2)
+        await cluster.delete(KINDS[obj["apiVersion"], obj["kind"]], "work")
+        await cluster.wait(5)
+        left = {resource for resource, _, _ in cluster.store.held}
+        assert left == {"nodes", "events"}
+
+
+@pytest.mark.parametrize("spec", [{}, {"user": "me"}, {"job": "no"}, {"components": [1]}])
+@pytest.mark.parametrize(
+    "api_version_and_kind", sorted(k for k, resource in KINDS.items() if resource in FAMILIES)
+)
+async def test_an_object_without_a_template_has_no_children(
+    api_version_and_kind: tuple[str, str], spec: dict[str, Any]
+) -> None:
+    async with running() as cluster:
+        root = await cluster.create(custom(*api_version_and_kind, **spec))
+        await cluster.create(pod("by-hand", 1, owner=root))
+        await cluster.wait(5)
+        assert cluster.phases() == {"by-hand": "Running"}
+
+
+async def test_a_suspended_ray_job_gives_its_pods_back_and_gets_new_ones() -> None:
+    async with running() as cluster:
+        await cluster.create(custom(RAY, "RayJob", rayClusterSpec=ray_cluster()))
+        await cluster.wait(2)
+        await cluster.change("rayjobs.ray.io", "work", suspend=True)
+        await cluster.wait(5)
+        assert (cluster.names("rayclusters.ray.io"), cluster.names("pods")) == ([], [])
+        await cluster.change("rayjobs.ray.io", "work", suspend=False)
+        await cluster.wait(5)
+        assert list(cluster.phases().values()) == ["Running"] * 2
+
+
+async def test_the_number_of_replicas_is_carried_down() -> None:
+    async with running() as cluster:
+        await cluster.create(custom(KAIWO, "KaiwoService", image="serve:1", gpus=1, replicas=2))
+        await cluster.wait(2)
+        await cluster.change("kaiwoservices.kaiwo.silogen.ai", "work", replicas=0)
+        await cluster.wait(5)
+        assert cluster.names("pods") == []
+
+
+async def test_ray_workers_come_and_go_with_the_group() -> None:
+    async with running() as cluster:
+        await cluster.create(custom(RAY, "RayCluster", **ray_cluster(2)))
+        await cluster.wait(2)
+        await cluster.change("rayclusters.ray.io", "work", **ray_cluster(1))
+        await cluster.wait(5)
+        names = cluster.names("pods")
+        assert [name[:-6] for name in names] == ["work-gpus-worker", "work-head"]
+
+
+async def test_a_component_of_an_unknown_kind_is_named_in_an_event() -> None:
+    async with running() as cluster:
+        unknown = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+        await cluster.create(
+            custom(
+                "workload.codeflare.dev/v1beta2",
+                "AppWrapper",
+                components=[{"template": unknown}],
+            )
+        )
+        await cluster.wait(1)
+        assert [(e["reason"], e["message"]) for e in cluster.all("events")] == [
+            ("UnknownKind", "no kind Thing of example.com/v1 is served")
+        ]
+
+
+async def test_a_child_of_another_owner_is_not_touched() -> None:
+    async with running() as cluster:
+        other = await cluster.create({**custom(KAIWO, "KaiwoJob"), "metadata": {"name": "other"}})
+        mine = custom(RAY, "RayJob", rayClusterSpec=ray_cluster())
+        taken = custom(RAY, "RayCluster")
+        await cluster.create(mine)
+        await cluster.wait(1)
+        [made] = cluster.names("rayclusters.ray.io")
+        await cluster.delete("rayclusters.ray.io", made)
+        taken["metadata"] = {"name": made, "ownerReferences": [reference(other)]}
+        await cluster.create(taken)
+        await cluster.change("rayjobs.ray.io", "work", suspend=True)
+        await cluster.wait(5)
+        assert cluster.names("rayclusters.ray.io") == [made]
