@@ -91,7 +91,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GpuWorkloadStatus(_Struct, frozen=True):
-    """The status; nothing is required."""
+    """The status; nothing is required. `policy` and `gpus` are ours, for wide columns."""
 
     phase: str = ""
     tracked_pods: list[TrackedPod] | None = None
@@ -103,6 +103,8 @@ class GpuWorkloadStatus(_Struct, frozen=True):
     preempted_at: str | None = None
     preempted_for: str = ""
     preemption_reason: str = ""
+    policy: str = ""
+    gpus: str = ""
     conditions: list[Condition] | None = None
 
 
