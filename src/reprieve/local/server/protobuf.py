@@ -73,7 +73,7 @@ def _message(layout: Message, raw: bytes, depth: int) -> dict[str, Any]:
         elif field.shape is Shape.MAP:
             entry = dict(_records(_raw(value)))
             key = _text(entry.get(1, b""))
-            default: bytes | int = b"" if field.type not in _VARINTS else 0
+            default: bytes | int = 0 if field.type in _VARINTS else b""
             values.setdefault(field.name, {})[key] = _value(field, entry.get(2, default), depth)
         elif field.shape is Shape.LIST:
             items = values.setdefault(field.name, [])
@@ -82,7 +82,10 @@ def _message(layout: Message, raw: bytes, depth: int) -> dict[str, Any]:
             else:
                 items.append(_value(field, value, depth))
         else:
-            values[field.name] = _value(field, value, depth)
+            read = _value(field, value, depth)
+            # The encoding spells zeros out that JSON leaves away.
+            if read or field.optional:
+                values[field.name] = read
     return values
 
 
