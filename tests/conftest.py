@@ -25,6 +25,14 @@ def kubectl() -> Path:
     return found
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--vectors",
+        metavar="DIR",
+        help="conformance vectors, a folder per plane (default: ../shared/conformance)",
+    )
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     target = os.environ.get("REPRIEVE_TEST_REPORT")
     if not target:

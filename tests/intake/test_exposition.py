@@ -112,8 +112,13 @@ def test_a_value_that_no_gpu_can_have_is_set_apart(value: str, defect: Defect) -
     ],
 )
 def test_every_form_of_a_sample_line_is_understood(text: str, value: float) -> None:
-    for end in ("\n", ""):
-        assert parse_samples((text + end).encode(), [AMD]) == [amd("p", value, gpu="")]
+    assert parse_samples(f"{text}\n".encode(), [AMD]) == [amd("p", value, gpu="")]
+
+
+def test_a_last_line_that_may_be_cut_off_is_refused() -> None:
+    text = line('pod="p",namespace="team"', "95")
+    with pytest.raises(MalformedExposition, match="cut off"):
+        parse_samples(text[:-2], [AMD])
 
 
 def test_escapes_in_label_values_are_resolved() -> None:

@@ -8,7 +8,8 @@ size, so that memory does not grow with the body.
 
 Which families, labels and types count, and what makes a value unusable: specification of the idle
 plane, section 10 and hazards H5 and H6. Text format: Prometheus exposition formats, version 0.0.4
-and the quoted names of 1.0.0. A last line without its newline is accepted.
+and the quoted names of 1.0.0. A last line without its newline is refused, as the format has it: a
+body that was cut off inside a number would read 9 for 95, and busy work would look idle.
 """
 
 from __future__ import annotations
@@ -182,11 +183,16 @@ class ExpositionParser:
         """Return what was read.
 
         Raises:
-            MalformedExposition: the last line is not Prometheus text.
+            MalformedExposition: the last line is not Prometheus text, or has no newline.
         """
-        if self._rest:
-            text, self._rest = self._rest + b"\n", b""
-            self._read(text)
+        if self._rest.strip(b" \t"):
+            rest, self._rest = self._rest, b""
+            self._read(rest + b"\n")
+            shown = rest[:120].decode(errors="backslashreplace")
+            raise MalformedExposition(
+                f"the last line has no newline, the text may be cut off: {shown!r}; accepted: "
+                "lines that all end with a newline"
+            )
         samples = self._samples
         if self._ranked:
             samples = without_less_preferred(samples, self._vendors)

@@ -1,0 +1,258 @@
+"""An independent look at an idle plan before it is carried out.
+
+`check` is given the plan and the snapshot it was decided on (or a newer one) and recounts
+everything from the rows; it shares no code with the evaluation beyond the freshness of samples. The
+executor refuses a plan with violations: each one is a defect of ours or a world that has changed,
+never a mistake of the user.
+
+Verified: victims are known, idle for their grace period, fresh, unclaimed and named once; the need
+is the whole demand; in-flight credit is no more than what is on its way to the demand or to nobody;
+need <= in flight + freed for every name; every pending pod has an admitted node with room at proof
+level Placement; no victim can be put back unless the plan says `compatible`. Source: promises
+"Feasible", "Irreducible" and "Silence is not idleness" of the design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reprieve.engine.idle.model import (
+    Fit,
+    IdleSnapshot,
+    Phase,
+    PodRow,
+    Policy,
+    PreemptionPolicy,
+    Workload,
+)
+from reprieve.engine.idle.samples import SampleState, freshness
+from reprieve.engine.plan import Plan, Plane, ProofLevel, Ref, Victim, plan_id
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["Fault", "Violation", "check"]
+
+
+class Fault(StrEnum):
+    """What is wrong with a plan."""
+
+    NOT_IDLE_PLANE = "the plan is not one of the idle plane"
+    WRONG_ID = "the id is not that of the plan"
+    UNKNOWN_PREEMPTOR = "the preemptor is not in the snapshot, or not PendingGpu"
+    UNKNOWN_VICTIM = "the victim is not in the snapshot, or its root or amounts differ"
+    NAMED_TWICE = "the root is named twice"
+    CLAIMED = "another plan has claimed the victim"
+    NOT_IDLE = "the victim is not Idle"
+    WITHIN_GRACE = "the victim has not been idle for its grace period"
+    NOT_FRESH = "the victim's metrics are missing or out of date"
+    WRONG_POLICY = "the victim's policy does not allow it"
+    WRONG_LEVEL = "the proof level is not that of the policy"
+    WRONG_NEED = "the need is not the demand's total"
+    WRONG_SUM = "the freed amounts are not those of the victims"
+    OVERSTATED_FLIGHT = "more is credited than is on its way"
+    NOT_FEASIBLE = "need exceeds what is in flight and freed"
+    NOT_PLACED = "a pending pod has no admitted node with room"
+    REDUCIBLE = "a victim can be put back, and the plan does not say so"
+    UNGUARDED = "a guard is missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One fault; `subject` is the object concerned, `detail` numbers or names."""
+
+    fault: Fault
+    subject: str = ""
+    detail: str = ""
+
+
+def check(plan: Plan, snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> tuple[Violation, ...]:
+    """Return what is wrong with the plan; nothing for a plan that may be carried out."""
+    if plan.plane is not Plane.IDLE:
+        return (Violation(Fault.NOT_IDLE_PLANE, plan.plane),)
+    workloads = {workload.key: workload for workload in snapshot.workloads}
+    return (
+        *_identity(plan, policy),
+        *_victims(plan, workloads, snapshot, policy, now),
+        *_guards(plan),
+        *_proof(plan, workloads, snapshot, policy, now),
+    )
+
+
+def _identity(plan: Plan, policy: Policy) -> Iterator[Violation]:
+    preemptor = None if plan.preemptor is None else plan.preemptor.uid
+    roots = [victim.root.uid for victim in plan.victims]
+    if plan.id != plan_id(Plane.IDLE, preemptor, roots, policy.fingerprint()):
+        yield Violation(Fault.WRONG_ID, detail=plan.id)
+    for uid in sorted({uid for uid in roots if roots.count(uid) > 1}):
+        yield Violation(Fault.NAMED_TWICE, uid)
+
+
+def _victims(
+    plan: Plan,
+    workloads: Mapping[GpuWorkloadKey, Workload],
+    snapshot: IdleSnapshot,
+    policy: Policy,
+    now: Nanos,
+) -> Iterator[Violation]:
+    for victim in plan.victims:
+        key = _key(victim.subject)
+        workload = workloads.get(key)
+        if workload is None or not _is_row_of(victim, workload):
+            yield Violation(Fault.UNKNOWN_VICTIM, key)
+            continue
+        if victim.root.uid in snapshot.claims:
+            yield Violation(Fault.CLAIMED, key)
+        status, settings = workload.status, workload.settings
+        if status.phase is not Phase.IDLE or status.idle_since is None:
+            yield Violation(Fault.NOT_IDLE, key, status.phase)
+        elif max(0, now - status.idle_since) < settings.grace_period:
+            yield Violation(Fault.WITHIN_GRACE, key)
+        if not _measured(workload, policy, now):
+            yield Violation(Fault.NOT_FRESH, key)
+        always = settings.policy is PreemptionPolicy.ALWAYS
+        if always is not (plan.preemptor is None):
+            yield Violation(Fault.WRONG_POLICY, key, settings.policy)
+
+
+def _guards(plan: Plan) -> Iterator[Violation]:
+    guarded = {(guard.subject, guard.phases) for guard in plan.guards}
+    wanted = [(victim.subject, (Phase.IDLE,)) for victim in plan.victims]
+    if plan.preemptor is not None:
+        wanted.append((plan.preemptor, (Phase.PENDING_GPU,)))
+    for subject, phases in wanted:
+        if (subject, phases) not in guarded:
+            yield Violation(Fault.UNGUARDED, _key(subject))
+
+
+def _proof(
+    plan: Plan,
+    workloads: Mapping[GpuWorkloadKey, Workload],
+    snapshot: IdleSnapshot,
+    policy: Policy,
+    now: Nanos,
+) -> Iterator[Violation]:
+    proof = plan.proof
+    if plan.preemptor is None:
+        if proof.level is not ProofLevel.EXEMPT or len(plan.victims) != 1:
+            yield Violation(Fault.WRONG_LEVEL, detail=proof.level)
+        return
+    key = _key(plan.preemptor)
+    demand = workloads.get(key)
+    if demand is None or demand.status.phase is not Phase.PENDING_GPU:
+        yield Violation(Fault.UNKNOWN_PREEMPTOR, key)
+        return
+    expected = ProofLevel.PLACEMENT if policy.fit is Fit.NODE else ProofLevel.SUM
+    if proof.level is not expected:
+        yield Violation(Fault.WRONG_LEVEL, key, proof.level)
+    need = {name: count for name, count in demand.gpus.items() if count > 0}
+    if dict(proof.need) != need:
+        yield Violation(Fault.WRONG_NEED, key)
+    incoming = [w for w in snapshot.workloads if _incoming(w, demand, snapshot, policy, now)]
+    for name, count in need.items():
+        freed = sum(victim.amounts.get(name, 0) for victim in plan.victims)
+        flight = proof.in_flight.get(name, 0)
+        bound = sum(w.gpus.get(name, 0) for w in incoming)
+        if freed != proof.freed.get(name, 0):
+            yield Violation(Fault.WRONG_SUM, key, name)
+        if flight > bound:
+            yield Violation(Fault.OVERSTATED_FLIGHT, key, f"{name}: {flight} of {bound}")
+        if flight + freed < count:
+            yield Violation(Fault.NOT_FEASIBLE, key, f"{name}: {flight} + {freed} < {count}")
+    leaving = [pod for w in incoming for pod in w.pods]
+    victims = [workloads[_key(v.subject)] for v in plan.victims if _key(v.subject) in workloads]
+    if policy.fit is Fit.NODE:
+        pods = [pod for w in victims for pod in w.pods]
+        if not _placed(plan, demand, snapshot, [*leaving, *pods]):
+            yield Violation(Fault.NOT_PLACED, key)
+    if not proof.compatible:
+        for victim in victims:
+            kept = [w for w in victims if w is not victim]
+            enough = all(
+                proof.in_flight.get(name, 0) + sum(w.gpus.get(name, 0) for w in kept) >= count
+                for name, count in need.items()
+            )
+            pods = [*leaving, *(pod for w in kept for pod in w.pods)]
+            if enough and (policy.fit is Fit.SUM or _placed(plan, demand, snapshot, pods)):
+                yield Violation(Fault.REDUCIBLE, victim.key)
+
+
+def _is_row_of(victim: Victim, workload: Workload) -> bool:
+    return (
+        victim.subject == workload.ref
+        and victim.root == workload.root
+        and dict(victim.amounts) == dict(workload.gpus)
+    )
+
+
+def _measured(workload: Workload, policy: Policy, now: Nanos) -> bool:
+    if policy.literal.missing_metrics_are_zero:
+        return True
+    return freshness(workload, policy, now).state is SampleState.FRESH
+
+
+def _incoming(
+    workload: Workload, demand: Workload, snapshot: IdleSnapshot, policy: Policy, now: Nanos
+) -> bool:
+    """Whether these GPUs may be credited to the demand: on their way to it, or to nobody."""
+    status = workload.status
+    nobody_counts = not policy.literal.always_not_credited
+    if workload.root.uid in snapshot.claims and status.phase is not Phase.DELETED:
+        whom = snapshot.claims[workload.root.uid]
+        ours = nobody_counts if whom is None else whom == demand.key
+    elif status.phase in (Phase.PREEMPTING, Phase.PREEMPTED):
+        ours = (
+            nobody_counts if status.preempted_for == "" else status.preempted_for == demand.ref.name
+        )
+    else:
+        # Victims under policy Always of the same run.
+        return (
+            nobody_counts
+            and status.phase is Phase.IDLE
+            and status.idle_since is not None
+            and workload.settings.policy is PreemptionPolicy.ALWAYS
+            and max(0, now - status.idle_since) >= workload.settings.grace_period
+            and _measured(workload, policy, now)
+        )
+    if status.phase is not Phase.PREEMPTED:
+        return ours
+    ended = workload.released if workload.released is not None else status.preempted_at
+    on_its_way = bool(workload.pods) or (ended is not None and 0 <= now - ended < policy.settling)
+    return ours and on_its_way and not policy.literal.preempted_not_in_flight
+
+
+def _placed(
+    plan: Plan, demand: Workload, snapshot: IdleSnapshot, leaving: Iterable[PodRow]
+) -> bool:
+    waiting = {
+        pod.uid: pod
+        for pod in demand.pods
+        if pod.phase == "Pending" and pod.node is None and pod.live and pod.gpus
+    }
+    places: dict[Uid, str] = dict(plan.placement)
+    if len(places) != len(plan.placement) or places.keys() != waiting.keys() or not waiting:
+        return False
+    room = {(node.name, name): c for node in snapshot.nodes for name, c in node.free.items()}
+    for pod in leaving:
+        if pod.node is not None and pod.phase not in ("Succeeded", "Failed"):
+            for name, count in pod.gpus.items():
+                room[(pod.node, name)] = room.get((pod.node, name), 0) + count
+    for held in snapshot.reservations:
+        if held.demand != demand.key:
+            for name, count in held.amounts.items():
+                room[(held.node, name)] = room.get((held.node, name), 0) - count
+    known = {node.name for node in snapshot.nodes}
+    asked: set[tuple[str, str]] = set()
+    for uid, node in places.items():
+        pod = waiting[uid]
+        if node not in known or (pod.nodes is not None and node not in pod.nodes):
+            return False
+        for name, count in pod.gpus.items():
+            asked.add((node, name))
+            room[(node, name)] = room.get((node, name), 0) - count
+    return all(room[place] >= 0 for place in asked)
+
+
+def _key(ref: Ref) -> GpuWorkloadKey:
+    return GpuWorkloadKey(f"{ref.namespace}/{ref.name}")
