@@ -1,0 +1,55 @@
+"""`python -m bench.idle [--quick] [CASE...]`: the idle plane at the size of a large cluster.
+
+`tick`: one polling interval at 10,000 GPUs on 1,250 node exporters with 40 metric families each.
+`discovery`: 50,000 pods from the initial list, and the operator's memory with them.
+Each case runs in a process of its own, so that its peak memory is its own. `--quick` takes small
+inputs: a smoke test that asserts results and never times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+
+__all__ = ["main"]
+
+CASES = ("tick", "discovery")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cases; the exit code is that of the first case that failed, else 0."""
+    parser = argparse.ArgumentParser(prog="python -m bench.idle", description=__doc__)
+    parser.add_argument("case", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; else all")
+    parser.add_argument("--quick", action="store_true", help="small inputs, one run each")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    for case in chosen.case:
+        if case not in CASES:
+            parser.error(f"unknown case {case!r}; accepted: {', '.join(CASES)}")
+    if chosen.here:
+        asyncio.run(_run(chosen.case[0], chosen.quick))
+        return 0
+    for case in chosen.case or CASES:
+        command = [sys.executable, "-m", "bench.idle", case, "--here"]
+        code = subprocess.call(command + ["--quick"] * chosen.quick)
+        if code:
+            return code
+    return 0
+
+
+async def _run(case: str, quick: bool) -> None:
+    # Here, so that a case's memory does not hold what only the other one imports.
+    if case == "tick":
+        from bench.tick import run_tick
+
+        await run_tick(*((12, 5, 1) if quick else (1250, 40, 5)))
+    else:
+        from bench.discovery import run_discovery
+
+        await run_discovery(*((700, 1) if quick else (50_000, 5)))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
