@@ -59,8 +59,8 @@ class EmbeddedCluster:
             OSError: the port is taken.
         """
         start_cluster(self.api)
-        server = web.Server(self._http.handle)
-        self._runner = web.ServerRunner(server, shutdown_timeout=1.0, access_log=None)
+        server = web.Server(self._http.handle, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()

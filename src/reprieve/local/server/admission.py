@@ -17,7 +17,7 @@ from reprieve.local.server.schema import Cause
 if TYPE_CHECKING:
     from reprieve.local.server.api import Api
 
-__all__ = ["SYSTEM_PRIORITY_CLASSES", "admit_create", "has_generation", "prepared"]
+__all__ = ["SYSTEM_PRIORITY_CLASSES", "admit_change", "admit_create", "has_generation", "prepared"]
 
 SYSTEM_PRIORITY_CLASSES: Final = {
     "system-cluster-critical": (
@@ -108,6 +108,13 @@ def _priority(api: Api, kind: Kind, obj: dict[str, Any], spec: dict[str, Any]) -
     value = 0 if chosen is None else chosen.get("value", 0)
     given = spec.get("priority")
     if given is not None and given != value:
+        if kind.resource != "pods":
+            raise forbidden(
+                kind,
+                name,
+                f"priority set in the pod group ({given}) must match the priority computed "
+                f"({value}) based on the priority class set in the spec",
+            )
         raise forbidden(
             kind,
             name,
@@ -147,7 +154,8 @@ def _check_priority_class(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
             Cause(
                 "FieldValueForbidden",
                 "Forbidden: priority class names with 'system-' prefix are reserved for system "
-                "use only. error: the name is not a known system priority class",
+                "use only. error: "
+                f"{name} is not a known system priority class",
                 "metadata.name",
             )
         )
@@ -162,6 +170,18 @@ def _check_priority_class(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
         )
     if causes:
         raise invalid(kind, name, causes)
+    admit_change(api, kind, obj)
+
+
+def admit_change(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
+    """Refuse a second default priority class, be it new or changed.
+
+    Raises:
+        StatusError: 403.
+    """
+    if kind.resource != _PRIORITY_CLASSES:
+        return
+    name = obj["metadata"]["name"]
     default = _default_class(api)
     if obj.get("globalDefault") and default is not None and default["metadata"]["name"] != name:
         raise forbidden(

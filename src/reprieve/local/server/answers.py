@@ -25,6 +25,10 @@ __all__ = ["Answers", "encoded"]
 JSON: Final = "application/json"
 
 
+def _json(body: bytes, code: int = 200) -> web.Response:
+    return web.Response(status=code, body=body + b"\n", content_type=JSON)
+
+
 def encoded(kind: Kind, stored: Stored) -> bytes:
     """Return a kept object as JSON in version `kind`."""
     if conversion.is_kept_as(kind, stored.body):
@@ -43,14 +47,12 @@ class Answers:
 
     def plain(self, obj: dict[str, Any], code: int = 200) -> web.Response:
         """Answer with exactly this object, whatever form was asked for."""
-        return web.Response(status=code, body=orjson.dumps(obj), content_type=JSON)
+        return _json(orjson.dumps(obj), code)
 
     def object(
         self, obj: dict[str, Any], code: int = 200, warnings: Sequence[str] = ()
     ) -> web.Response:
-        response = web.Response(
-            status=code, body=self._one(obj, obj["metadata"]), content_type=JSON
-        )
+        response = _json(self._one(obj, obj["metadata"]), code)
         for warning in warnings:
             text = warning.replace("\\", "\\\\").replace('"', '\\"')
             response.headers.add("Warning", f'299 - "{text}"')
@@ -58,9 +60,9 @@ class Answers:
 
     def stored(self, stored: Stored) -> web.Response:
         if self.form is Form.OBJECT:
-            return web.Response(body=encoded(self.kind, stored), content_type=JSON)
+            return _json(encoded(self.kind, stored))
         obj = conversion.from_storage(self.kind, stored.decode())
-        return web.Response(body=self._one(obj, obj["metadata"]), content_type=JSON)
+        return _json(self._one(obj, obj["metadata"]))
 
     def listed(self, result: ListResult) -> web.Response:
         metadata: dict[str, Any] = {"resourceVersion": result.resource_version}
@@ -78,16 +80,24 @@ class Answers:
                 result.continue_token,
             )
             rows["metadata"] = {**rows["metadata"], **metadata}
-            return web.Response(body=orjson.dumps(rows), content_type=JSON)
+            return _json(orjson.dumps(rows))
         if self.form is Form.PARTIAL:
             head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
             items = [orjson.dumps(as_partial(obj)) for obj in result.objects]
         else:
             head = {"kind": self.kind.list_kind, "apiVersion": self.kind.api_version}
-            items = [encoded(self.kind, stored) for stored in result.stored]
+            items = [self._item(stored) for stored in result.stored]
         start = orjson.dumps({**head, "metadata": metadata})
         body = b'%b,"items":[%b]}' % (start[:-1], b",".join(items))
-        return web.Response(body=body, content_type=JSON)
+        return _json(body)
+
+    def _item(self, stored: Stored) -> bytes:
+        """Return an object as it stands in a list: built-in ones without apiVersion and kind."""
+        body = encoded(self.kind, stored)
+        if self.kind.custom is not None:
+            return body
+        head = orjson.dumps({"apiVersion": self.kind.api_version, "kind": self.kind.kind})
+        return b"{" + body[len(head) :]
 
     def _one(self, obj: dict[str, Any], metadata: dict[str, Any]) -> bytes:
         if self.form is Form.TABLE and obj.get("kind") == self.kind.kind:

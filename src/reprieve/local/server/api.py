@@ -282,6 +282,7 @@ class Api:
             return old
         if admission.has_generation(kind) and _desired(new) != _desired(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        admission.admit_change(self, kind, new)
         definitions.check(self, kind, new)
         if options.dry_run:
             return new
@@ -336,6 +337,9 @@ class Api:
             return _success(kind, metadata) if finished else obj
         kept = conversion.to_storage(self.registry, kind, obj)
         if finished:
+            if changed and kind.resource == "pods":
+                # Watchers are shown the deletion of a pod before its end, even without grace.
+                self.store.put("pods", kept)
             self._remove(kind, kept)
             return _success(kind, metadata)
         if changed:
@@ -394,11 +398,13 @@ class Api:
             )
         if not kind.namespaced:
             metadata.pop("namespace", None)
-        elif metadata.setdefault("namespace", namespace) != namespace:
+        elif (metadata.get("namespace") or namespace) != namespace:
             raise bad_request(
                 "the namespace of the provided object does not match the namespace sent on the "
                 "request"
             )
+        else:
+            metadata["namespace"] = namespace
         return metadata
 
     def _generated(self, kind: Kind, namespace: str, prefix: str) -> str:

@@ -26,6 +26,7 @@ from reprieve.local.server.ownership import (
     managers_of,
     owned_paths,
     stripped,
+    union,
     write_managers,
 )
 from reprieve.local.server.structure import Structure, structure_of
@@ -86,10 +87,10 @@ def apply(
     changed, _ = changed_fields(structure, live, result)
     _settle(others, stripped(changed), options.force)
     if previous is not None:
-        abandoned = difference(previous.fields, stated)
+        kept = stated
         for one in others:
-            abandoned = difference(abandoned, one.fields)
-        result = _without(structure, result, abandoned) or {}
+            kept = union(kept, one.fields)
+        _remove(structure, result, difference(previous.fields, kept), kept)
     if old is None:
         return _create(api, kind, namespace, result, this, options)
     if previous is not None and previous.fields == stated:
@@ -234,34 +235,25 @@ def _conflict_text(found: list[tuple[Manager, str]]) -> str:
     return head + "\n".join(parts)
 
 
-def _without(structure: Structure, value: Any, fields: Fields) -> Any:
-    """Return `value` without the parts in `fields`; a container left empty by that goes too."""
+def _remove(structure: Structure, value: Any, abandoned: Fields, kept: Fields) -> None:
+    """Take the `abandoned` parts out of `value`; a container goes if nobody keeps any of it."""
     if isinstance(value, dict):
         for key in list(value):
-            node = fields.get(f"f:{key}")
-            if node is not None:
-                _drop(value, key, structure.field(key), node)
-        return value
-    if isinstance(value, list):
-        kept = []
-        for item in value:
-            name = element(structure, item)
-            node = fields.get(name) if name is not None else None
-            if node is None or (node and "." not in node):
-                kept.append(item if node is None else _without(structure.item(), item, node))
-            elif difference(fields_of(structure.item(), item), node):
-                kept.append(_without(structure.item(), item, node))
-        return kept
-    return value
-
-
-def _drop(holder: dict[str, Any], key: str, structure: Structure, node: Fields) -> None:
-    value = holder[key]
-    if not node or children(structure, value) is None:
-        del holder[key]
-        return
-    rest = _without(structure, value, node)
-    if rest or key in ("metadata", "spec", "status"):
-        holder[key] = rest
-    else:
-        del holder[key]
+            node = abandoned.get(f"f:{key}")
+            if node is None:
+                continue
+            inner = structure.field(key)
+            if f"f:{key}" not in kept and (not node or "." in node):
+                del value[key]
+            else:
+                _remove(inner, value[key], node, kept.get(f"f:{key}") or {})
+    elif isinstance(value, list):
+        for item in list(value):
+            name = element(structure, item) or ""
+            node = abandoned.get(name)
+            if node is None:
+                continue
+            if name not in kept and (not node or "." in node):
+                value.remove(item)
+            else:
+                _remove(structure.item(), item, node, kept.get(name) or {})

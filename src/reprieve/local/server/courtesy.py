@@ -13,7 +13,7 @@ from reprieve.local.server.kinds import Registry
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
-__all__ = ["document", "log", "public", "token_request"]
+__all__ = ["connection_refused", "document", "log", "public", "token_request"]
 
 VERSION: Final = {
     "major": "1",
@@ -26,6 +26,9 @@ VERSION: Final = {
     "compiler": "none",
     "platform": "linux/amd64",
 }
+# kubectl falls back to version 2 for kinds that version 3 does not have: a document without any.
+_OPENAPI_2_TYPE: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_OPENAPI_2: Final = b"\x0a\x032.0"
 _HEALTH: Final = ("/healthz", "/readyz", "/livez")
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -46,6 +49,10 @@ def document(registry: Registry, request: web.BaseRequest, segments: list[str]) 
     if request.method not in ("GET", "HEAD"):
         raise method_not_allowed()
     match segments:
+        case ["openapi", "v2"] if _OPENAPI_2_TYPE in request.headers.get("Accept", ""):
+            return web.Response(
+                body=_OPENAPI_2, headers={"Content-Type": _OPENAPI_2_TYPE.replace("@", ".")}
+            )
         case ["openapi", "v3"]:
             return _json(openapi.openapi_index(registry))
         case ["openapi", "v3", "api", version]:
@@ -65,7 +72,7 @@ def _wants_aggregated(accept: str) -> bool:
 
 
 def _json(body: bytes) -> web.Response:
-    return web.Response(body=body, content_type="application/json")
+    return web.Response(body=body + b"\n", content_type="application/json")
 
 
 def _maybe(body: bytes | None) -> web.Response:
@@ -76,10 +83,17 @@ def _maybe(body: bytes | None) -> web.Response:
 
 def log(pod: dict[str, Any]) -> web.Response:
     """Answer `kubectl logs`: no container runs here, and that is what the log says."""
-    name = pod["metadata"]["name"]
     if not (pod.get("spec") or {}).get("nodeName"):
-        raise bad_request(f"pod {name} does not have a host assigned")
+        return web.Response(status=204)
+    name = pod["metadata"]["name"]
     return web.Response(text=f"(the embedded cluster runs no containers: {name} has no output)\n")
+
+
+def connection_refused(pod: dict[str, Any]) -> StatusError:
+    """Refuse `kubectl exec`, `attach` and `port-forward`."""
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
+    return bad_request("the embedded cluster runs no containers")
 
 
 def token_request(obj: dict[str, Any], token: str, now: Nanos) -> dict[str, Any]:

@@ -89,7 +89,6 @@ def _write_status(api: Api, obj: dict[str, Any]) -> None:
                 "lastTransitionTime": now,
                 "reason": reason,
                 "message": message,
-                "observedGeneration": obj["metadata"].get("generation", 1),
             }
     status["conditions"] = list(before.values())
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))

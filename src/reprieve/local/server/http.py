@@ -24,6 +24,7 @@ from reprieve.local.server.api import Api
 from reprieve.local.server.causes import Cause
 from reprieve.local.server.errors import (
     StatusError,
+    bad_request,
     invalid,
     method_not_allowed,
     path_not_found,
@@ -50,6 +51,7 @@ __all__ = ["HttpServer", "Stage", "Write"]
 BODY_LIMIT: Final = 3 * 1024 * 1024
 _WRITES: Final = frozenset(("create", "update", "patch", "delete", "deletecollection"))
 _REVIEWS: Final = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+_CONNECTIONS: Final = frozenset(("exec", "attach", "portforward"))
 _log = logging.getLogger(__name__)
 
 
@@ -134,6 +136,8 @@ class HttpServer:
             raise method_not_allowed()
         await self.api.store.durable()
         stored = self.api.stored(kind, namespace, name)
+        if target.subresource in _CONNECTIONS and kind.resource == "pods":
+            raise courtesy.connection_refused(stored.decode())
         if target.subresource in ("", "status"):
             if target.subresource and "status" not in kind.subresources:
                 raise path_not_found()
@@ -217,7 +221,9 @@ class HttpServer:
 
     async def _create(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         kind, answers = target.kind, self._answers(request, target)
-        obj = decode_body(body, request.headers.get("Content-Type", ""), kind if not target.subresource else None)
+        obj = decode_body(
+            body, request.headers.get("Content-Type", ""), kind if not target.subresource else None
+        )
         namespace = _namespace(target, obj)
         if target.subresource or kind.resource == "bindings":
             return await self._create_subresource(target, namespace, obj, answers)
@@ -327,7 +333,7 @@ def failure(error: StatusError) -> web.Response:
     """Return the answer that says what was refused."""
     return web.Response(
         status=error.code,
-        body=orjson.dumps(error.status()),
+        body=orjson.dumps(error.status()) + b"\n",
         content_type="application/json",
         headers=error.headers,
     )
@@ -357,12 +363,12 @@ def _check_type(target: Target, obj: dict[str, Any]) -> None:
     if sent == (None, None):
         obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     elif sent != (kind.api_version, kind.kind):
-        raise StatusError(
-            400,
-            "BadRequest",
-            f"{obj.get('kind')} in version {obj.get('apiVersion')!r} cannot be handled as a "
-            f"{kind.kind}: the API version in the data ({obj.get('apiVersion')}) does not match "
-            f"the expected API version ({kind.api_version})",
+        package = (kind.group or "core").partition(".")[0]
+        group, _, version = str(sent[0]).rpartition("/")
+        raise bad_request(
+            f'{sent[1]} in version "{version}" cannot be handled as a {kind.kind}: converting '
+            f"({group and group + '/'}{version}.{sent[1]}) to ({package}.{kind.kind}): "
+            "unknown conversion"
         )
 
 

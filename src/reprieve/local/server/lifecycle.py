@@ -59,7 +59,9 @@ def check_namespace(api: Api, kind: Kind, namespace: str, name: str) -> None:
 
 
 def check_deletable(kind: Kind, name: str) -> None:
-    """Refuse to delete the namespaces that a cluster cannot be without."""
+    """Refuse to delete the namespaces and classes that a cluster cannot be without."""
+    if kind.resource == "priorityclasses.scheduling.k8s.io" and name.startswith("system-"):
+        raise forbidden(kind, name, "this is a system priority class and cannot be deleted")
     if kind.resource == _NAMESPACES and name in ("default", "kube-system", "kube-public"):
         raise forbidden(kind, name, "this namespace may not be deleted")
 

@@ -169,11 +169,13 @@ def _empty(kind: Kind, new: dict[str, Any]) -> dict[str, Any]:
     for part in ("spec", "status"):
         if isinstance(new.get(part), dict):
             base[part] = {}
-    template = (new.get("spec") or {}).get("template")
-    if isinstance(template, dict):
-        base["spec"]["template"] = {"metadata": {}, "spec": {}}
+    spec = new.get("spec") or {}
+    if isinstance(spec.get("containers"), list):
+        base["spec"]["containers"] = []
+    if isinstance(spec.get("template"), dict):
+        base["spec"]["template"] = {"metadata": {}, "spec": {"containers": []}}
     for part in ("strategy", "updateStrategy"):
-        if isinstance((new.get("spec") or {}).get(part), dict):
+        if isinstance(spec.get(part), dict):
             base["spec"][part] = {}
     return base
 

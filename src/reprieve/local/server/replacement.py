@@ -45,7 +45,7 @@ def check_identity(
             f"the name of the object ({after.get('name', '')}) "
             f"does not match the name on the URL ({name})"
         )
-    namespace = after.get("namespace", "")
+    namespace = after.get("namespace") or ""
     if namespace != before.get("namespace", "") and (namespace or not replaced_whole):
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
