@@ -50,8 +50,13 @@ def table(
         definitions, rows = _custom(kind.custom.columns, objects, now)
     else:
         specs = columns_of(kind)
-        definitions = [_NAME_COLUMN, *(_definition(spec) for spec in specs)]
-        rows = [[_name(obj), *(_built_in(spec, obj, now) for spec in specs)] for obj in objects]
+        definitions = [_definition(spec) for spec in specs]
+        rows = [[_built_in(spec, obj, now) for spec in specs] for obj in objects]
+        # Events have their name among the wide columns.
+        if all(spec.name != _NAME_COLUMN["name"] for spec in specs):
+            definitions.insert(0, _NAME_COLUMN)
+            for row, obj in zip(rows, objects, strict=True):
+                row.insert(0, _name(obj))
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
