@@ -18,6 +18,7 @@ from reprieve.api.crds import all_crds
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.local.cluster import EmbeddedCluster
+from reprieve.local.crds import permissive_definitions
 from reprieve.local.machines.embedded import EmbeddedObjects
 from reprieve.local.machines.gpus import Root
 from reprieve.local.machines.nodes import NodeSpec as MachineSpec
@@ -151,7 +152,7 @@ class _UserRights:
 async def _install(objects: KubeObjects, clock: Clock) -> None:
     """Create the CRDs and the operator's namespace, and wait until the kinds are served."""
     await objects.refresh()
-    crds = [*all_crds()]
+    crds = [*all_crds(), *permissive_definitions()]
     for crd in crds:
         with contextlib.suppress(AlreadyThere):
             await objects.create("customresourcedefinitions.apiextensions.k8s.io", crd)
