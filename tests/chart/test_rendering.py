@@ -131,7 +131,10 @@ def test_a_threshold_of_zero_reaches_the_kaiwo_config(tmp_path: Path) -> None:
 
 def test_a_kaiwo_config_comes_after_the_kind_that_the_same_release_brings(tmp_path: Path) -> None:
     with_crds = render(tmp_path, {"kaiwoConfig": {"enabled": True}}).one("KaiwoConfig")
-    assert with_crds["metadata"]["annotations"]["helm.sh/hook"] == "post-install,post-upgrade"
+    assert with_crds["metadata"]["annotations"] == {
+        "helm.sh/hook": "post-install,post-upgrade",
+        "helm.sh/hook-delete-policy": "before-hook-creation",
+    }
     values = {"kaiwoConfig": {"enabled": True}, "crds": {"install": "Never"}}
     assert "annotations" not in render(tmp_path, values).one("KaiwoConfig")["metadata"]
 

@@ -1,0 +1,149 @@
+"""Helm installs, upgrades and removes the chart on the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reprieve.api.crds import NAMES, load
+from reprieve.local.cluster import EmbeddedCluster
+from reprieve.local.server.options import WriteOptions
+from tests.chart.helm import CHART, helm_binary
+
+GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS = NAMES
+ENABLED = {"enabled": True, "metricsEndpoint": "http://exporter.gpu-operator.svc:5000/metrics"}
+
+
+class Release:
+    """The release `reprieve` in namespace `ops`, and what the cluster holds."""
+
+    def __init__(self, cluster: EmbeddedCluster, folder: Path) -> None:
+        self._cluster, self._folder = cluster, folder
+        self._kubeconfig = folder / "kubeconfig"
+        cluster.write_kubeconfig(self._kubeconfig)
+
+    async def helm(self, verb: str, values: dict[str, Any] | None = None) -> str:
+        """Run Helm; return its complaint, empty when it succeeded."""
+        arguments = [verb, "reprieve", "--namespace", "ops"]
+        if values is not None:
+            file = self._folder / "values.yaml"
+            file.write_text(yaml.safe_dump({"gpuPreemption": ENABLED, **values}))
+            arguments += [str(CHART), "--values", str(file)]
+        if verb == "install":
+            arguments.append("--create-namespace")
+        home = {f"HELM_{name}_HOME": str(self._folder) for name in ("CACHE", "CONFIG", "DATA")}
+        process = await asyncio.create_subprocess_exec(
+            str(helm_binary()),
+            *arguments,
+            env={**os.environ, **home, "KUBECONFIG": str(self._kubeconfig)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, complaint = await process.communicate()
+        return complaint.decode() if process.returncode else ""
+
+    async def objects(self, group: str, version: str, plural: str) -> dict[str, dict[str, Any]]:
+        """Return all objects of a kind by name; none when the kind is not served."""
+        kind = self._cluster.registry.find(group, version, plural)
+        if kind is None:
+            return {}
+        listed = await self._cluster.api.list(kind, None)
+        return {one["metadata"]["name"]: one for one in listed.objects}
+
+    async def kaiwo_config(self) -> dict[str, Any] | None:
+        found = await self.objects("config.kaiwo.silogen.ai", "v1alpha1", "kaiwoconfigs")
+        return found["kaiwo"]["spec"] if "kaiwo" in found else None
+
+    async def crds(self) -> dict[str, dict[str, Any]]:
+        group = "apiextensions.k8s.io"
+        return await self.objects(group, "v1", "customresourcedefinitions")
+
+    async def create(self, obj: dict[str, Any]) -> None:
+        kind = self._cluster.registry.by_kind(obj["apiVersion"], obj["kind"])
+        assert kind is not None
+        await self._cluster.api.create(kind, "", obj, WriteOptions())
+
+
+@pytest.fixture
+async def release(tmp_path: Path) -> AsyncIterator[Release]:
+    async with EmbeddedCluster() as cluster:
+        yield Release(cluster, tmp_path)
+
+
+def kaiwo_config(threshold: int) -> dict[str, Any]:
+    spec = {"gpuPreemption": {"defaultThreshold": threshold}}
+    return {"kaiwoConfig": {"enabled": True, "spec": spec}}
+
+
+async def test_a_release_brings_its_kinds_and_leaves_them_behind(release: Release) -> None:
+    assert await release.helm("install", {"replicas": 2}) == ""
+    deployments = await release.objects("apps", "v1", "deployments")
+    assert deployments["reprieve"]["spec"]["replicas"] == 2
+    assert set(await release.crds()) == set(NAMES)
+    assert await release.helm("uninstall") == ""
+    assert await release.objects("apps", "v1", "deployments") == {}
+    assert set(await release.crds()) == set(NAMES)
+
+
+async def test_an_upgrade_brings_our_definitions_up_to_date(release: Release) -> None:
+    assert await release.helm("install", {}) == ""
+    before = await release.crds()
+    assert await release.helm("upgrade", {"replicas": 2}) == ""
+    assert {name: crd["spec"] for name, crd in (await release.crds()).items()} == {
+        name: crd["spec"] for name, crd in before.items()
+    }
+
+
+async def test_definitions_from_elsewhere_are_never_replaced(release: Release) -> None:
+    foreign = load(GPU_WORKLOADS)
+    (version,) = foreign["spec"]["versions"]
+    version["additionalPrinterColumns"] = version["additionalPrinterColumns"][:5]
+    await release.create(foreign)
+    before = (await release.crds())[GPU_WORKLOADS]
+    assert await release.helm("install", {}) == ""
+    assert await release.helm("upgrade", {"replicas": 2}) == ""
+    assert await release.helm("uninstall") == ""
+    after = await release.crds()
+    assert after[GPU_WORKLOADS]["spec"] == before["spec"]
+    assert after[GPU_WORKLOADS]["metadata"] == before["metadata"]
+    assert set(after) == set(NAMES)
+
+
+async def test_the_first_installation_can_bring_a_kaiwo_config_and_upgrades_change_it(
+    release: Release,
+) -> None:
+    assert await release.helm("install", kaiwo_config(0)) == ""
+    assert await release.kaiwo_config() == {"gpuPreemption": {"defaultThreshold": 0}}
+    for threshold in (7, 9):
+        assert await release.helm("upgrade", kaiwo_config(threshold)) == ""
+        assert await release.kaiwo_config() == {"gpuPreemption": {"defaultThreshold": threshold}}
+
+
+async def test_with_the_kind_in_place_a_kaiwo_config_belongs_to_the_release(
+    release: Release,
+) -> None:
+    await release.create(load(KAIWO_CONFIGS))
+    assert await release.helm("install", kaiwo_config(3)) == ""
+    assert await release.helm("upgrade", kaiwo_config(0)) == ""
+    assert await release.kaiwo_config() == {"gpuPreemption": {"defaultThreshold": 0}}
+    assert await release.helm("uninstall") == ""
+    assert await release.kaiwo_config() is None
+
+
+async def test_a_kaiwo_config_of_somebody_else_is_not_taken_over(release: Release) -> None:
+    await release.create(load(KAIWO_CONFIGS))
+    foreign = {
+        "apiVersion": "config.kaiwo.silogen.ai/v1alpha1",
+        "kind": "KaiwoConfig",
+        "metadata": {"name": "kaiwo"},
+        "spec": {"ray": {"image": "x"}, "gpuPreemption": {"defaultThreshold": 1}},
+    }
+    await release.create(foreign)
+    assert "cannot be imported" in await release.helm("install", kaiwo_config(3))
+    assert await release.kaiwo_config() == foreign["spec"]
