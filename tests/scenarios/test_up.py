@@ -1,0 +1,202 @@
+"""`reprieve up` as people and pipelines start it: its own process, its output, its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from reprieve.cli.main import main
+from reprieve.kube.client import connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.resource import NODES
+from reprieve.units.clock import SystemClock
+
+SCENARIO = """
+name: tiny
+namespace: tiny
+operator_env: {{GPU_PREEMPTION_ENABLED: 'true', GPU_PREEMPTION_POLLING_INTERVAL: 1s}}
+cluster: {{nodes: [{{name: gpu-0, allocatable: {{amd.com/gpu: '4'}}}}]}}
+steps:
+- apply:
+    object:
+      apiVersion: batch/v1
+      kind: Job
+      metadata:
+        name: training
+        annotations: {{kaiwo.silogen.ai/gpu-preemption.enabled: 'true'}}
+      spec:
+        template:
+          spec:
+            restartPolicy: Never
+            containers:
+            - name: main
+              image: registry.example/main:1
+              resources: {{limits: {{amd.com/gpu: '1'}}}}
+- set_utilization: {{pods_of: Job/training, value: 80}}
+- wait_gpuworkload: {{root: Job/training, timeout: {timeout}, phase: {phase}}}
+"""
+
+
+def scenario(folder: Path, phase: str, timeout: float = 60) -> str:
+    file = folder / "tiny.yaml"
+    file.write_text(SCENARIO.format(phase=phase, timeout=timeout), encoding="utf-8")
+    return str(file)
+
+
+@contextlib.asynccontextmanager
+async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "reprieve",
+        "up",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def line_with(process: asyncio.subprocess.Process, text: str) -> str:
+    """Return the first line of the output that holds `text`."""
+    assert process.stdout is not None
+    async for raw in process.stdout:
+        if text in raw.decode():
+            return raw.decode()
+    raise AssertionError(f"the output ended without {text!r}")
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name in parentheses may hold blanks; the parent stands second after it.
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(folder.name))
+    return found
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_it_serves_from_the_first_line_until_a_signal_and_leaves_nothing_running(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    if not is_running(os.getpid()):
+        pytest.skip("needs /proc to look for processes that are left")
+    kubeconfig = tmp_path / "named" / "kubeconfig"
+    async with started(
+        "--scenario", scenario(tmp_path, "Active"), "--kubeconfig-out", str(kubeconfig)
+    ) as process:
+        assert process.stdout is not None
+        first = (await process.stdout.readline()).decode()
+        assert first == f"export KUBECONFIG={shlex.quote(str(kubeconfig))}\n"
+        client = connect(await load_connection(str(kubeconfig)), SystemClock())
+        nodes = await client.list(NODES, dict)
+        await client.close()
+        await line_with(process, "-> Active")
+        operators = children(process.pid)
+        process.send_signal(number)
+        _, errors = await process.communicate()
+
+    assert [node["metadata"]["name"] for node in nodes.items] == ["gpu-0"]
+    assert process.returncode == 0, errors.decode()
+    assert b"Traceback" not in errors
+    assert len(operators) == 1
+    assert not is_running(operators[0])
+
+
+async def test_a_scenario_that_holds_ends_well_with_a_line_for_each_transition(
+    tmp_path: Path,
+) -> None:
+    arguments = ("--headless", "--for", "6s", "--scenario", scenario(tmp_path, "Active"))
+    async with started(*arguments) as process:
+        output, errors = await process.communicate()
+    lines = output.decode().splitlines()
+
+    assert process.returncode == 0, errors.decode()
+    assert lines[0].startswith("export KUBECONFIG=")
+    assert lines[-1] == "scenario tiny: passed"
+    assert [line.split()[1].rpartition("-")[0] for line in lines[1:-1]] == [
+        "tiny/job-training" for _ in lines[1:-1]
+    ]
+    assert any(" -> Active  GPU utilization is 80.0%" in line for line in lines)
+
+
+async def test_an_assertion_that_fails_is_named_and_is_the_exit_code(tmp_path: Path) -> None:
+    arguments = ("--headless", "--for", "60s", "--scenario", scenario(tmp_path, "Idle", 3))
+    async with started(*arguments) as process:
+        _, errors = await process.communicate()
+
+    assert process.returncode == 1
+    assert (
+        "scenario tiny: failed: step 3 (wait_gpuworkload Job/training Idle): not seen within 3 s"
+        in errors.decode()
+    )
+    assert b"Traceback" not in errors
+
+
+async def test_a_scenario_that_is_not_finished_in_time_has_not_held(tmp_path: Path) -> None:
+    arguments = ("--headless", "--for", "2s", "--scenario", scenario(tmp_path, "Idle"))
+    async with started(*arguments) as process:
+        _, errors = await process.communicate()
+
+    assert process.returncode == 1
+    assert "scenario tiny was not finished in time" in errors.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--for", "3x"], "'--for': '3x' is not a duration; accepted: Go durations such as"),
+        (["--for", "0s"], "'--for': '0s' is not longer than nothing; accepted: such as 60s, 5m"),
+        (["--port", "70000"], "'--port': 70000 is not in the range 0<=x<=65535"),
+        (["--port", "http"], "'--port': 'http' is not a valid integer range"),
+        (["--scenario", "none"], "no scenario 'none'; accepted: a file, or one of idle-guide"),
+        (["--data", "/proc/none"], "/proc/none: No such file or directory; accepted for --data"),
+        (["--speed", "3"], "No such option '--speed'"),
+    ],
+)
+def test_a_bad_flag_ends_with_code_2_and_says_what_is_accepted(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["reprieve", "up", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+async def test_a_port_that_is_taken_is_the_callers_to_change(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with (
+        server,
+        started("--port", str(port), "--scenario", scenario(tmp_path, "Active")) as process,
+    ):
+        _, errors = await process.communicate()
+
+    assert process.returncode == 2
+    assert errors.decode() == (
+        f"Error: --port {port}: already in use; accepted: a free port, or 0 for any\n"
+    )
+    assert [file.name for file in tmp_path.iterdir()] == ["tiny.yaml"]
