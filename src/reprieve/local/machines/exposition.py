@@ -104,8 +104,8 @@ def _memory(total_mib: int) -> Callable[[Gpu], float]:
 
 
 def _power(idle: int, span: int) -> Callable[[Gpu], float]:
-    """Watts: the idle draw and a share of the rest that follows the utilisation."""
-    return lambda gpu: round(idle + span * min(max(gpu.utilization, 0.0), 100.0) / 100)
+    """Watts: the idle draw and a share of the rest that follows the utilisation, NaN as 0."""
+    return lambda gpu: round(idle + span * min(max(0.0, gpu.utilization), 100.0) / 100)
 
 
 _DIALECTS: Final = (

@@ -14,6 +14,7 @@ What is not said: 32 CPUs, 256Gi of memory, 110 pods. Capacity is what is alloca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -31,7 +32,7 @@ from reprieve.units.quantities import InvalidQuantity, parse_quantity
 __all__ = ["InvalidNodes", "NodeMachine", "NodeSpec", "load_nodes"]
 
 _DEFAULTS: Final = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}
-_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+_NAME: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _HEARTBEAT_TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime")
 
 
@@ -94,6 +95,10 @@ def load_nodes(text: str, source: str = "node file") -> list[NodeSpec]:
         where = f"{source}: nodes[{position}]"
         if entry.count is not None and entry.count < 0:
             raise InvalidNodes(f"{where}.count: {entry.count}; accepted: 0 or more")
+        if not re.fullmatch(_NAME, entry.name):
+            raise InvalidNodes(
+                f"{where}.name: {entry.name!r}; accepted: lower-case letters, digits, `-` and `.`"
+            )
         for name, amount in entry.allocatable.items():
             try:
                 parse_quantity(amount)

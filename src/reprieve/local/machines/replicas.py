@@ -107,4 +107,4 @@ def template_hash(template: Any) -> str:
     number = 0x811C9DC5
     for byte in json.dumps(template, sort_keys=True).encode():
         number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return "".join(_LETTERS[int(digit) % len(_LETTERS)] for digit in str(number))
+    return "".join(_LETTERS[ord(digit) % len(_LETTERS)] for digit in str(number))

@@ -1,0 +1,187 @@
+"""The loop, the informer and the promises that hold for all machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reprieve
+from reprieve.local.machines.informer import Informer, Key
+from reprieve.local.machines.objects import Change, Changed, ChangeType, Object
+from reprieve.local.machines.worker import Worker
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import SECOND
+from tests.local.machines.cluster import job, pod, running, sim, workload
+from tests.local.machines.store import DictObjects
+
+
+class Faulty:
+    """A machine whose looks do what a table says: wait, fail, or be content."""
+
+    name = "faulty"
+
+    def __init__(self, clock: VirtualClock, plan: dict[str, list[Any]]) -> None:
+        self.clock = clock
+        self.plan = plan
+        self.looks: list[tuple[str, int]] = []
+
+    def concerns(self, change: Change, before: Object | None) -> Iterable[str]:
+        return []
+
+    async def look(self, key: str) -> int | None:
+        self.looks.append((key, self.clock.monotonic() // SECOND))
+        step = self.plan[key].pop(0) if self.plan[key] else None
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+async def test_a_failing_key_is_tried_again_and_holds_up_no_other() -> None:
+    clock = VirtualClock()
+    machine = Faulty(clock, {"bad": [ValueError("bug"), Changed("conflict"), None], "good": []})
+    worker = Worker(machine, clock)
+    task = asyncio.create_task(worker.run())
+    worker.mark("bad")
+    worker.mark("good")
+    await clock.advance(0)
+    assert [key for key, _ in machine.looks] == ["bad", "good"]
+    await clock.advance(SECOND)
+    assert [key for key, _ in machine.looks] == ["bad", "good", "bad", "bad"]
+    await clock.advance(3600 * SECOND)
+    assert len(machine.looks) == 4
+    task.cancel()
+
+
+async def test_a_key_is_looked_at_when_it_asked_for_it_and_only_then() -> None:
+    clock = VirtualClock()
+    machine = Faulty(clock, {"a": [10 * SECOND, 5 * SECOND], "b": [12 * SECOND]})
+    worker = Worker(machine, clock)
+    task = asyncio.create_task(worker.run())
+    worker.mark("a")
+    worker.mark("b")
+    await clock.advance(100 * SECOND)
+    assert machine.looks == [("a", 0), ("b", 0), ("a", 10), ("b", 12), ("a", 15)]
+    task.cancel()
+
+
+async def test_an_earlier_look_takes_the_place_of_the_timer() -> None:
+    clock = VirtualClock()
+    machine = Faulty(clock, {"a": [10 * SECOND, None]})
+    worker = Worker(machine, clock)
+    task = asyncio.create_task(worker.run())
+    worker.mark("a")
+    await clock.advance(SECOND)
+    worker.mark("a")
+    await clock.advance(100 * SECOND)
+    assert machine.looks == [("a", 0), ("a", 1)]
+    task.cancel()
+
+
+def state(version: int, uid: str = "u1", **metadata: Any) -> Object:
+    return {"metadata": {"name": "a", "uid": uid, "resourceVersion": str(version), **metadata}}
+
+
+@pytest.fixture
+def informer() -> Informer:
+    return Informer(DictObjects(VirtualClock()))
+
+
+def applied(informer: Informer, *changes: tuple[str, Object]) -> list[str]:
+    """Apply the changes, return what the listeners heard."""
+    heard: list[str] = []
+
+    def listen(change: Change, before: Object | None) -> None:
+        metadata = change.object["metadata"]
+        heard.append(f"{change.type} {metadata['uid']} {metadata['resourceVersion']}")
+
+    informer.listeners.append(listen)
+    for kind, obj in changes:
+        informer.apply(Change(ChangeType(kind), "configmaps", obj))
+    return heard
+
+
+def test_a_state_older_than_the_one_held_is_dropped(informer: Informer) -> None:
+    heard = applied(
+        informer, ("ADDED", state(5)), ("MODIFIED", state(4)), ("MODIFIED", state(5)),
+        ("MODIFIED", state(10)),
+    )  # fmt: skip
+    assert heard == ["ADDED u1 5", "MODIFIED u1 10"]
+
+
+def test_a_deleted_uid_does_not_come_back(informer: Informer) -> None:
+    applied(informer, ("ADDED", state(5)), ("DELETED", state(6)), ("MODIFIED", state(7)))
+    assert informer.get("configmaps", "", "a") is None
+    assert informer.by_uid("u1") is None
+
+
+def test_a_new_uid_under_an_old_name_ends_the_old_one(informer: Informer) -> None:
+    heard = applied(informer, ("ADDED", state(5)), ("ADDED", state(8, "u2")), ("DELETED", state(7)))
+    assert heard == ["ADDED u1 5", "DELETED u1 5", "ADDED u2 8"]
+    assert informer.by_uid("u2") == (Key("configmaps", "", "a"), state(8, "u2"))
+
+
+def test_dependents_follow_the_references(informer: Informer) -> None:
+    owned = [{"uid": "owner", "controller": True}]
+    applied(informer, ("ADDED", state(5, ownerReferences=owned)))
+    assert [key.name for key, _ in informer.dependents("owner")] == ["a"]
+    assert [o["metadata"]["name"] for o in informer.controlled("owner", "configmaps")] == ["a"]
+    applied(informer, ("MODIFIED", state(6)))
+    assert informer.dependents("owner") == []
+
+
+async def test_nothing_is_written_while_nothing_happens() -> None:
+    async with running() as cluster:
+        await cluster.create(
+            job("train", 1),
+            pod("alone", 1),
+            pod("waits", 64),
+            workload("Deployment", "web", 1, replicas=2),
+            workload("StatefulSet", "db", 0),
+        )
+        await cluster.wait(5)
+        before = list(cluster.store.writes)
+        await cluster.wait(24 * 3600)
+        assert cluster.store.writes == before
+
+
+async def test_a_second_process_takes_over_without_a_trace() -> None:
+    """Nothing but a start: what runs goes on, nothing is made twice, counts stay."""
+    async with running(nodes=None) as cluster:
+        timed = {"annotations": sim(run_time="100s")}
+        await cluster.create(
+            job("train", 1, parallelism=2, completions=4, pod_spec=timed),
+            workload("Deployment", "web", 1, replicas=2),
+        )
+        await cluster.wait(150)
+        names = cluster.names("pods")
+        await cluster.machines.stop()
+        restarted = type(cluster.machines)(cluster.store, cluster.clock, [], seed=1)
+        await restarted.start()
+        await cluster.wait(10)
+        assert cluster.names("pods") == names
+        await cluster.wait(100)
+        status = cluster.one("jobs.batch", "train")["status"]
+        assert status["succeeded"] == 4
+        assert len(cluster.all("pods")) == 6
+        await restarted.stop()
+
+
+def test_simulation_annotations_occur_nowhere_outside_the_embedded_cluster() -> None:
+    package = Path(reprieve.__file__).parent
+    root = package.parents[1]
+    searched = [
+        path
+        for folder in (package, root / "charts")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
+    ]
+    mentions = {
+        path.relative_to(package).parts[0] if path.is_relative_to(package) else "charts"
+        for path in searched
+        if b"sim.reprieve.dev" in path.read_bytes()
+    }
+    assert mentions == {"local"}
