@@ -1,0 +1,103 @@
+"""What people meet: embedded cluster, machines, the operator as a process, and a kubectl."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage
+from reprieve.scenarios.model import NodeSpec
+
+NODES = [NodeSpec("gpu-node-0", {"amd.com/gpu": "4"})]
+
+
+@dataclass(frozen=True)
+class Answer:
+    stdout: str
+    stderr: str
+    code: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """An embedded cluster and the kubectl that talks to it."""
+
+    embedded: EmbeddedStage
+    binary: Path
+
+    async def kubectl(self, *arguments: str, stdin: str = "") -> Answer:
+        process = await asyncio.create_subprocess_exec(
+            self.binary,
+            *arguments,
+            env={
+                "KUBECONFIG": str(self.embedded.kubeconfig),
+                "HOME": str(self.embedded.kubeconfig.parent),
+                "PATH": os.defpath,
+            },
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        stdout, stderr = await process.communicate(stdin.encode())
+        assert process.returncode is not None
+        return Answer(stdout.decode(), stderr.decode(), process.returncode)
+
+    async def says(self, *arguments: str, stdin: str = "") -> str:
+        """Return the output of a command that has to succeed."""
+        answer = await self.kubectl(*arguments, stdin=stdin)
+        assert answer.code == 0, f"kubectl {' '.join(arguments)}: {answer.stdout}{answer.stderr}"
+        return answer.stdout
+
+    async def gpuworkload_of(self, kind: str, name: str, namespace: str) -> str:
+        """Return the name that the naming rule gives the GpuWorkload of a live object."""
+        uid = await self.says("get", kind, name, "-n", namespace, "-o", "jsonpath={.metadata.uid}")
+        return f"{kind}-{name}-{uid[:8]}"
+
+    async def until(self, condition: str, name: str, namespace: str) -> None:
+        """Wait for a condition of a GpuWorkload, as people do."""
+        reference = f"gpuworkload/{name}"
+        await self.says("wait", reference, "-n", namespace, "--for=create", "--timeout=60s")
+        await self.says("wait", reference, "-n", namespace, f"--for={condition}", "--timeout=60s")
+
+
+@pytest.fixture
+async def bare_site(tmp_path: Path, kubectl: Path) -> AsyncIterator[Site]:
+    """Without the operator."""
+    async with embedded_stage(NODES, tmp_path) as embedded:
+        yield Site(embedded, kubectl)
+
+
+@pytest.fixture
+async def site(bare_site: Site) -> AsyncIterator[Site]:
+    """With the operator, which polls every second."""
+    operator = bare_site.embedded.stage.launch(
+        {"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_POLLING_INTERVAL": "1s"}, 1
+    )
+    await operator.start()
+    try:
+        yield bare_site
+    finally:
+        await operator.stop()
+
+
+def normalised(text: str) -> str:
+    """Return the text without what differs from run to run, and columns two blanks apart."""
+    for pattern, replacement in (
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
+        (r"\b(job-[a-z-]+|deployment-[a-z-]+)-[0-9a-f]{8}\b", r"\1-<id>"),
+        (r"\b(batch-inference|high-priority-demand)-[a-z0-9]{5}\b", r"\1-<pod>"),
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
+        (r"(Resource Version:\s+)\d+", r"\1<version>"),
+        (r"(Generation:\s+)\d+", r"\1<generation>"),
+        (r"(?<=\s)\d+s(?=\s|$)", "<age>"),
+        (r"(?<=\S) {2,}", "  "),
+        (r"[ ]+$", ""),
+    ):
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+    return text
