@@ -1,0 +1,197 @@
+"""The Event recorder: tells people, in the objects' own events, what was done and why.
+
+Recording never waits and never fails: events go into a bounded queue, from which one task writes
+them behind all other writes. What does not fit, is spam (see `event_correlation`) or cannot be
+written after a few attempts is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from reprieve.kube.client import Client, Json
+from reprieve.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
+from reprieve.kube.event_correlation import Correlator, Happening, Regarding, Series
+from reprieve.kube.resource import EVENTS
+from reprieve.kube.writes import Priority
+from reprieve.units.clock import Clock
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import format_instant
+
+__all__ = ["EventRecorder", "Regarding"]
+
+_QUEUE: Final = 1_000
+_ATTEMPTS: Final = 5
+
+
+class EventRecorder:
+    """Writes core/v1 Events for one component.
+
+    Args:
+        client: for the API server.
+        clock: for the times in the events.
+        component: who reports, such as `reprieve`.
+        instance: which process reports.
+        queue: events that may wait to be written.
+        report: told once of each distinct trouble with writing events.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        component: str = "reprieve",
+        instance: str = "",
+        queue: int = _QUEUE,
+        report: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        self.dropped = 0
+        self._client = client.at(Priority.EVENT)
+        self._clock = clock
+        self._component = component
+        self._instance = instance
+        self._report = report
+        self._reported: set[str] = set()
+        self._limit = queue
+        self._correlator = Correlator()
+        self._waiting: deque[Happening] = deque()
+        self._arrived = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def event(
+        self,
+        regarding: Regarding,
+        type: str,
+        reason: str,
+        message: str,
+        *,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record an event; returns at once and never raises.
+
+        Args:
+            regarding: the object it is about.
+            type: `Normal` or `Warning`.
+            reason: one word in CamelCase.
+            message: for people.
+            annotations: of the Event object.
+        """
+        if len(self._waiting) >= self._limit:
+            self.dropped += 1
+            return
+        self._waiting.append(
+            Happening(
+                regarding,
+                str(type),
+                reason,
+                message,
+                dict(annotations or {}),
+                self._clock.wall(),
+                self._clock.monotonic(),
+            )
+        )
+        self._idle.clear()
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Write events until cancelled."""
+        while True:
+            await self._arrived.wait()
+            while self._waiting:
+                happening = self._waiting.popleft()
+                series = self._correlator.observe(happening)
+                if series is None:
+                    self.dropped += 1
+                else:
+                    await self._write(happening, series)
+            self._arrived.clear()
+            self._idle.set()
+
+    async def flush(self) -> None:
+        """Return when everything recorded so far is written or dropped; `run` must be running."""
+        await self._idle.wait()
+
+    async def _write(self, happening: Happening, series: Series) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._once(happening, series)
+            except (ServerError, TooManyRequests, Unreachable) as error:
+                if attempt == _ATTEMPTS - 1:
+                    self._drop(error)
+                    return
+                await self._client.transport.pause(attempt)
+            except (ApiError, UsageError) as error:
+                # Refused for good: no rights, a namespace that goes away, an unknown namespace.
+                self._drop(error)
+                return
+            else:
+                series.written = True
+                return
+
+    async def _once(self, happening: Happening, series: Series) -> None:
+        namespace = happening.regarding.namespace or "default"
+        if series.written:
+            patch: Json = {
+                "count": series.count,
+                "lastTimestamp": format_instant(series.last),
+                "message": series.message,
+            }
+            if series.annotations:
+                patch["metadata"] = {"annotations": dict(series.annotations)}
+            try:
+                await self._client.patch(EVENTS, namespace, series.name, patch, dict)
+            except NotFound:
+                # Events live for an hour; the series goes on in a new object of the same name.
+                series.written = False
+            else:
+                return
+        try:
+            await self._client.create(EVENTS, self._body(happening, series, namespace), dict)
+        except AlreadyExists:
+            # An earlier attempt whose answer was lost.
+            return
+
+    def _body(self, happening: Happening, series: Series, namespace: str) -> Json:
+        about = happening.regarding
+        involved = {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        }
+        metadata: dict[str, Any] = {"name": series.name, "namespace": namespace}
+        if series.annotations:
+            metadata["annotations"] = dict(series.annotations)
+        return {
+            "metadata": metadata,
+            "involvedObject": {key: value for key, value in involved.items() if value},
+            "type": happening.type,
+            "reason": happening.reason,
+            "message": series.message,
+            "count": series.count,
+            "firstTimestamp": format_instant(series.first),
+            "lastTimestamp": format_instant(series.last),
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+        }
+
+    def _drop(self, error: Exception) -> None:
+        self.dropped += 1
+        key = type(error).__name__
+        if key not in self._reported:
+            self._reported.add(key)
+            self._report(error)
