@@ -25,7 +25,7 @@ class Exporter:
 
     def __init__(self, gpus: Gpus, host: str = "127.0.0.1", port: int = 0) -> None:
         self._gpus = gpus
-        self._host = host
+        self.host = host
         self.port = port
         """0 until the first start, if the system shall choose."""
         self.scrapes = 0
@@ -35,11 +35,11 @@ class Exporter:
     @property
     def url(self) -> str:
         """The address with the devices of all nodes."""
-        return f"http://{self._host}:{self.port}/metrics"
+        return f"http://{self.host}:{self.port}/metrics"
 
     def node_url(self, node: str) -> str:
         """Return the address with the devices of this node."""
-        return f"http://{self._host}:{self.port}/nodes/{node}/metrics"
+        return f"http://{self.host}:{self.port}/nodes/{node}/metrics"
 
     def set_utilization(
         self,
@@ -70,7 +70,7 @@ class Exporter:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         try:
-            await web.TCPSite(runner, self._host, self.port, reuse_address=True).start()
+            await web.TCPSite(runner, self.host, self.port, reuse_address=True).start()
         except OSError:
             await runner.cleanup()
             raise

@@ -11,6 +11,7 @@ from reprieve.local.machines.children import ChildrenController
 from reprieve.local.machines.deployments import DeploymentController
 from reprieve.local.machines.events import Recorder
 from reprieve.local.machines.exporter import Exporter
+from reprieve.local.machines.exposure import ExporterService
 from reprieve.local.machines.garbage import GarbageCollector
 from reprieve.local.machines.gpus import Gpus
 from reprieve.local.machines.informer import Informer
@@ -33,7 +34,9 @@ _IGNORED: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io
 class Machines:
     """The imitated cluster around a store.
 
-    `start` returns when the nodes and the exporter are there; `stop` ends everything it started.
+    `start` returns when everything that exists has been seen and the exporter answers; `stop` ends
+    what it started. `seed` decides generated names; `exporter_service` has the exporter found
+    through a Service (`exposure`).
     """
 
     def __init__(
@@ -45,12 +48,13 @@ class Machines:
         seed: int = 0,
         times: KubeletTimes | None = None,
         exporter_port: int = 0,
+        exporter_service: bool = False,
     ) -> None:
         self._objects = objects
         self.informer = Informer(objects)
         self.gpus = Gpus(self.informer, clock)
         self.exporter = Exporter(self.gpus, port=exporter_port)
-        self._nodes = NodeMachine(self.informer, clock, nodes)
+        node_machine = NodeMachine(self.informer, clock, nodes)
 
         def recorder(component: str) -> Recorder:
             return Recorder(objects, clock, component)
@@ -59,7 +63,7 @@ class Machines:
             return random.Random(f"{seed}/{machine}")
 
         machines: list[Machine] = [
-            self._nodes,
+            node_machine,
             Scheduler(self.informer, clock, recorder("default-scheduler")),
             Kubelet(self.informer, clock, recorder("kubelet"), times or KubeletTimes()),
             JobController(self.informer, clock, recorder("job-controller"), generator("jobs")),
@@ -73,6 +77,12 @@ class Machines:
             ),
             GarbageCollector(self.informer),
         ]
+        starting: list[NodeMachine | ExporterService] = [node_machine]
+        if exporter_service:
+            service = ExporterService(self.informer, self.exporter)
+            machines.append(service)
+            starting.append(service)
+        self._starting = [(machine.name, key) for machine in starting for key in machine.names()]
         self._workers = {machine.name: Worker(machine, clock) for machine in machines}
         self.informer.listeners.append(self.gpus.notice)
         self.informer.listeners += [worker.notice for worker in self._workers.values()]
@@ -107,8 +117,8 @@ class Machines:
         async with asyncio.TaskGroup() as tasks:
             async for change in self._objects.changes():
                 if change.type is ChangeType.SYNCED:
-                    for name in self._nodes.names():
-                        self._workers[self._nodes.name].mark(name)
+                    for name, key in self._starting:
+                        self._workers[name].mark(key)
                     for worker in self._workers.values():
                         tasks.create_task(worker.run(), name=worker.machine.name)
                     self._synced.set()

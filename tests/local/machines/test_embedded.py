@@ -1,0 +1,235 @@
+"""The machines on the real store and admission of the embedded API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprieve.local.cluster import EmbeddedCluster
+from reprieve.local.machines.embedded import EmbeddedObjects
+from reprieve.local.machines.exposure import EXPORTER_NAMESPACE, EXPORTER_SERVICE
+from reprieve.local.machines.objects import (
+    AlreadyThere,
+    Change,
+    Changed,
+    ChangeType,
+    Gone,
+    Object,
+    Refused,
+)
+from reprieve.local.machines.run import Machines
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import SECOND
+from tests.local.machines.cluster import gpu_node, job, pod, reference, sim, workload
+from tests.local.machines.store import KINDS
+
+
+class Embedded:
+    """Machines on an embedded cluster whose clock stands still."""
+
+    def __init__(self, data: Path | None = None, seed: int = 0, **options: Any) -> None:
+        self.clock = VirtualClock()
+        self.cluster = EmbeddedCluster(clock=self.clock, data=data)
+        self.objects = EmbeddedObjects(self.cluster.api)
+        nodes = [gpu_node("gpu-0", 8)]
+        self.machines = Machines(self.objects, self.clock, nodes, seed=seed, **options)
+
+    async def wait(self, seconds: float = 0) -> None:
+        await self.clock.advance(int(seconds * SECOND), settle=600)
+        await self.clock.advance(0, settle=600)
+
+    async def create(self, obj: Object) -> Object:
+        return await self.objects.create(KINDS[obj["apiVersion"], obj["kind"]], obj)
+
+    def phases(self) -> dict[str, str]:
+        pods = self.machines.informer.all("pods")
+        return {p["metadata"]["name"]: p["status"]["phase"] for p in pods}
+
+
+@pytest.fixture
+async def embedded() -> AsyncIterator[Embedded]:
+    embedded = Embedded()
+    async with embedded.cluster:
+        await embedded.machines.start()
+        await embedded.wait()
+        yield embedded
+        await embedded.machines.stop()
+
+
+async def test_workloads_run_and_go_on_the_embedded_server(embedded: Embedded) -> None:
+    await embedded.create(job("train", 2, parallelism=2, completions=2))
+    await embedded.create(workload("Deployment", "web", 1, replicas=2))
+    await embedded.create(workload("StatefulSet", "db", 1, replicas=2, serviceName="db"))
+    await embedded.wait(5)
+    await embedded.create(pod("too-big", 4))
+    await embedded.wait(5)
+    assert sorted(embedded.phases().values()) == ["Pending", *["Running"] * 6]
+    await embedded.objects.delete("jobs.batch", "default", "train")
+    await embedded.wait(5)
+    assert embedded.phases()["too-big"] == "Running"
+    await embedded.objects.delete("deployments.apps", "default", "web")
+    await embedded.objects.delete("statefulsets.apps", "default", "db", propagation="Foreground")
+    await embedded.wait(10)
+    assert embedded.phases() == {"too-big": "Running"}
+    for resource in ("jobs.batch", "replicasets.apps", "deployments.apps", "statefulsets.apps"):
+        assert list(embedded.machines.informer.all(resource)) == []
+
+
+async def test_a_job_completes_on_the_embedded_server(embedded: Embedded) -> None:
+    timed = {"annotations": sim(run_time="60s")}
+    await embedded.create(job("train", 1, parallelism=2, completions=3, pod_spec=timed))
+    await embedded.wait(200)
+    found = await embedded.objects.get("jobs.batch", "default", "train")
+    assert found is not None
+    assert found["status"]["succeeded"] == 3
+    conditions = {c["type"]: c["status"] for c in found["status"]["conditions"]}
+    assert conditions == {"SuccessCriteriaMet": "True", "Complete": "True"}
+
+
+async def test_chains_made_by_hand_stay_whole(embedded: Embedded) -> None:
+    suspended = await embedded.create(job("held", 1, suspend=True))
+    deployment = await embedded.create(workload("Deployment", "top", replicas=0))
+    middle = workload("ReplicaSet", "middle", replicas=0)
+    middle["metadata"]["ownerReferences"] = [reference(deployment)]
+    replica_set = await embedded.create(middle)
+    await embedded.create(pod("a", 1, owner=suspended))
+    await embedded.create(pod("b", 1, owner=replica_set))
+    await embedded.wait(10)
+    assert embedded.phases() == {"a": "Running", "b": "Running"}
+
+
+async def test_an_unchanged_cluster_is_not_written_to(embedded: Embedded) -> None:
+    await embedded.create(workload("Deployment", "web", 1, replicas=2))
+    await embedded.create(workload("StatefulSet", "db", 0, serviceName="db"))
+    await embedded.create(job("train", 1))
+    await embedded.create(pod("waits", 64))
+    await embedded.wait(5)
+    before = embedded.cluster.store.revision
+    await embedded.wait(3600)
+    assert embedded.cluster.store.revision == before
+
+
+async def test_errors_are_told_apart(embedded: Embedded) -> None:
+    objects = embedded.objects
+    config: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "default"},
+    }
+    created = await objects.create("configmaps", config)
+    with pytest.raises(AlreadyThere):
+        await objects.create("configmaps", config)
+    await objects.update("configmaps", {**created, "data": {"k": "v"}})
+    with pytest.raises(Changed):
+        await objects.update("configmaps", {**created, "data": {"k": "w"}})
+    with pytest.raises(Changed):
+        await objects.delete("configmaps", "default", "a", uid="another")
+    await objects.delete("configmaps", "default", "a", uid=created["metadata"]["uid"])
+    await objects.delete("configmaps", "default", "a")
+    assert await objects.get("configmaps", "default", "a") is None
+    with pytest.raises(Gone):
+        await objects.update("configmaps", created)
+    with pytest.raises(Gone):
+        await objects.bind("default", "nobody", "u", "gpu-0")
+    with pytest.raises(Refused):
+        await objects.create("configmaps", {**config, "metadata": {"name": "Not A Name"}})
+    with pytest.raises(Refused):
+        await objects.create("things.example.com", {**config, "kind": "Thing"})
+    assert await objects.get("things.example.com", "default", "a") is None
+
+
+async def test_the_feed_goes_on_after_history_was_forgotten(embedded: Embedded) -> None:
+    embedded.cluster.compact()
+    await embedded.create(job("train", 1))
+    await embedded.wait(2)
+    assert list(embedded.phases().values()) == ["Running"]
+
+
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "things.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {
+            "plural": "things",
+            "singular": "thing",
+            "kind": "Thing",
+            "listKind": "ThingList",
+        },
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+THING = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+
+
+async def test_kinds_that_are_defined_later_are_followed(embedded: Embedded) -> None:
+    await embedded.objects.create("customresourcedefinitions.apiextensions.k8s.io", DEFINITION)
+    await embedded.wait(1)
+    thing = await embedded.objects.create("things.example.com", THING)
+    await embedded.create(pod("below", 1, owner=thing))
+    await embedded.wait(2)
+    assert embedded.phases() == {"below": "Running"}
+    await embedded.objects.delete("things.example.com", "default", "t")
+    await embedded.wait(5)
+    assert embedded.phases() == {}
+
+
+async def test_a_feed_may_be_of_some_resources_only(embedded: Embedded) -> None:
+    feed = embedded.objects.changes(["nodes", "things.example.com"])
+    seen: list[Change] = [await anext(feed) for _ in range(2)]
+    assert [c.type for c in seen] == [ChangeType.ADDED, ChangeType.SYNCED]
+    assert seen[0].object["metadata"]["name"] == "gpu-0"
+    await feed.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_cluster_on_disk_goes_on_where_it_was(tmp_path: Path) -> None:
+    first = Embedded(tmp_path)
+    async with first.cluster:
+        await first.machines.start()
+        await first.create(job("train", 1))
+        await first.wait(2)
+        phases = first.phases()
+        assert list(phases.values()) == ["Running"]
+        await first.machines.stop()
+    second = Embedded(tmp_path, seed=1)
+    async with second.cluster:
+        await second.machines.start()
+        await second.wait(10)
+        assert second.phases() == phases
+        await second.machines.stop()
+
+
+async def test_the_exporter_is_found_through_its_service(tmp_path: Path) -> None:
+    for _ in range(2):  # the second time with another port and what the first left behind
+        embedded = Embedded(tmp_path, exporter_service=True)
+        async with embedded.cluster:
+            await embedded.machines.start()
+            await embedded.wait(1)
+            found = await embedded.objects.get(
+                "endpointslices.discovery.k8s.io", EXPORTER_NAMESPACE, EXPORTER_SERVICE
+            )
+            service = await embedded.objects.get("services", EXPORTER_NAMESPACE, EXPORTER_SERVICE)
+            await embedded.machines.stop()
+        assert found is not None
+        assert service is not None
+        [port], [endpoint] = found["ports"], found["endpoints"]
+        assert (port["name"], port["port"]) == ("metrics", embedded.machines.exporter.port)
+        assert endpoint["addresses"] == ["127.0.0.1"]
+        assert found["metadata"]["labels"] == {"kubernetes.io/service-name": EXPORTER_SERVICE}
