@@ -59,6 +59,7 @@ class StrictDecoding(Exception):
 
 
 def required(field: str, detail: str = "") -> Cause:
+    """A field that must have a value."""
     return Cause("FieldValueRequired", _detailed("Required value", detail), field)
 
 
@@ -68,6 +69,7 @@ def bad(field: str, value: Any, detail: str) -> Cause:
 
 
 def unsupported(field: str, value: Any, supported: Iterable[str]) -> Cause:
+    """A word that is none of the supported ones, which are named in this order."""
     choices = ", ".join(json.dumps(choice) for choice in supported)
     return Cause(
         "FieldValueNotSupported",
@@ -77,26 +79,36 @@ def unsupported(field: str, value: Any, supported: Iterable[str]) -> Cause:
 
 
 def duplicate(field: str, value: Any) -> Cause:
+    """A value that stands there twice."""
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
 
 
 def forbidden(field: str, detail: str) -> Cause:
+    """A value or a change that is not allowed here."""
     return Cause("FieldValueForbidden", _detailed("Forbidden", detail), field)
 
 
 def too_long(field: str, maximum: int) -> Cause:
+    """A text of more than `maximum` bytes."""
     return Cause("FieldValueTooLong", f"Too long: may not be more than {maximum} bytes", field)
 
 
 def too_many(field: str, count: int, maximum: int) -> Cause:
+    """A list of `count` items where `maximum` are allowed."""
+    items = "item" if maximum == 1 else "items"
     return Cause(
-        "FieldValueTooMany", f"Too many: {count}: must have at most {maximum} items", field
+        "FieldValueTooMany", f"Too many: {count}: must have at most {maximum} {items}", field
     )
 
 
 def shown(value: Any) -> str:
     """Return `value` as field errors print it: JSON, `null` for nothing."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if isinstance(value, (dict, list)):
+        # The server's JSON writer keeps markup characters out of compound values.
+        for character in "<>&":
+            text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 def _detailed(text: str, detail: str) -> str:

@@ -60,27 +60,33 @@ def _containers(obj: Object) -> Iterable[Object]:
 
 
 def container_names(obj: Object) -> str:
+    """The names of the template's containers."""
     return ",".join(each.get("name", "") for each in _containers(obj))
 
 
 def images(obj: Object) -> str:
+    """The images of the template's containers."""
     return ",".join(each.get("image", "") for each in _containers(obj))
 
 
 def data_count(obj: Object) -> int:
+    """How many keys there are."""
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
 def ready_of_desired(obj: Object) -> str:
+    """`ready/desired` replicas."""
     return f"{_status(obj).get('readyReplicas', 0)}/{_spec(obj).get('replicas', 0)}"
 
 
 def node_selector(obj: Object) -> str:
+    """The node selector of the template."""
     template = (_spec(obj).get("template") or {}).get("spec") or {}
     return labels(template.get("nodeSelector"))
 
 
 def node_status(obj: Object) -> str:
+    """`Ready`, `NotReady` or `Unknown`, and whether pods are kept off."""
     ready = [each for each in _status(obj).get("conditions") or () if each.get("type") == "Ready"]
     words = ["Ready" if each.get("status") == "True" else "NotReady" for each in ready]
     if _spec(obj).get("unschedulable"):
@@ -89,6 +95,7 @@ def node_status(obj: Object) -> str:
 
 
 def node_roles(obj: Object) -> str:
+    """The roles that labels give a node."""
     prefix = "node-role.kubernetes.io/"
     roles = set()
     for key, value in (obj["metadata"].get("labels") or {}).items():
@@ -100,6 +107,7 @@ def node_roles(obj: Object) -> str:
 
 
 def node_address(obj: Object, kind: str) -> str:
+    """The first address of a kind."""
     for address in _status(obj).get("addresses") or ():
         if address.get("type") == kind:
             return str(address.get("address"))
@@ -107,15 +115,18 @@ def node_address(obj: Object, kind: str) -> str:
 
 
 def node_info(obj: Object, word: str) -> str:
+    """A field of what the node says of itself."""
     return (_status(obj).get("nodeInfo") or {}).get(word) or "<unknown>"
 
 
 def node_kernel(obj: Object) -> str:
+    """Kernel and machine."""
     kernel, machine = node_info(obj, "kernelVersion"), node_info(obj, "architecture")
     return kernel if kernel == "<unknown>" else f"{kernel} ({machine})"
 
 
 def readiness_gates(obj: Object) -> str:
+    """`true/all` readiness gates."""
     gates = [gate.get("conditionType") for gate in _spec(obj).get("readinessGates") or ()]
     if not gates:
         return _NONE
@@ -128,6 +139,7 @@ def readiness_gates(obj: Object) -> str:
 
 
 def external_addresses(obj: Object) -> str:
+    """The addresses under which a service is reached from outside."""
     spec = _spec(obj)
     given = list(spec.get("externalIPs") or ())
     if spec.get("type") == "ExternalName":
@@ -140,6 +152,7 @@ def external_addresses(obj: Object) -> str:
 
 
 def service_ports(obj: Object) -> str:
+    """`port[:nodePort]/protocol`, one for each port."""
     words = []
     for port in _spec(obj).get("ports") or ():
         node = f":{port['nodePort']}" if port.get("nodePort") else ""
@@ -155,6 +168,7 @@ def _listed(words: list[str], limit: int = 3) -> str:
 
 
 def endpoints(obj: Object) -> str:
+    """The first addresses with ports, and how many more there are."""
     words = []
     for subset in obj.get("subsets") or ():
         for address in subset.get("addresses") or ():
@@ -164,6 +178,7 @@ def endpoints(obj: Object) -> str:
 
 
 def slice_ports(obj: Object) -> str:
+    """The ports of a slice."""
     ports = obj.get("ports")
     if not ports:
         return "<unset>"
@@ -171,6 +186,7 @@ def slice_ports(obj: Object) -> str:
 
 
 def slice_endpoints(obj: Object) -> str:
+    """The addresses of a slice."""
     found = [
         str(address) for each in obj.get("endpoints") or () for address in each.get("addresses", ())
     ]
@@ -186,6 +202,7 @@ _MODES: Final = {
 
 
 def access_modes(obj: Object) -> str:
+    """The access modes, abbreviated."""
     modes = _status(obj).get("accessModes") if obj.get("kind") == "PersistentVolumeClaim" else None
     modes = modes if modes is not None else _spec(obj).get("accessModes")
     if obj.get("kind") == "PersistentVolumeClaim" and not _spec(obj).get("volumeName"):
@@ -194,17 +211,20 @@ def access_modes(obj: Object) -> str:
 
 
 def volume_phase(obj: Object) -> str:
+    """The phase, or `Terminating`."""
     if obj["metadata"].get("deletionTimestamp"):
         return "Terminating"
     return str(_status(obj).get("phase") or "")
 
 
 def volume_claim(obj: Object) -> str:
+    """The claim that a volume is bound to."""
     claim = _spec(obj).get("claimRef")
     return f"{claim.get('namespace')}/{claim.get('name')}" if claim else ""
 
 
 def quota(obj: Object, *, limits: bool) -> str:
+    """`name: used/hard` of the limits, or of everything else."""
     used = _status(obj).get("used") or {}
     return ", ".join(
         f"{name}: {used.get(name, '0')}/{hard}"
@@ -214,15 +234,18 @@ def quota(obj: Object, *, limits: bool) -> str:
 
 
 def suspended(obj: Object) -> str:
+    """`True` or `False`."""
     return "True" if _spec(obj).get("suspend") else "False"
 
 
 def last_schedule(obj: Object, now: Nanos) -> str:
+    """Time since a CronJob last made a Job."""
     last = _status(obj).get("lastScheduleTime")
     return age(last, now) if last else _NONE
 
 
 def job_status(obj: Object) -> str:
+    """One word on where a Job stands."""
     conditions = {
         each.get("type")
         for each in _status(obj).get("conditions") or ()
@@ -240,6 +263,7 @@ def job_status(obj: Object) -> str:
 
 
 def job_completions(obj: Object) -> str:
+    """`done/wanted`."""
     done, spec = _status(obj).get("succeeded", 0), _spec(obj)
     if spec.get("completions") is not None:
         return f"{done}/{spec['completions']}"
@@ -248,6 +272,7 @@ def job_completions(obj: Object) -> str:
 
 
 def job_duration(obj: Object, now: Nanos) -> str:
+    """Time from start to completion, or until now."""
     status = _status(obj)
     if not status.get("startTime"):
         return ""
@@ -257,6 +282,7 @@ def job_duration(obj: Object, now: Nanos) -> str:
 
 
 def controller(obj: Object) -> str:
+    """The controlling owner."""
     for owner in obj["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             group = str(owner.get("apiVersion", "")).rpartition("/")[0]
@@ -266,11 +292,13 @@ def controller(obj: Object) -> str:
 
 
 def bound_role(obj: Object) -> str:
+    """The role that a binding gives."""
     role = obj.get("roleRef") or {}
     return f"{role.get('kind')}/{role.get('name')}"
 
 
 def subjects(obj: Object, kind: str) -> str:
+    """The subjects of one kind."""
     return ", ".join(
         f"{each.get('namespace')}/{each.get('name')}" if kind == "ServiceAccount" else each["name"]
         for each in obj.get("subjects") or ()
@@ -279,11 +307,13 @@ def subjects(obj: Object, kind: str) -> str:
 
 
 def parameter_kind(obj: Object) -> str:
+    """The kind of a policy's parameters."""
     kind = _spec(obj).get("paramKind")
     return f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else "<unset>"
 
 
 def definition_versions(obj: Object) -> str:
+    """The served versions, the stored one marked."""
     words = []
     for version in _spec(obj).get("versions") or ():
         if version.get("served") or version.get("storage"):
@@ -294,17 +324,20 @@ def definition_versions(obj: Object) -> str:
 
 
 def gang_policy(obj: Object) -> str:
+    """`Gang` or `Basic`."""
     policy = _spec(obj).get("schedulingPolicy") or {}
     return next((word.capitalize() for word in ("gang", "basic") if word in policy), _NONE)
 
 
 def group_workload(obj: Object) -> str:
+    """The workload that a pod group belongs to."""
     reference = _spec(obj).get("podGroupTemplateRef") or {}
     workload = reference.get("workload") or reference
     return str(workload.get("workloadName") or _NONE)
 
 
 def group_status(obj: Object) -> str:
+    """Whether a pod group has been placed."""
     conditions = [
         each
         for each in _status(obj).get("conditions") or ()
@@ -320,6 +353,7 @@ def group_status(obj: Object) -> str:
 
 
 def last_seen(obj: Object, now: Nanos) -> str:
+    """Time since an event last happened."""
     series = obj.get("series") or {}
     last = (
         series.get("lastObservedTime")
@@ -331,6 +365,7 @@ def last_seen(obj: Object, now: Nanos) -> str:
 
 
 def first_seen(obj: Object, now: Nanos) -> str:
+    """Time since an event first happened."""
     first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or obj.get("eventTime")
     return age(first, now)
 
@@ -340,16 +375,19 @@ def _involved(obj: Object) -> Object:
 
 
 def regarding(obj: Object) -> str:
+    """The object that an event is about."""
     involved = _involved(obj)
     kind, name = str(involved.get("kind", "")).lower(), involved.get("name")
     return f"{kind}/{name}" if name else kind
 
 
 def subobject(obj: Object) -> str:
+    """The part of the object that an event is about."""
     return str(_involved(obj).get("fieldPath") or "")
 
 
 def event_source(obj: Object) -> str:
+    """Who reported an event."""
     source = obj.get("source") or obj.get("deprecatedSource") or {}
     component = (
         source.get("component")
@@ -363,10 +401,12 @@ def event_source(obj: Object) -> str:
 
 
 def event_message(obj: Object) -> str:
+    """What an event says."""
     return str(obj.get("message") or obj.get("note") or "").strip()
 
 
 def event_count(obj: Object) -> str:
+    """How often an event happened."""
     series = obj.get("series") or {}
     count = series.get("count") or obj.get("count") or obj.get("deprecatedCount")
     return str(count or 1)

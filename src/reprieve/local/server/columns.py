@@ -29,11 +29,14 @@ class ColumnSpec:
     cell: Cell
     type: str = "string"
     priority: int = 0
+    description: str = ""
 
 
 def columns_of(kind: Kind) -> Sequence[ColumnSpec]:
-    """Return the columns after the name; a kind without its own has its age."""
-    return _COLUMNS.get((kind.group, kind.kind), _AGE_ONLY)
+    """Return the columns; a kind without its own has name and age."""
+    own = _COLUMNS.get((kind.group, kind.kind), _AGE_ONLY)
+    # Events are told apart by what they say: their names come last and wide only.
+    return own if own is _EVENT else (_NAME, *own)
 
 
 def _path(*names: str, default: Any = "") -> Cell:
@@ -61,6 +64,11 @@ def _wide(name: str, read: Callable[[Object], Any]) -> ColumnSpec:
     return ColumnSpec(name, _plain(read), priority=1)
 
 
+_NAME: Final = ColumnSpec(
+    "Name",
+    _path("metadata", "name"),
+    description="Name of the object, unique among those of its kind and namespace.",
+)
 _AGE: Final = ColumnSpec("Age", _created)
 _AGE_ONLY: Final = (_AGE,)
 _CREATED_AT: Final = ColumnSpec("Created At", _path("metadata", "creationTimestamp"), "date")

@@ -9,13 +9,13 @@ for CustomResourceDefinitions; answers of a 1.37 server.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause, Invalid
-from reprieve.local.server.cel import InvalidRule, Rules
+from reprieve.local.server.cel import InvalidRule, Rules, undefined_field
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.structural import Schema, Validator, prune_and_default
 
@@ -326,7 +326,7 @@ def _schema(schema: Schema, at: str, *, inside: str = "") -> Iterator[Cause]:
     if "default" in schema:
         yield from _default(schema, at)
     for place, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
-        yield from _rule(rule, f"{at}.x-kubernetes-validations[{place}]")
+        yield from _rule(rule, schema, f"{at}.x-kubernetes-validations[{place}]")
     for name, inner in (schema.get("properties") or {}).items():
         yield from _schema(inner, f"{at}.properties[{name}]", inside="object fields")
     items = schema.get("items")
@@ -358,14 +358,17 @@ def _default(schema: Schema, at: str) -> Iterator[Cause]:
         yield Cause(cause.reason, cause.message, field)
 
 
-def _rule(rule: Mapping[str, Any], at: str) -> Iterator[Cause]:
+def _rule(rule: Mapping[str, Any], schema: Schema, at: str) -> Iterator[Cause]:
     text = rule.get("rule") or ""
     if not text.strip():
         yield causes.required(f"{at}.rule")
         return
+    problem = undefined_field(text, schema)
     try:
         Rules.check(text)
     except InvalidRule as error:
+        problem = str(error)
+    if problem is not None:
         shown = {
             "Rule": text,
             "Message": rule.get("message") or "",
@@ -374,10 +377,4 @@ def _rule(rule: Mapping[str, Any], at: str) -> Iterator[Cause]:
             "FieldPath": rule.get("fieldPath") or "",
             "OptionalOldSelf": rule.get("optionalOldSelf"),
         }
-        yield causes.bad(f"{at}.rule", shown, f"compilation failed: {error}")
-
-
-def stored_version(crd: Mapping[str, Any]) -> str:
-    """Return the name of the version in which objects are kept."""
-    versions: Sequence[Mapping[str, Any]] = crd["spec"]["versions"]
-    return next(str(version["name"]) for version in versions if version.get("storage"))
+        yield causes.bad(f"{at}.rule", shown, f"compilation failed: {problem}")

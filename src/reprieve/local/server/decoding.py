@@ -317,6 +317,8 @@ _SHOWN: Final[dict[str, list[tuple[str, Callable[[], Any]]]]] = {}
 
 
 def _zero(spec: Field) -> Callable[[], Any]:
+    if spec.optional:
+        return _nothing
     if spec.is_message:
         inner = message(spec.type)
         return lambda: {name: zero() for name, zero in _shown(inner)}

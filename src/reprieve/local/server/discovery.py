@@ -187,12 +187,12 @@ def _resource_list(registry: Registry, group: str, version: str) -> dict[str, An
             if own_group:
                 entry |= {"group": own_group, "version": own_version}
             resources.append({**entry, "kind": other or kind.kind, "verbs": list(verbs)})
-    return {
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": f"{group}/{version}" if group else version,
-        "resources": resources,
-    }
+    document: dict[str, Any] = {"kind": "APIResourceList"}
+    if group:
+        # The core group's list alone does not say of which version it is.
+        document["apiVersion"] = "v1"
+    document["groupVersion"] = f"{group}/{version}" if group else version
+    return {**document, "resources": resources}
 
 
 def _storage_hash(kind: Kind) -> str:

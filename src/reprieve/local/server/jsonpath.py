@@ -1,6 +1,6 @@
-"""The simple JSONPath of printer columns, scale paths and selectable fields.
+r"""The simple JSONPath of printer columns, scale paths and selectable fields.
 
-`.a.b`, `.a['b.c']`, `.a\\.b`, `.list[0]`, `.list[*]` and `.list[?(@.type=="Ready")].status`.
+`.a.b`, `.a['b.c']`, `.a\.b`, `.list[0]`, `.list[*]` and `.list[?(@.type=="Ready")].status`.
 Source: the API's documentation of JSONPath; whatever is not understood is refused.
 """
 
@@ -27,7 +27,8 @@ _TOKEN: Final = re.compile(
       | \['(?P<quoted>(?:[^'\\]|\\.)*)'\]
       | \[(?P<index>-?\d+)\]
       | (?P<all>\[\*\]|\.\*)
-      | \[\?\(\s*@(?P<left>[^=!<>\s]*)\s*(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<right>[^)]+?)\s*)?\)\]
+      | \[\?\(\s*@(?P<left>[^=!<>\s]*)\s*
+        (?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<right>[^)]+?)\s*)?\)\]
     """,
     re.VERBOSE,
 )

@@ -229,7 +229,7 @@ def _operations(kind: Kind, component: str) -> dict[str, Any]:
             "x-kubernetes-group-version-kind": identity,
         }
 
-    patches = ("application/json-patch+json", "application/merge-patch+json")
+    patches: tuple[str, ...] = ("application/json-patch+json", "application/merge-patch+json")
     if kind.custom is None:
         patches += ("application/strategic-merge-patch+json",)
     patches += ("application/apply-patch+yaml",)

@@ -36,23 +36,15 @@ def pod_status(pod: Object) -> str:
     conditions = {each.get("type"): each for each in status.get("conditions") or ()}
     if (conditions.get("PodScheduled") or {}).get("reason") == "SchedulingGated":
         word = "SchedulingGated"
-    elif _is_gated(pod, conditions):
-        word = "SchedulingGated"
-    starting = _initializing(pod)
-    if starting:
-        word = starting
-    else:
-        word = _by_containers(status, word, ready=_is_true(conditions.get("Ready")))
+    word = _initializing(pod) or _by_containers(
+        status, word, ready=_is_true(conditions.get("Ready"))
+    )
     if pod["metadata"].get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             return "Unknown"
         if status.get("phase") not in ("Succeeded", "Failed"):
             return "Terminating"
     return str(word)
-
-
-def _is_gated(pod: Object, conditions: Mapping[str, Object]) -> bool:
-    return bool((pod.get("spec") or {}).get("schedulingGates")) and "PodScheduled" not in conditions
 
 
 def _is_true(condition: Object | None) -> bool:

@@ -68,7 +68,7 @@ def _prune_object(
         inner = properties.get(name, rest)
         if inner is None:
             unknown.append(here)
-        elif item is None and not inner.get("nullable") and "default" in inner:
+        elif item is None and not inner.get("nullable") and _is_as_good_as_absent(name, schema):
             continue
         else:
             kept[name] = prune_and_default(inner, item, here, unknown)
@@ -77,6 +77,12 @@ def _prune_object(
             ignored: list[str] = []
             kept[name] = prune_and_default(inner, copy.deepcopy(inner["default"]), "", ignored)
     return kept
+
+
+def _is_as_good_as_absent(name: str, schema: Schema) -> bool:
+    """Whether a null there is dropped: the field has a default, or is then missed by name."""
+    inner = (schema.get("properties") or {}).get(name) or {}
+    return "default" in inner or name in (schema.get("required") or ())
 
 
 class Validator:
@@ -125,7 +131,6 @@ _BLOCKING: Final = frozenset(
         "FieldValueNotSupported",
         "FieldValueTooMany",
         "FieldValueTooLong",
-        "FieldValueDuplicate",
     }
 )
 

@@ -51,12 +51,7 @@ def table(
     else:
         specs = columns_of(kind)
         definitions = [_definition(spec) for spec in specs]
-        rows = [[_built_in(spec, obj, now) for spec in specs] for obj in objects]
-        # Events have their name among the wide columns.
-        if all(spec.name != _NAME_COLUMN["name"] for spec in specs):
-            definitions.insert(0, _NAME_COLUMN)
-            for row, obj in zip(rows, objects, strict=True):
-                row.insert(0, _name(obj))
+        rows = [[spec.cell(obj, now) for spec in specs] for obj in objects]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -89,14 +84,10 @@ def _definition(spec: ColumnSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
         "type": spec.type,
-        "format": "",
-        "description": "",
+        "format": "name" if spec.name == "Name" else "",
+        "description": spec.description,
         "priority": spec.priority,
     }
-
-
-def _built_in(spec: ColumnSpec, obj: dict[str, Any], now: Nanos) -> Any:
-    return spec.cell(obj, now)
 
 
 def _custom(

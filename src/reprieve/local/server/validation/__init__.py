@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from reprieve.local.server.causes import Cause
 from reprieve.local.server.kinds import Kind
-from reprieve.local.server.validation import cluster, pods, policy, workloads
+from reprieve.local.server.validation import cluster, events, pods, policy, scheduling, workloads
 
 __all__ = ["check", "check_update"]
 
@@ -20,6 +20,7 @@ Object = Mapping[str, Any]
 
 _CHECKS: Final[Mapping[tuple[str, str], Callable[[Object], Iterator[Cause]]]] = {
     ("", "ConfigMap"): cluster.config_map,
+    ("", "Event"): events.core_event,
     ("", "LimitRange"): policy.limit_range,
     ("", "Node"): cluster.node,
     ("", "PersistentVolumeClaim"): cluster.volume_claim,
@@ -36,13 +37,15 @@ _CHECKS: Final[Mapping[tuple[str, str], Callable[[Object], Iterator[Cause]]]] = 
     ("batch", "CronJob"): workloads.cron_job,
     ("batch", "Job"): workloads.job,
     ("coordination.k8s.io", "Lease"): policy.lease,
+    ("events.k8s.io", "Event"): events.event,
     ("policy", "PodDisruptionBudget"): policy.disruption_budget,
     ("rbac.authorization.k8s.io", "ClusterRole"): policy.role,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): policy.role_binding,
     ("rbac.authorization.k8s.io", "Role"): policy.role,
     ("rbac.authorization.k8s.io", "RoleBinding"): policy.role_binding,
-    ("scheduling.k8s.io", "PodGroup"): policy.pod_group,
-    ("scheduling.k8s.io", "PriorityClass"): policy.priority_class,
+    ("scheduling.k8s.io", "PodGroup"): scheduling.pod_group,
+    ("scheduling.k8s.io", "Workload"): scheduling.workload,
+    ("scheduling.k8s.io", "PriorityClass"): scheduling.priority_class,
 }
 _UPDATES: Final[Mapping[tuple[str, str], Callable[[Object, Object], Iterator[Cause]]]] = {
     ("", "ConfigMap"): cluster.immutable_data,
@@ -54,10 +57,10 @@ _UPDATES: Final[Mapping[tuple[str, str], Callable[[Object, Object], Iterator[Cau
     ("apps", "ReplicaSet"): workloads.selector_update,
     ("apps", "StatefulSet"): workloads.stateful_set_update,
     ("batch", "Job"): workloads.job_update,
-    ("policy", "PodDisruptionBudget"): policy.disruption_budget_update,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): policy.role_binding_update,
     ("rbac.authorization.k8s.io", "RoleBinding"): policy.role_binding_update,
-    ("scheduling.k8s.io", "PriorityClass"): policy.priority_class_update,
+    ("scheduling.k8s.io", "PodGroup"): scheduling.pod_group_update,
+    ("scheduling.k8s.io", "PriorityClass"): scheduling.priority_class_update,
 }
 
 

@@ -19,6 +19,7 @@ _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 def check_affinity(affinity: Object, field: str) -> Iterator[Cause]:
+    """Check node, pod and anti-affinity."""
     nodes = affinity.get("nodeAffinity") or {}
     needed = nodes.get("requiredDuringSchedulingIgnoredDuringExecution")
     here = f"{field}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
@@ -99,6 +100,7 @@ def _term(term: Object, field: str) -> Iterator[Cause]:
 
 
 def check_tolerations(tolerations: Sequence[Object], field: str) -> Iterator[Cause]:
+    """Check keys, operators and effects of tolerations."""
     for index, toleration in enumerate(tolerations):
         here = f"{field}[{index}]"
         key, value = toleration.get("key") or "", toleration.get("value") or ""
@@ -130,11 +132,13 @@ def check_tolerations(tolerations: Sequence[Object], field: str) -> Iterator[Cau
 
 
 def check_taint_effect(effect: str, field: str) -> Iterator[Cause]:
+    """Check the effect of a taint or toleration."""
     if effect not in _EFFECTS:
         yield causes.unsupported(field, effect, _EFFECTS)
 
 
 def check_spread(constraints: Sequence[Object], field: str) -> Iterator[Cause]:
+    """Check topology spread constraints."""
     for index, constraint in enumerate(constraints):
         here = f"{field}[{index}]"
         skew = constraint.get("maxSkew", 0)

@@ -30,6 +30,7 @@ _SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"
 
 
 def node(obj: Object) -> Iterator[Cause]:
+    """Check a node's taints and amounts."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
         # The real server names this path too.
@@ -65,6 +66,7 @@ _LARGEST: Final = 1024 * 1024
 
 
 def config_map(obj: Object) -> Iterator[Cause]:
+    """Check keys and size."""
     data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
     yield from _keys(data, "data")
     yield from _keys(binary, "binaryData")
@@ -76,6 +78,7 @@ def config_map(obj: Object) -> Iterator[Cause]:
 
 
 def secret(obj: Object) -> Iterator[Cause]:
+    """Check the keys."""
     yield from _keys(obj.get("data"), "data")
 
 
@@ -91,12 +94,14 @@ def immutable_data(obj: Object, old: Object) -> Iterator[Cause]:
 
 
 def secret_update(obj: Object, old: Object) -> Iterator[Cause]:
+    """A secret's type stays; immutable data too."""
     if obj.get("type") != old.get("type"):
         yield causes.bad("type", obj.get("type"), "field is immutable")
     yield from immutable_data(obj, old)
 
 
 def service(obj: Object) -> Iterator[Cause]:
+    """Check a service's type and ports."""
     spec = obj.get("spec") or {}
     kind = spec.get("type")
     if kind not in _SERVICE_TYPES:
@@ -121,6 +126,7 @@ def service(obj: Object) -> Iterator[Cause]:
 
 
 def service_update(obj: Object, old: Object) -> Iterator[Cause]:
+    """A cluster address stays once given."""
     new, was = obj.get("spec") or {}, old.get("spec") or {}
     address = was.get("clusterIP")
     if address and new.get("clusterIP") != address and new.get("type") == was.get("type"):
@@ -128,6 +134,7 @@ def service_update(obj: Object, old: Object) -> Iterator[Cause]:
 
 
 def volume_claim(obj: Object) -> Iterator[Cause]:
+    """Check access modes and the amount asked for."""
     spec = obj.get("spec") or {}
     if not spec.get("accessModes"):
         yield causes.required("spec.accessModes", "at least 1 access mode is required")

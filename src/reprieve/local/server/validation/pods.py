@@ -28,6 +28,7 @@ _VARIABLE: Final = re.compile(r"[ -<>-~]+", re.ASCII)
 
 
 def pod(obj: Object) -> Iterator[Cause]:
+    """Check a pod."""
     yield from pod_spec(obj.get("spec") or {}, "spec")
 
 
@@ -46,9 +47,9 @@ def pod_spec(spec: Object, field: str) -> Iterator[Cause]:
     if not containers:
         yield causes.required(f"{field}.containers")
     seen: set[str] = set()
-    for group in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(group) or ()):
-            here = f"{field}.{group}[{index}]"
+    for place in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(place) or ()):
+            here = f"{field}.{place}[{index}]"
             yield from _container(container, here, volumes, seen)
     yield from _word(spec, "restartPolicy", _RESTART, field)
     yield from _word(spec, "dnsPolicy", _DNS, field)
@@ -76,6 +77,11 @@ def pod_spec(spec: Object, field: str) -> Iterator[Cause]:
             deadline,
             "must be between 1 and 2147483647, inclusive",
         )
+    group = spec.get("schedulingGroup")
+    if group is not None:
+        name = group.get("podGroupName") or ""
+        if name and (problem := subdomain_problem(name)) is not None:
+            yield causes.bad(f"{field}.schedulingGroup.podGroupName", name, problem)
     gates: set[str] = set()
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         here = f"{field}.schedulingGates[{index}]"

@@ -1,9 +1,9 @@
-"""Kinds that rule over others: budgets, priorities, quotas, limits, roles, leases, pod groups."""
+"""Kinds that rule over others: budgets, quotas, limits, roles, leases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
@@ -12,12 +12,8 @@ from reprieve.local.server.validation.selectors import label_selector
 
 __all__ = [
     "disruption_budget",
-    "disruption_budget_update",
     "lease",
     "limit_range",
-    "pod_group",
-    "priority_class",
-    "priority_class_update",
     "resource_quota",
     "role",
     "role_binding",
@@ -26,10 +22,9 @@ __all__ = [
 
 Object = Mapping[str, Any]
 
-_HIGHEST_USER_PRIORITY: Final = 1_000_000_000
-
 
 def disruption_budget(obj: Object) -> Iterator[Cause]:
+    """Check the numbers and the selector of a budget."""
     spec = obj.get("spec") or {}
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if least is not None and most is not None:
@@ -69,49 +64,21 @@ def _share(value: int | str, field: str) -> Iterator[Cause]:
         yield causes.bad(field, value, "must not be greater than 100%")
 
 
-def disruption_budget_update(obj: Object, old: Object) -> Iterator[Cause]:
-    """Budgets may change freely."""
-    del obj, old
-    yield from ()
-
-
-def priority_class(obj: Object) -> Iterator[Cause]:
-    name, value = (obj.get("metadata") or {}).get("name", ""), obj.get("value", 0)
-    if name.startswith("system-"):
-        if name not in ("system-cluster-critical", "system-node-critical"):
-            yield causes.forbidden(
-                "metadata.name",
-                "priority class names with 'system-' prefix are reserved for system use only. "
-                f"error: {name} is not a known system priority class",
-            )
-    elif value > _HIGHEST_USER_PRIORITY:
-        yield causes.forbidden(
-            "value", f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
-        )
-    policy = obj.get("preemptionPolicy")
-    if policy not in ("Never", "PreemptLowerPriority"):
-        yield causes.unsupported("preemptionPolicy", policy, ("Never", "PreemptLowerPriority"))
-
-
-def priority_class_update(obj: Object, old: Object) -> Iterator[Cause]:
-    if obj.get("value") != old.get("value"):
-        yield causes.bad("value", obj.get("value"), "field is immutable")
-    if obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
-        yield causes.bad("preemptionPolicy", obj.get("preemptionPolicy"), "field is immutable")
-
-
 def resource_quota(obj: Object) -> Iterator[Cause]:
+    """Check the amounts."""
     for name, amount in ((obj.get("spec") or {}).get("hard") or {}).items():
         yield from non_negative(amount, f"spec.hard[{name}]")
 
 
 def limit_range(obj: Object) -> Iterator[Cause]:
+    """Check that each item says what it limits."""
     for index, item in enumerate((obj.get("spec") or {}).get("limits") or ()):
         if not item.get("type"):
             yield causes.required(f"spec.limits[{index}].type")
 
 
 def lease(obj: Object) -> Iterator[Cause]:
+    """Check a lease's numbers."""
     spec = obj.get("spec") or {}
     for word, limit in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
         value = spec.get(word)
@@ -121,6 +88,7 @@ def lease(obj: Object) -> Iterator[Cause]:
 
 
 def role(obj: Object) -> Iterator[Cause]:
+    """Check that each rule is complete."""
     for index, rule in enumerate(obj.get("rules") or ()):
         here = f"rules[{index}]"
         if not rule.get("verbs"):
@@ -138,6 +106,7 @@ def role(obj: Object) -> Iterator[Cause]:
 
 
 def role_binding(obj: Object) -> Iterator[Cause]:
+    """Check the role and the subjects."""
     reference = obj.get("roleRef") or {}
     if not reference.get("name"):
         yield causes.required("roleRef.name")
@@ -157,15 +126,6 @@ def role_binding(obj: Object) -> Iterator[Cause]:
 
 
 def role_binding_update(obj: Object, old: Object) -> Iterator[Cause]:
+    """The role of a binding stays."""
     if obj.get("roleRef") != old.get("roleRef"):
         yield causes.bad("roleRef", obj.get("roleRef"), "cannot change roleRef")
-
-
-def pod_group(obj: Object) -> Iterator[Cause]:
-    gang = ((obj.get("spec") or {}).get("schedulingPolicy") or {}).get("gang")
-    if gang is not None and gang.get("minCount", 0) < 1:
-        yield causes.bad(
-            "spec.schedulingPolicy.gang.minCount",
-            gang.get("minCount", 0),
-            "must be greater than or equal to 1",
-        )

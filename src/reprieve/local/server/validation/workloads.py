@@ -49,7 +49,7 @@ def _selected_template(spec: Object, policies: tuple[str, ...]) -> Iterator[Caus
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
             yield causes.bad("spec.selector", selector, "empty selector is invalid for deployment")
     if not selects(selector or {"matchExpressions": [{}]}, labels):
-        yield causes.bad("spec.template.metadata.labels", labels, _MISMATCH)
+        yield causes.bad("spec.template.metadata.labels", labels or None, _MISMATCH)
     yield from pod_template_spec(template, "spec.template")
     policy = (template.get("spec") or {}).get("restartPolicy")
     if policy in ("Always", "OnFailure", "Never") and policy not in policies:
@@ -57,6 +57,7 @@ def _selected_template(spec: Object, policies: tuple[str, ...]) -> Iterator[Caus
 
 
 def deployment(obj: Object) -> Iterator[Cause]:
+    """Check numbers, selector, template and strategy."""
     spec = obj.get("spec") or {}
     words = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     yield from _amounts(spec, words[:1], "spec")
@@ -73,18 +74,21 @@ def deployment(obj: Object) -> Iterator[Cause]:
 
 
 def replica_set(obj: Object) -> Iterator[Cause]:
+    """Check numbers, selector and template."""
     spec = obj.get("spec") or {}
     yield from _amounts(spec, ("replicas", "minReadySeconds"), "spec")
     yield from _selected_template(spec, ("Always",))
 
 
 def daemon_set(obj: Object) -> Iterator[Cause]:
+    """Check selector, template and numbers."""
     spec = obj.get("spec") or {}
     yield from _selected_template(spec, ("Always",))
     yield from _amounts(spec, ("minReadySeconds", "revisionHistoryLimit"), "spec")
 
 
 def stateful_set(obj: Object) -> Iterator[Cause]:
+    """Check pod management, numbers, selector and template."""
     spec = obj.get("spec") or {}
     policy = spec.get("podManagementPolicy")
     if policy not in ("OrderedReady", "Parallel"):
@@ -94,6 +98,7 @@ def stateful_set(obj: Object) -> Iterator[Cause]:
 
 
 def replication_controller(obj: Object) -> Iterator[Cause]:
+    """Check numbers, selector and template."""
     spec = obj.get("spec") or {}
     yield from _amounts(spec, ("replicas", "minReadySeconds"), "spec")
     selector = spec.get("selector") or {}
@@ -105,11 +110,12 @@ def replication_controller(obj: Object) -> Iterator[Cause]:
         return
     labels = (template.get("metadata") or {}).get("labels") or {}
     if selector and not selects({"matchLabels": selector}, labels):
-        yield causes.bad("spec.template.metadata.labels", labels, _MISMATCH)
+        yield causes.bad("spec.template.metadata.labels", labels or None, _MISMATCH)
     yield from pod_template_spec(template, "spec.template")
 
 
 def pod_template(obj: Object) -> Iterator[Cause]:
+    """Check the template."""
     yield from pod_template_spec(obj.get("template") or {}, "template")
 
 
@@ -125,6 +131,7 @@ _JOB_AMOUNTS: Final = (
 
 
 def job(obj: Object) -> Iterator[Cause]:
+    """Check numbers, selector, template and failure policy."""
     yield from _job_spec(obj.get("spec") or {}, "spec")
 
 
@@ -184,6 +191,7 @@ _SCHEDULE: Final = re.compile(
 
 
 def cron_job(obj: Object) -> Iterator[Cause]:
+    """Check the schedule and the template of Jobs."""
     spec = obj.get("spec") or {}
     schedule = spec.get("schedule") or ""
     if not schedule:
@@ -223,6 +231,7 @@ _STATEFUL_CHANGES: Final = (
 
 
 def stateful_set_update(obj: Object, old: Object) -> Iterator[Cause]:
+    """Only some fields of a StatefulSet change."""
     new, was = obj.get("spec") or {}, old.get("spec") or {}
     fixed = {**new, **dict.fromkeys(_STATEFUL_CHANGES)}
     if fixed != {**was, **dict.fromkeys(_STATEFUL_CHANGES)}:
@@ -235,6 +244,7 @@ def stateful_set_update(obj: Object, old: Object) -> Iterator[Cause]:
 
 
 def job_update(obj: Object, old: Object) -> Iterator[Cause]:
+    """Completions, selector and template stay, but for what a Job that waits may still change."""
     new, was = obj.get("spec") or {}, old.get("spec") or {}
     completions = new.get("completions")
     if completions != was.get("completions") and not (
