@@ -12,12 +12,20 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from enum import StrEnum
 from random import Random
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from reprieve.kube.bodies import (
+    Json,
+    PatchType,
+    Propagation,
+    binding,
+    delete_options,
+    encoded,
+    eviction,
+)
 from reprieve.kube.credentials import Connection
 from reprieve.kube.decoding import (
     Page,
@@ -38,28 +46,9 @@ from reprieve.units.durations import SECOND
 __all__ = ["Client", "Json", "PatchType", "Propagation", "connect"]
 
 T = TypeVar("T")
-Json = dict[str, Any]
-
 PAGE_SIZE: Final = 500
 _WRITE_TIMEOUT: Final = 10 * SECOND
 _LIST_TIMEOUT: Final = 60 * SECOND
-
-
-class PatchType(StrEnum):
-    """How the server reads the body of a patch: its content type."""
-
-    MERGE = "application/merge-patch+json"
-    JSON = "application/json-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    APPLY = "application/apply-patch+yaml"
-
-
-class Propagation(StrEnum):
-    """What becomes of a deleted object's dependents."""
-
-    BACKGROUND = "Background"
-    FOREGROUND = "Foreground"
-    ORPHAN = "Orphan"
 
 
 def connect(
@@ -269,7 +258,12 @@ class Client:
         namespace = identity_of(obj).namespace
         call = _call("create", resource, namespace)
         return await self._write(
-            "POST", resource.path(namespace), _body(resource, obj), call, type, query=self._author()
+            "POST",
+            resource.path(namespace),
+            encoded(resource, obj),
+            call,
+            type,
+            query=self._author(),
         )
 
     async def replace(
@@ -284,7 +278,7 @@ class Client:
         call = _call("update", resource, identity.namespace, identity.name, subresource)
         path = resource.path(identity.namespace, identity.name, subresource)
         return await self._write(
-            "PUT", path, _body(resource, obj), call, type, query=self._author()
+            "PUT", path, encoded(resource, obj), call, type, query=self._author()
         )
 
     async def patch(
@@ -362,7 +356,7 @@ class Client:
             resource,
             identity.namespace,
             identity.name,
-            msgspec.Raw(_body(resource, obj)),
+            msgspec.Raw(encoded(resource, obj)),
             type,
             patch_type=PatchType.APPLY,
             subresource=subresource,
@@ -388,17 +382,10 @@ class Client:
             NotFound: it is gone.
             Conflict: it has another uid or resourceVersion.
         """
-        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        preconditions = _given(uid=uid, resourceVersion=resource_version)
-        if preconditions:
-            options["preconditions"] = preconditions
-        if propagation is not None:
-            options["propagationPolicy"] = propagation.value
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
+        body = delete_options(uid, resource_version, propagation, grace_seconds)
         call = _call("delete", resource, namespace, name)
         path = resource.path(namespace, name)
-        await self._send("DELETE", path, msgspec.json.encode(options), call, retry=retry)
+        await self._send("DELETE", path, body, call, retry=retry)
 
     async def evict(
         self, namespace: str, pod: str, *, uid: str = "", grace_seconds: int | None = None
@@ -409,21 +396,10 @@ class Client:
             TooManyRequests: a PodDisruptionBudget does not allow it now.
             Conflict: the pod has another uid.
         """
-        options: Json = {}
-        if uid:
-            options["preconditions"] = {"uid": uid}
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
-        eviction: Json = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": namespace},
-        }
-        if options:
-            eviction["deleteOptions"] = options
+        body = eviction(namespace, pod, uid, grace_seconds)
         call = _call("create", PODS, namespace, pod, "eviction")
         path = PODS.path(namespace, pod, "eviction")
-        await self._send("POST", path, msgspec.json.encode(eviction), call)
+        await self._send("POST", path, body, call)
 
     async def bind(self, namespace: str, pod: str, node: str, *, uid: str = "") -> None:
         """Bind a pod to a node.
@@ -431,15 +407,10 @@ class Client:
         Raises:
             Conflict: it is bound already, is being deleted or has another uid.
         """
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod, "namespace": namespace, **_given(uid=uid)},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
+        body = binding(namespace, pod, node, uid)
         call = _call("create", PODS, namespace, pod, "binding")
         path = PODS.path(namespace, pod, "binding")
-        await self._send("POST", path, msgspec.json.encode(binding), call, query=self._author())
+        await self._send("POST", path, body, call, query=self._author())
 
     async def get_scale(self, resource: Resource, namespace: str, name: str) -> Json:
         """Return the `autoscaling/v1` Scale of a kind with that subresource."""
@@ -542,9 +513,3 @@ def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
 
 def _given(**values: str) -> dict[str, str]:
     return {key: value for key, value in values.items() if value}
-
-
-def _body(resource: Resource, obj: Any) -> bytes:
-    if isinstance(obj, dict):
-        obj = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
-    return msgspec.json.encode(obj)
