@@ -33,6 +33,9 @@ class Recorder:
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
 
+    def received(self, objects: list[Any]) -> list[Any]:
+        return objects
+
     def replaced(self, objects: list[Any], resource_version: str) -> None:
         names = [obj["metadata"]["name"] for obj in objects]
         self.told.append(("replaced", (names, resource_version)))

@@ -1,0 +1,24 @@
+"""Every dependency has its line of justification, and none is justified that is not there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_dependency_is_justified_in_the_documentation() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = {
+        re.split(r"[<>=\[ ]", requirement)[0]
+        for requirement in [
+            *project["project"]["dependencies"],
+            *project["dependency-groups"]["dev"],
+        ]
+    }
+    text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([a-zA-Z][\w, -]*) \| [^|]{20,}\|$", text, re.MULTILINE)
+    named = {name for row in rows for name in row.split(", ")}
+    assert named == wanted
