@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from reprieve.api.reprieve import Action, ObjectRef, Victim
 from reprieve.execution.fence import Fence
-from reprieve.kube.client import Client
+from reprieve.kube.client import Client, Json, Propagation
 from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.errors import ApiError, Conflict, Forbidden, NotFound
 from reprieve.kube.resource import Resource
@@ -132,64 +132,52 @@ async def _permitted(client: Client, resource: Resource, root: ObjectRef) -> boo
         "namespace": root.namespace,
         "name": root.name,
     }
-    review = await client.create(
-        SELF_SUBJECT_ACCESS_REVIEWS,
-        {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        },
-        type=dict[str, Any],
+    review: Json = await client.create(
+        SELF_SUBJECT_ACCESS_REVIEWS, {"spec": {"resourceAttributes": attributes}}, dict
     )
     return bool(review["status"]["allowed"])
 
 
-async def _scale(client: Client, resource: Resource, root: ObjectRef) -> dict[str, Any]:
-    namespace = root.namespace if resource.namespaced else None
-    return await client.get(
-        resource, root.name, namespace, subresource="scale", type=dict[str, Any]
-    )
+async def _scale(client: Client, resource: Resource, root: ObjectRef) -> Json:
+    namespace = root.namespace if resource.namespaced else ""
+    return await client.get_scale(resource, namespace, root.name)
 
 
 async def _evict(client: Client, resource: Resource, fence: Fence, victim: Victim) -> Eviction:
     root = victim.root
-    namespace = root.namespace if resource.namespaced else None
+    namespace = root.namespace if resource.namespaced else ""
+    writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
     conflict: Conflict | None = None
     for _ in range(_ATTEMPTS):
-        found = await client.get(resource, root.name, namespace, type=dict[str, Any])
+        found: Json = await client.get(resource, namespace, root.name, dict)
         metadata = found["metadata"]
         if metadata["uid"] != root.uid:
             return Eviction(Result.REPLACED, f"{root.kind}/{root.name} now has another uid")
         if metadata.get("deletionTimestamp"):
             return Eviction(Result.GONE, "already being deleted")
-        fence.check()
         try:
             match victim.action:
                 case Action.DELETE:
-                    await client.delete(
+                    await writer.delete(
                         resource,
-                        root.name,
                         namespace,
+                        root.name,
                         uid=root.uid,
                         resource_version=metadata["resourceVersion"],
-                        propagation="Background",
-                        priority=Priority.EVICT,
-                        timeout=fence.request_timeout,
+                        propagation=Propagation.BACKGROUND,
                     )
                     return Eviction(Result.EVICTED)
                 case Action.SUSPEND:
-                    return await _suspend(client, resource, fence, found, root)
+                    return await _suspend(writer, resource, found, root)
                 case Action.SCALE_TO_ZERO:
-                    return await _scale_to_zero(client, resource, fence, found, root)
+                    return await _scale_to_zero(writer, resource, found, root)
         except Conflict as answer:
             # Someone wrote the root in between: read it and judge again.
             conflict = answer
     return Eviction(Result.FAILED, str(conflict))
 
 
-async def _suspend(
-    client: Client, resource: Resource, fence: Fence, found: dict[str, Any], root: ObjectRef
-) -> Eviction:
+async def _suspend(writer: Client, resource: Resource, found: Json, root: ObjectRef) -> Eviction:
     path = _suspend_path(root)
     if path is None:
         return Eviction(Result.REFUSED, f"{root.kind} has no suspend field")
@@ -198,50 +186,42 @@ async def _suspend(
     patch: Any = True
     for key in reversed(path):
         patch = {key: patch}
-    await _patch(client, resource, fence, found, patch)
+    await _patch(writer, resource, found, patch)
     return Eviction(Result.EVICTED)
 
 
 async def _scale_to_zero(
-    client: Client, resource: Resource, fence: Fence, found: dict[str, Any], root: ObjectRef
+    writer: Client, resource: Resource, found: Json, root: ObjectRef
 ) -> Eviction:
     try:
-        scale = await _scale(client, resource, root)
+        scale = await _scale(writer, resource, root)
     except NotFound:
         return Eviction(Result.REFUSED, f"{root.kind} has no scale subresource")
     replicas = scale.get("spec", {}).get("replicas", 0)
     if replicas == 0:
         return Eviction(Result.GONE, "already scaled to zero")
-    if found["metadata"].get("annotations", {}).get(FORMER_REPLICAS) != str(replicas):
+    if (found["metadata"].get("annotations") or {}).get(FORMER_REPLICAS) != str(replicas):
         # Kept first: a crash in between costs an annotation, not the number.
         patch = {"metadata": {"annotations": {FORMER_REPLICAS: str(replicas)}}}
-        found = await _patch(client, resource, fence, found, patch)
-        fence.check()
-    await _patch(client, resource, fence, found, {"spec": {"replicas": 0}}, subresource="scale")
+        found = await _patch(writer, resource, found, patch)
+    await writer.patch_scale(
+        resource,
+        found["metadata"].get("namespace", ""),
+        root.name,
+        0,
+        resource_version=found["metadata"]["resourceVersion"],
+    )
     return Eviction(Result.EVICTED)
 
 
-async def _patch(
-    client: Client,
-    resource: Resource,
-    fence: Fence,
-    found: dict[str, Any],
-    patch: dict[str, Any],
-    subresource: str = "",
-) -> dict[str, Any]:
+async def _patch(writer: Client, resource: Resource, found: Json, patch: Json) -> Json:
     metadata = found["metadata"]
     preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
     body = {**patch, "metadata": {**patch.get("metadata", {}), **preconditions}}
-    return await client.patch(
-        resource,
-        metadata["name"],
-        body,
-        metadata.get("namespace"),
-        subresource=subresource,
-        type=dict[str, Any],
-        priority=Priority.EVICT,
-        timeout=fence.request_timeout,
+    patched: Json = await writer.patch(
+        resource, metadata.get("namespace", ""), metadata["name"], body, dict
     )
+    return patched
 
 
 def _suspend_path(root: ObjectRef) -> tuple[str, ...] | None:

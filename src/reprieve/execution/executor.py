@@ -200,7 +200,8 @@ class Executor:
                 self._client, self._mapper, victim, ask=len(intent.spec.victims) > 1
             )
             if blocked is not None:
-                await marks.settle(intent, victim, blocked)
+                if blocked.result is not Result.FAILED:
+                    await marks.settle(intent, victim, blocked)
                 return f"{victim.root.kind}/{victim.root.name}: {blocked.detail}"
         return ""
 

@@ -23,7 +23,6 @@ from reprieve.api.reprieve import (
     Placement,
     Preemption,
     PreemptionSpec,
-    PreemptionStatus,
     Proof,
     Victim,
     VictimStatus,
@@ -119,26 +118,18 @@ class IntentLog:
         """
         labels = {DRY_RUN_LABEL: "true"} if spec.dry_run else {}
         intent = Preemption(Metadata(name, self.namespace, labels=labels), spec)
-        if not spec.dry_run:
-            self._fence.check()
         try:
-            return await self._client.create(
-                PREEMPTIONS,
-                intent,
-                self.namespace,
-                type=Preemption,
-                priority=Priority.INTENT,
-                timeout=self._fence.request_timeout,
-            )
+            return await self._writer(spec.dry_run).create(PREEMPTIONS, intent, Preemption)
         except AlreadyExists:
-            found = await self._client.get(PREEMPTIONS, name, self.namespace, type=Preemption)
+            found = await self._client.get(PREEMPTIONS, self.namespace, name, Preemption)
         if found.spec.plan_id != spec.plan_id or not found.status.phase.open:
             raise IntentTaken(f"preemption {name} stands for plan {found.spec.plan_id}")
         return found
 
     async def list(self) -> list[Preemption]:
         """Return all intents of the operator namespace by a quorum read."""
-        return await self._client.list(PREEMPTIONS, self.namespace, type=Preemption)
+        page = await self._client.list(PREEMPTIONS, Preemption, namespace=self.namespace)
+        return page.items
 
     async def start(self, intent: Preemption) -> Preemption:
         """Write `Evicting` with this process and its epoch.
@@ -183,26 +174,22 @@ class IntentLog:
     async def remove(self, intent: Preemption) -> None:
         """Delete the record of a preemption that is over; one that is gone already is fine."""
         try:
-            await self._client.delete(
-                PREEMPTIONS,
-                intent.metadata.name,
-                self.namespace,
-                uid=intent.metadata.uid,
-                priority=Priority.STATUS,
+            await self._client.at(Priority.STATUS).delete(
+                PREEMPTIONS, self.namespace, intent.metadata.name, uid=intent.metadata.uid
             )
         except NotFound:
             return
 
     async def _write(self, intent: Preemption, **changes: Any) -> Preemption:
-        self._fence.check()
         status = msgspec.structs.replace(intent.status, **changes)
-        return await self._client.replace(
-            PREEMPTIONS,
-            intent.metadata.name,
-            msgspec.structs.replace(intent, status=status),
-            self.namespace,
-            subresource="status",
-            type=Preemption,
-            priority=Priority.INTENT,
-            timeout=self._fence.request_timeout,
+        return await self._writer(intent.spec.dry_run).update_status(
+            PREEMPTIONS, msgspec.structs.replace(intent, status=status), Preemption
+        )
+
+    def _writer(self, dry_run: bool) -> Client:
+        # A dry run evicts nothing, so it needs no lease.
+        if dry_run:
+            return self._client.at(Priority.INTENT)
+        return self._client.at(
+            Priority.INTENT, self._fence.check, timeout=self._fence.request_timeout
         )

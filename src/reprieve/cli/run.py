@@ -1,0 +1,104 @@
+"""`reprieve run`: the operator against any cluster, from inside or outside of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+
+from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
+from reprieve.units.errors import UsageError
+
+__all__ = ["run"]
+
+_CONTROLLERS = ("idle",)
+
+
+@click.command()
+@click.option(
+    "--controllers",
+    default="idle",
+    show_default=True,
+    help="Planes to run, separated by commas; accepted: idle.",
+)
+@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="YAML in the shape of the Helm values; environment variables win over it.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Write only our own objects: nothing is marked or evicted."
+)
+@click.option(
+    "--metrics-port",
+    default=8080,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port of /metrics, /healthz and /readyz; 0 takes a free one.",
+)
+@click.option(
+    "--lease-duration",
+    default="15s",
+    show_default=True,
+    metavar="DURATION",
+    help="Duration of the process lease, at least 1s; also the longest hand-over after a crash.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+)
+def run(
+    controllers: str,
+    kubeconfig: str | None,
+    context: str | None,
+    config_file: Path | None,
+    dry_run: bool,
+    metrics_port: int,
+    lease_duration: str,
+    log_format: str,
+) -> None:
+    """Run the operator against a cluster, inside or outside of it.
+
+    SIGTERM releases the leases and ends the process within 5 seconds.
+    """
+    # Here, because it brings the HTTP client, which help does not need.
+    from reprieve.controllers.process import OperatorOptions, run_operator
+    from reprieve.units.clock import SystemClock
+
+    planes = tuple(name.strip() for name in controllers.split(",") if name.strip())
+    unknown = [name for name in planes if name not in _CONTROLLERS]
+    if unknown or not planes:
+        raise UsageError(
+            f"--controllers: {unknown[0] if unknown else controllers!r} is not a controller; "
+            f"accepted: {', '.join(_CONTROLLERS)}"
+        )
+    options = OperatorOptions(
+        controllers=planes,
+        environment=dict(os.environ),
+        kubeconfig=kubeconfig,
+        context=context,
+        config_file=config_file,
+        dry_run=dry_run,
+        metrics_port=metrics_port,
+        lease_duration=_lease_duration(lease_duration),
+        log_format=log_format,
+    )
+    raise SystemExit(asyncio.run(run_operator(options, SystemClock())))
+
+
+def _lease_duration(text: str) -> int:
+    try:
+        duration = parse_duration(text)
+    except InvalidDuration as error:
+        raise UsageError(f"--lease-duration: {error}") from None
+    if duration < SECOND:
+        raise UsageError(f"--lease-duration: {text} is too short; accepted: 1s or longer")
+    return duration

@@ -1,0 +1,82 @@
+"""A level-triggered queue of keys: what has to be looked at now, and what at a later instant.
+
+A key is handed out once however often it was added; a later deadline never replaces an earlier one
+that is still to come. Deadlines are kept on the monotonic clock, so that a wall clock that is set
+back delays nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from typing import Generic, Literal, TypeVar
+
+from reprieve.units.clock import Clock
+from reprieve.units.instants import Nanos
+
+__all__ = ["DirtyKeys"]
+
+Key = TypeVar("Key", bound=str)
+
+
+class DirtyKeys(Generic[Key]):
+    """Keys to look at; one consumer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[Key, None] = {}
+        self._deadlines: dict[Key, Nanos] = {}
+        # Entries whose deadline is no longer the one in _deadlines are skipped when they come up.
+        self._heap: list[tuple[Nanos, Key]] = []
+        self._wake = asyncio.Event()
+
+    def add(self, key: Key) -> None:
+        """Ask for a look at `key` now."""
+        self._due[key] = None
+        self._wake.set()
+
+    def add_at(self, key: Key, wall: Nanos) -> None:
+        """Ask for a look at `key` at the wall instant `wall`, or earlier if already asked for."""
+        monotonic = self._clock.monotonic()
+        deadline = Nanos(monotonic + max(0, wall - self._clock.wall()))
+        held = self._deadlines.get(key)
+        if held is not None and monotonic < held <= deadline:
+            return
+        self._deadlines[key] = deadline
+        heapq.heappush(self._heap, (deadline, key))
+        self._wake.set()
+
+    def discard(self, key: Key) -> None:
+        """Forget `key`."""
+        self._due.pop(key, None)
+        self._deadlines.pop(key, None)
+
+    async def next(self) -> list[Key]:
+        """Wait until something is due and return all of it, in order of arrival."""
+        while True:
+            now = self._clock.monotonic()
+            while self._heap and self._heap[0][0] <= now:
+                deadline, key = heapq.heappop(self._heap)
+                if self._deadlines.get(key) == deadline:
+                    del self._deadlines[key]
+                    self._due[key] = None
+            if self._due:
+                keys = list(self._due)
+                self._due.clear()
+                return keys
+            self._wake.clear()
+            await self._wait(self._heap[0][0] - now if self._heap else None)
+
+    async def _wait(self, nanoseconds: int | None) -> None:
+        waits = [asyncio.ensure_future(self._wake.wait())]
+        if nanoseconds is not None:
+            waits.append(asyncio.ensure_future(self._slept(nanoseconds)))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _slept(self, nanoseconds: int) -> Literal[True]:
+        await self._clock.sleep(nanoseconds)
+        return True

@@ -1,0 +1,1 @@
+"""The idle plane's controller: facts in, the engine's decisions, and what it writes."""

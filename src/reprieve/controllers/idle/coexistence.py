@@ -1,0 +1,74 @@
+"""Beside a live Kaiwo operator that reclaims, this one only reads.
+
+Two deciders over the same GpuWorkloads would evict twice for one demand. Kaiwo is taken to be
+reclaiming when its manager Lease is being renewed and it writes GpuWorkload statuses; either alone
+is harmless (an operator with the feature off, or what an earlier one left behind). The Lease's age
+is observed on the monotonic clock, as every lease's here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from reprieve.kube.client import Client, Json
+from reprieve.kube.errors import ApiError
+from reprieve.kube.resource import LEASES
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = ["FIELD_MANAGER_PREFIX", "KaiwoWatch", "foreign_status_writer"]
+
+FIELD_MANAGER_PREFIX: Final = "reprieve"
+_MANAGER_LEASE: Final = "83fc2279.silogen.ai"
+#: Command lines that people write statuses with; they decide nothing.
+_BY_HAND: Final = ("kubectl",)
+
+
+def foreign_status_writer(managed_fields: list[dict[str, Any]] | None) -> str:
+    """Return who else wrote the status, neither we nor a person; empty when nobody did."""
+    for entry in managed_fields or []:
+        manager = str(entry.get("manager", ""))
+        if entry.get("subresource") == "status" and not manager.startswith(
+            (FIELD_MANAGER_PREFIX, *_BY_HAND)
+        ):
+            return manager
+    return ""
+
+
+class KaiwoWatch:
+    """Tells whether Kaiwo's manager Lease is alive."""
+
+    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._clock = clock
+        self._renewal: tuple[str, str] = ("", "")
+        self._observed: Nanos | None = None
+        self._duration = 0
+        self.holder = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether a renewal was observed less than one lease duration ago."""
+        return (
+            bool(self.holder)
+            and self._observed is not None
+            and self._clock.monotonic() - self._observed < self._duration
+        )
+
+    async def look(self) -> None:
+        """Read the Lease once; one that cannot be read counts as not held."""
+        try:
+            lease: Json = await self._client.get(LEASES, self._namespace, _MANAGER_LEASE, dict)
+        except ApiError:
+            self.holder = ""
+            return
+        spec = lease.get("spec") or {}
+        self.holder = spec.get("holderIdentity") or ""
+        self._duration = int(spec.get("leaseDurationSeconds") or 0) * SECOND
+        renewal = (self.holder, str(spec.get("renewTime")))
+        if renewal != self._renewal:
+            # The first sight of a Lease counts as a renewal too: better to wait once too often.
+            self._renewal = renewal
+            self._observed = self._clock.monotonic()

@@ -1,0 +1,260 @@
+"""How the idle plane marks its victims: the GpuWorkload's status, exactly as Kaiwo writes it.
+
+Marked is phase Preempting with `preemptedFor` and `preemptionReason`; evicted is Preempted; spared
+is Idle again, with the idle time it had. An unmarked subject that is spared is touched, so that a
+mark that a deposed process still has on its way fails. Source: specification of the idle plane,
+sections 11, 12 and 14; the design's "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.reprieve import Action, ObjectRef, Preemption, Victim
+from reprieve.controllers.idle.context import IdleContext, log
+from reprieve.controllers.idle.reconcile import status_patch
+from reprieve.controllers.idle.workloads import TrackedWorkloads, key_of
+from reprieve.engine.idle.lifecycle import DeleteOutcome, Facts, Missing, marked, step
+from reprieve.engine.idle.model import Phase, Workload
+from reprieve.engine.plan import Plan
+from reprieve.execution.evict import Eviction, Result
+from reprieve.execution.executor import Reading
+from reprieve.intake.gpuworkloads import status_to_api, workload_row
+from reprieve.kube.client import Client
+from reprieve.kube.errors import Conflict, NotFound
+from reprieve.kube.resource import GPU_WORKLOADS
+from reprieve.kube.writes import Priority
+from reprieve.settings.idle import overrides_of, resolve
+from reprieve.units.ids import GpuWorkloadKey, PlanId
+from reprieve.units.instants import Nanos
+from reprieve.wording.kaiwo import (
+    EventText,
+    conditions_after,
+    event_text,
+    marked_conditions,
+    preemption_started,
+)
+
+__all__ = ["IdleMarks"]
+
+_SPARED: Final = "reprieve.dev/spared"
+_OUTCOMES: Final = {
+    Result.EVICTED: DeleteOutcome.ACCEPTED,
+    Result.GONE: DeleteOutcome.NOT_FOUND,
+    Result.REPLACED: DeleteOutcome.UID_CONFLICT,
+    Result.FORBIDDEN: DeleteOutcome.FORBIDDEN,
+    Result.REFUSED: DeleteOutcome.FORBIDDEN,
+    Result.FAILED: DeleteOutcome.FAILED,
+}
+_DONE: Final = {
+    Action.DELETE: "deleted",
+    Action.SCALE_TO_ZERO: "scaled to zero",
+    Action.SUSPEND: "suspended",
+}
+_DO: Final = {
+    Action.DELETE: "delete",
+    Action.SCALE_TO_ZERO: "scale to zero",
+    Action.SUSPEND: "suspend",
+}
+_ATTEMPTS: Final = 5
+
+
+class IdleMarks:
+    """Reads and writes GpuWorkloads for the executor."""
+
+    def __init__(
+        self,
+        context: IdleContext,
+        workloads: TrackedWorkloads,
+        plans: Callable[[str], Plan | None],
+        changed: Callable[[GpuWorkloadKey], None],
+    ) -> None:
+        self._context = context
+        self._workloads = workloads
+        self._plans = plans
+        self._changed = changed
+        # Idle times of victims that this process marked, to be given back if they are spared.
+        self._idle_since: dict[str, Nanos | None] = {}
+
+    async def read(self, subject: ObjectRef, intent: Preemption) -> Reading:
+        """Return the phase of a GpuWorkload and whether it carries the mark of this intent."""
+        found = await self._get(subject)
+        if found is None:
+            return Reading(exists=False)
+        status = found.status
+        preemptor = intent.spec.preemptor
+        return Reading(
+            exists=True,
+            phase=status.phase,
+            resource_version=found.metadata.resource_version,
+            marked=status.phase == Phase.PREEMPTING
+            and status.preempted_for == (preemptor.name if preemptor else ""),
+            evicted=status.phase == Phase.PREEMPTED,
+        )
+
+    async def mark(self, intent: Preemption, victim: Victim, reading: Reading) -> None:
+        """Write Preempting over the version that was read."""
+        now = self._context.clock.wall()
+        found = await self._get(victim.subject)
+        if found is None or found.metadata.resource_version != reading.resource_version:
+            raise Conflict(f"{victim.subject.name} changed before it was marked")
+        row = self._row(found)
+        preemptor = intent.spec.preemptor
+        status = marked(row.status, preemptor.name if preemptor else "", victim.reason)
+        plan = self._plans(intent.spec.plan_id)
+        conditions = list(found.status.conditions or ())
+        started: EventText | None = None
+        if plan is not None:
+            chosen = next(v for v in plan.victims if v.subject.uid == victim.subject.uid)
+            started = preemption_started(plan, chosen, row, now)
+            conditions = marked_conditions(conditions, started, now)
+        wanted = msgspec.structs.replace(
+            status_to_api(status, conditions), policy=found.status.policy, gpus=found.status.gpus
+        )
+        answer = await self._fenced().patch(
+            GPU_WORKLOADS,
+            victim.subject.namespace,
+            victim.subject.name,
+            status_patch(found.status, wanted, reading.resource_version),
+            GpuWorkload,
+            subresource="status",
+        )
+        self._idle_since[victim.subject.uid] = row.status.idle_since
+        self._workloads.put(answer)
+        log.info("%s: Idle -> Preempting, plan %s: %s", row.key, intent.spec.plan_id, victim.reason)
+        if started is not None:
+            self._context.announce(row.ref, started, intent.spec.plan_id)
+
+    async def spare(self, intent: Preemption, victim: Victim, reading: Reading, why: str) -> None:
+        """Take the mark back, or touch a GpuWorkload that carries none."""
+        subject = victim.subject
+        if not reading.marked:
+            annotations = {_SPARED: intent.spec.plan_id}
+            metadata = {"resourceVersion": reading.resource_version, "annotations": annotations}
+            await self._fenced().patch(
+                GPU_WORKLOADS, subject.namespace, subject.name, {"metadata": metadata}, GpuWorkload
+            )
+            return
+        found = await self._get(subject)
+        if found is None:
+            return
+        row = self._row(found)
+        status = replace(
+            row.status,
+            phase=Phase.IDLE,
+            idle_since=self._idle_since.get(subject.uid),
+            preempted_for="",
+            preemption_reason="",
+        )
+        wanted = msgspec.structs.replace(
+            status_to_api(status, found.status.conditions or ()),
+            policy=found.status.policy,
+            gpus=found.status.gpus,
+        )
+        answer = await self._fenced().patch(
+            GPU_WORKLOADS,
+            subject.namespace,
+            subject.name,
+            status_patch(found.status, wanted, reading.resource_version),
+            GpuWorkload,
+            subresource="status",
+        )
+        self._workloads.put(answer)
+        log.info("%s: spared, plan %s: %s", row.key, intent.spec.plan_id, why)
+        self._changed(row.key)
+
+    async def settle(self, intent: Preemption, victim: Victim, eviction: Eviction) -> None:
+        """Write Preempted, or Idle with a whole new grace period where the root must stay."""
+        for _ in range(_ATTEMPTS):
+            found = await self._get(victim.subject)
+            if found is None:
+                return
+            if found.status.phase not in (Phase.PREEMPTING, Phase.IDLE):
+                return
+            try:
+                await self._settle(found, intent, victim, eviction)
+            except Conflict:
+                continue
+            except NotFound:
+                return
+            self._changed(key_of(victim.subject.namespace, victim.subject.name))
+            return
+
+    async def _settle(
+        self, found: GpuWorkload, intent: Preemption, victim: Victim, eviction: Eviction
+    ) -> None:
+        now = self._context.clock.wall()
+        row = self._row(found)
+        if row.status.phase is Phase.IDLE:
+            # Never marked: an obstacle was found first. Its grace period starts anew.
+            row = replace(row, status=replace(row.status, phase=Phase.PREEMPTING))
+        outcome = step(
+            row,
+            Facts(Missing(), delete=_OUTCOMES[eviction.result]),
+            self._context.start.policy,
+            now,
+        )
+        conditions = conditions_after(found.status.conditions or (), outcome, row, now)
+        wanted = msgspec.structs.replace(
+            status_to_api(outcome.status, conditions),
+            policy=found.status.policy,
+            gpus=found.status.gpus,
+        )
+        answer = await self._fenced().patch(
+            GPU_WORKLOADS,
+            victim.subject.namespace,
+            victim.subject.name,
+            status_patch(found.status, wanted, found.metadata.resource_version),
+            GpuWorkload,
+            subresource="status",
+        )
+        self._workloads.put(answer)
+        texts = [event_text(event, row) for event in outcome.events]
+        for text in _worded(texts, victim, eviction):
+            log.info("%s: %s, plan %s: %s", row.key, text.reason, intent.spec.plan_id, text.message)
+            self._context.announce(row.ref, text, intent.spec.plan_id)
+        result = "evicted" if eviction.over else "failed"
+        self._context.metrics.count_preemption(
+            PlanId(intent.spec.plan_id), intent.spec.plane, victim.rule, result
+        )
+
+    def _row(self, found: GpuWorkload) -> Workload:
+        settings = resolve(overrides_of(found.spec), self._context.tiers)
+        return workload_row(found, settings)
+
+    def _fenced(self) -> Client:
+        fence = self._context.fence
+        return self._context.client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
+
+    async def _get(self, subject: ObjectRef) -> GpuWorkload | None:
+        try:
+            found = await self._context.client.get(
+                GPU_WORKLOADS, subject.namespace, subject.name, GpuWorkload
+            )
+        except NotFound:
+            return None
+        return found if found.metadata.uid == subject.uid else None
+
+
+def _worded(texts: Sequence[EventText], victim: Victim, eviction: Eviction) -> list[EventText]:
+    """Return the events with the words of the action that was taken."""
+    root = f"{victim.root.kind}/{victim.root.name}"
+    if eviction.result is Result.REFUSED:
+        message = (
+            f"Cannot {_DO[victim.action]} {root}: {eviction.detail}; nothing was deleted instead"
+        )
+        return [EventText("Warning", "PreemptionFailed", message)]
+    if victim.action is Action.DELETE:
+        return list(texts)
+    worded = []
+    for text in texts:
+        message = text.message.replace(" was deleted ", f" was {_DONE[victim.action]} ", 1)
+        if eviction.result is Result.FORBIDDEN:
+            message = f"Cannot {_DO[victim.action]} {root}: {eviction.detail}"
+        worded.append(EventText(text.type, text.reason, message))
+    return worded

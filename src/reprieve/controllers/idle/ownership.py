@@ -1,0 +1,94 @@
+"""Which pods belong to which root.
+
+A pod belongs to a root when it is the root, when one of its ownerReferences names the root, or,
+for a pod that asks for GPUs, when the way up through controlling owners meets an object with such
+a reference. Only GPU pods have their way walked. Source: specification of the idle plane,
+section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reprieve.api.core import Pod
+from reprieve.controllers.idle.records import PodRecord
+from reprieve.engine.idle.discovery import Found, Root
+from reprieve.engine.plan import Ref
+from reprieve.kube.cache import Cache
+from reprieve.units.ids import Uid
+
+__all__ = ["BY_NODE", "BY_OWNER", "Ownership", "pod_found"]
+
+BY_OWNER = "owner"
+BY_NODE = "node"
+
+
+def pod_found(pod: PodRecord) -> Found:
+    """Return a pod as the walk to its root wants it."""
+    return Found(Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid)), pod.owners)
+
+
+class Ownership:
+    """The way up of every GPU pod, and the pods below every root."""
+
+    def __init__(self, pods: Cache[Pod, PodRecord]) -> None:
+        self._pods = pods
+        # All and only pods whose root is known and that still exist.
+        self._roots: dict[str, Root] = {}
+        self._ancestors: dict[str, frozenset[str]] = {}
+        self._below: dict[str, set[str]] = {}
+
+    def root_of(self, pod_uid: str) -> Root | None:
+        """Return the root of a pod, None while it is not known."""
+        return self._roots.get(pod_uid)
+
+    def learn(self, pod: PodRecord, root: Root, ancestors: frozenset[str]) -> None:
+        """Keep the way up of a pod that exists."""
+        self.forget(pod.uid)
+        if pod.uid not in self._pods:
+            return
+        self._roots[pod.uid] = root
+        self._ancestors[pod.uid] = ancestors
+        for uid in ancestors:
+            self._below.setdefault(uid, set()).add(pod.uid)
+
+    def forget(self, pod_uid: str) -> None:
+        """Forget a pod."""
+        self._roots.pop(pod_uid, None)
+        for uid in self._ancestors.pop(pod_uid, frozenset()):
+            below = self._below.get(uid)
+            if below is not None:
+                below.discard(pod_uid)
+                if not below:
+                    del self._below[uid]
+
+    def pods_of(self, root: Ref) -> list[PodRecord]:
+        """Return the existing pods that belong to a root, in its namespace."""
+        found: dict[str, PodRecord] = {}
+        if root.kind == "Pod":
+            itself = self._pods.get(root.uid)
+            if itself is not None:
+                found[itself.uid] = itself
+        for record in self._pods.by(BY_OWNER, root.uid):
+            found[record.uid] = record
+        for uid in self._below.get(root.uid, ()):
+            below = self._pods.get(uid)
+            if below is not None:
+                found[uid] = below
+        return [record for record in found.values() if record.namespace == root.namespace]
+
+    def owners_of(self, pod: PodRecord) -> set[str]:
+        """Return the uids of everything this pod may count for."""
+        return {
+            pod.uid,
+            *(owner.uid for owner in pod.owners),
+            *self._ancestors.get(pod.uid, ()),
+        }
+
+    def roots(self) -> Iterator[Root]:
+        """Return the root of each known GPU pod, each root once."""
+        return iter({root.ref.uid: root for root in self._roots.values()}.values())
+
+    def between(self) -> frozenset[str]:
+        """Return the uids of all objects that some pod leads through."""
+        return frozenset(self._below)

@@ -1,0 +1,471 @@
+"""The idle plane as a whole: what is watched, what a change makes dirty, and who looks at it.
+
+Three level-triggered loops share one event loop. `resolve` finds the root of every GPU pod;
+`follow` keeps one GpuWorkload for each root that opted in; `reconcile` takes a GpuWorkload through
+its phases; the evaluator decides who makes way. Nothing is done before every required kind has
+synced, and a failure over one object puts off that object only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from reprieve.api.core import KueueWorkload, Node
+from reprieve.api.kaiwo import CONFIG_NAME
+from reprieve.api.reprieve import ON_PREEMPTION, Action, Preemption
+from reprieve.controllers.dirty import DirtyKeys
+from reprieve.controllers.idle.coexistence import KaiwoWatch
+from reprieve.controllers.idle.context import IdleContext, log
+from reprieve.controllers.idle.evaluator import Evaluator
+from reprieve.controllers.idle.ownership import BY_NODE, BY_OWNER, Ownership, pod_found
+from reprieve.controllers.idle.reconcile import Reconciler, row_of
+from reprieve.controllers.idle.records import (
+    ConfigRecord,
+    IntentRecord,
+    KueueRecord,
+    NamespaceRecord,
+    PodRecord,
+    WorkloadRecord,
+)
+from reprieve.controllers.idle.roots import Roots
+from reprieve.controllers.idle.tracking import Tracking
+from reprieve.controllers.idle.watches import ServiceIndex, Watches
+from reprieve.controllers.idle.workloads import (
+    KnownPoll,
+    TrackedWorkloads,
+    key_of,
+)
+from reprieve.controllers.metric_sources import MetricReader, metric_source, open_session
+from reprieve.controllers.scraper import Poll, Scraper
+from reprieve.controllers.solve import Solver
+from reprieve.engine.idle.discovery import (
+    ChainTooDeep,
+    NodeRoot,
+    OwnerForbidden,
+    OwnerNotFound,
+    ResolutionError,
+    Root,
+)
+from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase
+from reprieve.engine.idle.resources import add
+from reprieve.engine.plan import Ref
+from reprieve.execution.executor import Executor
+from reprieve.execution.intents import IntentLog
+from reprieve.execution.recovery import claim_open
+from reprieve.intake.pods import node_row
+from reprieve.kube.errors import ApiError
+from reprieve.settings.idle import kaiwo_config_tier
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+from reprieve.wording.kaiwo import EventText, resolution_error_text
+
+__all__ = ["IdlePlane"]
+
+_BACK_OFF: Final = 5 * SECOND
+_AT_ONCE: Final = 16
+_KAIWO_PERIOD: Final = 5 * SECOND
+
+
+class IdlePlane:
+    """One idle plane over one cluster."""
+
+    def __init__(self, context: IdleContext, operator_namespace: str) -> None:
+        self.context = context
+        start, client, clock = context.start, context.client, context.clock
+        sources = [metric_source(url) for url in start.endpoints]
+        self._sources = sources
+        self.watches = Watches(
+            client,
+            clock,
+            start.vendors,
+            nodes=start.policy.fit is Fit.NODE,
+            services=any(source.service for source in sources),
+            report=lambda trouble: log.warning("%s", trouble),
+        )
+        self._namespace = operator_namespace
+        self.workloads = TrackedWorkloads(start.policy)
+        self._ownership = Ownership(self.watches.pods.cache)
+        self._roots = Roots(client, context.mapper, start.policy.literal, self._root_changed)
+        self._pods_due: DirtyKeys[str] = DirtyKeys(clock)
+        self._roots_due: DirtyKeys[str] = DirtyKeys(clock)
+        self._due: DirtyKeys[GpuWorkloadKey] = DirtyKeys(clock)
+        # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
+        self._known_roots: dict[str, Root] = {}
+        self._revision = 0
+        self._solver = Solver()
+        self._tracking = Tracking(
+            context, self.workloads, self._namespace_annotations, self._due.add
+        )
+        self._log = IntentLog(client, operator_namespace, context.fence, clock)
+        executor = Executor(client, context.mapper, self._log, context.fence, clock)
+        self.evaluator = Evaluator(
+            context,
+            self.workloads,
+            executor,
+            self._log,
+            self._solver,
+            snapshot=self.snapshot,
+            intents=self._intents,
+            pods_left=lambda root: bool(self._ownership.pods_of(root)),
+            action_of=lambda root: self._action_of(root) or Action.DELETE,
+            changed=self._due.add,
+        )
+        self._reconciler = Reconciler(
+            context,
+            self.workloads,
+            self._tracking,
+            self._kueue_of,
+            self._due.add_at,
+            self.evaluator.ask,
+        )
+        self._kaiwo = KaiwoWatch(client, operator_namespace, clock)
+        self.ready = False
+
+    async def run(self) -> None:
+        """Run until cancelled.
+
+        Raises:
+            Deposed: the process lease is lost.
+        """
+        try:
+            async with asyncio.TaskGroup() as group, open_session() as session:
+                self.watches.start(group)
+                await self.watches.synced()
+                self._subscribe()
+                if not self.context.dry_run:
+                    await claim_open(self._log, self.context.fence, self.context.clock)
+                await self._look_for_kaiwo()
+                scraper = Scraper(
+                    self._sources,
+                    ServiceIndex(self.watches),
+                    MetricReader(session, self.context.start.vendors, self.context.clock),
+                    self.context.clock,
+                    self.context.start.policy.polling_interval,
+                    self._polled,
+                )
+                group.create_task(scraper.run())
+                group.create_task(self._each(self._pods_due, self._resolve))
+                group.create_task(self._each(self._roots_due, self._follow))
+                group.create_task(self._each(self._due, self._reconcile))
+                group.create_task(self.evaluator.run())
+                group.create_task(self._poll_roots())
+                group.create_task(self._keep_house())
+                self.ready = True
+                log.info(
+                    "idle plane runs: %d pods, %d GpuWorkloads",
+                    len(self.watches.pods.cache),
+                    len(self.workloads),
+                )
+        finally:
+            self.ready = False
+            self._solver.close()
+
+    def snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
+        """Return everything that an evaluation looks at, as immutable rows."""
+        self._revision += 1
+        nodes = self._nodes()
+        kueue = self.watches.kueue.cache
+        rows = []
+        for held in self.workloads:
+            pods = self._ownership.pods_of(held.root)
+            of_pods = [r.workload for pod in pods for r in kueue.by(BY_OWNER, pod.uid)]
+            row = row_of(self.context, held, pods, of_pods, nodes)
+            if row.status.phase is Phase.IDLE and self._action_of(held.root) is None:
+                # Nobody knows what its owner wants: a typo must not delete anything.
+                row = replace(row, status=replace(row.status, idle_since=None))
+            rows.append(row)
+        by_node = self.watches.pods.cache.by
+        node_rows = tuple(
+            node_row(
+                node,
+                (pod.row.gpus for pod in by_node(BY_NODE, node.metadata.name)),
+                self.context.start.vendors,
+            )
+            for node in nodes or ()
+        )
+        return IdleSnapshot(self._revision, tuple(rows), node_rows, claims)
+
+    # What changed
+
+    def _subscribe(self) -> None:
+        watches = self.watches
+        watches.namespaces.cache.subscribe(self._namespace_changed)
+        watches.configs.cache.subscribe(self._config_changed)
+        watches.pods.cache.subscribe(self._pod_changed)
+        watches.workloads.cache.subscribe(self._workload_changed)
+        watches.intents.cache.subscribe(self._intent_changed)
+        watches.kueue.cache.subscribe(self._kueue_changed)
+
+    def _pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        pod = new or old
+        assert pod is not None
+        if new is not None and new.row.gpus and self._ownership.root_of(new.uid) is None:
+            self._pods_due.add(new.uid)
+        owners = self._ownership.owners_of(pod)
+        if new is None:
+            self._ownership.forget(pod.uid)
+        for uid in owners:
+            for held in self.workloads.of_root(uid):
+                self._due.add(held.key)
+
+    def _namespace_changed(self, old: NamespaceRecord | None, new: NamespaceRecord | None) -> None:
+        if old is not None and new is not None and old.annotations == new.annotations:
+            return
+        name = (new or old).name  # type: ignore[union-attr]
+        for uid, root in self._known_roots.items():
+            if root.ref.namespace == name:
+                self._roots_due.add(uid)
+
+    def _config_changed(self, old: ConfigRecord | None, new: ConfigRecord | None) -> None:
+        record = new or old
+        assert record is not None
+        if record.name != CONFIG_NAME:
+            return
+        tier = kaiwo_config_tier(new.gpu_preemption if new is not None else None)
+        self.context.config = tier
+        for rejected in tier.rejected:
+            message = f"{rejected.where} is {rejected.value!r}; accepted: {rejected.accepted}"
+            log.warning("%s", message)
+            about = Ref("config.kaiwo.silogen.ai/v1alpha1", "KaiwoConfig", "", CONFIG_NAME, Uid(""))
+            self.context.announce(about, EventText("Warning", "InvalidValue", message))
+        for held in self.workloads:
+            self._due.add(held.key)
+
+    def _workload_changed(self, old: WorkloadRecord | None, new: WorkloadRecord | None) -> None:
+        if new is None:
+            assert old is not None
+            self.workloads.remove(old)
+            self._due.discard(key_of(old.namespace, old.name))
+            self._roots_due.add(old.object.spec.workload_ref.uid)
+            self.evaluator.ask()
+            return
+        held = self.workloads.put_record(new)
+        self._known_roots.setdefault(held.root.uid, Root(held.root, held.object.status.owner_chain))
+        if old is None or old.object.spec != new.object.spec:
+            self._roots_due.add(held.root.uid)
+        self._due.add(held.key)
+
+    def _intent_changed(self, old: IntentRecord | None, new: IntentRecord | None) -> None:
+        if new is not None and new.namespace != self._namespace:
+            self._report_foreign(new)
+            return
+        self.evaluator.ask()
+
+    def _kueue_changed(self, old: KueueRecord | None, new: KueueRecord | None) -> None:
+        record = new or old
+        assert record is not None
+        for uid in record.owner_uids:
+            pod = self.watches.pods.cache.get(uid)
+            roots = self._ownership.owners_of(pod) if pod is not None else {uid}
+            for root in roots:
+                for held in self.workloads.of_root(root):
+                    self._due.add(held.key)
+
+    def _root_changed(self, root: Ref) -> None:
+        self._roots_due.add(root.uid)
+        for held in self.workloads.of_root(root.uid):
+            self._due.add(held.key)
+
+    def _polled(self, poll: Poll) -> None:
+        self._count(poll)
+        for key in self.workloads.take(KnownPoll.of(poll)):
+            self._due.add(key)
+
+    # Who looks at it
+
+    async def _each(
+        self, due: DirtyKeys[GpuWorkloadKey] | DirtyKeys[str], look: Callable[..., Awaitable[None]]
+    ) -> None:
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(key: str) -> None:
+            try:
+                async with slots:
+                    await look(key)
+            except ApiError as failure:
+                log.warning("%s put off: %s", key, failure)
+                due.add_at(key, Nanos(self.context.clock.wall() + _BACK_OFF))  # type: ignore[arg-type]
+
+        while True:
+            keys = await due.next()
+            async with asyncio.TaskGroup() as group:
+                for key in keys:
+                    group.create_task(one(key))
+
+    async def _resolve(self, uid: str) -> None:
+        pod = self.watches.pods.cache.get(uid)
+        if pod is None or not pod.row.gpus or self._ownership.root_of(uid) is not None:
+            return
+        try:
+            root, ancestors = await self._roots.resolve(pod_found(pod))
+        except (OwnerNotFound, NodeRoot):
+            return  # typical for pods on their way out; static pods are nobody's workload
+        except ResolutionError as error:
+            self._report_unresolved(pod, error)
+            if not isinstance(error, ChainTooDeep):
+                interval = self.context.start.policy.polling_interval
+                self._pods_due.add_at(uid, Nanos(self.context.clock.wall() + interval))
+            return
+        self._ownership.learn(pod, root, ancestors)
+        self._known_roots[root.ref.uid] = root
+        self._roots_due.add(root.ref.uid)
+        for held in self.workloads.of_root(root.ref.uid):
+            self._due.add(held.key)
+
+    async def _follow(self, uid: str) -> None:
+        root = self._known_roots.get(uid)
+        if root is None:
+            return
+        facts = self._roots.facts(uid) or await self._roots.read(root.ref)
+        gpus = add(*(pod.row.gpus for pod in self._ownership.pods_of(root.ref)))
+        await self._tracking.follow(root, facts, gpus)
+
+    async def _reconcile(self, key: GpuWorkloadKey) -> None:
+        held = self.workloads.get(key)
+        if held is None:
+            return
+        facts = self._roots.facts(held.root.uid) or await self._roots.read(held.root)
+        root = self._known_roots.get(held.root.uid)
+        pods = self._ownership.pods_of(held.root)
+        await self._reconciler.reconcile(held, facts, pods, root.chain if root else "")
+
+    async def _poll_roots(self) -> None:
+        """Read every root again at each polling interval, but at least once a minute."""
+        while True:
+            await self.context.clock.sleep(min(self.context.start.policy.polling_interval, MINUTE))
+            alive: dict[str, Root] = {root.ref.uid: root for root in self._ownership.roots()}
+            for held in self.workloads:
+                if held.root.uid not in alive:
+                    chain = held.object.status.owner_chain
+                    alive[held.root.uid] = Root(held.root, chain)
+            self._known_roots = alive
+            living = {held.root.uid for held in self.workloads if not held.over}
+            with_pods = {root.ref.uid for root in self._ownership.roots()}
+            await self._roots.read_all(
+                root.ref for uid, root in alive.items() if uid in living or uid in with_pods
+            )
+            self._roots.forget_between(self._ownership.between())
+
+    async def _keep_house(self) -> None:
+        while True:
+            await self._look_for_kaiwo()
+            phases = Counter(held.status.phase.value or "New" for held in self.workloads)
+            self.context.metrics.set_workloads(phases)
+            if not (self.context.dry_run or self.context.read_only):
+                try:
+                    await self.evaluator.remove_expired()
+                except ApiError as failure:
+                    log.warning("old records stay for now: %s", failure)
+            await self.context.clock.sleep(_KAIWO_PERIOD)
+
+    async def _look_for_kaiwo(self) -> None:
+        await self._kaiwo.look()
+        writer = next((held.foreign_writer for held in self.workloads if held.foreign_writer), "")
+        reason = ""
+        if self._kaiwo.alive and writer:
+            reason = (
+                f"read-only: the Kaiwo operator {self._kaiwo.holder} is alive and its manager "
+                f"{writer!r} writes GpuWorkloads; stop it, or switch its GPU preemption off"
+            )
+        if reason != self.context.read_only:
+            log.warning("%s", reason or "no other operator writes GpuWorkloads: not read-only")
+            self.context.read_only = reason
+            for held in self.workloads:
+                self._due.add(held.key)
+            self.evaluator.ask()
+
+    # Facts for others
+
+    def _intents(self) -> Sequence[Preemption]:
+        return [
+            record.intent
+            for record in self.watches.intents.cache
+            if record.namespace == self._namespace
+        ]
+
+    def _nodes(self) -> list[Node] | None:
+        if self.watches.nodes is None:
+            return None
+        return [record.node for record in self.watches.nodes.cache]
+
+    def _kueue_of(self, uid: str) -> Sequence[KueueWorkload]:
+        return [record.workload for record in self.watches.kueue.cache.by(BY_OWNER, uid)]
+
+    def _namespace_annotations(self, name: str) -> Mapping[str, str]:
+        record = self.watches.namespaces.cache.named("", name)
+        return {} if record is None else record.annotations
+
+    def _action_of(self, root: Ref) -> Action | None:
+        """Return what happens to the root; None, said once in an event, where it is no action."""
+        facts = self._roots.facts(root.uid)
+        text = facts.annotations.get(ON_PREEMPTION, "") if facts is not None else ""
+        try:
+            return Action(text) if text else Action.DELETE
+        except ValueError:
+            message = (
+                f"{root} is not preempted: annotation {ON_PREEMPTION} is {text!r}; "
+                f"accepted: {', '.join(Action)}"
+            )
+            self.context.say_once(
+                f"{root.uid}/{message}",
+                lambda: self.context.announce(
+                    root, EventText("Warning", "InvalidAnnotation", message)
+                ),
+            )
+            return None
+
+    def _report_unresolved(self, pod: PodRecord, error: ResolutionError) -> None:
+        text = resolution_error_text(error)
+        at = error.lookup
+
+        def say() -> None:
+            log.warning("pod %s/%s is not tracked: %s", pod.namespace, pod.name, text)
+            reason = "OwnerForbidden" if isinstance(error, OwnerForbidden) else "OwnerUnresolved"
+            about = Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
+            self.context.announce(about, EventText("Warning", reason, text))
+
+        self.context.say_once(f"{type(error).__name__}/{at.api_version}/{at.kind}", say)
+
+    def _report_foreign(self, record: IntentRecord) -> None:
+        def say() -> None:
+            message = (
+                f"Preemption {record.namespace}/{record.name} is ignored: only those in "
+                f"{self._namespace}, written by the operator, count"
+            )
+            log.warning("%s", message)
+            about = Ref(
+                "reprieve.dev/v1alpha1",
+                "Preemption",
+                record.namespace,
+                record.name,
+                Uid(record.uid),
+            )
+            self.context.announce(about, EventText("Warning", "ForeignPreemption", message))
+
+        self.context.say_once(f"foreign/{record.uid}", say)
+
+    def _count(self, poll: Poll) -> None:
+        metrics = self.context.metrics
+        metrics.last_poll.set(poll.at / SECOND)
+        for health in poll.sources:
+            source = health.source.shown
+            metrics.samples.labels(source).inc(health.samples)
+            metrics.scrape_targets.labels(source, "failed").set(len(health.failures))
+            metrics.scrape_targets.labels(source, "read").set(health.targets - len(health.failures))
+            for failure in health.failures:
+                metrics.scrape_failures.labels(source, str(failure.failure)).inc()
+                key = f"source/{failure.target.shown}/{failure.failure}"
+                self.context.say_once(
+                    key,
+                    lambda failure=failure: log.warning(  # type: ignore[misc]
+                        "%s: %s: %s", failure.target.shown, failure.failure, failure.detail
+                    ),
+                )
+        for found in poll.invalid.values():
+            for sample in found:
+                metrics.samples_dropped.labels(sample.defect.value).inc()

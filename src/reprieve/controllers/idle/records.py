@@ -1,0 +1,211 @@
+"""Slim records of the kinds that the idle plane watches.
+
+A running cluster has tens of thousands of pods and only their GPUs, owners and phase matter here,
+so the wire structs are dropped as soon as they are read; what is kept of a pod beyond its row are
+the scheduler's words while it is Pending. Strings that repeat are interned.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reprieve.api.core import KueueWorkload, Namespace, Node, ObjectMeta, Pod
+from reprieve.api.kaiwo import GpuWorkload, KaiwoConfig
+from reprieve.api.reprieve import Preemption
+from reprieve.engine.idle.discovery import Owner
+from reprieve.engine.idle.model import PodRow
+from reprieve.engine.idle.vendors import Vendor
+from reprieve.intake.pods import found, gpus_of, pod_row
+from reprieve.kube.objects import version_number
+
+__all__ = [
+    "ConfigRecord",
+    "IntentRecord",
+    "KueueRecord",
+    "NamespaceRecord",
+    "NodeRecord",
+    "PodRecord",
+    "WatchedGpuWorkload",
+    "WorkloadRecord",
+    "pod_converter",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod: its row without demand, its owners, and the whole of it while it is Pending."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    row: PodRow
+    owners: tuple[Owner, ...]
+    pending: Pod | None
+
+    @property
+    def occupies(self) -> bool:
+        """Whether it holds room on a node."""
+        return self.row.node is not None and self.row.phase not in ("Succeeded", "Failed")
+
+
+def pod_converter(vendors: Sequence[Vendor]) -> Callable[[Pod], PodRecord]:
+    """Return the conversion of pods under these vendors' resource names."""
+
+    def convert(pod: Pod) -> PodRecord:
+        metadata = pod.metadata
+        gpus = gpus_of(pod, vendors)
+        row = pod_row(pod, {sys.intern(name): count for name, count in gpus.items()}, ())
+        row = PodRow(
+            uid=row.uid,
+            name=row.name,
+            phase=sys.intern(row.phase),
+            gpus=row.gpus,
+            node=row.node and sys.intern(row.node),
+            terminating=row.terminating,
+            started=row.started,
+            created=row.created,
+        )
+        return PodRecord(
+            uid=metadata.uid,
+            namespace=sys.intern(metadata.namespace),
+            name=metadata.name,
+            resource_version=version_number(metadata.resource_version),
+            row=row,
+            owners=found(pod).owners,
+            pending=pod if gpus and row.phase == "Pending" else None,
+        )
+
+    return convert
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRecord:
+    """A namespace and its annotations."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    annotations: dict[str, str]
+
+    @classmethod
+    def of(cls, namespace: Namespace) -> NamespaceRecord:
+        """Return the record of a namespace."""
+        return cls(*_identity(namespace.metadata), namespace.metadata.annotations or {})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    node: Node
+
+    @classmethod
+    def of(cls, node: Node) -> NodeRecord:
+        """Return the record of a node."""
+        return cls(*_identity(node.metadata), node)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """A KaiwoConfig's section for this plane."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    gpu_preemption: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, config: KaiwoConfig) -> ConfigRecord:
+        """Return the record of a KaiwoConfig."""
+        return cls(*_identity(config.metadata), config.spec.gpu_preemption)
+
+
+@dataclass(frozen=True, slots=True)
+class KueueRecord:
+    """A Kueue Workload."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    workload: KueueWorkload
+
+    @classmethod
+    def of(cls, workload: KueueWorkload) -> KueueRecord:
+        """Return the record of a Kueue Workload."""
+        return cls(*_identity(workload.metadata), workload)
+
+    @property
+    def owner_uids(self) -> tuple[str, ...]:
+        """Uids of all owners: the job, or the pod for pod integrations."""
+        return tuple(owner.uid for owner in self.workload.metadata.owner_references or ())
+
+
+class _ManagedMeta(ObjectMeta, frozen=True, rename="camel"):
+    """Object metadata with the authors of its fields."""
+
+    managed_fields: list[dict[str, Any]] | None = None
+
+
+class WatchedGpuWorkload(GpuWorkload, frozen=True, rename="camel"):
+    """A GpuWorkload whose authors are read too."""
+
+    metadata: _ManagedMeta
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRecord:
+    """A GpuWorkload as the API server holds it."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    object: WatchedGpuWorkload
+
+    @classmethod
+    def of(cls, workload: WatchedGpuWorkload) -> WorkloadRecord:
+        """Return the record of a GpuWorkload."""
+        return cls(*_identity(workload.metadata), workload)
+
+
+@dataclass(frozen=True, slots=True)
+class IntentRecord:
+    """A Preemption."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    intent: Preemption
+
+    @classmethod
+    def of(cls, intent: Preemption) -> IntentRecord:
+        """Return the record of a Preemption."""
+        metadata = intent.metadata
+        return cls(
+            metadata.uid,
+            metadata.namespace,
+            metadata.name,
+            version_number(metadata.resource_version),
+            intent,
+        )
+
+
+def _identity(metadata: ObjectMeta) -> tuple[str, str, str, int]:
+    return (
+        metadata.uid,
+        metadata.namespace,
+        metadata.name,
+        version_number(metadata.resource_version),
+    )

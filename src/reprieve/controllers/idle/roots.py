@@ -1,0 +1,194 @@
+"""Root owners: who they are for each pod, and what their annotations say now.
+
+Chains are walked with the engine's sans-IO walk; objects between pod and root are remembered by
+uid, so that the second pod of a Job costs no read (hazard H14). Roots are read again at every
+polling interval, because the rights that the guide asks for are get and delete, not watch: a
+changed annotation and a vanished root are seen within one interval. Kinds with many roots are
+read by lists where the operator may list them. Source: specification of the idle plane, section 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.api.core import ObjectMeta, OwnedObject
+from reprieve.engine.idle import lifecycle
+from reprieve.engine.idle.discovery import (
+    Answer,
+    Failed,
+    Forbidden,
+    Found,
+    Lookup,
+    Missing,
+    Root,
+    resolve_root,
+)
+from reprieve.engine.idle.literal import LiteralSwitches
+from reprieve.engine.plan import Ref
+from reprieve.intake.pods import found
+from reprieve.kube import errors
+from reprieve.kube.client import Client
+from reprieve.kube.discovery import NotServed, RestMapper
+from reprieve.kube.resource import Resource
+
+__all__ = ["RootFacts", "Roots"]
+
+_AT_ONCE: Final = 16
+_LIST_FROM: Final = 64  # roots of one kind from which a list is cheaper than single reads
+
+
+@dataclass(frozen=True, slots=True)
+class RootFacts:
+    """What the last read of a root said; `annotations` are kept from the last good read."""
+
+    state: lifecycle.RootState
+    annotations: Mapping[str, str]
+    forbidden: str = ""  # the missing right, for people
+
+
+class Roots:
+    """Finds roots and keeps what is known of each."""
+
+    def __init__(
+        self,
+        client: Client,
+        mapper: RestMapper,
+        literal: LiteralSwitches,
+        changed: Callable[[Ref], None],
+    ) -> None:
+        self._client = client
+        self._mapper = mapper
+        self._literal = literal
+        self._changed = changed
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        # Objects met between pods and roots, by uid; forgotten when no pod leads through them.
+        self._between: dict[str, Found] = {}
+        self._facts: dict[str, RootFacts] = {}
+        self._unlistable: set[Resource] = set()
+
+    def facts(self, uid: str) -> RootFacts | None:
+        """Return what is known of a root, None before its first read."""
+        return self._facts.get(uid)
+
+    async def resolve(self, pod: Found) -> tuple[Root, frozenset[str]]:
+        """Return the pod's root and the uids of all owners that were met on the way.
+
+        Raises:
+            ResolutionError: see `engine.idle.discovery`.
+        """
+        start = Lookup(pod.ref.api_version, pod.ref.kind, pod.ref.namespace, pod.ref.name)
+        ancestors = {owner.uid for owner in pod.owners}
+        walk = resolve_root(start, self._literal, pod)
+        try:
+            wanted = next(walk)
+            while True:
+                answer = await self._answer(wanted)
+                if isinstance(answer, Found):
+                    ancestors.update(owner.uid for owner in answer.owners)
+                    ancestors.add(answer.ref.uid)
+                wanted = walk.send(answer)
+        except StopIteration as end:
+            root: Root = end.value
+        return root, frozenset(str(uid) for uid in ancestors)
+
+    async def read(self, root: Ref) -> RootFacts:
+        """Read one root now."""
+        answer, metadata = await self._get(
+            Lookup(root.api_version, root.kind, root.namespace, root.name)
+        )
+        return self._learn(root, answer, metadata)
+
+    async def read_all(self, roots: Iterable[Ref]) -> None:
+        """Read all these roots again, and forget the others."""
+        by_kind: dict[tuple[str, str], list[Ref]] = {}
+        wanted: set[str] = set()
+        for root in roots:
+            by_kind.setdefault((root.api_version, root.kind), []).append(root)
+            wanted.add(root.uid)
+        for uid in [uid for uid in self._facts if uid not in wanted]:
+            del self._facts[uid]
+        async with asyncio.TaskGroup() as group:
+            for members in by_kind.values():
+                group.create_task(self._read_kind(members))
+
+    def forget_between(self, used: frozenset[str]) -> None:
+        """Forget remembered objects that no pod leads through any more."""
+        for uid in [uid for uid in self._between if uid not in used]:
+            del self._between[uid]
+
+    async def _read_kind(self, roots: list[Ref]) -> None:
+        if len(roots) >= _LIST_FROM and await self._read_by_list(roots):
+            return
+        async with asyncio.TaskGroup() as group:
+            for root in roots:
+                group.create_task(self.read(root))
+
+    async def _read_by_list(self, roots: list[Ref]) -> bool:
+        try:
+            resource = await self._mapper.resource_for(roots[0].api_version, roots[0].kind)
+            if resource in self._unlistable:
+                return False
+            page = await self._client.list(resource, OwnedObject)
+        except (errors.Forbidden, errors.NotFound):
+            self._unlistable.add(resource)
+            return False
+        except (errors.ApiError, NotServed):
+            return False
+        named = {(item.metadata.namespace, item.metadata.name): item for item in page.items}
+        for root in roots:
+            item = named.get((root.namespace if resource.namespaced else "", root.name))
+            if item is None:
+                self._learn(root, Missing(), ObjectMeta())
+            else:
+                typed = OwnedObject(root.api_version, root.kind, item.metadata)
+                self._learn(root, found(typed), item.metadata)
+        return True
+
+    async def _answer(self, wanted: Lookup) -> Answer:
+        known = self._between.get(str(wanted.uid))
+        if known is not None:
+            return known
+        answer, metadata = await self._get(wanted)
+        if isinstance(answer, Found):
+            self._between[answer.ref.uid] = answer
+            if not any(owner.controller for owner in answer.owners):
+                self._learn(answer.ref, answer, metadata)
+        return answer
+
+    async def _get(self, wanted: Lookup) -> tuple[Answer, ObjectMeta]:
+        try:
+            resource = await self._mapper.resource_for(wanted.api_version, wanted.kind)
+            namespace = wanted.namespace if resource.namespaced else ""
+            async with self._slots:
+                read = await self._client.get(resource, namespace, wanted.name, OwnedObject)
+        except (errors.NotFound, NotServed) as missing:
+            return Missing(str(missing)), ObjectMeta()
+        except errors.Forbidden as refusal:
+            return Forbidden(str(refusal)), ObjectMeta()
+        except errors.ApiError as failure:
+            return Failed(str(failure)), ObjectMeta()
+        return found(OwnedObject(wanted.api_version, wanted.kind, read.metadata)), read.metadata
+
+    def _learn(self, root: Ref, answer: Answer, metadata: ObjectMeta) -> RootFacts:
+        before = self._facts.get(root.uid)
+        kept = before.annotations if before is not None else {}
+        match answer:
+            case Found(ref):
+                state: lifecycle.RootState = lifecycle.Present(
+                    ref.uid, terminating=metadata.deletion_timestamp is not None
+                )
+                annotations = metadata.annotations or {}
+                facts = RootFacts(state, annotations if ref.uid == root.uid else kept)
+            case Missing():
+                facts = RootFacts(lifecycle.Missing(), kept)
+            case Forbidden(detail):
+                facts = RootFacts(lifecycle.Unreadable(detail), kept, forbidden=detail)
+            case Failed(detail):
+                facts = RootFacts(lifecycle.Unreadable(detail), kept)
+        self._facts[root.uid] = facts
+        if before is not None and facts != before:
+            self._changed(root)
+        return facts

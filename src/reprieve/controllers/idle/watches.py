@@ -1,0 +1,221 @@
+"""The kinds that the idle plane watches, each with its cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from reprieve.api.core import KueueWorkload, Namespace, Node, ObjectMeta, Pod
+from reprieve.api.kaiwo import KaiwoConfig
+from reprieve.api.reprieve import Preemption
+from reprieve.controllers.idle.ownership import BY_NODE, BY_OWNER
+from reprieve.controllers.idle.records import (
+    ConfigRecord,
+    IntentRecord,
+    KueueRecord,
+    NamespaceRecord,
+    NodeRecord,
+    PodRecord,
+    WatchedGpuWorkload,
+    WorkloadRecord,
+    pod_converter,
+)
+from reprieve.controllers.metric_sources import ReadyAddress
+from reprieve.engine.idle.vendors import Vendor
+from reprieve.kube.cache import Cache, Record
+from reprieve.kube.client import Client
+from reprieve.kube.objects import version_number
+from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.resource import (
+    ENDPOINT_SLICES,
+    GPU_WORKLOADS,
+    KAIWO_CONFIGS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PREEMPTIONS,
+    Resource,
+)
+from reprieve.units.clock import Clock
+
+__all__ = ["KUEUE_WORKLOADS", "ServiceIndex", "Watch", "Watches"]
+
+KUEUE_WORKLOADS: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
+_BY_SERVICE: Final = "service"
+_SERVICE_LABEL: Final = "kubernetes.io/service-name"
+
+W = TypeVar("W")
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(slots=True)
+class Watch(Generic[W, R]):
+    """One kind: its cache and what keeps it up to date. `required`: nothing is done without it."""
+
+    cache: Cache[W, R]
+    reflector: Reflector[W]
+    required: bool = True
+
+
+class Watches:
+    """All watches of one plane.
+
+    Nodes are watched only for the placement proof, EndpointSlices only when a metric source names
+    a Service. Kueue's Workloads are read where that API is served.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        vendors: Sequence[Vendor],
+        *,
+        nodes: bool,
+        services: bool,
+        report: Callable[[Exception], None],
+    ) -> None:
+        def watch(
+            resource: Resource,
+            wire: type[W],
+            convert: Callable[[W], R],
+            indexes: dict[str, Callable[[R], Any]] | None = None,
+            *,
+            required: bool = True,
+        ) -> Watch[W, R]:
+            cache: Cache[W, R] = Cache(convert, indexes)
+            reflector = Reflector(client, resource, wire, cache, clock, report=report)
+            return Watch(cache, reflector, required)
+
+        self.pods: Watch[Pod, PodRecord] = watch(
+            PODS,
+            Pod,
+            pod_converter(vendors),
+            {
+                BY_OWNER: lambda pod: [owner.uid for owner in pod.owners],
+                BY_NODE: lambda pod: [pod.row.node] if pod.occupies and pod.row.gpus else [],
+            },
+        )
+        self.namespaces = watch(NAMESPACES, Namespace, NamespaceRecord.of)
+        self.workloads = watch(GPU_WORKLOADS, WatchedGpuWorkload, WorkloadRecord.of)
+        self.configs = watch(KAIWO_CONFIGS, KaiwoConfig, ConfigRecord.of)
+        self.intents: Watch[Preemption, IntentRecord] = watch(
+            PREEMPTIONS, Preemption, IntentRecord.of
+        )
+        self.kueue: Watch[KueueWorkload, KueueRecord] = watch(
+            KUEUE_WORKLOADS,
+            KueueWorkload,
+            KueueRecord.of,
+            {BY_OWNER: lambda workload: workload.owner_uids},
+            required=False,
+        )
+        self.nodes = watch(NODES, Node, NodeRecord.of) if nodes else None
+        self.slices: Watch[_Slice, _SliceRecord] | None = (
+            watch(
+                ENDPOINT_SLICES,
+                _Slice,
+                _SliceRecord.of,
+                {_BY_SERVICE: lambda found: [(found.namespace, found.service)]},
+            )
+            if services
+            else None
+        )
+
+    def __iter__(self) -> Iterator[Watch[Any, Any]]:
+        every = (
+            self.pods,
+            self.namespaces,
+            self.workloads,
+            self.configs,
+            self.intents,
+            self.kueue,
+            self.nodes,
+            self.slices,
+        )
+        return (watch for watch in every if watch is not None)
+
+    async def synced(self) -> None:
+        """Wait for the first list of every required kind."""
+        for watch in self:
+            if watch.required:
+                await watch.reflector.synced.wait()
+
+    def troubles(self) -> Iterator[str]:
+        """Return one line for each required kind that cannot be read now."""
+        for watch in self:
+            reflector = watch.reflector
+            if watch.required and reflector.health not in (Health.WATCHING, Health.STARTING):
+                kind = reflector.resource.qualified
+                yield f"{kind}: {reflector.health}: {reflector.error}"
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start all reflectors."""
+        for watch in self:
+            group.create_task(watch.reflector.run(), name=f"watch {watch.reflector.resource}")
+
+
+class _SliceConditions(msgspec.Struct, frozen=True):
+    ready: bool | None = None
+
+
+class _SliceEndpoint(msgspec.Struct, frozen=True):
+    addresses: list[str] | None = None
+    conditions: _SliceConditions = _SliceConditions()
+
+
+class _SlicePort(msgspec.Struct, frozen=True):
+    name: str | None = None
+    port: int | None = None
+
+
+class _Slice(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: ObjectMeta
+    endpoints: list[_SliceEndpoint] | None = None
+    ports: list[_SlicePort] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _SliceRecord:
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    service: str
+    addresses: tuple[ReadyAddress, ...]
+
+    @classmethod
+    def of(cls, found: _Slice) -> _SliceRecord:
+        ports = {port.name or "": port.port for port in found.ports or () if port.port}
+        metadata = found.metadata
+        return cls(
+            metadata.uid,
+            metadata.namespace,
+            metadata.name,
+            version_number(metadata.resource_version),
+            (metadata.labels or {}).get(_SERVICE_LABEL, ""),
+            tuple(
+                ReadyAddress(address, ports)
+                for endpoint in found.endpoints or ()
+                # The API: an unknown readiness counts as ready.
+                if endpoint.conditions.ready is not False
+                for address in endpoint.addresses or ()
+            ),
+        )
+
+
+class ServiceIndex:
+    """The ready addresses behind Services, from the EndpointSlices that are watched."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._slices = watches.slices
+
+    def addresses(self, namespace: str, name: str) -> Sequence[ReadyAddress]:
+        """Return the ready addresses behind a Service; none when it is unknown."""
+        if self._slices is None:
+            return ()
+        found = self._slices.cache.by(_BY_SERVICE, (namespace, name))
+        unique = {address.address: address for record in found for address in record.addresses}
+        return [unique[address] for address in sorted(unique)]

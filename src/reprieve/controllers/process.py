@@ -1,0 +1,275 @@
+"""The operator process: connect, lead, run the planes, and go when asked.
+
+Order: settings, connection, operator namespace, telemetry, process lease, planes. A process that
+loses its lease ends, so that whatever it still believed is gone with it; what supervises it starts
+it again. SIGTERM and SIGINT stop the planes, release the lease and end the process within five
+seconds. A dry run takes no lease at all. Source: the design's "Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from reprieve.controllers.idle.context import IdleContext
+from reprieve.controllers.idle.plane import IdlePlane
+from reprieve.execution.fence import Deposed, Fence, Tenure
+from reprieve.kube.client import Client, Json, connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.discovery import RestMapper
+from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
+from reprieve.kube.events import EventRecorder
+from reprieve.kube.lease import LeaderElector, LeaseTimes
+from reprieve.kube.resource import KAIWO_CONFIGS, NAMESPACES
+from reprieve.settings.start_up import StartUp, read_config, start_up
+from reprieve.telemetry.http import Check, serve_telemetry
+from reprieve.telemetry.log import start_logging
+from reprieve.telemetry.loop_lag import LoopLag
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import Nanos
+from reprieve.wording.kaiwo import COMPONENT
+
+__all__ = ["OperatorOptions", "run_operator"]
+
+log: Final = logging.getLogger("reprieve")
+
+LEASE_NAME: Final = "reprieve"
+_SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_FLUSH: Final = 1.0  # seconds that waiting events are given at the end
+_STOP: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOptions:
+    """What `reprieve run` was told; `lease_duration` in nanoseconds."""
+
+    controllers: tuple[str, ...]
+    environment: Mapping[str, str]
+    kubeconfig: str | None = None
+    context: str | None = None
+    config_file: Path | None = None
+    dry_run: bool = False
+    metrics_port: int = 8080
+    lease_duration: int = 15 * SECOND
+    log_format: str = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unled:
+    """The tenure of a dry run: it holds nothing, so its fence never opens."""
+
+    identity: str
+    epoch: int = 0
+    held_until: Nanos | None = None
+
+
+async def run_operator(options: OperatorOptions, clock: Clock) -> int:
+    """Run until a signal or the loss of the lease; return the exit code.
+
+    Raises:
+        UsageError: a setting, the kubeconfig or the operator namespace cannot be used.
+    """
+    start = _settings(options)
+    handler = start_logging(options.log_format, clock)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    client = connect(await load_connection(options.kubeconfig, options.context, clock), clock)
+    try:
+        return await _run(options, start, client, clock, stop)
+    finally:
+        await client.close()
+        logging.getLogger().removeHandler(handler)
+
+
+def _settings(options: OperatorOptions) -> StartUp:
+    section, where = {}, "--config"
+    if options.config_file is not None:
+        where = f"--config {options.config_file}"
+        try:
+            text = options.config_file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{where}: cannot be read: {error}") from None
+        section = read_config(text, where)
+    namespace = ""
+    with contextlib.suppress(OSError):
+        namespace = _SERVICE_ACCOUNT_NAMESPACE.read_text()
+    start = start_up(options.environment, section, where, namespace)
+    if not start.enabled:
+        raise UsageError(
+            "--controllers idle needs GPU preemption to be enabled: set the variable "
+            "GPU_PREEMPTION_ENABLED to true, or gpuPreemption.enabled: true in --config"
+        )
+    return start
+
+
+async def _run(
+    options: OperatorOptions, start: StartUp, client: Client, clock: Clock, stop: asyncio.Event
+) -> int:
+    for rejected in start.rejected:
+        log.warning("%s is %r; accepted: %s", rejected.where, rejected.value, rejected.accepted)
+    for notice in start.notices:
+        log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
+    namespace = start.operator_namespace
+    await _require_namespace(client, namespace)
+    await _make_kaiwo_config(client)
+    metrics = Metrics()
+    identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
+    duration = options.lease_duration
+    elector = LeaderElector(
+        client,
+        clock,
+        namespace=namespace,
+        name=LEASE_NAME,
+        identity=identity,
+        times=LeaseTimes(duration, duration * 2 // 3, duration * 2 // 15),
+        changed=lambda leading: metrics.leader.set(leading),
+        report=lambda trouble: log.warning("process lease: %s", trouble),
+    )
+    tenure: Tenure = _Unled(identity) if options.dry_run else elector
+    events = EventRecorder(
+        client,
+        clock,
+        component=COMPONENT,
+        instance=identity,
+        report=lambda trouble: log.warning("events: %s", trouble),
+    )
+    plane = IdlePlane(
+        IdleContext(
+            client=client,
+            mapper=RestMapper(client, clock),
+            clock=clock,
+            fence=Fence(tenure, clock, duration),
+            events=events,
+            metrics=metrics,
+            start=start,
+            dry_run=options.dry_run,
+        ),
+        namespace,
+    )
+    lag = LoopLag(clock, metrics)
+
+    def healthy() -> Iterator[Check]:
+        yield Check("loop", passed=True)
+
+    def ready() -> Iterator[Check]:
+        # A standby is ready: it would lead within one lease duration.
+        standing_by = not options.dry_run and not elector.leading
+        yield Check("idle", passed=plane.ready or standing_by, detail="the caches are not synced")
+        for trouble in plane.watches.troubles():
+            yield Check("watch", passed=False, detail=trouble)
+        if plane.context.read_only:
+            yield Check("alone", passed=False, detail=plane.context.read_only, required=False)
+
+    async with serve_telemetry(metrics.registry, healthy, ready, options.metrics_port) as port:
+        log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
+        background = [asyncio.create_task(events.run()), asyncio.create_task(lag.run())]
+        try:
+            return await _lead(plane, elector, options.dry_run, stop)
+        finally:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(events.flush(), _FLUSH)
+            await _end(background)
+
+
+async def _lead(
+    plane: IdlePlane, elector: LeaderElector, dry_run: bool, stop: asyncio.Event
+) -> int:
+    stopped = asyncio.create_task(stop.wait())
+    tasks: list[asyncio.Task[object]] = []
+    try:
+        if not dry_run:
+            tasks.append(asyncio.create_task(elector.run()))
+            leading = asyncio.create_task(elector.wait_leading())
+            await _first(stopped, leading)
+            if stopped.done():
+                leading.cancel()
+                return 0
+            log.info("leading, epoch %d", elector.epoch)
+            lost = asyncio.create_task(elector.wait_lost())
+        else:
+            log.info("dry run: nothing is marked or evicted, no lease is taken")
+            lost = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]
+        tasks.append(lost)
+        work = asyncio.create_task(_work(plane))
+        tasks.insert(0, work)
+        await _first(stopped, lost, work)
+        if stopped.done():
+            log.info("stopping")
+            return 0
+        if work.done():
+            work.result()
+        log.error("the process lease is lost: this process ends")
+        return 1
+    finally:
+        stopped.cancel()
+        if tasks:
+            await _end(tasks[:1])
+        if not dry_run:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(elector.stop(), _STOP)
+        await _end(tasks)
+
+
+async def _work(plane: IdlePlane) -> None:
+    freezer = asyncio.create_task(_freeze(plane))
+    try:
+        await plane.run()
+    except* Deposed as deposed:
+        log.error("%s", deposed.exceptions[0])
+    finally:
+        freezer.cancel()
+
+
+async def _freeze(plane: IdlePlane) -> None:
+    """Take the first lists out of the collector's sight: they stay for the life of the process."""
+    await plane.watches.synced()
+    gc.collect()
+    gc.freeze()
+
+
+async def _first(*tasks: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[bool]) -> None:
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _end(tasks: list[asyncio.Task[object]] | list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _require_namespace(client: Client, namespace: str) -> None:
+    try:
+        _: Json = await client.get(NAMESPACES, "", namespace, dict)
+    except NotFound:
+        raise UsageError(
+            f"the operator namespace {namespace!r} does not exist; create it, or name another in "
+            "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+        ) from None
+    except ApiError as failure:
+        # Without the right to read namespaces the lease will tell whether it is there.
+        log.warning("operator namespace %s: %s", namespace, failure)
+
+
+async def _make_kaiwo_config(client: Client) -> None:
+    """Create the empty KaiwoConfig that users expect to find; without it defaults are in force."""
+    try:
+        _: Json = await client.create(KAIWO_CONFIGS, {"metadata": {"name": "kaiwo"}}, dict)
+    except AlreadyExists:
+        return
+    except ApiError as failure:
+        log.warning("KaiwoConfig kaiwo cannot be created: %s", failure)
