@@ -184,3 +184,28 @@ def test_names_indexes_and_changes_always_agree_with_the_records(
                 r.uid for r in rows.values() if r.node == key
             }
         assert set(cache.keys("node")) == {r.node for r in rows.values() if r.node}
+
+
+def test_a_list_taken_in_page_by_page_is_the_same_as_at_once() -> None:
+    refused: list[str] = []
+    objects = [
+        pod("a", uid="a", version=2, node="n"),
+        pod("bad", uid="bad", version=3, node="nonsense"),
+        pod("b", uid="b", version=4),
+        pod("late", uid="late", version=1),
+    ]
+    whole, paged = (
+        _cache(refused=lambda obj, _: refused.append(obj["metadata"]["name"])) for _ in range(2)
+    )
+    for cache in (whole, paged):
+        for earlier in (pod("bad", uid="bad", version=1), pod("late", uid="late", version=5)):
+            cache.applied(earlier)
+    heard = Heard(paged)
+    heard.batches = 0
+    whole.replaced(objects, "9")
+    pages = [*paged.received(objects[:2]), *paged.received(objects[2:])]
+    assert heard.batches == 0
+    paged.replaced(pages, "9")
+    assert list(paged) == list(whole)
+    assert {row.uid: row.resource_version for row in paged} == {"a": 2, "bad": 1, "b": 4, "late": 5}
+    assert (heard.batches, refused) == (1, ["bad", "bad"])

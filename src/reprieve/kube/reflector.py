@@ -53,8 +53,12 @@ _WATCH_SECONDS: Final = (300, 600)
 class Sink(Protocol[T_contra]):
     """What is told of every change, on the event loop."""
 
+    def received(self, objects: list[Any]) -> list[Any]:
+        """Return what is to be kept of a page until the list is complete."""
+        ...
+
     def replaced(self, objects: list[Any], resource_version: str) -> None:
-        """Hold exactly `objects`, which are the state at `resource_version`."""
+        """Hold exactly `objects`, all that `received` returned: the state at `resource_version`."""
         ...
 
     def applied(self, obj: T_contra) -> None:
@@ -157,8 +161,8 @@ class Reflector(Generic[T]):
         self._listed = True
         self.synced.set()
 
-    async def _pages(self, not_older_than: str, page_size: int) -> tuple[list[T], str]:
-        objects: list[T] = []
+    async def _pages(self, not_older_than: str, page_size: int) -> tuple[list[Any], str]:
+        objects: list[Any] = []
         version = ""
         try:
             async for page in self._client.list_pages(
@@ -168,7 +172,7 @@ class Reflector(Generic[T]):
                 page_size=page_size,
                 **self._scope,
             ):
-                objects += page.items
+                objects += self._sink.received(page.items)
                 # Later pages repeat the first one's version.
                 version = version or page.resource_version
         except Expired:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["AMD", "INTEL", "KNOWN_VENDORS", "NVIDIA", "UtilizationMetric", "Vendor"]
@@ -46,9 +47,13 @@ class Vendor:
 
     def owns(self, resource: str) -> bool:
         """Return whether `resource` is the name of this vendor's GPUs or parts of GPUs."""
-        return any(fnmatchcase(resource, pattern) for pattern in self.resources) and not any(
-            fnmatchcase(resource, pattern) for pattern in self.not_devices
-        )
+        return _matches(resource, self.resources) and not _matches(resource, self.not_devices)
+
+
+# A cluster has few resource names and asks about each for every container of every pod.
+@lru_cache(maxsize=1024)
+def _matches(resource: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(resource, pattern) for pattern in patterns)
 
 
 # The exact names and order of section 10 of the specification.
