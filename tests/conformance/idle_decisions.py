@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from reprieve.api.kaiwo import GpuWorkload
-from reprieve.engine.check import check
+from reprieve.engine.check import check_all
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import (
     Action,
@@ -190,9 +190,9 @@ def _plans(workloads: Iterable[Workload], literal: LiteralSwitches, now: Nanos) 
     rows = tuple(workloads)
     snapshot = IdleSnapshot(revision=1, workloads=rows)
     policy = Policy(literal=literal)
-    plans = [with_reasons(plan, rows, now) for plan in evaluate(snapshot, policy, now).plans]
-    assert [check(plan, snapshot, policy, now) for plan in plans] == [()] * len(plans)
-    return plans
+    plans = evaluate(snapshot, policy, now).plans
+    assert check_all(plans, snapshot, policy, now) == ()
+    return [with_reasons(plan, rows, now) for plan in plans]
 
 
 def _settings(gpu_workload: GpuWorkload, given: Json) -> Settings:

@@ -1,7 +1,8 @@
 """An independent look at an idle plan before it is carried out.
 
-`check` is given the plan and the snapshot it was decided on (or a newer one) and recounts
-everything from the rows; it shares no code with the evaluation beyond the freshness of samples. The
+`check` is given the plan and the snapshot it was decided on (or a newer one) with the claims of the
+plans before it (`idle.claims.committed`), and recounts everything from the rows; it shares no code
+with the evaluation beyond the freshness of samples. `check_all` does so for the plans of a run. The
 executor refuses a plan with violations: each one is a defect of ours or a world that has changed,
 never a mistake of the user.
 
@@ -15,9 +16,10 @@ level Placement; no victim can be put back unless the plan says `compatible`. So
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from reprieve.engine.idle.claims import committed
 from reprieve.engine.idle.model import (
     Fit,
     IdleSnapshot,
@@ -25,6 +27,7 @@ from reprieve.engine.idle.model import (
     PodRow,
     Policy,
     PreemptionPolicy,
+    Reservation,
     Workload,
 )
 from reprieve.engine.idle.samples import SampleState, freshness
@@ -32,7 +35,7 @@ from reprieve.engine.plan import Plan, Plane, ProofLevel, Ref, Victim, plan_id
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 
-__all__ = ["Fault", "Violation", "check"]
+__all__ = ["Fault", "Violation", "check", "check_all"]
 
 
 class Fault(StrEnum):
@@ -78,6 +81,25 @@ def check(plan: Plan, snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> tup
         *_guards(plan),
         *_proof(plan, workloads, snapshot, policy, now),
     )
+
+
+def check_all(
+    plans: Iterable[Plan],
+    snapshot: IdleSnapshot,
+    policy: Policy,
+    now: Nanos,
+    reservations: Iterable[Reservation] = (),
+) -> tuple[Violation, ...]:
+    """Return what is wrong with the plans of one run, each seen after those before it.
+
+    `reservations`: the evaluation's own, for demands that needed no plan.
+    """
+    violations: list[Violation] = []
+    snapshot = replace(snapshot, reservations=(*snapshot.reservations, *reservations))
+    for plan in plans:
+        violations += check(plan, snapshot, policy, now)
+        snapshot = committed(snapshot, plan)
+    return tuple(violations)
 
 
 def _identity(plan: Plan, policy: Policy) -> Iterator[Violation]:

@@ -28,6 +28,7 @@ from reprieve.engine.idle.model import (
     Phase,
     Policy,
     PreemptionPolicy,
+    Reservation,
     Workload,
 )
 from reprieve.engine.idle.placement import Room, holds, leave, pending_pods, place
@@ -95,11 +96,16 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What one run decides. `next_due`: when time alone may make another run decide otherwise."""
+    """What one run decides. `next_due`: when time alone may make another run decide otherwise.
+
+    `reservations`: with fit Node, where the pods of demands that are COVERED were placed. They need
+    not be remembered, as every run finds them again; a check of the plans wants them.
+    """
 
     plans: tuple[Plan, ...] = ()
     declined: tuple[Declined, ...] = ()
     next_due: Nanos | None = None
+    reservations: tuple[Reservation, ...] = ()
 
 
 @dataclass(slots=True)
@@ -119,7 +125,8 @@ class _Run:
     flights: dict[str, list[Workload]] = field(default_factory=dict)  # by in_flight()
     pool: dict[str, int] = field(default_factory=dict)  # freed under Always, not credited yet
     pool_members: list[Workload] = field(default_factory=list)
-    placed: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)  # node, amounts
+    placed: list[Reservation] = field(default_factory=list)  # by this run
+    covered: list[Reservation] = field(default_factory=list)  # those of them without a plan
 
 
 def evaluate(snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> Evaluation:
@@ -147,7 +154,12 @@ def evaluate(snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> Evaluation:
         if workload.root.uid not in run.taken:
             spared = Reason.REPRIEVED if workload in run.reprieved else Reason.NO_DEMAND
             run.declined.append(Declined(workload.ref, spared))
-    return Evaluation(tuple(run.plans), tuple(run.declined), min(run.due, default=None))
+    return Evaluation(
+        tuple(run.plans),
+        tuple(run.declined),
+        min(run.due, default=None),
+        tuple(run.covered),
+    )
 
 
 def idle_for(workload: Workload, now: Nanos) -> int:
@@ -216,7 +228,7 @@ def _serve(run: _Run, demand: Workload) -> None:
     incoming = {name: flight.get(name, 0) + credit[name] for name in need}
     search = _Search(run, demand, need, incoming, flying)
     if search.fits():
-        _take_room(run, search, credit)
+        run.covered.extend(_take_room(run, search, credit))
         run.declined.append(Declined(demand.ref, Reason.COVERED, incoming))
         return
     if run.policy.fit is Fit.NODE and not search.pods:
@@ -324,13 +336,17 @@ class _Search:
         return Declined(self.demand.ref, reason, missing)
 
 
-def _take_room(run: _Run, search: _Search, credit: Mapping[str, int]) -> None:
-    """Keep what this demand uses from the demands after it."""
+def _take_room(run: _Run, search: _Search, credit: Mapping[str, int]) -> list[Reservation]:
+    """Keep what this demand uses from the demands after it; return its places."""
     for name, count in credit.items():
         if count:
             run.pool[name] -= count
     demanded = {pod.uid: pod.gpus for pod in search.pods}
-    run.placed.extend((node, demanded[uid]) for uid, node in search.placement)
+    places = [
+        Reservation(search.demand.key, uid, node, demanded[uid]) for uid, node in search.placement
+    ]
+    run.placed.extend(places)
+    return places
 
 
 def _always_plan(run: _Run, workload: Workload) -> Plan:
@@ -395,15 +411,11 @@ def _room(run: _Run, demand: Workload, flying: Iterable[Workload]) -> Room:
     room: Room = {node.name: dict(node.free) for node in run.snapshot.nodes}
     for workload in (*flying, *run.pool_members):
         leave(room, workload.pods)
-    held = [
-        (reservation.node, reservation.amounts)
-        for reservation in run.snapshot.reservations
-        if reservation.demand != demand.key
-    ]
-    for node, amounts in (*held, *run.placed):
-        if node in room:
-            for name, count in amounts.items():
-                room[node][name] = room[node].get(name, 0) - count
+    for held in (*run.snapshot.reservations, *run.placed):
+        if held.demand != demand.key and held.node in room:
+            node = room[held.node]
+            for name, count in held.amounts.items():
+                node[name] = node.get(name, 0) - count
     return room
 
 
