@@ -30,8 +30,10 @@ from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.objects import Metadata, version_number
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, Resource
+from reprieve.kube.transport import Transport
 from reprieve.local.cluster import EmbeddedCluster
-from reprieve.local.server.options import WriteOptions
+from reprieve.local.server.errors import StatusError
+from reprieve.local.server.options import DeleteOptions, WriteOptions
 from reprieve.units.clock import SystemClock
 from reprieve.units.durations import MILLISECOND, SECOND
 
@@ -242,6 +244,63 @@ async def test_a_cache_follows_the_server_through_dropped_watches_with_one_list(
         await _until(lambda: cache.named("default", "later") is not None)
         cluster.faults.configure(user="operator", seed=1, drop_watch=0.0)
         assert cluster.requests[asked] == pages
+
+
+class HurriedClock(SystemClock):
+    """Real time, but pauses are a hundredth as long."""
+
+    async def sleep(self, nanoseconds: int) -> None:
+        await super().sleep(nanoseconds // 100)
+
+
+class Counting(Cache[ConfigMap, Row]):
+    lists = 0
+
+    def replaced(self, objects: list[ConfigMap], resource_version: str) -> None:
+        self.lists += 1
+        super().replaced(objects, resource_version)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_after_any_faults_the_cache_equals_the_server_with_one_list_per_410(
+    client: Client, cluster: EmbeddedCluster, seed: int
+) -> None:
+    kind, random = _kind(cluster), Random(seed)
+    cache = Counting(_row)
+    reflector = Reflector(
+        Client(Transport(client.transport._wire, HurriedClock(), jitter=Random(seed))),
+        CONFIG_MAPS,
+        ConfigMap,
+        cache,
+        HurriedClock(),
+        namespace="default",
+        jitter=Random(seed),
+    )
+    cluster.faults.configure(
+        user="operator", seed=seed, too_many=0.1, error=0.1, drop_watch=0.1, expire_watch=0.2
+    )
+    async with _running(asyncio.ensure_future(reflector.run())):
+        for step in range(300):
+            name = f"c-{random.randrange(40)}"
+            try:
+                if random.random() < 0.3:
+                    await cluster.api.delete(kind, "default", name, DeleteOptions())
+                else:
+                    await cluster.api.create(
+                        kind, "default", _config_map(name, str(step)), WriteOptions()
+                    )
+            except StatusError as refusal:
+                assert refusal.code in (404, 409)
+            if step % 10 == 0:
+                await asyncio.sleep(0.005)
+        cluster.faults.clear()
+        last = await client.create(CONFIG_MAPS, _config_map("last"), ConfigMap)
+        await _until(lambda: last.metadata.uid in cache)
+    page = await client.list(CONFIG_MAPS, ConfigMap, namespace="default")
+    assert set(cache) == {_row(obj) for obj in page.items}
+    assert sum(cluster.faults.counts.values()) > 10
+    assert cluster.faults.counts["expire_watch"] > 0
+    assert cache.lists <= 1 + cluster.faults.counts["expire_watch"]
 
 
 async def test_a_reflector_without_rights_names_the_rule_and_recovers(
