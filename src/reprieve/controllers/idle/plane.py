@@ -133,7 +133,7 @@ class IdlePlane:
             Deposed: the process lease is lost.
         """
         try:
-            async with asyncio.TaskGroup() as group, open_session() as session:
+            async with open_session() as session, asyncio.TaskGroup() as group:
                 self.watches.start(group)
                 await self.watches.synced()
                 self._subscribe()

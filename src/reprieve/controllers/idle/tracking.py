@@ -106,13 +106,27 @@ class Tracking:
                 GPU_WORKLOADS, root.ref.namespace, name, GpuWorkload
             )
         if not stored.status.phase:
-            status = msgspec.to_builtins(status_to_api(initial_status(root)))
-            stored = await self._context.client.patch_status(
-                GPU_WORKLOADS, root.ref.namespace, name, status, GpuWorkload
-            )
+            stored = await self._first_status(stored, root)
         log.info("tracking %s as %s/%s", root.ref, root.ref.namespace, name)
         self._workloads.put(stored)
         self._changed(key_of(root.ref.namespace, name))
+
+    async def _first_status(self, stored: GpuWorkload, root: Root) -> GpuWorkload:
+        patch = {
+            "metadata": {"resourceVersion": stored.metadata.resource_version},
+            "status": msgspec.to_builtins(status_to_api(initial_status(root))),
+        }
+        try:
+            return await self._context.client.patch(
+                GPU_WORKLOADS,
+                stored.metadata.namespace,
+                stored.metadata.name,
+                patch,
+                GpuWorkload,
+                subresource="status",
+            )
+        except (Conflict, NotFound):
+            return stored  # it has been looked at already: that status is newer
 
     async def _bring_in_line(self, workload: TrackedWorkload, derived: Derived) -> None:
         literal = self._context.start.policy.literal.annotations_read_once
