@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,11 +28,13 @@ class Cluster:
         *,
         seed: int = 0,
         times: KubeletTimes | None = None,
-        existing: Sequence[Object] = (),
+        without: Sequence[str] = (),
     ) -> None:
         self.clock = VirtualClock()
         self.store = DictObjects(self.clock)
-        self.machines = Machines(self.store, self.clock, nodes, seed=seed, times=times)
+        self.machines = Machines(
+            self.store, self.clock, nodes, seed=seed, times=times, without=without
+        )
 
     @property
     def exporter(self) -> Any:
@@ -71,8 +74,6 @@ class Cluster:
 
     def one(self, resource: str, name: str) -> Object:
         """Return a copy of the object that a test may change."""
-        import copy
-
         namespace = "" if resource == "nodes" else "default"
         return copy.deepcopy(self.store.held[resource, namespace, name])
 

@@ -12,6 +12,7 @@ import pytest
 import reprieve
 from reprieve.local.machines.informer import Informer, Key
 from reprieve.local.machines.objects import Change, Changed, ChangeType, Object
+from reprieve.local.machines.run import IN_CONTROLLER_MANAGER, Machines
 from reprieve.local.machines.worker import Worker
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
@@ -185,3 +186,25 @@ def test_simulation_annotations_occur_nowhere_outside_the_embedded_cluster() -> 
         if b"sim.reprieve.dev" in path.read_bytes()
     }
     assert mentions == {"local"}
+
+
+async def test_a_real_controller_may_stand_in_for_a_machine() -> None:
+    async with running(without=IN_CONTROLLER_MANAGER) as cluster:
+        await cluster.create(job("train", 1), workload("Deployment", "web", 1), pod("alone", 1))
+        await cluster.wait(5)
+        assert cluster.phases() == {"alone": "Running"}
+
+
+def test_a_machine_that_does_not_exist_cannot_be_left_out() -> None:
+    clock = VirtualClock()
+    with pytest.raises(ValueError, match=r"without: coffee; accepted: nodes, scheduler, kubelet"):
+        Machines(DictObjects(clock), clock, [], without=["coffee"])
+
+
+async def test_an_object_that_cannot_be_read_does_not_end_the_feed() -> None:
+    async with running() as cluster:
+        broken = pod("broken", 1)
+        broken["metadata"]["ownerReferences"] = [{"controller": True, "uid": "u"}]
+        await cluster.create(broken, pod("good", 1))
+        await cluster.wait(2)
+        assert cluster.phases()["good"] == "Running"

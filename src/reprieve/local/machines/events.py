@@ -5,7 +5,6 @@ Courtesy for `kubectl describe`: an event that cannot be written is dropped.
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from typing import Final
 
@@ -25,8 +24,10 @@ class Recorder:
         self._objects = objects
         self._clock = clock
         self._component = component
-        # Event name -> the event as stored, least recently used first.
-        self._known: OrderedDict[str, Object] = OrderedDict()
+        # (uid, reason, message) -> the event as stored, least recently used first.
+        self._known: OrderedDict[tuple[str, str, str], Object] = OrderedDict()
+        # The number in the last event's name; grows, so that names sort as they came about.
+        self._number = 0
 
     async def normal(self, subject: Object, reason: str, message: str) -> None:
         await self._record(subject, "Normal", reason, message)
@@ -36,15 +37,16 @@ class Recorder:
 
     async def _record(self, subject: Object, kind: str, reason: str, message: str) -> None:
         metadata = subject["metadata"]
-        identity = f"{metadata['uid']}/{kind}/{reason}/{message}/{self._component}"
-        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-        name, now = f"{metadata['name']}.{digest}", format_instant(self._clock.wall())
-        known = self._known.pop(name, None)
+        wall = self._clock.wall()
+        identity, now = (metadata["uid"], reason, message), format_instant(wall)
+        known = self._known.pop(identity, None)
         try:
             if known is not None:
                 known = {**known, "count": known.get("count", 1) + 1, "lastTimestamp": now}
-                self._known[name] = await self._objects.update("events", known)
+                self._known[identity] = await self._objects.update("events", known)
                 return
+            self._number = max(self._number + 1, wall)
+            name = f"{metadata['name']}.{self._number:x}"
             namespace = metadata.get("namespace") or "default"
             event = {
                 "apiVersion": "v1",
@@ -68,7 +70,7 @@ class Recorder:
                 "reportingComponent": self._component,
                 "reportingInstance": "",
             }
-            self._known[name] = await self._objects.create("events", event)
+            self._known[identity] = await self._objects.create("events", event)
         except StoreError:
             return
         if len(self._known) > _REMEMBERED:

@@ -83,6 +83,8 @@ class Gpus:
         self._informer = informer
         self._clock = clock
         self._held: dict[str, _Held] = {}
+        # node -> uids of `_held` on it
+        self._on_node: defaultdict[str, dict[str, None]] = defaultdict(dict)
         # (node, resource) -> ordinals in use; all and only those in `_held`.
         self._taken: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self._overrides: list[_Override] = []
@@ -96,8 +98,10 @@ class Gpus:
         runs = (pod.get("status") or {}).get("phase") == "Running"
         if change.type is ChangeType.DELETED or not runs:
             held = self._held.pop(uid, None)
-            for resource, ordinal, _ in held.devices if held else ():
-                self._taken[held.node, resource].discard(ordinal)  # type: ignore[union-attr]
+            if held is not None:
+                del self._on_node[held.node][uid]
+                for resource, ordinal, _ in held.devices:
+                    self._taken[held.node, resource].discard(ordinal)
         elif uid not in self._held and pod["spec"].get("nodeName"):
             self._hold(pod)
 
@@ -172,12 +176,12 @@ class Gpus:
             since = now - age if age > 2 * SECOND else now
             uid = pod["metadata"]["uid"]
             self._held[uid] = _Held(key_of("pods", pod), node, since, tuple(devices))
+            self._on_node[node][uid] = None
 
     def _owners(self, node: str) -> dict[tuple[str, int], tuple[_Held, int, str]]:
         return {
             (resource, ordinal): (held, place, container)
-            for held in self._held.values()
-            if held.node == node
+            for held in (self._held[uid] for uid in self._on_node.get(node, ()))
             for place, (resource, ordinal, container) in enumerate(held.devices)
         }
 

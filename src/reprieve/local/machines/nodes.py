@@ -15,6 +15,7 @@ What is not said: 32 CPUs, 256Gi of memory, 110 pods. Capacity is what is alloca
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -117,8 +118,8 @@ def load_nodes(text: str, source: str = "node file") -> list[NodeSpec]:
             else [f"{entry.name}-{index}" for index in range(entry.count)]
         )
         specs += [NodeSpec.of(n, entry.allocatable, entry.labels, taints) for n in names]
-    names = [spec.name for spec in specs]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    counts = Counter(spec.name for spec in specs)
+    twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:
         raise InvalidNodes(f"{source}: two nodes are named {twice!r}")
     return specs
@@ -137,6 +138,7 @@ class NodeMachine:
         self._informer = informer
         self._clock = clock
         self._specs = {spec.name: spec for spec in specs}
+        self._indexes = {name: index for index, name in enumerate(self._specs)}
         self._registered: set[str] = set()
 
     def names(self) -> list[str]:
@@ -218,5 +220,5 @@ class NodeMachine:
         return status
 
     def _address(self, name: str) -> str:
-        index = list(self._specs).index(name)
+        index = self._indexes[name]
         return f"198.18.{index // 250 % 256}.{index % 250 + 1}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from reprieve.local.machines.children import ChildrenController
@@ -25,18 +25,22 @@ from reprieve.local.machines.statefulsets import StatefulSetController
 from reprieve.local.machines.worker import Machine, Worker
 from reprieve.units.clock import Clock
 
-__all__ = ["Machines"]
+__all__ = ["IN_CONTROLLER_MANAGER", "Machines"]
+
+IN_CONTROLLER_MANAGER: Final = ("jobs", "replicasets", "deployments", "statefulsets", "garbage")
 
 # Frequent, and of no interest to any machine.
 _IGNORED: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
+_BATCH: Final = 50
 
 
 class Machines:
     """The imitated cluster around a store.
 
     `start` returns when everything that exists has been seen and the exporter answers; `stop` ends
-    what it started. `seed` decides generated names; `exporter_service` has the exporter found
-    through a Service (`exposure`).
+    what it started; both once. `seed` decides generated names; `exporter_service` has the exporter
+    found through a Service (`exposure`). `without` names machines that are not to run, because a
+    real controller does their work: `IN_CONTROLLER_MANAGER` next to a kube-controller-manager.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Machines:
         times: KubeletTimes | None = None,
         exporter_port: int = 0,
         exporter_service: bool = False,
+        without: Collection[str] = (),
     ) -> None:
         self._objects = objects
         self.informer = Informer(objects)
@@ -83,7 +88,15 @@ class Machines:
             machines.append(service)
             starting.append(service)
         self._starting = [(machine.name, key) for machine in starting for key in machine.names()]
-        self._workers = {machine.name: Worker(machine, clock) for machine in machines}
+        known = [machine.name for machine in machines]
+        unknown = sorted(set(without) - set(known))
+        if unknown:
+            raise ValueError(f"without: {', '.join(unknown)}; accepted: {', '.join(known)}")
+        self._workers = {
+            machine.name: Worker(machine, clock)
+            for machine in machines
+            if machine.name not in without
+        }
         self.informer.listeners.append(self.gpus.notice)
         self.informer.listeners += [worker.notice for worker in self._workers.values()]
         self._synced = asyncio.Event()
@@ -115,12 +128,17 @@ class Machines:
     async def run(self) -> None:
         """Work until cancelled. The exporter is started and stopped apart from this."""
         async with asyncio.TaskGroup() as tasks:
+            taken_in = 0
             async for change in self._objects.changes():
                 if change.type is ChangeType.SYNCED:
                     for name, key in self._starting:
-                        self._workers[name].mark(key)
+                        if name in self._workers:
+                            self._workers[name].mark(key)
                     for worker in self._workers.values():
                         tasks.create_task(worker.run(), name=worker.machine.name)
                     self._synced.set()
                 elif change.resource not in _IGNORED:
                     self.informer.apply(change)
+                taken_in += 1
+                if taken_in % _BATCH == 0:
+                    await asyncio.sleep(0)  # a feed with a backlog never waits by itself

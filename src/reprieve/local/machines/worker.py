@@ -58,8 +58,11 @@ class Worker:
 
     def notice(self, change: Change, before: Object | None) -> None:
         """Mark what this change concerns. Listener of the informer."""
-        for key in self.machine.concerns(change, before):
-            self.mark(key)
+        try:
+            for key in self.machine.concerns(change, before):
+                self.mark(key)
+        except Exception:  # one object that cannot be read must not end the feed
+            _LOG.exception("%s: %s of %s", self.machine.name, change.type, change.resource)
 
     def mark(self, key: Hashable) -> None:
         """Have this key looked at soon."""
