@@ -287,3 +287,16 @@ async def test_writes_wait_at_the_gate_and_the_fence_is_asked_after_the_wait() -
     await write
     assert asked == [0]
     assert len(wire.requests) == 1
+
+
+async def test_a_write_that_waits_for_its_next_attempt_lets_others_through() -> None:
+    gate = WriteGate(1)
+    clock = VirtualClock()
+    wire = scripted(refusal(503), FakeAnswer(body=pod("b")), FakeAnswer(body=pod("a")))
+    client = client_over(wire, clock, gate=gate)
+    retried = asyncio.ensure_future(client.apply(PODS, pod("a"), dict))
+    await clock.advance(0)
+    await client.apply(PODS, pod("b"), dict)
+    assert not retried.done()
+    await clock.advance(SECOND)
+    assert (await retried)["metadata"]["name"] == "a"

@@ -493,8 +493,13 @@ class Client:
         retry: bool = False,
     ) -> bytes:
         request = Request(method, path, query or {}, body, content_type, timeout=self._timeout)
-        async with self._gate.turn(self._priority):
-            return await self.transport.request(request, call, retry=retry, before_send=self._fence)
+        return await self.transport.request(
+            request,
+            call,
+            retry=retry,
+            turn=lambda: self._gate.turn(self._priority),
+            before_send=self._fence,
+        )
 
     def _author(self) -> dict[str, str]:
         return {"fieldManager": self._field_manager}

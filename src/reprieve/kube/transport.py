@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Protocol
@@ -109,6 +109,7 @@ class Transport:
         call: Call | None = None,
         *,
         retry: bool | None = None,
+        turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
         before_send: Callable[[], None] | None = None,
     ) -> bytes:
         """Send and return the body of a 2xx answer.
@@ -117,7 +118,9 @@ class Transport:
             request: what to send.
             call: what it is in RBAC's words, for errors.
             retry: None retries reads only.
-            before_send: called before each attempt; what it raises ends the call.
+            turn: entered for each attempt and left before the pause that follows it.
+            before_send: called inside the turn, right before each attempt; what it raises ends
+                the call.
 
         Raises:
             ApiError: see `reprieve.kube.errors`.
@@ -125,10 +128,11 @@ class Transport:
         retry = request.method == "GET" if retry is None else retry
         rejected = False
         for attempt in range(_ATTEMPTS):
-            if before_send is not None:
-                before_send()
             try:
-                return await self._once(request, call, rejected)
+                async with turn():
+                    if before_send is not None:
+                        before_send()
+                    return await self._once(request, call, rejected)
             except Unauthorized:
                 if rejected:
                     raise
