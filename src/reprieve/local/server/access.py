@@ -118,9 +118,8 @@ class Access:
             wanted = spec.get("resourceAttributes")
             allowed = not isinstance(wanted, dict) or self.allows(str(name), _attributes(wanted))
             status = {"allowed": allowed}
-            if not allowed:
-                status["reason"] = "denied by a switch of the embedded cluster"
-        return {**obj, "status": status}
+        metadata = obj.get("metadata")
+        return {**obj, "metadata": metadata if isinstance(metadata, dict) else {}, "status": status}
 
 
 def _user(name: str) -> User:

@@ -24,7 +24,6 @@ from reprieve.local.server.errors import (
     StatusError,
     already_exists,
     bad_request,
-    conflict,
     invalid,
     method_not_allowed,
     not_found,
@@ -312,9 +311,6 @@ class Api:
         old = self._read(kind, namespace, name)
         target = subresources.scale_of(kind, old) if subresource == "scale" else old
         new = patched(kind, target, patch, patch_type)
-        version = new.get("metadata", {}).get("resourceVersion")
-        if version not in (None, "", old["metadata"]["resourceVersion"]):
-            raise conflict(kind, name)
         return self._update(kind, old, new, options, subresource)
 
     def _delete(

@@ -40,7 +40,7 @@ def public(method: str, path: str) -> web.Response | None:
     if method not in ("GET", "HEAD"):
         raise method_not_allowed()
     if path == "/version":
-        return _json(orjson.dumps(VERSION))
+        return _json(orjson.dumps(VERSION, option=orjson.OPT_INDENT_2))
     return web.Response(text="ok")
 
 

@@ -98,6 +98,8 @@ def parse_delete_options(query: Mapping[str, str], body: dict[str, Any]) -> Dele
     if policy is None and orphan is not None:
         policy = Propagation.ORPHAN if orphan else Propagation.BACKGROUND
     preconditions = body.get("preconditions") or {}
+    if not isinstance(preconditions, dict):
+        raise bad_request("preconditions: not an object")
     if policy is not None and policy not in list(Propagation):
         raise invalid(
             OPTIONS_KIND,
@@ -159,7 +161,9 @@ def parse_list_options(query: Mapping[str, str], watch: bool) -> ListOptions:
     try:
         limit = int(query.get("limit") or 0)
     except ValueError:
-        raise bad_request(f"limit: {query['limit']!r} is not a number") from None
+        limit = -1
+    if limit < 0:
+        raise bad_request(f"limit: {query['limit']!r} is not a number of objects")
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     token = query.get("continue", "")
     initial = query.get("sendInitialEvents")

@@ -182,14 +182,13 @@ def bind(api: Api, namespace: str, name: str, binding: dict[str, Any]) -> dict[s
     for part in ("annotations", "labels"):
         if given.get(part):
             metadata[part] = {**(metadata.get(part) or {}), **given[part]}
-    conditions = kept.setdefault("status", {}).setdefault("conditions", [])
     scheduled = {
         "type": "PodScheduled",
         "status": "True",
         "lastProbeTime": None,
         "lastTransitionTime": format_instant(api.clock.wall()),
     }
-    conditions[:] = [*(one for one in conditions if one["type"] != "PodScheduled"), scheduled]
+    _set_condition(kept, scheduled)
     api.store.put("pods", kept)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -208,8 +207,27 @@ def evict(api: Api, namespace: str, name: str, eviction: dict[str, Any]) -> dict
         and "deletionTimestamp" not in pod["metadata"]
     ):
         _ask_budgets(api, namespace, pod, options.dry_run)
+        if not options.dry_run and pod["spec"].get("nodeName"):
+            _set_condition(pod, _target_of_eviction(api))
+            api.store.put("pods", pod)
     api.delete_now(kind, namespace, name, options)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _target_of_eviction(api: Api) -> dict[str, Any]:
+    return {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastProbeTime": None,
+        "lastTransitionTime": format_instant(api.clock.wall()),
+    }
+
+
+def _set_condition(obj: dict[str, Any], condition: dict[str, Any]) -> None:
+    conditions = obj.setdefault("status", {}).setdefault("conditions", [])
+    conditions[:] = [*(one for one in conditions if one["type"] != condition["type"]), condition]
 
 
 def _ask_budgets(api: Api, namespace: str, pod: dict[str, Any], dry_run: bool) -> None:
