@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprieve.kube.cache import Cache
@@ -155,6 +155,7 @@ EVENTS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(EVENTS)
 def test_names_indexes_and_changes_always_agree_with_the_records(
     events: list[tuple[str, str, str, int, str]],
