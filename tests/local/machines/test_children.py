@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from reprieve.local.machines.families import FAMILIES
+from reprieve.local.machines.kubelet import KubeletTimes
 from reprieve.local.machines.objects import Object
-from tests.local.machines.cluster import Cluster, pod, reference, running, template
+from reprieve.units.durations import SECOND
+from tests.local.machines.cluster import Cluster, pod, reference, running, sim, template
 from tests.local.machines.store import KINDS
 
 
@@ -212,3 +214,36 @@ async def test_a_child_of_another_owner_is_not_touched() -> None:
         await cluster.change("rayjobs.ray.io", "work", suspend=True)
         await cluster.wait(5)
         assert cluster.names("rayclusters.ray.io") == [made]
+
+
+@pytest.mark.parametrize(
+    ("obj", "before", "after"),
+    [
+        (CHAINS[0][0], {}, {"state": "ready"}),
+        (
+            CHAINS[1][0],
+            {"jobDeploymentStatus": "Initializing", "jobStatus": "PENDING"},
+            {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"},
+        ),
+        (CHAINS[3][0], {"status": "PENDING"}, {"status": "RUNNING"}),
+        (CHAINS[8][0], {"status": "Pending"}, {"status": "Running"}),
+        (CHAINS[11][0], {"phase": "Resuming"}, {"phase": "Running"}),
+    ],
+    ids=["RayCluster", "RayJob", "KaiwoJob", "AIMService", "AppWrapper"],
+)
+async def test_the_status_follows_the_pods(obj: Object, before: Object, after: Object) -> None:
+    resource = KINDS[obj["apiVersion"], obj["kind"]]
+    async with running(times=KubeletTimes(start_latency=10 * SECOND)) as cluster:
+        await cluster.create(obj)
+        await cluster.wait(5)
+        assert cluster.one(resource, "work").get("status", {}) == before
+        await cluster.wait(20)
+        assert cluster.one(resource, "work")["status"] == after
+
+
+async def test_a_finished_job_completes_the_kaiwo_job_above_it() -> None:
+    async with running() as cluster:
+        body = template(1, restartPolicy="Never", annotations=sim(run_time="10s"))
+        await cluster.create(custom(KAIWO, "KaiwoJob", job={"spec": {"template": body}}))
+        await cluster.wait(30)
+        assert cluster.one("kaiwojobs.kaiwo.silogen.ai", "work")["status"] == {"status": "COMPLETE"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reprieve.local.cluster import EmbeddedCluster
+from reprieve.local.crds import permissive_definitions
 from reprieve.local.machines.embedded import EmbeddedObjects
 from reprieve.local.machines.exposure import EXPORTER_NAMESPACE, EXPORTER_SERVICE
 from reprieve.local.machines.objects import (
@@ -25,6 +26,7 @@ from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
 from tests.local.machines.cluster import gpu_node, job, pod, reference, sim, workload
 from tests.local.machines.store import KINDS
+from tests.local.machines.test_children import CHAINS
 
 
 class Embedded:
@@ -233,3 +235,23 @@ async def test_the_exporter_is_found_through_its_service(tmp_path: Path) -> None
         assert (port["name"], port["port"]) == ("metrics", embedded.machines.exporter.port)
         assert endpoint["addresses"] == ["127.0.0.1"]
         assert found["metadata"]["labels"] == {"kubernetes.io/service-name": EXPORTER_SERVICE}
+
+
+@pytest.mark.parametrize(
+    ("obj", "chain", "pods"), CHAINS, ids=lambda v: v["kind"] if isinstance(v, dict) else None
+)
+async def test_chains_come_about_with_the_permissive_definitions(
+    embedded: Embedded, obj: Object, chain: str, pods: int
+) -> None:
+    for definition in permissive_definitions():
+        await embedded.objects.create("customresourcedefinitions.apiextensions.k8s.io", definition)
+    await embedded.wait(2)
+    await embedded.create(obj)
+    await embedded.wait(5)
+    assert list(embedded.phases().values()) == ["Running"] * pods
+    before = embedded.cluster.store.revision
+    await embedded.wait(3600)
+    assert embedded.cluster.store.revision == before
+    await embedded.objects.delete(KINDS[obj["apiVersion"], obj["kind"]], "default", "work")
+    await embedded.wait(10)
+    assert embedded.phases() == {}

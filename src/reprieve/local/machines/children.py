@@ -2,24 +2,31 @@
 
 Children with a fixed name are made when they are missing and follow the number of replicas of
 their template; a template changed otherwise is not carried down. Pods of a group are made and taken
-away by count; one that has succeeded still counts. A suspended object has no children.
+away by count; one that has succeeded still counts. A suspended object has no children. The status
+of an object with a template follows its pods (`progress`).
 """
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from reprieve.local.machines.events import Recorder
 from reprieve.local.machines.families import FAMILIES, Child, Pods, children
 from reprieve.local.machines.informer import Informer, Key, key_of
 from reprieve.local.machines.objects import Change, ChangeType, Object
 from reprieve.local.machines.ownership import child, controller_of, is_active, suffix
+from reprieve.local.machines.progress import STATUSES, pods_below, state_of
 from reprieve.local.machines.replicas import in_order_of_removal
 from reprieve.local.machines.selectors import matches_labels
+from reprieve.units.clock import Clock
+from reprieve.units.instants import format_instant
 
 __all__ = ["ChildrenController"]
+
+_MAXIMUM_DEPTH: Final = 10
 
 
 class ChildrenController:
@@ -27,19 +34,28 @@ class ChildrenController:
 
     name = "children"
 
-    def __init__(self, informer: Informer, recorder: Recorder, generator: random.Random) -> None:
+    def __init__(
+        self, informer: Informer, clock: Clock, recorder: Recorder, generator: random.Random
+    ) -> None:
         self._informer = informer
+        self._clock = clock
         self._recorder = recorder
         self._generator = generator
 
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
         if change.resource in FAMILIES and change.type is not ChangeType.DELETED:
             yield key_of(change.resource, change.object)
-        owner = controller_of(change.object)
-        if owner is not None:
+        # An owner in the table may be several steps up, as a RayJob is from its pods.
+        obj: Object | None = change.object
+        for _ in range(_MAXIMUM_DEPTH):
+            owner = controller_of(obj) if obj is not None else None
+            if owner is None:
+                return
             resource = self._informer.objects.resource_of(owner["apiVersion"], owner["kind"])
             if resource is not None and resource in FAMILIES:
                 yield Key(resource, change.object["metadata"].get("namespace", ""), owner["name"])
+            found = self._informer.by_uid(owner["uid"])
+            obj = found[1] if found is not None else None
 
     async def look(self, key: Key) -> None:
         owner = self._informer.at(key)
@@ -51,6 +67,20 @@ class ChildrenController:
                 await self._group(owner, one, 0 if suspended else one.count)
             else:
                 await self._single(owner, one, suspended)
+        if wanted:
+            await self._report(key, suspended)
+
+    async def _report(self, key: Key, suspended: bool) -> None:
+        owner = self._informer.at(key)
+        if owner is None:
+            return
+        state = state_of(pods_below(self._informer, owner["metadata"]["uid"]), suspended)
+        status: dict[str, Any] = copy.deepcopy(owner.get("status") or {})
+        STATUSES[key.resource](status, state, format_instant(self._clock.wall()))
+        if status != (owner.get("status") or {}):
+            await self._informer.update(
+                key.resource, {**owner, "status": status}, subresource="status"
+            )
 
     async def _single(self, owner: Object, wanted: Child, suspended: bool) -> None:
         resource = self._informer.objects.resource_of(wanted.api_version, wanted.kind)

@@ -12,7 +12,7 @@
 | AppWrapper | its components | `components[].template` |
 
 An object whose spec has no template has no children. What the real controllers do beyond making
-children (statuses, services, ingress, autoscaling) is not imitated.
+children (services, ingress, autoscaling, the end of a RayJob) is not imitated.
 """
 
 from __future__ import annotations

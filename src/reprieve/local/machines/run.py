@@ -78,7 +78,7 @@ class Machines:
             DeploymentController(self.informer, clock, recorder("deployment-controller")),
             StatefulSetController(self.informer, clock, recorder("statefulset-controller")),
             ChildrenController(
-                self.informer, recorder("children-controller"), generator("children")
+                self.informer, clock, recorder("children-controller"), generator("children")
             ),
             GarbageCollector(self.informer),
         ]
