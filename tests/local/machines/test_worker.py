@@ -11,7 +11,7 @@ import pytest
 
 import reprieve
 from reprieve.local.machines.informer import Informer, Key
-from reprieve.local.machines.objects import Change, Changed, ChangeType, Object
+from reprieve.local.machines.objects import Change, Changed, ChangeType, Gone, Object
 from reprieve.local.machines.run import IN_CONTROLLER_MANAGER, Machines
 from reprieve.local.machines.worker import Worker
 from reprieve.units.clock import VirtualClock
@@ -132,6 +132,22 @@ def test_dependents_follow_the_references(informer: Informer) -> None:
     assert [o["metadata"]["name"] for o in informer.controlled("owner", "configmaps")] == ["a"]
     applied(informer, ("MODIFIED", state(6)))
     assert informer.dependents("owner") == []
+
+
+async def test_after_a_conflict_the_present_state_is_known(informer: Informer) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    created = await informer.create("configmaps", body)
+    await informer.objects.update("configmaps", {**created, "data": {"k": "theirs"}})
+    with pytest.raises(Changed):
+        await informer.update("configmaps", {**created, "data": {"k": "ours"}})
+    known = informer.get("configmaps", "default", "a")
+    assert known is not None
+    assert known["data"] == {"k": "theirs"}
+    await informer.update("configmaps", {**known, "data": {"k": "ours"}})
+    await informer.objects.delete("configmaps", "default", "a")
+    with pytest.raises(Gone):
+        await informer.update("configmaps", known)
+    assert informer.get("configmaps", "default", "a") is None
 
 
 async def test_nothing_is_written_while_nothing_happens() -> None:

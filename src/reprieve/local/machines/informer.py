@@ -14,7 +14,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from reprieve.local.machines.objects import Change, ChangeType, Object, Objects
+from reprieve.local.machines.objects import Change, Changed, ChangeType, Gone, Object, Objects
 
 __all__ = ["Informer", "Key", "Listener", "key_of"]
 
@@ -117,8 +117,15 @@ class Informer:
         return created
 
     async def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
-        """Replace the object or its status; see `Objects.update`."""
-        updated = await self.objects.update(resource, obj, subresource=subresource)
+        """Replace the object or its status; see `Objects.update`.
+
+        After a conflict the present state is taken in, so that the next try starts from it.
+        """
+        try:
+            updated = await self.objects.update(resource, obj, subresource=subresource)
+        except (Changed, Gone):
+            await self.refresh(key_of(resource, obj))
+            raise
         self.apply(Change(ChangeType.MODIFIED, resource, updated))
         return updated
 
