@@ -8,12 +8,11 @@ fields (`ownership`), store. Source: the generic registry of k8s.io/apiserver.
 
 from __future__ import annotations
 
-import copy
 import json
 import secrets
 import uuid
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -50,6 +49,11 @@ from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 
 __all__ = ["Api"]
+
+
+_STATUS_PARTS: Final = ("apiVersion", "kind", "metadata", "status")
+# Kinds that are written often and whose validation does not look at the status.
+_STATUS_WITHOUT_RULES: Final = frozenset(("pods", "jobs.batch"))
 
 
 class Api:
@@ -121,7 +125,7 @@ class Api:
     async def create(
         self, kind: Kind, namespace: str, obj: dict[str, Any], options: WriteOptions
     ) -> dict[str, Any]:
-        created = self._create(kind, namespace, copy.deepcopy(obj), options)
+        created = self._create(kind, namespace, _own(obj), options)
         await self.store.durable()
         return created
 
@@ -137,9 +141,7 @@ class Api:
         """Replace an object or one of its subresources (`status`, `scale`, `finalize`)."""
         self._check_subresource(kind, subresource)
         old = self._read(kind, namespace, name)
-        updated = self._update(
-            kind, old, copy.deepcopy(obj), options, subresource, replaced_whole=True
-        )
+        updated = self._update(kind, old, _own(obj), options, subresource, replaced_whole=True)
         await self.store.durable()
         return updated
 
@@ -238,11 +240,7 @@ class Api:
     ) -> dict[str, Any]:
         """Store the result of a server-side apply, whose ownership is already written."""
         managed = new["metadata"].get("managedFields")
-        check_identity(kind, old, new, replaced_whole=False)
-        new = subresources.merged(kind, old, new, subresource)
-        new = self._decode(kind, new, options)
-        keep_system_metadata(old, new)
-        self._validate(kind, new, old)
+        new = self._succeeding(kind, old, new, options, subresource, False)
         if managed is not None:
             new["metadata"]["managedFields"] = managed
         return self.replace(kind, old, new, options)
@@ -261,11 +259,7 @@ class Api:
             scaled = subresources.with_scale(kind, old, new)
             self._update(kind, old, scaled, options, "", replaced_whole=replaced_whole)
             return subresources.scale_of(kind, self._reread(kind, old, scaled, options))
-        check_identity(kind, old, new, replaced_whole=replaced_whole)
-        new = subresources.merged(kind, old, new, subresource)
-        new = self._decode(kind, new, options)
-        keep_system_metadata(old, new)
-        self._validate(kind, new, old)
+        new = self._succeeding(kind, old, new, options, subresource, replaced_whole)
         record_update(kind, old, new, options.field_manager, self.clock.wall(), subresource)
         return self.replace(kind, old, new, options)
 
@@ -309,7 +303,10 @@ class Api:
             old = None if stored is None else conversion.from_storage(kind, stored.decode())
             return apply(self, kind, namespace, name, old, patch, options, subresource)
         old = self._read(kind, namespace, name)
-        target = subresources.scale_of(kind, old) if subresource == "scale" else old
+        # Read twice: the patch changes its target, which is compared with the old object.
+        target = self._read(kind, namespace, name)
+        if subresource == "scale":
+            target = subresources.scale_of(kind, target)
         new = patched(kind, target, patch, patch_type)
         return self._update(kind, old, new, options, subresource)
 
@@ -354,6 +351,32 @@ class Api:
         lifecycle.removed(self, kind, kept)
 
     # Inside
+
+    def _succeeding(
+        self,
+        kind: Kind,
+        old: dict[str, Any],
+        new: dict[str, Any],
+        options: WriteOptions,
+        subresource: str,
+        replaced_whole: bool,
+    ) -> dict[str, Any]:
+        """Return what takes the place of `old`, decoded and valid."""
+        check_identity(kind, old, new, replaced_whole=replaced_whole)
+        new = subresources.merged(kind, old, new, subresource)
+        if subresource != "status":
+            new = self._decode(kind, new, options)
+            keep_system_metadata(old, new)
+            self._validate(kind, new, old)
+            return new
+        # The rest is the stored object's, which needs neither decoding nor another check.
+        parts = {name: new[name] for name in _STATUS_PARTS if name in new}
+        parts = self._decode(kind, parts, options)
+        new |= {name: parts[name] for name in _STATUS_PARTS if name in parts}
+        keep_system_metadata(old, new)
+        if kind.resource not in _STATUS_WITHOUT_RULES or new["metadata"] != old["metadata"]:
+            self._validate(kind, new, old)
+        return new
 
     def _read(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         return conversion.from_storage(kind, self.stored(kind, namespace, name).decode())
@@ -428,6 +451,12 @@ class Api:
                 admit_update(kind, obj, old)
         except Invalid as error:
             raise invalid(kind, obj["metadata"].get("name", ""), error.causes) from None
+
+
+def _own(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy whose parts that are changed before decoding are the server's own."""
+    metadata = obj.get("metadata")
+    return {**obj, "metadata": dict(metadata)} if isinstance(metadata, dict) else dict(obj)
 
 
 def _unfit(obj: dict[str, Any], error: StrictDecoding) -> StatusError:

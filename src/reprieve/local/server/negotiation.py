@@ -25,7 +25,7 @@ __all__ = ["Form", "as_partial", "check_depth", "decode_body", "form_of", "read_
 
 BODY_TYPES: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 DEPTH_LIMIT: Final = 200
-PARTS_LIMIT: Final = 500_000
+PARTS_LIMIT: Final = 1_600_000
 
 
 class Form(StrEnum):
@@ -130,7 +130,7 @@ def check_depth(decoded: Any) -> None:
     # YAML aliases may unfold to far more than was sent.
     visited = 0
     for _ in range(DEPTH_LIMIT):
-        visited += len(level)
+        visited += sum(map(len, level))
         if visited > PARTS_LIMIT:
             raise bad_request(f"the object has more than {PARTS_LIMIT} parts")
         level = [

@@ -243,13 +243,18 @@ def fields_of(structure: Structure, value: Any) -> Fields:
 
 def all_of(structure: Structure, value: Any) -> Fields:
     """Return the set of a value that is new as a whole, its containers included."""
+    if not value or structure.atomic or not isinstance(value, dict | list):
+        return {}
+    if isinstance(value, dict):
+        owned: Fields = {_SELF: {}}
+        for key, part in value.items():
+            scalar = not isinstance(part, dict | list)
+            owned[f"f:{key}"] = {} if scalar else all_of(structure.field(key), part)
+        return owned
     parts = children(structure, value)
     if not parts:
         return {}
-    owned: Fields = {_SELF: {}}
-    for name, (inner, part) in parts.items():
-        owned[name] = all_of(inner, part)
-    return owned
+    return {_SELF: {}, **{name: all_of(inner, part) for name, (inner, part) in parts.items()}}
 
 
 def changed_fields(structure: Structure, old: Any, new: Any) -> tuple[Fields, Fields]:

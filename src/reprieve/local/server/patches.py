@@ -7,7 +7,6 @@ sig-api-machinery/strategic-merge-patch: lists with a merge key merge item by it
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Final
 
 import jsonpatch
@@ -36,7 +35,7 @@ def accepted_types(kind: Kind) -> list[str]:
 def patched(
     kind: Kind, current: dict[str, Any], patch: bytes, patch_type: PatchType
 ) -> dict[str, Any]:
-    """Return a patched copy of `current`.
+    """Return `current` patched; it may be changed in place.
 
     Raises:
         StatusError: 400 not a patch, 415 a type that the kind does not take, 422 the patch does
@@ -53,8 +52,8 @@ def patched(
     if not isinstance(decoded, dict):
         raise bad_request("invalid JSON patch: it is not an object")
     if patch_type is PatchType.MERGE:
-        return merge(copy.deepcopy(current), decoded)
-    return _merge_map(structure_of(kind), copy.deepcopy(current), decoded)
+        return merge(current, decoded)
+    return _merge_map(structure_of(kind), current, decoded)
 
 
 def _json_patched(current: dict[str, Any], operations: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from reprieve.local.server.kinds import Kind
-from reprieve.local.server.layout import Field, Message, Shape, message
+from reprieve.local.server.layout import Field, Shape, message
 
 __all__ = ["UNTYPED", "Structure", "structure_of"]
 
@@ -35,24 +35,24 @@ class Structure:
     declared: bool = True
     defaults: tuple[tuple[str, Any], ...] = ()
     _message: str = ""
-    _values: Field | None = None
+    # Message of the values of a map or the items of a list.
+    _values: str = ""
     _schema: Mapping[str, Any] | None = None
 
     def field(self, name: str) -> Structure:
         """Return the structure of the field or key `name` of a map."""
         if self._message:
-            spec = message(self._message).json.get(name)
-            return UNDECLARED if spec is None else _of_field(spec)
-        if self._values is not None:
-            return _of_type(self._values)
+            return _fields_of(self._message).get(name, UNDECLARED)
+        if self._values:
+            return _of_message(self._values)
         if self._schema is not None:
             return _of_property(self._schema, name)
         return UNTYPED
 
     def item(self) -> Structure:
         """Return the structure of the items of a list."""
-        if self._values is not None:
-            return _of_type(self._values)
+        if self._values:
+            return _of_message(self._values)
         if self._schema is not None:
             items = self._schema.get("items")
             return _of_schema(items) if isinstance(items, Mapping) else UNTYPED
@@ -72,16 +72,24 @@ def structure_of(kind: Kind) -> Structure:
 
 @cache
 def _of_message(qualified: str) -> Structure:
-    known: Message = message(qualified)
-    return Structure(atomic=known.atomic, _message=qualified)
+    return Structure(atomic=message(qualified).atomic, _message=qualified)
 
 
 @cache
+def _fields_of(qualified: str) -> Mapping[str, Structure]:
+    return {name: _of_field(spec) for name, spec in message(qualified).json.items()}
+
+
 def _of_field(spec: Field) -> Structure:
-    if spec.shape is Shape.ONE:
-        return _of_type(spec, atomic=spec.list_type == "atomic")
+    atomic = spec.list_type == "atomic"
+    inner = spec.type if spec.is_message else ""
     if spec.shape is Shape.MAP:
-        return Structure(atomic=spec.list_type == "atomic", _values=spec)
+        return Structure(atomic=atomic, _values=inner)
+    if spec.shape is Shape.ONE:
+        if not inner:
+            return Structure(atomic=atomic)
+        atomic = atomic or message(inner).atomic
+        return Structure(atomic=atomic, retain_keys=spec.retain_keys, _message=inner)
     return Structure(
         list_type=spec.list_type or "atomic",
         list_keys=spec.list_keys,
@@ -89,18 +97,7 @@ def _of_field(spec: Field) -> Structure:
         retain_keys=spec.retain_keys,
         # ContainerPort and ServicePort: the protocol is part of the key and has a default.
         defaults=(("protocol", "TCP"),) if "protocol" in spec.list_keys else (),
-        _values=spec,
-    )
-
-
-@cache
-def _of_type(spec: Field, *, atomic: bool = False) -> Structure:
-    if not spec.is_message:
-        return UNTYPED
-    return Structure(
-        atomic=atomic or message(spec.type).atomic,
-        retain_keys=spec.retain_keys,
-        _message=spec.type,
+        _values=inner,
     )
 
 

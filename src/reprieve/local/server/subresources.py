@@ -38,7 +38,7 @@ def merged(
         result = {key: value for key, value in old.items() if key != "status"}
         if "status" in new:
             result["status"] = new["status"]
-        result["metadata"] = copy.deepcopy(old["metadata"])
+        result["metadata"] = dict(old["metadata"])
         if "managedFields" in new["metadata"]:
             result["metadata"]["managedFields"] = new["metadata"]["managedFields"]
         if kind.custom is None:
@@ -48,7 +48,7 @@ def merged(
                     result["metadata"][name] = new["metadata"][name]
         return result
     if subresource == "finalize":
-        return {**old, "spec": new.get("spec") or {}, "metadata": copy.deepcopy(old["metadata"])}
+        return {**old, "spec": new.get("spec") or {}, "metadata": dict(old["metadata"])}
     if "status" in kind.subresources:
         new.pop("status", None)
         if "status" in old:
