@@ -135,7 +135,7 @@ async def test_a_scenario_that_holds_ends_well_with_a_line_for_each_transition(
     assert [line.split()[1].rpartition("-")[0] for line in lines[1:-1]] == [
         "tiny/job-training" for _ in lines[1:-1]
     ]
-    assert any(" -> Active  GPU utilization is 80.0%" in line for line in lines)
+    assert any(" -> Active  " in line for line in lines)
 
 
 async def test_an_assertion_that_fails_is_named_and_is_the_exit_code(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def normalised(text: str) -> str:
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
         (r"(Resource Version:\s+)\d+", r"\1<version>"),
         (r"(Generation:\s+)\d+", r"\1<generation>"),
-        (r"(?<=\s)\d+s(?=\s|$)", "<age>"),
         (r"(?<=\S) {2,}", "  "),
+        (r"(?<=  )(?<!Period:  )\d+s(?=\s|$)", "<age>"),
         (r"[ ]+$", ""),
     ):
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)

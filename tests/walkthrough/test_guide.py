@@ -22,6 +22,10 @@ metadata:
 """
 
 
+def golden(name: str) -> str:
+    return (GOLDEN / name).read_text(encoding="utf-8")
+
+
 def job(name: str, gpus: int, **settings: str) -> str:
     annotations = "".join(
         f'\n    kaiwo.silogen.ai/gpu-preemption.{key.replace("_", "-")}: "{value}"'
@@ -74,10 +78,10 @@ async def test_an_idle_job_makes_way_for_a_pending_one_and_kubectl_shows_it(site
         "NAMESPACE  NAME  PHASE  UTILIZATION  IDLE SINCE  OWNER  OWNERNAME  POLICY  GPUS"
         "  PREEMPTED FOR  METRICS AGE\n"
         "ml-team  job-batch-inference-<id>  Idle  1.2  <age>  Job  batch-inference  OnPressure"
-        "  4 amd.com/gpu    <age>\n"
+        "  4 amd.com/gpu  <age>\n"
     )
     description = normalised(await site.says("describe", "gpuworkload", idle, "-n", "ml-team"))
-    assert description.partition("Events:")[0] == DESCRIPTION
+    assert description.partition("Events:")[0] == golden("describe.txt")
     assert (
         "  Normal  WorkloadIdle  <age>  gpuworkload-controller  "
         "GPU utilization dropped to 1.2%, workload is now considered idle"
@@ -88,6 +92,7 @@ async def test_an_idle_job_makes_way_for_a_pending_one_and_kubectl_shows_it(site
     reports(site, "Job/high-priority-demand", 88)
     await site.until("jsonpath={.status.phase}=Preempted", idle, "ml-team")
     await site.until("jsonpath={.status.phase}=Active", demand, "ml-team")
+    await site.until("jsonpath={.status.aggregatedUtilization}=88", demand, "ml-team")
 
     gone = await site.kubectl("get", "job", "batch-inference", "-n", "ml-team")
     assert gone.code == 1
@@ -95,10 +100,10 @@ async def test_an_idle_job_makes_way_for_a_pending_one_and_kubectl_shows_it(site
     assert normalised(await site.says("get", "gpuworkloads", "-A", "-o", "wide")) == (
         "NAMESPACE  NAME  PHASE  UTILIZATION  IDLE SINCE  OWNER  OWNERNAME  POLICY  GPUS"
         "  PREEMPTED FOR  METRICS AGE\n"
-        "ml-team  job-batch-inference-<id>  Preempted      Job  batch-inference  OnPressure"
+        "ml-team  job-batch-inference-<id>  Preempted  Job  batch-inference  OnPressure"
         "  4 amd.com/gpu  job-high-priority-demand-<id>  <age>\n"
-        "ml-team  job-high-priority-demand-<id>  Active  88    Job  high-priority-demand"
-        "  OnPressure  4 amd.com/gpu    <age>\n"
+        "ml-team  job-high-priority-demand-<id>  Active  88  Job  high-priority-demand"
+        "  OnPressure  4 amd.com/gpu  <age>\n"
     )
     reason = "jsonpath={.status.preemptionReason}"
     assert await site.says("get", "gpuworkload", idle, "-n", "ml-team", "-o", reason) == (
@@ -176,7 +181,7 @@ async def test_kubectl_explains_the_settings_of_a_gpuworkload(bare_site: Site) -
     explained = await bare_site.says("explain", "gpuworkload.spec")
 
     assert "gpuworkloads.kaiwo.silogen.ai" in resources.splitlines()
-    assert explained == (GOLDEN / "explain.txt").read_text(encoding="utf-8")
+    assert explained == golden("explain.txt")
 
 
 async def test_an_unknown_field_is_refused_before_anything_is_stored(bare_site: Site) -> None:
@@ -189,29 +194,3 @@ async def test_an_unknown_field_is_refused_before_anything_is_stored(bare_site: 
     assert refused.code == 1
     assert 'unknown field "spec.template.spec.restartPolice"' in refused.stderr
     assert listed == ""
-
-
-DESCRIPTION = """\
-Name:  job-batch-inference-<id>
-Namespace:  ml-team
-Labels:  <none>
-Annotations:  <none>
-API Version:  kaiwo.silogen.ai/v1alpha1
-Kind:  GpuWorkload
-Metadata:
-  Creation Timestamp:  <time>
-  Generation:  <generation>
-  Resource Version:  <version>
-  UID:  <uid>
-Spec:
-  Gpu Resources:
-    amd.com/gpu:  4
-  Grace Period:  3s
-  Workload Ref:
-    API Version:  batch/v1
-    Kind:  Job
-    Name:  batch-inference
-    UID:  <uid>
-Status:
-  Aggregated Utilization:  1.2
-"""

@@ -77,10 +77,8 @@ async def embedded_stage(
         cluster = EmbeddedCluster(clock=clock, port=port, data=data)
         await cluster.start()
         stack.push_async_callback(cluster.stop)
-        kubeconfig, operator_kubeconfig = (
-            directory / "kubeconfig",
-            directory / "operator.kubeconfig",
-        )
+        kubeconfig = kubeconfig or directory / "kubeconfig"
+        operator_kubeconfig = directory / "operator.kubeconfig"
         cluster.write_kubeconfig(kubeconfig)
         cluster.write_kubeconfig(operator_kubeconfig, user=OPERATOR_USER)
         client = connect(await load_connection(str(kubeconfig)), clock, field_manager="scenario")
