@@ -16,7 +16,7 @@ from reprieve.local.machines.run import IN_CONTROLLER_MANAGER, Machines
 from reprieve.local.machines.worker import Worker
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
-from tests.local.machines.cluster import job, pod, running, sim, workload
+from tests.local.machines.cluster import gpu_node, job, pod, running, sim, workload
 from tests.local.machines.store import DictObjects
 
 
@@ -163,6 +163,24 @@ async def test_nothing_is_written_while_nothing_happens() -> None:
         before = list(cluster.store.writes)
         await cluster.wait(24 * 3600)
         assert cluster.store.writes == before
+
+
+async def test_the_same_seed_and_clock_give_the_same_cluster() -> None:
+    ends = []
+    for _ in range(2):
+        async with running([gpu_node("a", 4), gpu_node("b", 4)], seed=7) as cluster:
+            fails = {"annotations": sim(run_time="20s", exit_code="1")}
+            await cluster.create(
+                job("fails", 1, pod_spec=fails),
+                job("train", 2, parallelism=3, completions=3),
+                workload("Deployment", "web", 1, replicas=3),
+                workload("StatefulSet", "db", 1, replicas=2),
+            )
+            await cluster.wait(120)
+            await cluster.delete("jobs.batch", "train")
+            await cluster.wait(60)
+            ends.append((cluster.store.held, cluster.store.writes))
+    assert ends[0] == ends[1]
 
 
 async def test_a_second_process_takes_over_without_a_trace() -> None:

@@ -2,8 +2,8 @@
 
 Source: the behaviour of `batch/v1` Jobs: completions and work queues, Indexed completion, suspend,
 backoffLimit with growing delays, activeDeadlineSeconds, ttlSecondsAfterFinished. Not imitated:
-podFailurePolicy, successPolicy, the tracking finalizer on pods (finished pods are remembered by uid
-instead), adoption. A pod counts when the Job is its controller and its selector matches.
+podFailurePolicy, successPolicy, the tracking finalizer on pods (`tally` instead), adoption. A pod
+counts when the Job is its controller and its selector matches.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reprieve.local.machines.events import Recorder
+from reprieve.local.machines.indexes import (
+    INDEX,
+    completed_indexes,
+    format_ranges,
+    free_indexes,
+)
 from reprieve.local.machines.informer import Informer, Key, key_of
 from reprieve.local.machines.objects import Change, ChangeType, Object
 from reprieve.local.machines.ownership import (
@@ -27,32 +32,16 @@ from reprieve.local.machines.ownership import (
     suffix,
 )
 from reprieve.local.machines.selectors import matches_labels
+from reprieve.local.machines.tally import Tally
 from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import format_instant, parse_instant
 
 __all__ = ["JobController"]
 
 _JOBS: Final = "jobs.batch"
 _CONTROLLER: Final = "batch.kubernetes.io/controller-uid"
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-_FIRST_BACKOFF: Final = 10 * SECOND
-_LAST_BACKOFF: Final = 10 * MINUTE
 _TIMES: Final = ("lastTransitionTime", "lastProbeTime")
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Finished pods of one Job, by uid, and what had been counted before this process began."""
-
-    succeeded: set[str] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)
-    earlier_succeeded: int = 0
-    earlier_failed: int = 0
-    # Pods that the controller deleted itself; their end is no failure.
-    removed: set[str] = field(default_factory=set)
-    failures_in_a_row: int = 0
-    failed_at: int = 0  # monotonic, of the last failure
 
 
 class JobController:
@@ -67,7 +56,7 @@ class JobController:
         self._clock = clock
         self._recorder = recorder
         self._generator = generator
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: dict[str, Tally] = {}
 
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
         if change.resource == _JOBS:
@@ -104,11 +93,14 @@ class JobController:
 
     async def _sync(self, job: Object, pods: list[Object]) -> int | None:
         spec, now = job["spec"], self._clock.monotonic()
-        tally = self._count(job, pods)
+        uid, old = job["metadata"]["uid"], job.get("status") or {}
+        tally = self._tallies.get(uid)
+        if tally is None:
+            tally = self._tallies[uid] = Tally.started(old, pods, now)
+        tally.count(pods, now)
         active = [p for p in pods if is_active(p)]
         status: dict[str, Any] = copy.deepcopy(job.get("status") or {})
-        succeeded = tally.earlier_succeeded + len(tally.succeeded)
-        failed = tally.earlier_failed + len(tally.failed)
+        succeeded, failed = tally.all_succeeded, tally.all_failed
         suspended = bool(spec.get("suspend"))
         self._note_suspension(job, status, suspended)
         again: int | None = None
@@ -121,7 +113,7 @@ class JobController:
             if wanted < len(active):
                 active = await self._remove(job, tally, active, len(active) - wanted)
             elif wanted > len(active):
-                again = self._backoff(tally, now)
+                again = tally.backoff(now)
                 if again is None:
                     missing = wanted - len(active) - self._still_ending(spec, pods)
                     active = active + await self._create(job, pods, missing)
@@ -137,31 +129,12 @@ class JobController:
         status["ready"] = sum(map(is_ready, active))
         status["terminating"] = len([p for p in self._pods(job) if _is_terminating(p)])
         if spec.get("completionMode") == "Indexed":
-            self._put(status, "completedIndexes", _ranges(self._completed(job, status, pods)))
+            self._put(status, "completedIndexes", format_ranges(completed_indexes(status, pods)))
         status.setdefault("uncountedTerminatedPods", {})
         if status != job.get("status"):
             fresh = self._informer.at(key_of(_JOBS, job)) or job
             await self._informer.update(_JOBS, {**fresh, "status": status}, subresource="status")
         return again
-
-    def _count(self, job: Object, pods: list[Object]) -> _Tally:
-        uid, status = job["metadata"]["uid"], job.get("status") or {}
-        tally, fresh = self._tallies.get(uid), False
-        if tally is None:
-            tally, fresh = self._tallies.setdefault(uid, _Tally()), True
-        for pod in pods:
-            pod_uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase")
-            if phase == "Succeeded" and pod_uid not in tally.succeeded:
-                tally.succeeded.add(pod_uid)
-                tally.failures_in_a_row = 0
-            elif phase == "Failed" and pod_uid not in tally.failed | tally.removed:
-                tally.failed.add(pod_uid)
-                tally.failures_in_a_row += 0 if fresh else 1
-                tally.failed_at = self._clock.monotonic()
-        if fresh:
-            tally.earlier_succeeded = max(0, status.get("succeeded", 0) - len(tally.succeeded))
-            tally.earlier_failed = max(0, status.get("failed", 0) - len(tally.failed))
-        return tally
 
     def _note_suspension(self, job: Object, status: dict[str, Any], suspended: bool) -> None:
         now, present = self._now(), condition(job, "Suspended")
@@ -197,13 +170,6 @@ class JobController:
             return None
         return parse_instant(start) + int(seconds) * SECOND - self._clock.wall()
 
-    def _backoff(self, tally: _Tally, now: int) -> int | None:
-        if not tally.failures_in_a_row:
-            return None
-        delay = min(_LAST_BACKOFF, _FIRST_BACKOFF << min(tally.failures_in_a_row - 1, 10))
-        rest = tally.failed_at + delay - now
-        return rest if rest > 0 else None
-
     def _still_ending(self, spec: dict[str, Any], pods: list[Object]) -> int:
         if spec.get("podReplacementPolicy") != "Failed":
             return 0
@@ -219,14 +185,15 @@ class JobController:
         }
         created: list[Object] = []
         indexed = job["spec"].get("completionMode") == "Indexed"
-        free = self._free_indexes(job, pods) if indexed else []
+        total = _completions(job["spec"]) or 0
+        free = free_indexes(total, job.get("status") or {}, pods) if indexed else []
         for number in range(max(0, count)):
             extra: dict[str, str] = {}
             stem = name
             if indexed:
                 if number >= len(free):
                     break
-                stem, extra = f"{name}-{free[number]}", {_INDEX: str(free[number])}
+                stem, extra = f"{name}-{free[number]}", {INDEX: str(free[number])}
             pod = child(
                 job,
                 "v1",
@@ -244,7 +211,7 @@ class JobController:
         return created
 
     async def _remove(
-        self, job: Object, tally: _Tally, active: list[Object], count: int
+        self, job: Object, tally: Tally, active: list[Object], count: int
     ) -> list[Object]:
         """Delete that many active pods, return the rest. Pods that do not run go first."""
         order = sorted(
@@ -297,20 +264,6 @@ class JobController:
         await self._informer.delete(_JOBS, job)
         return None
 
-    def _completed(self, job: Object, status: dict[str, Any], pods: list[Object]) -> set[int]:
-        done = _parse_ranges(status.get("completedIndexes", ""))
-        for pod in pods:
-            if (pod.get("status") or {}).get("phase") == "Succeeded":
-                done |= _index(pod)
-        return done
-
-    def _free_indexes(self, job: Object, pods: list[Object]) -> list[int]:
-        taken = self._completed(job, job.get("status") or {}, pods)
-        for pod in pods:
-            if is_active(pod):
-                taken |= _index(pod)
-        return [i for i in range(_completions(job["spec"]) or 0) if i not in taken]
-
     def _put(self, status: dict[str, Any], name: str, value: int | str) -> None:
         if value:
             status[name] = value
@@ -344,27 +297,3 @@ def _is_terminating(pod: Object) -> bool:
 def _restarts(pod: Object) -> int:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return sum(int(container.get("restartCount", 0)) for container in statuses)
-
-
-def _index(pod: Object) -> set[int]:
-    text = (pod["metadata"].get("annotations") or {}).get(_INDEX, "")
-    return {int(text)} if text.isdigit() else set()
-
-
-def _ranges(numbers: set[int]) -> str:
-    """Return `0-2,5` for 0, 1, 2 and 5."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
-
-
-def _parse_ranges(text: str) -> set[int]:
-    numbers: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        numbers |= set(range(int(first), int(last or first) + 1))
-    return numbers
