@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import click
 
+from reprieve.local.machines.objects import StoreError
 from reprieve.scenarios.catalogue import DEFAULT, find
 from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import Scenario
@@ -181,6 +182,8 @@ class _Session:
                     on_operator_line=self._note_operator_line if options.headless else None,
                 )
             )
+        except StoreError as error:
+            raise ReprieveError(f"the embedded cluster cannot be set up: {error}") from error
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise UsageError(
