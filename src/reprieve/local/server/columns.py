@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reprieve.local.server import cells
+from reprieve.local.server import cells, event_cells
 from reprieve.local.server.ages import age
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.pod_cells import POD_CELLS
@@ -92,15 +92,15 @@ _BINDING: Final = (
     _wide("ServiceAccounts", lambda obj: cells.subjects(obj, "ServiceAccount")),
 )
 _EVENT: Final = (
-    ColumnSpec("Last Seen", cells.last_seen),
+    ColumnSpec("Last Seen", event_cells.last_seen),
     ColumnSpec("Type", _path("type")),
     ColumnSpec("Reason", _path("reason")),
-    ColumnSpec("Object", _plain(cells.regarding)),
-    _wide("Subobject", cells.subobject),
-    _wide("Source", cells.event_source),
-    ColumnSpec("Message", _plain(cells.event_message)),
-    ColumnSpec("First Seen", cells.first_seen, priority=1),
-    ColumnSpec("Count", _plain(cells.event_count), priority=1),
+    ColumnSpec("Object", _plain(event_cells.regarding)),
+    _wide("Subobject", event_cells.subobject),
+    _wide("Source", event_cells.event_source),
+    ColumnSpec("Message", _plain(event_cells.event_message)),
+    ColumnSpec("First Seen", event_cells.first_seen, priority=1),
+    ColumnSpec("Count", _plain(event_cells.event_count), priority=1),
     ColumnSpec("Name", _path("metadata", "name"), priority=1),
 )
 _WEBHOOKS: Final = (
@@ -168,7 +168,7 @@ _COLUMNS: Final[Mapping[tuple[str, str], Sequence[ColumnSpec]]] = {
         ColumnSpec("Images", _plain(cells.images)),
         ColumnSpec(
             "Pod Labels",
-            _plain(lambda obj: cells.labels(obj["template"]["metadata"].get("labels"))),
+            _plain(cells.template_labels),
         ),
     ),
     ("", "ReplicationController"): (

@@ -114,6 +114,11 @@ def _field(
                 value,
                 (spec.go_type and f"v1.{spec.go_type}") or f"map[string]{_type_name(spec)}",
             )
+        if spec.type in _SCHEMA_UNIONS:
+            return {
+                key: _schema_union(holder, spec, item, f"{here}[{key}]", trail, unknown)
+                for key, item in value.items()
+            }
         if not spec.is_message:
             return {key: _scalar(holder, spec, item, trail) for key, item in value.items()}
         inner = message(spec.type)
@@ -123,7 +128,34 @@ def _field(
         }
     if spec.is_message:
         return _inner(holder, spec, message(spec.type), value, here, trail, unknown)
+    if spec.type in _SCHEMA_UNIONS:
+        return _schema_union(holder, spec, value, here, trail, unknown)
     return _scalar(holder, spec, value, trail)
+
+
+_SCHEMA_UNIONS: Final[Mapping[str, type]] = {
+    "JSONSchemaPropsOrArray": list,
+    "JSONSchemaPropsOrBool": bool,
+    "JSONSchemaPropsOrStringArray": list,
+}
+"""Fields that hold a schema or something else, with the type of the latter."""
+
+
+def _schema_union(
+    holder: Message, spec: Field, value: Any, path: str, trail: str, unknown: list[str]
+) -> Any:
+    schema = message("apiextensions/v1.JSONSchemaProps")
+    if type(value) is dict:
+        return _message(schema, value, path, trail, unknown)
+    if type(value) is not _SCHEMA_UNIONS[spec.type]:
+        raise _mismatch(holder, trail, value, f"v1.{spec.type}")
+    if spec.type != "JSONSchemaPropsOrArray":
+        return value
+    items: Any = value
+    return [
+        _inner(holder, spec, schema, item, f"{path}[{index}]", trail, unknown)
+        for index, item in enumerate(items)
+    ]
 
 
 def _inner(
@@ -253,9 +285,6 @@ _SCALARS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "JSON": _anything,
     "FieldsV1": _object,
     "Strings": _strings,
-    "JSONSchemaPropsOrArray": _anything,
-    "JSONSchemaPropsOrBool": _anything,
-    "JSONSchemaPropsOrStringArray": _anything,
 }
 _GO_NAMES: Final = {
     "double": "float64",
@@ -272,6 +301,8 @@ _WORDS: Final = {str: "string", bool: "bool", int: "number", float: "number", li
 
 
 def _type_name(spec: Field) -> str:
+    if spec.type in _SCHEMA_UNIONS:
+        return "v1.JSONSchemaProps"
     if spec.is_message:
         package, _, name = spec.type.partition(".")
         return f"{package.partition('/')[2]}.{name}"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from reprieve.local.server.kinds import Kind
+from reprieve.local.server.pod_defaults import pod_defaults, template_defaults
 
 __all__ = ["claim_job", "set_defaults"]
 
@@ -47,127 +48,6 @@ def claim_job(job: Object) -> None:
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
 
 
-def _pod(pod: Object) -> None:
-    spec = pod.setdefault("spec", {})
-    _pod_spec(spec)
-    spec.setdefault("enableServiceLinks", True)
-    for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:
-        _requests_from_limits(container.get("resources") or {})
-    if spec.get("hostNetwork"):
-        for container in spec.get("containers", ()):
-            for port in container.get("ports", ()):
-                port.setdefault("hostPort", port.get("containerPort"))
-    status = pod.setdefault("status", {})
-    status.setdefault("phase", "Pending")
-    status.setdefault("qosClass", _quality(spec))
-
-
-def _requests_from_limits(resources: Object) -> None:
-    limits = resources.get("limits")
-    if limits:
-        requests = resources.setdefault("requests", {})
-        for name, amount in limits.items():
-            requests.setdefault(name, amount)
-
-
-def _quality(spec: Mapping[str, Any]) -> str:
-    """Return the quality of service class by CPU and memory of all containers."""
-    containers = [*spec.get("initContainers", ()), *spec.get("containers", ())]
-    guaranteed, anything = bool(containers), False
-    for container in containers:
-        resources = container.get("resources") or {}
-        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        for name in ("cpu", "memory"):
-            anything = anything or name in limits or name in requests
-            if name not in limits or requests.get(name, limits[name]) != limits[name]:
-                guaranteed = False
-    if not anything:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _template(spec: Object) -> None:
-    template = spec.setdefault("template", {})
-    template.setdefault("metadata", {})
-    _pod_spec(template.setdefault("spec", {}))
-
-
-def _pod_spec(spec: Object) -> None:
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("schedulerName", "default-scheduler")
-    spec.setdefault("securityContext", {})
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if account:
-        spec["serviceAccountName"] = spec["serviceAccount"] = account
-    for group in ("initContainers", "containers", "ephemeralContainers"):
-        for container in spec.get(group, ()):
-            _container(container)
-    for volume in spec.get("volumes", ()):
-        _volume(volume)
-
-
-def _container(container: Object) -> None:
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
-    image = container.get("image", "")
-    if "imagePullPolicy" not in container and image:
-        container["imagePullPolicy"] = "Always" if _is_latest(image) else "IfNotPresent"
-    for port in container.get("ports", ()):
-        port.setdefault("protocol", "TCP")
-    for variable in container.get("env", ()):
-        reference = (variable.get("valueFrom") or {}).get("fieldRef")
-        if reference is not None:
-            reference.setdefault("apiVersion", "v1")
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if container.get(name):
-            _probe(container[name])
-    for hook in (container.get("lifecycle") or {}).values():
-        if isinstance(hook, dict) and hook.get("httpGet"):
-            _http_get(hook["httpGet"])
-
-
-def _is_latest(image: str) -> bool:
-    name, _, digest = image.partition("@")
-    tag = name.rpartition("/")[2].partition(":")[2]
-    return not digest and tag in ("", "latest")
-
-
-def _probe(probe: Object) -> None:
-    probe.setdefault("timeoutSeconds", 1)
-    probe.setdefault("periodSeconds", 10)
-    probe.setdefault("successThreshold", 1)
-    probe.setdefault("failureThreshold", 3)
-    if probe.get("httpGet"):
-        _http_get(probe["httpGet"])
-    if probe.get("grpc"):
-        probe["grpc"].setdefault("service", "")
-
-
-def _http_get(action: Object) -> None:
-    action.setdefault("path", "/")
-    action.setdefault("scheme", "HTTP")
-
-
-def _volume(volume: Object) -> None:
-    # Without a source a volume is an empty directory.
-    if not any(word != "name" for word in volume):
-        volume["emptyDir"] = {}
-    for source in ("configMap", "secret", "downwardAPI", "projected"):
-        if source in volume:
-            volume[source].setdefault("defaultMode", 0o644)
-    if "hostPath" in volume:
-        volume["hostPath"].setdefault("type", "")
-    for each in (volume.get("projected") or {}).get("sources", ()):
-        if "serviceAccountToken" in each:
-            each["serviceAccountToken"].setdefault("expirationSeconds", 3607)
-    for holder in (volume, *(volume.get("projected") or {}).get("sources", ())):
-        for item in (holder.get("downwardAPI") or {}).get("items", ()):
-            if item.get("fieldRef"):
-                item["fieldRef"].setdefault("apiVersion", "v1")
-
-
 def _job(job: Object) -> None:
     spec = job.setdefault("spec", {})
     if spec.get("completions") is None and spec.get("parallelism") is None:
@@ -182,7 +62,7 @@ def _job(job: Object) -> None:
     for rule in (spec.get("podFailurePolicy") or {}).get("rules", ()):
         for pattern in rule.get("onPodConditions", ()):
             pattern.setdefault("status", "True")
-    _template(spec)
+    template_defaults(spec)
 
 
 def _cron_job(cron_job: Object) -> None:
@@ -193,7 +73,7 @@ def _cron_job(cron_job: Object) -> None:
     spec.setdefault("failedJobsHistoryLimit", 1)
     template = spec.setdefault("jobTemplate", {})
     template.setdefault("metadata", {})
-    _template(template.setdefault("spec", {}))
+    template_defaults(template.setdefault("spec", {}))
 
 
 def _deployment(deployment: Object) -> None:
@@ -207,13 +87,13 @@ def _deployment(deployment: Object) -> None:
         rolling = strategy.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", "25%")
         rolling.setdefault("maxSurge", "25%")
-    _template(spec)
+    template_defaults(spec)
 
 
 def _replica_set(replica_set: Object) -> None:
     spec = replica_set.setdefault("spec", {})
     spec.setdefault("replicas", 1)
-    _template(spec)
+    template_defaults(spec)
     labels = spec["template"]["metadata"].get("labels")
     if labels and not replica_set.setdefault("metadata", {}).get("labels"):
         replica_set["metadata"]["labels"] = dict(labels)
@@ -222,7 +102,7 @@ def _replica_set(replica_set: Object) -> None:
 def _replication_controller(controller: Object) -> None:
     spec = controller.setdefault("spec", {})
     if "template" in spec:
-        _template(spec)
+        template_defaults(spec)
         labels = spec["template"]["metadata"].get("labels")
         if labels:
             spec.setdefault("selector", dict(labels))
@@ -244,7 +124,7 @@ def _stateful_set(stateful_set: Object) -> None:
     update.setdefault("type", "RollingUpdate")
     if update["type"] == "RollingUpdate":
         update.setdefault("rollingUpdate", {}).setdefault("partition", 0)
-    _template(spec)
+    template_defaults(spec)
     for claim in spec.get("volumeClaimTemplates", ()):
         claim.setdefault("apiVersion", "v1")
         claim.setdefault("kind", "PersistentVolumeClaim")
@@ -260,7 +140,7 @@ def _daemon_set(daemon_set: Object) -> None:
         rolling = update.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", 1)
         rolling.setdefault("maxSurge", 0)
-    _template(spec)
+    template_defaults(spec)
     metadata = daemon_set.setdefault("metadata", {})
     metadata.setdefault("annotations", {}).setdefault(
         "deprecated.daemonset.template.generation", "1"
@@ -387,7 +267,7 @@ def _pod_group(pod_group: Object) -> None:
 
 
 def _pod_template(template: Object) -> None:
-    _template(template)
+    template_defaults(template)
 
 
 _DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
@@ -396,7 +276,7 @@ _DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
     ("", "Node"): _node,
     ("", "PersistentVolume"): _volume_object,
     ("", "PersistentVolumeClaim"): _claim,
-    ("", "Pod"): _pod,
+    ("", "Pod"): pod_defaults,
     ("", "PodTemplate"): _pod_template,
     ("", "ReplicationController"): _replication_controller,
     ("", "Secret"): _secret,

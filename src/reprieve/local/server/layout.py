@@ -51,7 +51,8 @@ class Field:
     `inline`: its message's fields stand in JSON among those of the message that holds it.
     `merge_key`: key of strategic merge, empty for lists of scalars that merge as sets, None for
     lists that are replaced. `list_keys`: keys of a list map under server-side apply.
-    `optional`: absent and zero differ. `shown`: written even where it was absent, as its zero.
+    `replaced`: patches replace the whole value. `optional`: absent and zero differ.
+    `shown`: written even where it was absent, as its zero.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Field:
     go_type: str
     optional: bool
     shown: bool
+    replaced: bool
 
     @property
     def is_message(self) -> bool:
@@ -149,7 +151,9 @@ def _build(
             json.update(inner.json)
         else:
             json[field.name] = field
-    built[name] = Message(package, name, atomic, {field.number: field for field in fields}, json)
+    built[name] = Message(
+        package, name, atomic, {field.number: field for field in fields if field.number}, json
+    )
     return built[name]
 
 
@@ -191,6 +195,7 @@ def _field(package: str, words: list[str]) -> Field:
         default=options.get("default"),
         go_type=options.get("go", ""),
         optional=optional,
+        replaced="replace" in options,
         shown="shown" in options
         or (
             not (optional or "hidden" in options or shape is not Shape.ONE or name.startswith("~"))

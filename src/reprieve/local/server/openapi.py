@@ -148,7 +148,7 @@ def _add(known: Message, schemas: dict[str, Any]) -> None:
     schemas[name] = schema
     wanted = [field.name for field in known.json.values() if field.required]
     if wanted:
-        schema["required"] = sorted(wanted)
+        schema["required"] = wanted
     schema["properties"] = {field.name: _property(field, schemas) for field in known.json.values()}
     if known.atomic:
         schema["x-kubernetes-map-type"] = "atomic"
@@ -167,6 +167,8 @@ def _property(field: Field, schemas: dict[str, Any]) -> dict[str, Any]:
         return schema
     if field.shape is Shape.LIST:
         return {"type": "array", "items": _item(schema), **_list_markers(field)}
+    if field.retain_keys or field.replaced:
+        schema["x-kubernetes-patch-strategy"] = "retainKeys" if field.retain_keys else "replace"
     return schema
 
 

@@ -7,14 +7,15 @@ the halves of `admit`, for callers that change the object in between, as admissi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from reprieve.local.server import crds, decoding
-from reprieve.local.server.causes import Cause, Invalid, StrictDecoding
+from reprieve.local.server.causes import Cause, Invalid, StrictDecoding, bad
 from reprieve.local.server.defaults import set_defaults
+from reprieve.local.server.jsonpath import find
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.layout import Shape, message
 from reprieve.local.server.metadata import check_metadata, check_metadata_update
@@ -32,6 +33,8 @@ __all__ = [
     "decode",
     "list_keys",
     "merge_key",
+    "problems",
+    "update_problems",
     "validate",
 ]
 
@@ -71,6 +74,15 @@ def decode(kind: Kind, obj: Mapping[str, Any], validation: FieldValidation) -> A
         StrictDecoding: unknown fields under STRICT, or a value of the wrong type (HTTP 400).
     """
     try:
+        return _decode(kind, obj, validation)
+    except RecursionError:
+        raise StrictDecoding(
+            kind.kind, kind.version, ["the object is nested too deeply"], strict=False
+        ) from None
+
+
+def _decode(kind: Kind, obj: Mapping[str, Any], validation: FieldValidation) -> Admitted:
+    try:
         decoded = _decode_custom(kind, obj) if kind.custom else decoding.decode(kind.layout, obj)
     except decoding.WrongType as wrong:
         raise StrictDecoding(kind.kind, kind.version, [str(wrong)], strict=False) from None
@@ -84,20 +96,52 @@ def decode(kind: Kind, obj: Mapping[str, Any], validation: FieldValidation) -> A
     return Admitted(decoded.object, messages if validation is FieldValidation.WARN else [])
 
 
-def validate(kind: Kind, obj: Mapping[str, Any]) -> None:
-    """Raise Invalid with everything that is wrong with a decoded `obj`."""
+def validate(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> None:
+    """Raise Invalid with everything that is wrong with a decoded `obj`.
+
+    `old`: the object whose place `obj` takes; what may not change in it is told as well.
+    """
+    try:
+        found = problems(kind, obj)
+    except RecursionError:
+        raise Invalid([Cause("FieldValueInvalid", "nested too deeply", "<nil>")]) from None
+    if old is not None:
+        found += update_problems(kind, obj, old)
+    if found:
+        raise Invalid(found)
+
+
+def problems(kind: Kind, obj: Mapping[str, Any]) -> list[Cause]:
+    """Return everything that is wrong with a decoded `obj` on its own."""
     found = list(check_metadata(kind.group, kind.plural, obj.get("metadata") or {}))
     if kind.custom is not None:
         wrong = kind.custom.validator.causes(obj, rules=bool(kind.custom.rules))
+        wrong += _scale_problems(kind.custom.scale, obj)
+        # What could not be checked is said last.
+        wrong.sort(key=lambda cause: cause.field == "<nil>")
         found += wrong
         if not wrong:
             found += kind.custom.rules.broken(obj, None, transitions=False)
     else:
         found += check(kind, obj)
     if kind.resource == "customresourcedefinitions.apiextensions.k8s.io":
-        found = _without_repeats([*found, *crds.problems(obj)])
-    if found:
-        raise Invalid(found)
+        found += crds.problems(obj)
+    return list(dict.fromkeys(found))
+
+
+def _scale_problems(scale: tuple[str, str, str] | None, obj: Mapping[str, Any]) -> Iterator[Cause]:
+    """Yield a cause where the wanted replicas of a scalable kind are no number."""
+    if scale is None:
+        return
+    for value in find(scale[0], dict(obj)):
+        if type(value) is not int:
+            text = f"{scale[0]} accessor error: {value} is of the type {_go_name(value)}"
+            yield bad(scale[0], 0, f"{text}, expected int64")
+
+
+def _go_name(value: Any) -> str:
+    names = {str: "string", bool: "bool", float: "float64", list: "[]interface {}"}
+    return names.get(type(value), "map[string]interface {}")
 
 
 def admit_update(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any]) -> None:
@@ -105,13 +149,19 @@ def admit_update(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any]) -> 
 
     Both are decoded objects. Rules that compare with the old object are checked here.
     """
+    found = update_problems(kind, obj, old)
+    if found:
+        raise Invalid(found)
+
+
+def update_problems(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
+    """Return what `obj` changes in `old` that may not change."""
     found = list(check_metadata_update(obj.get("metadata") or {}, old.get("metadata") or {}))
     if kind.custom is not None:
         found += kind.custom.rules.broken(obj, old, transitions=True)
     else:
         found += check_update(kind, obj, old)
-    if found:
-        raise Invalid(found)
+    return found
 
 
 def merge_key(kind: Kind, path: tuple[str, ...]) -> str | None:
@@ -180,7 +230,3 @@ def _decode_custom(kind: Kind, obj: Mapping[str, Any]) -> decoding.Decoded:
     pruned = prune_and_default(kind.custom.schema, dict(obj), "", decoded.unknown, root=True)
     decoded.object = {**identity, **pruned, "metadata": metadata}
     return decoded
-
-
-def _without_repeats(found: list[Cause]) -> list[Cause]:
-    return list(dict.fromkeys(found))

@@ -1,0 +1,122 @@
+"""What keeps a CustomResourceDefinition's schema from being accepted.
+
+A schema must be structural: every field has a type, and a field is described in one place only.
+Defaults must be acceptable themselves, patterns and rules must compile. Source: the API's rules
+for structural schemas; texts of a 1.37 server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from reprieve.local.server import causes
+from reprieve.local.server.causes import Cause
+from reprieve.local.server.cel import InvalidRule, Rules, undefined_field
+from reprieve.local.server.structural import Schema, Validator, prune_and_default
+
+__all__ = ["check_schema"]
+
+
+def check_schema(schema: Schema, at: str) -> Iterator[Cause]:
+    """Yield what is wrong with the schema at the field `at`."""
+    found = list(_schema(schema, at))
+    yield from found
+    if not found:
+        yield from _compiled(schema, at)
+
+
+def _compiled(schema: Schema, at: str) -> Iterator[Cause]:
+    """Yield what only the compiler of schemas finds."""
+    try:
+        Validator(schema)
+    except ValueError as error:
+        yield causes.bad(at, "", str(error).splitlines()[0])
+
+
+_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
+
+
+def _schema(schema: Schema, at: str, *, inside: str = "") -> Iterator[Cause]:
+    """Yield what is not structural in `schema` and below; `inside`: the kind of holder."""
+    kind = schema.get("type")
+    if kind and kind not in _TYPES:
+        yield causes.unsupported(f"{at}.type", kind, _TYPES)
+    loose = schema.get("x-kubernetes-int-or-string") or schema.get(
+        "x-kubernetes-preserve-unknown-fields"
+    )
+    if inside and not kind and not loose:
+        yield causes.required(f"{at}.type", f"must not be empty for specified {inside}")
+    if kind and schema.get("x-kubernetes-int-or-string"):
+        yield causes.bad(f"{at}.type", kind, "must be empty if x-kubernetes-int-or-string is true")
+    if kind == "array" and not isinstance(schema.get("items"), Mapping):
+        yield causes.required(f"{at}.items", "must be specified")
+    if schema.get("properties") and isinstance(schema.get("additionalProperties"), Mapping):
+        yield causes.forbidden(
+            f"{at}.additionalProperties", "additionalProperties and properties are mutual exclusive"
+        )
+    if "pattern" in schema and _is_bad_pattern(schema["pattern"]):
+        yield causes.bad(f"{at}.pattern", schema["pattern"], "must be a valid regular expression")
+    listed = schema.get("x-kubernetes-list-type")
+    if listed and listed not in ("atomic", "set", "map"):
+        yield causes.unsupported(f"{at}.x-kubernetes-list-type", listed, ("atomic", "map", "set"))
+    if listed == "map" and not schema.get("x-kubernetes-list-map-keys"):
+        yield causes.required(
+            f"{at}.x-kubernetes-list-map-keys",
+            "must not be empty if x-kubernetes-list-type is map",
+        )
+    if "default" in schema:
+        yield from _default(schema, at)
+    for place, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
+        yield from _rule(rule, schema, f"{at}.x-kubernetes-validations[{place}]")
+    for name, inner in (schema.get("properties") or {}).items():
+        yield from _schema(inner, f"{at}.properties[{name}]", inside="object fields")
+    items = schema.get("items")
+    if isinstance(items, Mapping):
+        yield from _schema(items, f"{at}.items", inside="array items")
+    others = schema.get("additionalProperties")
+    if isinstance(others, Mapping):
+        yield from _schema(
+            others, f"{at}.additionalProperties", inside="object fields via additionalProperties"
+        )
+
+
+def _is_bad_pattern(pattern: str) -> bool:
+    try:
+        Validator({"type": "string", "pattern": pattern})
+    except ValueError:
+        return True
+    return False
+
+
+def _default(schema: Schema, at: str) -> Iterator[Cause]:
+    value = schema["default"]
+    pruned = prune_and_default(schema, value, "", [])
+    bare = {name: inner for name, inner in schema.items() if name != "x-kubernetes-validations"}
+    for cause in Validator(bare).causes(pruned, rules=False):
+        field = (
+            f"{at}.default.{cause.field}" if cause.field not in ("", "<nil>") else (f"{at}.default")
+        )
+        yield Cause(cause.reason, cause.message, field)
+
+
+def _rule(rule: Mapping[str, Any], schema: Schema, at: str) -> Iterator[Cause]:
+    text = rule.get("rule") or ""
+    if not text.strip():
+        yield causes.required(f"{at}.rule")
+        return
+    problem = undefined_field(text, schema)
+    try:
+        Rules.check(text)
+    except InvalidRule as error:
+        problem = str(error)
+    if problem is not None:
+        shown = {
+            "Rule": text,
+            "Message": rule.get("message") or "",
+            "MessageExpression": rule.get("messageExpression") or "",
+            "Reason": rule.get("reason"),
+            "FieldPath": rule.get("fieldPath") or "",
+            "OptionalOldSelf": rule.get("optionalOldSelf"),
+        }
+        yield causes.bad(f"{at}.rule", shown, f"compilation failed: {problem}")

@@ -1,0 +1,180 @@
+"""CustomResourceDefinitions: which are refused and why, and what installing one gives."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.local.crds import permissive_definitions
+from reprieve.local.server.kinds import Registry
+from reprieve.local.server.schema import Invalid, merge_key
+from reprieve.local.server.schema import list_keys as keys_of
+from tests.local.kinds.objects import (
+    Object,
+    definition,
+    kind_of,
+    pod,
+    refusal,
+    schema_of,
+    stored,
+    task,
+    with_tasks,
+)
+
+_AT = "spec.validation.openAPIV3Schema"
+
+
+def test_an_installed_kind_is_served_until_it_is_removed() -> None:
+    registry = with_tasks()
+    kind = registry.find("example.org", "v1", "tasks")
+    assert kind is not None
+    assert registry.stored("example.org", "tasks") is kind
+    assert registry.by_kind("example.org/v1", "Task") is kind
+    assert (kind.singular, kind.list_kind, kind.resource) == (
+        "task",
+        "TaskList",
+        "tasks.example.org",
+    )
+    assert kind.subresources == {"status", "scale"}
+    before = registry.revision
+    registry.remove("tasks.example.org")
+    registry.remove("tasks.example.org")
+    assert registry.find("example.org", "v1", "tasks") is None
+    assert registry.revision == before + 1
+
+
+def test_names_and_strategy_are_filled_in() -> None:
+    made = stored(definition())
+    assert made["spec"]["names"]["listKind"] == "TaskList"
+    assert made["spec"]["names"]["singular"] == "task"
+    assert made["spec"]["conversion"] == {"strategy": "None"}
+    assert made["status"]["storedVersions"] == ["v1"]
+
+
+def test_several_versions_have_one_that_is_stored() -> None:
+    crd = definition()
+    other = {**crd["spec"]["versions"][0], "name": "v2"}
+    crd["spec"]["versions"].append({**other, "storage": False})
+    registry = with_tasks(crd)
+    kept = registry.stored("example.org", "tasks")
+    assert kept is not None
+    assert kept.version == "v1"
+    assert registry.find("example.org", "v2", "tasks") is not None
+
+
+def test_a_field_without_a_type_is_not_structural() -> None:
+    crd = definition()
+    del schema_of(crd)["properties"]["spec"]["properties"]["image"]["type"]
+    assert refusal(crd) == [
+        (
+            f"{_AT}.properties[spec].properties[image].type: Required value: "
+            "must not be empty for specified object fields"
+        )
+    ]
+
+
+def test_an_unknown_type_names_the_known_ones() -> None:
+    crd = definition()
+    schema_of(crd)["properties"]["spec"]["properties"]["image"]["type"] = "text"
+    assert refusal(crd)[0] == (
+        f'{_AT}.properties[spec].properties[image].type: Unsupported value: "text": supported '
+        'values: "array", "boolean", "integer", "number", "object", "string"'
+    )
+
+
+def test_a_default_must_be_acceptable_itself() -> None:
+    crd = definition()
+    schema_of(crd)["properties"]["spec"]["properties"]["mode"]["default"] = "Nope"
+    assert refusal(crd) == [
+        (
+            f'{_AT}.properties[spec].properties[mode].default: Unsupported value: "Nope": '
+            'supported values: "Batch", "Serve"'
+        )
+    ]
+
+
+def test_a_rule_that_does_not_compile_is_shown() -> None:
+    crd = definition()
+    rules = schema_of(crd)["properties"]["spec"]["x-kubernetes-validations"]
+    rules[0]["rule"] = "self.nosuch <= 1"
+    (text,) = refusal(crd)
+    assert text.startswith(
+        f"{_AT}.properties[spec].x-kubernetes-validations[0].rule: Invalid value"
+    )
+    assert text.endswith(
+        "compilation failed: ERROR: <input>:1:5: undefined field 'nosuch'\n"
+        " | self.nosuch <= 1\n | ....^"
+    )
+    rules[0]["rule"] = "self.least <= "
+    (text,) = refusal(crd)
+    assert "compilation failed: ERROR: <input>:1:" in text
+
+
+def test_the_name_is_made_of_plural_and_group() -> None:
+    crd = definition()
+    crd["metadata"]["name"] = "tasks.other.example.org"
+    assert refusal(crd) == [
+        (
+            'metadata.name: Invalid value: "tasks.other.example.org": must be '
+            'spec.names.plural+"."+spec.group'
+        )
+    ]
+
+
+def test_exactly_one_version_is_stored() -> None:
+    crd = definition()
+    crd["spec"]["versions"][0]["storage"] = False
+    assert any("exactly one version marked as storage" in text for text in refusal(crd))
+
+
+def test_a_version_needs_a_schema() -> None:
+    crd = definition()
+    del crd["spec"]["versions"][0]["schema"]
+    assert "spec.versions[0].schema.openAPIV3Schema: Required value" in refusal(crd)
+
+
+def test_a_refused_definition_leaves_the_registry_as_it_was() -> None:
+    registry = with_tasks()
+    crd = stored(definition())
+    crd["spec"]["scope"] = "Sometimes"
+    before = registry.revision
+    with pytest.raises(Invalid):
+        registry.install(crd)
+    assert registry.revision == before
+    assert registry.find("example.org", "v1", "tasks") is not None
+
+
+def test_the_other_kinds_of_gpu_owners_are_taken_whole() -> None:
+    registry = Registry()
+    for crd in permissive_definitions():
+        registry.install(stored(crd))
+    anything: Object = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": "r"},
+        "spec": {"entrypoint": "x", "rayClusterSpec": {"headGroupSpec": {"template": {}}}},
+    }
+    assert stored(anything, registry) == anything
+    assert {kind.kind for kind in registry.all() if kind.custom is not None} == {
+        "AIMService",
+        "AppWrapper",
+        "InferenceService",
+        "KaiwoJob",
+        "KaiwoService",
+        "RayCluster",
+        "RayJob",
+        "RayService",
+    }
+
+
+def test_keys_of_lists_come_from_layout_and_schema() -> None:
+    registry = with_tasks()
+    a_task, a_pod = kind_of(task(), registry), kind_of(pod())
+    assert keys_of(a_task, ("spec", "steps")) == ("name",)
+    assert keys_of(a_task, ("spec", "tags")) == ()
+    assert keys_of(a_task, ("spec", "free")) is None
+    assert keys_of(a_pod, ("spec", "containers", "ports")) == ("containerPort", "protocol")
+    assert merge_key(a_pod, ("spec", "containers")) == "name"
+    assert merge_key(a_pod, ("metadata", "finalizers")) == ""
+    assert merge_key(a_pod, ("spec", "tolerations")) is None
+    assert merge_key(a_task, ("metadata", "ownerReferences")) == "uid"
+    assert merge_key(a_task, ("spec", "steps")) is None

@@ -1,0 +1,291 @@
+"""Checks of built-in kinds, in the real server's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.local.server.schema import admit_update
+from tests.local.kinds.objects import (
+    Object,
+    container,
+    deployment,
+    job,
+    kind_of,
+    pod,
+    refusal,
+    stored,
+    update_refusal,
+)
+
+_SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    r"for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+def _resources(**resources: Any) -> Object:
+    return pod(containers=[container(resources=resources)])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "texts"),
+    [
+        (pod(containers=[]), ["spec.containers: Required value"]),
+        (pod(containers=[{"image": "a"}]), ["spec.containers[0].name: Required value"]),
+        (pod(containers=[{"name": "a"}]), ["spec.containers[0].image: Required value"]),
+        (
+            pod(containers=[container(), container()]),
+            ['spec.containers[1].name: Duplicate value: "main"'],
+        ),
+        (
+            pod(restartPolicy="Sometimes"),
+            [
+                (
+                    'spec.restartPolicy: Unsupported value: "Sometimes": supported values: '
+                    '"Always", "OnFailure", "Never"'
+                )
+            ],
+        ),
+        (
+            _resources(requests={"cpu": "2"}, limits={"cpu": "1"}),
+            [
+                (
+                    'spec.containers[0].resources.requests: Invalid value: "2": '
+                    "must be less than or equal to cpu limit of 1"
+                )
+            ],
+        ),
+        (
+            _resources(requests={"amd.com/gpu": "1"}),
+            [
+                (
+                    "spec.containers[0].resources.limits: Required value: "
+                    "Limit must be set for non overcommitable resources"
+                )
+            ],
+        ),
+        (
+            _resources(requests={"amd.com/gpu": "1"}, limits={"amd.com/gpu": "2"}),
+            [
+                (
+                    'spec.containers[0].resources.requests: Invalid value: "1": '
+                    "must be equal to amd.com/gpu limit of 2"
+                )
+            ],
+        ),
+        (
+            _resources(limits={"amd.com/gpu": "500m"}),
+            [
+                f'spec.containers[0].resources.{word}[amd.com/gpu]: Invalid value: "500m": '
+                "must be an integer"
+                for word in ("limits", "requests")
+            ],
+        ),
+        (
+            pod(tolerations=[{"operator": "Exists", "key": "a", "value": "b"}]),
+            [
+                (
+                    'spec.tolerations[0].operator: Invalid value: "b": '
+                    "value must be empty when `operator` is 'Exists'"
+                )
+            ],
+        ),
+        (
+            pod(containers=[container(volumeMounts=[{"name": "v", "mountPath": "/v"}])]),
+            ['spec.containers[0].volumeMounts[0].name: Not found: "v"'],
+        ),
+        (
+            pod(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "z"}]),
+            [
+                (
+                    'spec.topologySpreadConstraints[0].whenUnsatisfiable: Unsupported value: "": '
+                    'supported values: "DoNotSchedule", "ScheduleAnyway"'
+                )
+            ],
+        ),
+    ],
+)
+def test_a_pod_that_cannot_be_is_refused(wrong: Object, texts: list[str]) -> None:
+    assert refusal(wrong) == texts
+
+
+@pytest.mark.parametrize(
+    ("metadata", "texts"),
+    [
+        ({}, ["metadata.name: Required value: name or generateName is required"]),
+        ({"name": "Bad_Name"}, [f'metadata.name: Invalid value: "Bad_Name": {_SUBDOMAIN}']),
+        (
+            {"name": "a" * 254},
+            [f'metadata.name: Invalid value: "{"a" * 254}": must be no more than 253 characters'],
+        ),
+        (
+            {"name": "a", "annotations": {"/x": "1"}},
+            ['metadata.annotations: Invalid value: "/x": prefix part must be non-empty'],
+        ),
+        (
+            {"name": "a", "finalizers": ["nope"]},
+            [
+                (
+                    'metadata.finalizers[0]: Invalid value: "nope": name is neither a standard '
+                    "finalizer name nor is it fully qualified"
+                )
+            ],
+        ),
+        (
+            {"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "b"}]},
+            ["metadata.ownerReferences[0].uid: Required value: must not be empty"],
+        ),
+    ],
+)
+def test_metadata_that_cannot_be_is_refused(metadata: Object, texts: list[str]) -> None:
+    assert refusal({**pod(), "metadata": metadata}) == texts
+
+
+def test_a_generated_name_need_not_be_there_yet() -> None:
+    generated = {**pod(), "metadata": {"generateName": "p-"}}
+    assert stored(generated)["metadata"] == {"generateName": "p-"}
+
+
+def test_a_job_must_say_when_its_pods_restart() -> None:
+    silent = job()
+    del silent["spec"]["template"]["spec"]["restartPolicy"]
+    assert refusal(silent) == [
+        'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'
+    ]
+
+
+def test_numbers_below_zero_are_refused_together() -> None:
+    assert refusal(job(parallelism=-1, completions=-2)) == [
+        "spec.parallelism: Invalid value: -1: must be greater than or equal to 0",
+        "spec.completions: Invalid value: -2: must be greater than or equal to 0",
+    ]
+
+
+def test_a_selector_must_match_its_template() -> None:
+    assert refusal(deployment(selector={"matchLabels": {"app": "other"}})) == [
+        (
+            'spec.template.metadata.labels: Invalid value: {"app":"d"}: '
+            "`selector` does not match template `labels`"
+        )
+    ]
+
+
+def test_a_budget_has_one_bound() -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": "200%"},
+    }
+    assert refusal(budget) == [
+        'spec.minAvailable: Invalid value: "200%": must not be greater than 100%'
+    ]
+    budget["spec"] = {"minAvailable": 1, "maxUnavailable": 1}
+    assert refusal(budget) == [
+        (
+            'spec: Invalid value: {"MinAvailable":1,"Selector":null,"MaxUnavailable":1,'
+            '"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set'
+        )
+    ]
+
+
+def test_a_taint_has_a_known_effect() -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n"},
+        "spec": {"taints": [{"key": "a", "effect": "Nope"}]},
+    }
+    assert refusal(node) == [
+        (
+            'metadata.taints[0].effect: Unsupported value: "Nope": supported values: '
+            '"NoSchedule", "PreferNoSchedule", "NoExecute"'
+        )
+    ]
+
+
+def test_a_gang_counts_its_minimum() -> None:
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"gang": {}}},
+    }
+    assert refusal(group) == ["spec.schedulingPolicy.gang.minCount: Required value"]
+    group["spec"] = {"schedulingPolicy": {"gang": {"minCount": 1}, "basic": {}}}
+    assert refusal(group) == [
+        (
+            'spec.schedulingPolicy: Invalid value: "{basic, gang}": must specify exactly one of: '
+            "`basic`, `gang`"
+        )
+    ]
+
+
+def test_an_event_lives_beside_its_object() -> None:
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "a"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "b"},
+    }
+    assert refusal(event) == [
+        'involvedObject.namespace: Invalid value: "b": does not match event.namespace'
+    ]
+
+
+def test_a_pod_keeps_its_spec_but_for_images_deadline_and_new_tolerations() -> None:
+    moved = update_refusal(pod(nodeName="x"), pod())
+    assert len(moved) == 1
+    assert moved[0].startswith("spec: Forbidden: pod updates may not change fields other than")
+    toleration = {"key": "a", "operator": "Exists"}
+    changed = pod(containers=[container(image="b:2")], tolerations=[toleration])
+    admit_update(kind_of(changed), stored(changed), stored(pod()))
+    assert update_refusal(pod(), pod(tolerations=[toleration])) == [
+        (
+            "spec.tolerations: Forbidden: existing toleration can not be modified except its "
+            "tolerationSeconds"
+        )
+    ]
+
+
+def test_gates_are_only_taken_away() -> None:
+    gated = pod(schedulingGates=[{"name": "example.org/a"}])
+    more = pod(schedulingGates=[{"name": "example.org/a"}, {"name": "example.org/b"}])
+    assert update_refusal(more, gated) == [
+        (
+            "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new "
+            "scheduling gate 'example.org/b'"
+        )
+    ]
+
+
+def test_a_jobs_template_is_fixed_once_it_may_start() -> None:
+    changed = job()
+    changed["spec"]["template"]["spec"]["nodeSelector"] = {"a": "b"}
+    refused = update_refusal(changed, job())
+    assert [text.split(":")[0] for text in refused] == ["spec.template"]
+    assert refused[0].endswith("field is immutable")
+
+
+def test_a_waiting_jobs_placement_may_change() -> None:
+    changed = job(suspend=True)
+    changed["spec"]["template"]["spec"]["nodeSelector"] = {"a": "b"}
+    admit_update(kind_of(changed), stored(changed), stored(job(suspend=True)))
+
+
+def test_a_selector_never_changes() -> None:
+    other = deployment()
+    other["spec"]["selector"] = {"matchLabels": {"b": "c"}}
+    other["spec"]["template"]["metadata"]["labels"] = {"b": "c"}
+    assert update_refusal(other, deployment()) == [
+        'spec.selector: Invalid value: {"matchLabels":{"b":"c"}}: field is immutable'
+    ]
+
+
+def test_a_uid_never_changes() -> None:
+    old, new = pod(), pod()
+    old["metadata"]["uid"], new["metadata"]["uid"] = "a", "b"
+    assert update_refusal(new, old) == ['metadata.uid: Invalid value: "b": field is immutable']
