@@ -266,7 +266,10 @@ class _Session:
         self._say(f"operator: {line}", error=True)
 
     def _note_step(self, step: StepResult) -> None:
-        self._last_step = f"{self._scenario.name}, step {step.text().strip()}"
+        self._last_step = (
+            f"{self._scenario.name}: step {step.number} of {len(self._scenario.steps)} "
+            f"{step.outcome}: {step.keyword} {step.subject}"
+        )
 
     def _print(self, observer: Observer) -> None:
         from reprieve.cli.view import headline
