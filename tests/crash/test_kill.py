@@ -1,0 +1,76 @@
+"""Promise 3, recorded first: SIGKILL after any write leaves the same end and no second delete."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprieve.local.cluster import Stage, Write
+from tests.crash.reclaim import reclaim
+
+#: A calm run takes about forty writes; a number beyond the end of a run kills nobody.
+MOST_WRITES = 44
+STAGES = (Stage.STORED, Stage.ANSWERED)
+#: From the first GpuWorkload over intent, marks and deletes to the last status.
+SAMPLE = [(k, STAGES[k % 2]) for k in (3, 21, 22, 23, 24, 26, 29, 30, 31)]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a run that nobody disturbs ends in."""
+
+    async def calm() -> dict[str, Any]:
+        async with reclaim(tmp_path_factory.mktemp("calm")) as story:
+            await story.start_operator()
+            await story.until_over()
+            return await story.outcome()
+
+    return asyncio.run(calm())
+
+
+async def killed_after(folder: Path, k: int, stage: Stage, expected: dict[str, Any]) -> None:
+    async with reclaim(folder) as story:
+        dead = asyncio.Event()
+
+        async def kill(index: int, write: Write, at: Stage) -> None:
+            if index == k and at is stage and not dead.is_set():
+                os.kill(first.pids[0], signal.SIGKILL)
+                dead.set()
+
+        story.hook = kill
+        first = await story.start_operator()
+        over = asyncio.create_task(story.until_over())
+        death = asyncio.create_task(dead.wait())
+        await asyncio.wait({over, death}, return_when=asyncio.FIRST_COMPLETED)
+        if dead.is_set():
+            over.cancel()
+            await asyncio.gather(over, return_exceptions=True)
+            await story.start_operator()
+            await story.until_over()
+        death.cancel()
+        assert await story.outcome() == expected
+        assert len(story.deleted) == 2
+        assert set(story.deleted.values()) == {1}, "a uid was deleted twice"
+        committed = await story.committed()
+        assert committed == dict.fromkeys(story.deleted, 1)
+
+
+@pytest.mark.parametrize(("k", "stage"), SAMPLE)
+async def test_a_process_killed_after_a_write_is_finished_by_the_next(
+    k: int, stage: Stage, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    await killed_after(tmp_path, k, stage, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("k", range(1, MOST_WRITES + 1))
+async def test_a_process_killed_after_any_write_is_finished_by_the_next(
+    k: int, stage: Stage, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    await killed_after(tmp_path, k, stage, expected)
