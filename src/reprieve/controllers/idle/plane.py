@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -281,21 +281,20 @@ class IdlePlane:
     async def _each(
         self, due: DirtyKeys[GpuWorkloadKey] | DirtyKeys[str], look: Callable[..., Awaitable[None]]
     ) -> None:
-        slots = asyncio.Semaphore(_AT_ONCE)
-
-        async def one(key: str) -> None:
-            try:
-                async with slots:
+        async def work(keys: Iterator[str]) -> None:
+            for key in keys:
+                try:
                     await look(key)
-            except ApiError as failure:
-                log.warning("%s put off: %s", key, failure)
-                due.add_at(key, Nanos(self.context.clock.wall() + _BACK_OFF))  # type: ignore[arg-type]
+                except ApiError as failure:
+                    log.warning("%s put off: %s", key, failure)
+                    due.add_at(key, Nanos(self.context.clock.wall() + _BACK_OFF))  # type: ignore[arg-type]
 
         while True:
-            keys = await due.next()
+            # Tens of thousands may be due at once, and a task for each would double the memory.
+            keys: Iterator[str] = iter(await due.next())
             async with asyncio.TaskGroup() as group:
-                for key in keys:
-                    group.create_task(one(key))
+                for _ in range(_AT_ONCE):
+                    group.create_task(work(keys))
 
     async def _resolve(self, uid: str) -> None:
         pod = self.watches.pods.cache.get(uid)

@@ -66,6 +66,8 @@ class Roots:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         # Objects met between pods and roots, by uid; forgotten when no pod leads through them.
         self._between: dict[str, Found] = {}
+        # One lock for each object that is being asked for now.
+        self._asking: dict[str, asyncio.Lock] = {}
         self._facts: dict[str, RootFacts] = {}
         self._unlistable: set[Resource] = set()
 
@@ -148,9 +150,19 @@ class Roots:
         return True
 
     async def _answer(self, wanted: Lookup) -> Answer:
-        known = self._between.get(str(wanted.uid))
-        if known is not None:
-            return known
+        """Return what is known of an object, or ask; pods of one owner ask for it once."""
+        uid = str(wanted.uid)
+        if uid in self._between:
+            return self._between[uid]
+        lock = self._asking.setdefault(uid, asyncio.Lock())
+        async with lock:
+            known = self._between.get(uid)
+            answer = known if known is not None else await self._ask(wanted)
+        if not lock.locked():
+            self._asking.pop(uid, None)
+        return answer
+
+    async def _ask(self, wanted: Lookup) -> Answer:
         answer, metadata = await self._get(wanted)
         if isinstance(answer, Found):
             self._between[answer.ref.uid] = answer
