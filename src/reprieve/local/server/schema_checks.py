@@ -93,10 +93,14 @@ def _default(schema: Schema, at: str) -> Iterator[Cause]:
     value = schema["default"]
     pruned = prune_and_default(schema, value, "", [])
     bare = {name: inner for name, inner in schema.items() if name != "x-kubernetes-validations"}
-    for cause in Validator(bare).causes(pruned, rules=False):
-        field = (
-            f"{at}.default.{cause.field}" if cause.field not in ("", "<nil>") else (f"{at}.default")
-        )
+    try:
+        validator = Validator(bare)
+    except ValueError:
+        # The schema itself is wrong, which is said of it and not of the default.
+        return
+    for cause in validator.causes(pruned, rules=False):
+        below = cause.field not in ("", "<nil>")
+        field = f"{at}.default.{cause.field}" if below else f"{at}.default"
         yield Cause(cause.reason, cause.message, field)
 
 
