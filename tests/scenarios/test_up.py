@@ -16,7 +16,7 @@ import pytest
 from reprieve.cli.main import main
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.resource import NODES
+from reprieve.kube.resource import GPU_WORKLOADS, NAMESPACES, NODES
 from reprieve.units.clock import SystemClock
 
 SCENARIO = """
@@ -136,6 +136,27 @@ async def test_a_scenario_that_holds_ends_well_with_a_line_for_each_transition(
         "tiny/job-training" for _ in lines[1:-1]
     ]
     assert any(" -> Active  " in line for line in lines)
+
+
+async def test_a_cluster_that_is_kept_is_taken_up_as_it_was_left(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    kept = ("--headless", "--data", str(data))
+    async with started(*kept, "--for", "5s", "--scenario", scenario(tmp_path, "Active")) as process:
+        _, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+
+    async with started(*kept) as process:
+        await line_with(process, "- -> Active")
+        client = connect(await load_connection(str(data / "kubeconfig")), SystemClock())
+        namespaces = await client.list(NAMESPACES, dict)
+        workloads = await client.list(GPU_WORKLOADS, dict)
+        await client.close()
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+
+    assert process.returncode == 0
+    assert "tiny" in [item["metadata"]["name"] for item in namespaces.items]
+    assert [item["spec"]["workloadRef"]["name"] for item in workloads.items] == ["training"]
 
 
 async def test_an_assertion_that_fails_is_named_and_is_the_exit_code(tmp_path: Path) -> None:

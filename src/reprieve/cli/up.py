@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 
 from reprieve.local.machines.objects import StoreError
 from reprieve.scenarios.catalogue import DEFAULT, find
-from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage
+from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage, holds_cluster
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import Observer
 from reprieve.scenarios.operator import OperatorProcesses
@@ -59,7 +60,7 @@ class DurationText(click.ParamType[int]):
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    scenario: str
+    scenario: str | None
     headless: bool
     duration: int | None
     data: Path | None
@@ -70,10 +71,8 @@ class _Options:
 @click.command()
 @click.option(
     "--scenario",
-    default=DEFAULT,
-    show_default=True,
     metavar="FILE|NAME",
-    help="What to play on the cluster.",
+    help=f"What to play on the cluster; {DEFAULT} unless --data holds a cluster already.",
 )
 @click.option("--headless", is_flag=True, help="One line per transition instead of the view.")
 @click.option(
@@ -104,7 +103,7 @@ class _Options:
     help="Write the kubeconfig here.",
 )
 def up(
-    scenario: str,
+    scenario: str | None,
     headless: bool,
     duration: int | None,
     data: Path | None,
@@ -123,7 +122,10 @@ async def _up(options: _Options) -> int:
     Raises:
         UsageError: a flag names something that cannot be used.
     """
-    scenario = find(options.scenario)
+    scenario = find(options.scenario or DEFAULT)
+    if options.scenario is None and options.data is not None and holds_cluster(options.data):
+        # What people left there is taken up as it is; the tour would trip over it.
+        scenario = msgspec.structs.replace(scenario, steps=())
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

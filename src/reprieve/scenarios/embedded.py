@@ -32,7 +32,13 @@ from reprieve.scenarios.stage import Stage
 from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.durations import MILLISECOND
 
-__all__ = ["OPERATOR_NAMESPACE", "OPERATOR_USER", "EmbeddedStage", "embedded_stage"]
+__all__ = [
+    "OPERATOR_NAMESPACE",
+    "OPERATOR_USER",
+    "EmbeddedStage",
+    "embedded_stage",
+    "holds_cluster",
+]
 
 OPERATOR_NAMESPACE: Final = "kaiwo-system"
 OPERATOR_USER: Final = "reprieve"
@@ -112,6 +118,11 @@ async def embedded_stage(
         yield EmbeddedStage(
             stage, cluster, machines, kubeconfig, operator_kubeconfig, machines.exporter.url
         )
+
+
+def holds_cluster(data: Path) -> bool:
+    """Whether a folder has the objects of an embedded cluster from an earlier start."""
+    return (data / "objects.sqlite").exists()
 
 
 class _Exporter:
