@@ -23,6 +23,7 @@ from typing import Final
 
 from reprieve.controllers.idle.context import IdleContext
 from reprieve.controllers.idle.plane import IdlePlane
+from reprieve.controllers.measured import CountedWire
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client, Json, connect
 from reprieve.kube.credentials import load_connection
@@ -31,6 +32,7 @@ from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.resource import KAIWO_CONFIGS, NAMESPACES
+from reprieve.kube.transport import HttpWire
 from reprieve.settings.start_up import StartUp, read_config, start_up
 from reprieve.telemetry.http import Check, serve_telemetry
 from reprieve.telemetry.log import start_logging
@@ -88,9 +90,11 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    client = connect(await load_connection(options.kubeconfig, options.context, clock), clock)
+    metrics = Metrics()
+    connection = await load_connection(options.kubeconfig, options.context, clock)
+    client = connect(connection, clock, wire=CountedWire(HttpWire(connection), metrics))
     try:
-        return await _run(options, start, client, clock, stop)
+        return await _run(options, start, client, clock, metrics, stop)
     finally:
         await client.close()
         logging.getLogger().removeHandler(handler)
@@ -118,7 +122,12 @@ def _settings(options: OperatorOptions) -> StartUp:
 
 
 async def _run(
-    options: OperatorOptions, start: StartUp, client: Client, clock: Clock, stop: asyncio.Event
+    options: OperatorOptions,
+    start: StartUp,
+    client: Client,
+    clock: Clock,
+    metrics: Metrics,
+    stop: asyncio.Event,
 ) -> int:
     for rejected in start.rejected:
         log.warning("%s is %r; accepted: %s", rejected.where, rejected.value, rejected.accepted)
@@ -127,7 +136,6 @@ async def _run(
     namespace = start.operator_namespace
     await _require_namespace(client, namespace)
     await _make_kaiwo_config(client)
-    metrics = Metrics()
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
     duration = options.lease_duration
     elector = LeaderElector(

@@ -74,15 +74,20 @@ class Eviction:
         return self.result in (Result.EVICTED, Result.GONE, Result.REPLACED)
 
 
-async def evict(client: Client, mapper: RestMapper, fence: Fence, victim: Victim) -> Eviction:
+async def evict(
+    client: Client, mapper: RestMapper, fence: Fence, victim: Victim, *, by_name: bool = False
+) -> Eviction:
     """Carry out the victim's action on its root.
+
+    `by_name`: delete whatever stands under the root's name, as the reference does (literal switch
+    `deleteWithoutUid`).
 
     Raises:
         Deposed: the fence is closed.
     """
     try:
         resource = await mapper.resource_for(victim.root.api_version, victim.root.kind)
-        return await _evict(client, resource, fence, victim)
+        return await _evict(client, resource, fence, victim, by_name)
     except (NotFound, NotServed):
         return Eviction(Result.GONE)
     except Forbidden as refusal:
@@ -143,7 +148,9 @@ async def _scale(client: Client, resource: Resource, root: ObjectRef) -> Json:
     return await client.get_scale(resource, namespace, root.name)
 
 
-async def _evict(client: Client, resource: Resource, fence: Fence, victim: Victim) -> Eviction:
+async def _evict(
+    client: Client, resource: Resource, fence: Fence, victim: Victim, by_name: bool
+) -> Eviction:
     root = victim.root
     namespace = root.namespace if resource.namespaced else ""
     writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
@@ -151,7 +158,7 @@ async def _evict(client: Client, resource: Resource, fence: Fence, victim: Victi
     for _ in range(_ATTEMPTS):
         found: Json = await client.get(resource, namespace, root.name, dict)
         metadata = found["metadata"]
-        if metadata["uid"] != root.uid:
+        if metadata["uid"] != root.uid and not by_name:
             return Eviction(Result.REPLACED, f"{root.kind}/{root.name} now has another uid")
         if metadata.get("deletionTimestamp"):
             return Eviction(Result.GONE, "already being deleted")
@@ -162,7 +169,7 @@ async def _evict(client: Client, resource: Resource, fence: Fence, victim: Victi
                         resource,
                         namespace,
                         root.name,
-                        uid=root.uid,
+                        uid=metadata["uid"],
                         resource_version=metadata["resourceVersion"],
                         propagation=Propagation.BACKGROUND,
                     )

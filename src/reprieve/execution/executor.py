@@ -37,7 +37,7 @@ from reprieve.kube.errors import Conflict
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 
-__all__ = ["Executor", "Marks", "Outcome", "Reading"]
+__all__ = ["Begun", "Executor", "Marks", "Outcome", "Reading"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +87,42 @@ class Outcome:
         return any(victim.state is VictimState.PENDING for victim in self.victims)
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A plan whose marks are written: whom to evict, and who was left out."""
+
+    intent: Preemption
+    victims: tuple[Victim, ...]
+    spared: tuple[VictimStatus, ...] = ()
+
+
 class Executor:
-    """Carries out plans one call at a time; calls for disjoint plans may run side by side."""
+    """Carries out plans one call at a time; calls for disjoint plans may run side by side.
+
+    `by_name` and `partial` are the literal switches `deleteWithoutUid` and `partialSetsMarked`.
+    """
 
     def __init__(
-        self, client: Client, mapper: RestMapper, log: IntentLog, fence: Fence, clock: Clock
+        self,
+        client: Client,
+        mapper: RestMapper,
+        log: IntentLog,
+        fence: Fence,
+        clock: Clock,
+        *,
+        by_name: bool = False,
+        partial: bool = False,
     ) -> None:
+        self._by_name = by_name
+        self._partial = partial
         self._client = client
         self._mapper = mapper
         self._log = log
         self._fence = fence
         self._clock = clock
 
-    async def begin(self, name: str, spec: PreemptionSpec, marks: Marks) -> Outcome | Preemption:
-        """Write the intent and all marks; return the intent to evict, or how it was abandoned.
+    async def begin(self, name: str, spec: PreemptionSpec, marks: Marks) -> Outcome | Begun:
+        """Write the intent and all marks; return whom to evict, or how it was abandoned.
 
         Raises:
             Deposed: the fence is closed.
@@ -108,27 +130,35 @@ class Executor:
             ApiError: the API server failed; the intent, if there is one, is found by recovery.
         """
         intent = await self._log.start(await self._log.create(name, spec))
-        stale = await self._stale(intent, marks)
+        stale = await self._stale(intent, marks, only=() if self._partial else None)
         if stale:
             return await self._abandon(intent, stale)
         marked: list[Victim] = []
+        spared: list[VictimStatus] = []
         for victim in intent.spec.victims:
             refusal = await self._mark(intent, victim, marks)
-            if refusal:
+            if not refusal:
+                marked.append(victim)
+            elif self._partial:
+                spared.append(self._state(victim, VictimState.SPARED, refusal))
+            else:
                 for other in marked:
                     await self._spare(intent, other, marks, refusal)
                 return await self._abandon(intent, refusal)
-            marked.append(victim)
-        return intent
+        if not marked:
+            return await self._abandon(intent, "no victim could be marked")
+        return Begun(intent, tuple(marked), tuple(spared))
 
-    async def evict(self, intent: Preemption, victims: Sequence[Victim], marks: Marks) -> Outcome:
+    async def evict(self, begun: Begun, marks: Marks) -> Outcome:
         """Evict the roots of marked victims and write what became of each.
 
         Raises:
             Deposed: the fence is closed.
         """
-        states = await asyncio.gather(*(self._evict(intent, victim, marks) for victim in victims))
-        return Outcome(intent, tuple(states))
+        states = await asyncio.gather(
+            *(self._evict(begun.intent, victim, marks) for victim in begun.victims)
+        )
+        return Outcome(begun.intent, (*states, *begun.spared))
 
     async def resume(self, intent: Preemption, marks: Marks) -> Outcome:
         """Go on with an intent that another process, or a failed call, left open.
@@ -159,13 +189,13 @@ class Executor:
                     spared.append(self._state(victim, VictimState.SPARED, refusal))
                 else:
                     going.append(victim)
-        done = await self.evict(intent, going, marks)
+        done = await self.evict(Begun(intent, tuple(going), tuple(spared)), marks)
         before = [
             self._state(victim, VictimState.EVICTED)
             for victim, reading in paired
             if reading.evicted
         ]
-        return Outcome(done.intent, (*before, *done.victims, *spared))
+        return Outcome(done.intent, (*before, *done.victims))
 
     async def complete(self, intent: Preemption, victims: Sequence[VictimStatus]) -> Preemption:
         """Close an intent whose victims are gone and whose preemptor is served or has let go.
@@ -237,7 +267,9 @@ class Executor:
             return
 
     async def _evict(self, intent: Preemption, victim: Victim, marks: Marks) -> VictimStatus:
-        eviction = await evict(self._client, self._mapper, self._fence, victim)
+        eviction = await evict(
+            self._client, self._mapper, self._fence, victim, by_name=self._by_name
+        )
         if eviction.result is Result.FAILED:
             return self._state(victim, VictimState.PENDING, eviction.detail)
         await marks.settle(intent, victim, eviction)

@@ -36,7 +36,7 @@ from reprieve.engine.check import check
 from reprieve.engine.idle.evaluation import Evaluation, evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Phase
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
-from reprieve.execution.executor import Executor, Outcome
+from reprieve.execution.executor import Begun, Executor, Outcome
 from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
 from reprieve.execution.recovery import expired
@@ -159,9 +159,9 @@ class Evaluator:
             begun = await asyncio.gather(
                 *(self._begin(plan, snapshot, now) for plan in evaluation.plans)
             )
-        for intent in begun:
-            if intent is not None:
-                self._spawn(intent.metadata.name, self._evict(intent))
+        for ready in begun:
+            if ready is not None:
+                self._spawn(ready.intent.metadata.name, self._evict(ready))
 
     async def _decide(self) -> Evaluation:
         context = self._context
@@ -178,7 +178,7 @@ class Evaluator:
         if evaluation.next_due is not None:
             self.ask_at(evaluation.next_due)
 
-    async def _begin(self, plan: Plan, snapshot: IdleSnapshot, now: Nanos) -> Preemption | None:
+    async def _begin(self, plan: Plan, snapshot: IdleSnapshot, now: Nanos) -> Begun | None:
         context = self._context
         violations = check(plan, snapshot, context.start.policy, now)
         if violations:
@@ -216,9 +216,8 @@ class Evaluator:
         context.metrics.count_plan(plan.id, plan.plane, "committed")
         return begun
 
-    async def _evict(self, intent: Preemption) -> None:
-        outcome = await self._executor.evict(intent, intent.spec.victims, self._marks)
-        await self._until_finished(outcome)
+    async def _evict(self, begun: Begun) -> None:
+        await self._until_finished(await self._executor.evict(begun, self._marks))
 
     async def _resume(self, intent: Preemption) -> None:
         log.info("resuming %s, plan %s", intent.metadata.name, intent.spec.plan_id)
@@ -245,7 +244,7 @@ class Evaluator:
                 overdue = True
                 self._report_overdue(outcome.intent, [done[v.root.uid] for v in pending])
             await self._context.clock.sleep(_RETRY)
-            again = await self._executor.evict(outcome.intent, pending, self._marks)
+            again = await self._executor.evict(Begun(outcome.intent, tuple(pending)), self._marks)
             done.update({victim.uid: victim for victim in again.victims})
         self._outcomes[outcome.intent.metadata.name] = Outcome(outcome.intent, tuple(done.values()))
         self.ask()
@@ -325,7 +324,7 @@ class Evaluator:
             del self._active[name]
             raise
         context.metrics.count_plan(plan.id, plan.plane, "adopted")
-        self._spawn(name, self._evict(intent))
+        self._spawn(name, self._evict(Begun(intent, tuple(intent.spec.victims))))
 
     async def _complete(self) -> None:
         """Close intents whose victims are gone and whose demand has what it needs or let go."""

@@ -39,6 +39,7 @@ from reprieve.controllers.idle.workloads import (
     TrackedWorkloads,
     key_of,
 )
+from reprieve.controllers.measured import PollReport
 from reprieve.controllers.metric_sources import MetricReader, metric_source, open_session
 from reprieve.controllers.scraper import Poll, Scraper
 from reprieve.controllers.solve import Solver
@@ -52,13 +53,14 @@ from reprieve.engine.idle.discovery import (
 )
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase
 from reprieve.engine.idle.resources import add
-from reprieve.engine.plan import Ref
+from reprieve.engine.plan import Plane, Ref
 from reprieve.execution.executor import Executor
 from reprieve.execution.intents import IntentLog
 from reprieve.execution.recovery import claim_open
 from reprieve.intake.pods import node_row
 from reprieve.kube.errors import ApiError
 from reprieve.settings.idle import kaiwo_config_tier
+from reprieve.telemetry.metrics import IdleGpuSeconds
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
@@ -86,6 +88,7 @@ class IdlePlane:
             nodes=start.policy.fit is Fit.NODE,
             services=any(source.service for source in sources),
             report=lambda trouble: log.warning("%s", trouble),
+            restarted=lambda kind, why: context.metrics.watch_restarts.labels(kind, why).inc(),
         )
         self._namespace = operator_namespace
         self.workloads = TrackedWorkloads(start.policy)
@@ -102,7 +105,15 @@ class IdlePlane:
             context, self.workloads, self._namespace_annotations, self._due.add
         )
         self._log = IntentLog(client, operator_namespace, context.fence, clock)
-        executor = Executor(client, context.mapper, self._log, context.fence, clock)
+        executor = Executor(
+            client,
+            context.mapper,
+            self._log,
+            context.fence,
+            clock,
+            by_name=start.policy.literal.delete_without_uid,
+            partial=start.policy.literal.partial_sets_marked,
+        )
         self.evaluator = Evaluator(
             context,
             self.workloads,
@@ -123,6 +134,8 @@ class IdlePlane:
             self._due.add_at,
             self.evaluator.ask,
         )
+        self._poll_report = PollReport(context.metrics)
+        self._idle_gpus = IdleGpuSeconds(context.metrics)
         self._kaiwo = KaiwoWatch(client, operator_namespace, clock)
         self.ready = False
 
@@ -272,7 +285,7 @@ class IdlePlane:
             self._due.add(held.key)
 
     def _polled(self, poll: Poll) -> None:
-        self._count(poll)
+        self._poll_report.report(poll)
         for key in self.workloads.take(KnownPoll.of(poll)):
             self._due.add(key)
 
@@ -355,12 +368,23 @@ class IdlePlane:
             await self._look_for_kaiwo()
             phases = Counter(held.status.phase.value or "New" for held in self.workloads)
             self.context.metrics.set_workloads(phases)
+            self._count_idle_gpus()
+            open_now = sum(intent.status.phase.open for intent in self._intents())
+            self.context.metrics.intents_open.labels(Plane.IDLE.value).set(open_now)
             if not (self.context.dry_run or self.context.read_only):
                 try:
                     await self.evaluator.remove_expired()
                 except ApiError as failure:
                     log.warning("old records stay for now: %s", failure)
             await self.context.clock.sleep(_KAIWO_PERIOD)
+
+    def _count_idle_gpus(self) -> None:
+        idle: Counter[tuple[str, str]] = Counter()
+        for held in self.workloads:
+            if held.status.phase is Phase.IDLE:
+                for resource, number in held.object.spec.gpu_resources.items():
+                    idle[held.ref.namespace, resource] += number
+        self._idle_gpus.observe(idle, self.context.clock.monotonic())
 
     async def _look_for_kaiwo(self) -> None:
         await self._kaiwo.look()
@@ -447,24 +471,3 @@ class IdlePlane:
             self.context.announce(about, EventText("Warning", "ForeignPreemption", message))
 
         self.context.say_once(f"foreign/{record.uid}", say)
-
-    def _count(self, poll: Poll) -> None:
-        metrics = self.context.metrics
-        metrics.last_poll.set(poll.at / SECOND)
-        for health in poll.sources:
-            source = health.source.shown
-            metrics.samples.labels(source).inc(health.samples)
-            metrics.scrape_targets.labels(source, "failed").set(len(health.failures))
-            metrics.scrape_targets.labels(source, "read").set(health.targets - len(health.failures))
-            for failure in health.failures:
-                metrics.scrape_failures.labels(source, str(failure.failure)).inc()
-                key = f"source/{failure.target.shown}/{failure.failure}"
-                self.context.say_once(
-                    key,
-                    lambda failure=failure: log.warning(  # type: ignore[misc]
-                        "%s: %s: %s", failure.target.shown, failure.failure, failure.detail
-                    ),
-                )
-        for found in poll.invalid.values():
-            for sample in found:
-                metrics.samples_dropped.labels(sample.defect.value).inc()

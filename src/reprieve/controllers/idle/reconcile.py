@@ -55,8 +55,7 @@ def row_of(
     settings = resolve(overrides_of(held.object.spec), context.tiers)
     tracked = held.object.spec.gpu_resources
     rows = [_pod_row(pod, tracked, kueue, nodes) for pod in pods]
-    row = workload_row(held.object, settings, rows, held.released)
-    return replace(row, status=held.status)
+    return workload_row(held.object, settings, rows, held.released, held.status)
 
 
 def status_patch(

@@ -77,6 +77,7 @@ class Watches:
         nodes: bool,
         services: bool,
         report: Callable[[Exception], None],
+        restarted: Callable[[str, str], None] = lambda kind, why: None,
     ) -> None:
         def watch(
             resource: Resource,
@@ -87,7 +88,15 @@ class Watches:
             required: bool = True,
         ) -> Watch[W, R]:
             cache: Cache[W, R] = Cache(convert, indexes)
-            reflector = Reflector(client, resource, wire, cache, clock, report=report)
+            reflector = Reflector(
+                client,
+                resource,
+                wire,
+                cache,
+                clock,
+                report=report,
+                restarted=lambda why: restarted(resource.qualified, why),
+            )
             return Watch(cache, reflector, required)
 
         self.pods: Watch[Pod, PodRecord] = watch(
