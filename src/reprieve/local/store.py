@@ -12,7 +12,6 @@ History is kept per resource, bounded; who asks for more gets `Compacted` (HTTP 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+
+from reprieve.local.disk import Disk, DiskError, Row
 
 __all__ = [
     "Compacted",
@@ -157,7 +158,7 @@ class Store:
         self._unpublished: list[StoredEvent] = []
         self._failure: Exception | None = None
         self._compacted = 0
-        self._disk = _open(path) if path is not None else None
+        self._disk = Disk(path) if path is not None else None
         if self._disk is not None:
             self._load(self._disk)
 
@@ -349,8 +350,8 @@ class Store:
         batch, self._batch = self._batch, None
         if self._disk is not None and self._failure is None:
             try:
-                _write(self._disk, events)
-            except sqlite3.Error as error:
+                self._disk.write(_row(event) for event in events)
+            except DiskError as error:
                 self._failure = error
         if self._failure is not None:
             if batch is not None and not batch.done():
@@ -364,16 +365,20 @@ class Store:
         if batch is not None and not batch.done():
             batch.set_result(None)
 
-    def _load(self, disk: sqlite3.Connection) -> None:
-        rows = disk.execute("SELECT resource, namespace, name, revision, body FROM objects")
-        for resource, namespace, name, revision, body in rows:
+    def _load(self, disk: Disk) -> None:
+        for resource, namespace, name, revision, body in disk.rows():
             obj = orjson.loads(body)
             self._place(
                 self._shelves[resource], self._encode(resource, namespace, name, revision, obj)
             )
-        (revision,) = disk.execute("SELECT max(revision) FROM counter").fetchone()
-        self.revision = max(1, revision or 1)
+        self.revision = max(1, disk.revision())
         self._compacted = self.revision
+
+
+def _row(event: StoredEvent) -> Row:
+    stored = event.object
+    body = None if event.type is EventType.DELETED else stored.body
+    return stored.resource, stored.namespace, stored.name, event.revision, body
 
 
 def _slice(
@@ -385,37 +390,3 @@ def _slice(
     if after is not None:
         start = max(start, bisect_right(keys, after))
     return keys[start:end]
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    disk = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    disk.execute("PRAGMA journal_mode=WAL")
-    disk.execute("PRAGMA synchronous=FULL")
-    disk.execute(
-        "CREATE TABLE IF NOT EXISTS objects (resource TEXT, namespace TEXT, name TEXT,"
-        " revision INTEGER, body BLOB, PRIMARY KEY (resource, namespace, name)) WITHOUT ROWID"
-    )
-    disk.execute("CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, revision INTEGER)")
-    return disk
-
-
-def _write(disk: sqlite3.Connection, events: list[StoredEvent]) -> None:
-    disk.execute("BEGIN IMMEDIATE")
-    try:
-        for event in events:
-            stored = event.object
-            if event.type is EventType.DELETED:
-                disk.execute(
-                    "DELETE FROM objects WHERE resource=? AND namespace=? AND name=?",
-                    (stored.resource, stored.namespace, stored.name),
-                )
-            else:
-                disk.execute(
-                    "INSERT OR REPLACE INTO objects VALUES (?,?,?,?,?)",
-                    (stored.resource, stored.namespace, stored.name, stored.revision, stored.body),
-                )
-        disk.execute("INSERT OR REPLACE INTO counter VALUES (1, ?)", (events[-1].revision,))
-        disk.execute("COMMIT")
-    except sqlite3.Error:
-        disk.execute("ROLLBACK")
-        raise

@@ -8,52 +8,34 @@ fields (`ownership`), store. Source: the generic registry of k8s.io/apiserver.
 
 from __future__ import annotations
 
-import json
-import secrets
 import uuid
 from collections.abc import AsyncIterator
-from typing import Any, Final
-
-import orjson
+from typing import Any
 
 from reprieve.local.server import admission, conversion, definitions, lifecycle, subresources
+from reprieve.local.server.acceptance import check, decoded, succeeding
 from reprieve.local.server.apply import apply
 from reprieve.local.server.deletion import is_finished, mark_deleted
 from reprieve.local.server.errors import (
-    StatusError,
     already_exists,
     bad_request,
-    invalid,
     method_not_allowed,
     not_found,
     path_not_found,
     precondition_failed,
 )
 from reprieve.local.server.kinds import Kind, Registry
+from reprieve.local.server.naming import name_object
 from reprieve.local.server.options import DeleteOptions, ListOptions, PatchType, WriteOptions
 from reprieve.local.server.ownership import Manager, record_update, write_managers
 from reprieve.local.server.patches import patched
 from reprieve.local.server.reading import ListResult, WatchEvent, list_page, watch_events
-from reprieve.local.server.replacement import check_identity, keep_system_metadata
-from reprieve.local.server.schema import (
-    Cause,
-    Invalid,
-    StrictDecoding,
-    admit_update,
-    decode,
-    validate,
-)
 from reprieve.local.server.selectors import EVERYTHING, Selectors
 from reprieve.local.store import Store, Stored
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 
 __all__ = ["Api"]
-
-
-_STATUS_PARTS: Final = ("apiVersion", "kind", "metadata", "status")
-# Kinds that are written often and whose validation does not look at the status.
-_STATUS_WITHOUT_RULES: Final = frozenset(("pods", "jobs.batch"))
 
 
 class Api:
@@ -191,7 +173,7 @@ class Api:
         options: WriteOptions,
         owner: Manager | None = None,
     ) -> dict[str, Any]:
-        metadata = self._named(kind, namespace, obj)
+        metadata = name_object(self.store, kind, namespace, obj)
         lifecycle.check_namespace(self, kind, namespace, metadata["name"])
         if metadata.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
@@ -199,11 +181,11 @@ class Api:
         metadata["creationTimestamp"] = format_instant(self.clock.wall())
         for system in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
             metadata.pop(system, None)
-        obj = self._decode(kind, admission.prepared(kind, obj), options)
+        obj = decoded(kind, admission.prepared(kind, obj), options)
         if admission.has_generation(kind):
             obj["metadata"]["generation"] = 1
         admission.admit_create(self, kind, obj)
-        self._validate(kind, obj, None)
+        check(kind, obj, None)
         if owner is not None:
             write_managers(obj, [owner])
         else:
@@ -240,7 +222,7 @@ class Api:
     ) -> dict[str, Any]:
         """Store the result of a server-side apply, whose ownership is already written."""
         managed = new["metadata"].get("managedFields")
-        new = self._succeeding(kind, old, new, options, subresource, False)
+        new = succeeding(kind, old, new, options, subresource, replaced_whole=False)
         if managed is not None:
             new["metadata"]["managedFields"] = managed
         return self.replace(kind, old, new, options)
@@ -259,7 +241,7 @@ class Api:
             scaled = subresources.with_scale(kind, old, new)
             self._update(kind, old, scaled, options, "", replaced_whole=replaced_whole)
             return subresources.scale_of(kind, self._reread(kind, old, scaled, options))
-        new = self._succeeding(kind, old, new, options, subresource, replaced_whole)
+        new = succeeding(kind, old, new, options, subresource, replaced_whole=replaced_whole)
         record_update(kind, old, new, options.field_manager, self.clock.wall(), subresource)
         return self.replace(kind, old, new, options)
 
@@ -352,32 +334,6 @@ class Api:
 
     # Inside
 
-    def _succeeding(
-        self,
-        kind: Kind,
-        old: dict[str, Any],
-        new: dict[str, Any],
-        options: WriteOptions,
-        subresource: str,
-        replaced_whole: bool,
-    ) -> dict[str, Any]:
-        """Return what takes the place of `old`, decoded and valid."""
-        check_identity(kind, old, new, replaced_whole=replaced_whole)
-        new = subresources.merged(kind, old, new, subresource)
-        if subresource != "status":
-            new = self._decode(kind, new, options)
-            keep_system_metadata(old, new)
-            self._validate(kind, new, old)
-            return new
-        # The rest is the stored object's, which needs neither decoding nor another check.
-        parts = {name: new[name] for name in _STATUS_PARTS if name in new}
-        parts = self._decode(kind, parts, options)
-        new |= {name: parts[name] for name in _STATUS_PARTS if name in parts}
-        keep_system_metadata(old, new)
-        if kind.resource not in _STATUS_WITHOUT_RULES or new["metadata"] != old["metadata"]:
-            self._validate(kind, new, old)
-        return new
-
     def _read(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         return conversion.from_storage(kind, self.stored(kind, namespace, name).decode())
 
@@ -397,81 +353,11 @@ class Api:
         if subresource not in ("status", "scale", "finalize"):
             raise method_not_allowed()
 
-    def _named(self, kind: Kind, namespace: str, obj: dict[str, Any]) -> dict[str, Any]:
-        metadata = obj.setdefault("metadata", {})
-        if not isinstance(metadata, dict):
-            raise bad_request(f"{kind.kind}.metadata is not an object")
-        if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = self._generated(kind, namespace, str(metadata["generateName"]))
-        if not metadata.get("name"):
-            raise invalid(
-                kind,
-                "",
-                [
-                    Cause(
-                        "FieldValueRequired",
-                        "Required value: name or generateName is required",
-                        "metadata.name",
-                    )
-                ],
-            )
-        if not kind.namespaced:
-            metadata.pop("namespace", None)
-        elif (metadata.get("namespace") or namespace) != namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                "request"
-            )
-        else:
-            metadata["namespace"] = namespace
-        return metadata
-
-    def _generated(self, kind: Kind, namespace: str, prefix: str) -> str:
-        while True:
-            suffix = "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
-            name = prefix[:58] + suffix
-            if self.store.get(conversion.shelf(kind), namespace, name) is None:
-                return name
-
-    def _decode(self, kind: Kind, obj: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
-        """Default and prune; the result shares nothing with `obj`."""
-        try:
-            decoded = decode(kind, obj, options.validation)
-        except StrictDecoding as error:
-            if options.patched:
-                raise _unfit(obj, error) from None
-            raise bad_request(str(error)) from None
-        options.warnings.extend(decoded.warnings)
-        return decoded.obj
-
-    def _validate(self, kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
-        try:
-            validate(kind, obj)
-            if old is not None:
-                admit_update(kind, obj, old)
-        except Invalid as error:
-            raise invalid(kind, obj["metadata"].get("name", ""), error.causes) from None
-
 
 def _own(obj: dict[str, Any]) -> dict[str, Any]:
     """Return a copy whose parts that are changed before decoding are the server's own."""
     metadata = obj.get("metadata")
     return {**obj, "metadata": dict(metadata)} if isinstance(metadata, dict) else dict(obj)
-
-
-def _unfit(obj: dict[str, Any], error: StrictDecoding) -> StatusError:
-    """A patch whose result does not decode is invalid, not malformed."""
-    texts = ", ".join(error.messages)
-    if "unknown field" in texts:
-        texts = f"strict decoding error: {texts}"
-    shown = json.dumps(orjson.dumps(obj, option=orjson.OPT_SORT_KEYS).decode(), ensure_ascii=False)
-    message = f"Invalid value: {shown}: {texts}"
-    return StatusError(
-        422,
-        "Invalid",
-        f' "" is invalid: patch: {message}',
-        {"causes": [{"reason": "FieldValueInvalid", "message": message, "field": "patch"}]},
-    )
 
 
 def _desired(obj: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""What of a sent object is taken: decoded, defaulted, valid, and what an update leaves as it was.
+
+In front of `schema`, whose findings become Status errors here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import orjson
+
+from reprieve.local.server import subresources
+from reprieve.local.server.causes import Invalid, StrictDecoding
+from reprieve.local.server.errors import StatusError, bad_request, invalid
+from reprieve.local.server.kinds import Kind
+from reprieve.local.server.options import WriteOptions
+from reprieve.local.server.replacement import check_identity, keep_system_metadata
+from reprieve.local.server.schema import admit_update, decode, validate
+
+__all__ = ["check", "decoded", "succeeding"]
+
+_STATUS_PARTS: Final = ("apiVersion", "kind", "metadata", "status")
+# Kinds that are written often and whose validation does not look at the status.
+_STATUS_WITHOUT_RULES: Final = frozenset(("pods", "jobs.batch"))
+
+
+def succeeding(
+    kind: Kind,
+    old: dict[str, Any],
+    new: dict[str, Any],
+    options: WriteOptions,
+    subresource: str,
+    *,
+    replaced_whole: bool,
+) -> dict[str, Any]:
+    """Return what takes the place of `old`, decoded and valid.
+
+    Raises:
+        StatusError: 400, 409 or 422.
+    """
+    check_identity(kind, old, new, replaced_whole=replaced_whole)
+    new = subresources.merged(kind, old, new, subresource)
+    if subresource != "status":
+        new = decoded(kind, new, options)
+        keep_system_metadata(old, new)
+        check(kind, new, old)
+        return new
+    # The rest is the stored object's, which needs neither decoding nor another check.
+    parts: dict[str, Any] = {name: new[name] for name in _STATUS_PARTS if name in new}
+    parts = decoded(kind, parts, options)
+    new |= {name: parts[name] for name in _STATUS_PARTS if name in parts}
+    keep_system_metadata(old, new)
+    if kind.resource not in _STATUS_WITHOUT_RULES or new["metadata"] != old["metadata"]:
+        check(kind, new, old)
+    return new
+
+
+def decoded(kind: Kind, obj: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
+    """Return `obj` with defaults and without unknown fields; warnings go to `options`.
+
+    Raises:
+        StatusError: 400; for the result of a patch 422.
+    """
+    try:
+        result = decode(kind, obj, options.validation)
+    except StrictDecoding as error:
+        if options.patched:
+            raise _unfit(obj, error) from None
+        raise bad_request(str(error)) from None
+    options.warnings.extend(result.warnings)
+    return result.obj
+
+
+def check(kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+    """Refuse a decoded object that is not valid, or not in the place of `old`.
+
+    Raises:
+        StatusError: 422 with all causes.
+    """
+    try:
+        validate(kind, obj)
+        if old is not None:
+            admit_update(kind, obj, old)
+    except Invalid as error:
+        raise invalid(kind, obj["metadata"].get("name", ""), error.causes) from None
+
+
+def _unfit(obj: dict[str, Any], error: StrictDecoding) -> StatusError:
+    """A patch whose result does not decode is invalid, not malformed."""
+    texts = ", ".join(error.messages)
+    if "unknown field" in texts:
+        texts = f"strict decoding error: {texts}"
+    shown = json.dumps(orjson.dumps(obj, option=orjson.OPT_SORT_KEYS).decode(), ensure_ascii=False)
+    message = f"Invalid value: {shown}: {texts}"
+    return StatusError(
+        422,
+        "Invalid",
+        f' "" is invalid: patch: {message}',
+        {"causes": [{"reason": "FieldValueInvalid", "message": message, "field": "patch"}]},
+    )
