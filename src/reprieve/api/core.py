@@ -31,7 +31,10 @@ __all__ = [
     "PodCondition",
     "PodSpec",
     "PodStatus",
+    "PodTemplate",
     "Taint",
+    "TemplatedObject",
+    "TemplatedSpec",
     "Toleration",
     "WorkloadCondition",
     "WorkloadStatus",
@@ -140,6 +143,25 @@ class PodSpec(_Struct, frozen=True):
     node_selector: dict[str, str] | None = None
     tolerations: list[Toleration] | None = None
     affinity: Affinity | None = None
+
+
+class PodTemplate(_Struct, frozen=True):
+    """The pods that an object makes."""
+
+    spec: PodSpec = PodSpec()
+
+
+class TemplatedSpec(PodSpec, frozen=True, rename="camel"):
+    """A spec with a pod template, or one that is a pod's own."""
+
+    template: PodTemplate | None = None
+
+
+class TemplatedObject(_Struct, frozen=True):
+    """Any object, read for the GPUs of the pods that it will make."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TemplatedSpec = TemplatedSpec()
 
 
 class PodCondition(_Struct, frozen=True):

@@ -21,6 +21,7 @@ from reprieve.api.core import (
     OwnedObject,
     Pod,
     Taint,
+    TemplatedObject,
     Toleration,
 )
 from reprieve.engine.idle.discovery import Found, Owner
@@ -45,6 +46,7 @@ __all__ = [
     "node_row",
     "pod_row",
     "quota_short",
+    "template_gpus",
 ]
 
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
@@ -59,6 +61,14 @@ def gpus_of(pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> dict[str, 
     return pod_gpus(
         _rows(pod.spec.containers, vendors), _rows(pod.spec.init_containers, vendors), vendors
     )
+
+
+def template_gpus(
+    thing: TemplatedObject, vendors: Sequence[Vendor] = DEFAULT_VENDORS
+) -> dict[str, int]:
+    """Return the GPUs of one pod that the object will make: of its template, else of its spec."""
+    spec = thing.spec if thing.spec.template is None else thing.spec.template.spec
+    return pod_gpus(_rows(spec.containers, vendors), _rows(spec.init_containers, vendors), vendors)
 
 
 def pod_row(

@@ -96,6 +96,9 @@ class IdlePlane:
         self._roots = Roots(client, context.mapper, start.policy.literal, self._root_changed)
         self._pods_due: DirtyKeys[str] = DirtyKeys(clock)
         self._roots_due: DirtyKeys[str] = DirtyKeys(clock)
+        self._kueue_due: DirtyKeys[str] = DirtyKeys(clock)
+        # By root uid: GPUs of one pod of a root that Kueue holds back before it has any.
+        self._queued: dict[str, dict[str, int]] = {}
         self._due: DirtyKeys[GpuWorkloadKey] = DirtyKeys(clock)
         # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
         self._known_roots: dict[str, Root] = {}
@@ -163,6 +166,7 @@ class IdlePlane:
                 )
                 group.create_task(scraper.run())
                 group.create_task(self._each(self._pods_due, self._resolve))
+                group.create_task(self._each(self._kueue_due, self._resolve_queued))
                 group.create_task(self._each(self._roots_due, self._follow))
                 group.create_task(self._each(self._due, self._reconcile))
                 group.create_task(self.evaluator.run())
@@ -272,6 +276,8 @@ class IdlePlane:
     def _kueue_changed(self, old: KueueRecord | None, new: KueueRecord | None) -> None:
         record = new or old
         assert record is not None
+        if new is not None and new.owner is not None:
+            self._kueue_due.add(new.uid)
         for uid in record.owner_uids:
             pod = self.watches.pods.cache.get(uid)
             roots = self._ownership.owners_of(pod) if pod is not None else {uid}
@@ -329,13 +335,30 @@ class IdlePlane:
         for held in self.workloads.of_root(root.ref.uid):
             self._due.add(held.key)
 
+    async def _resolve_queued(self, uid: str) -> None:
+        """Find the root behind a Kueue Workload: a suspended job without pods may be a demand."""
+        record = self.watches.kueue.cache.get(uid)
+        if record is None or record.owner is None:
+            return
+        try:
+            root = await self._roots.resolve_owner(record.owner, record.namespace)
+        except ResolutionError:
+            return
+        if root.ref.kind == "Pod" or root.ref.uid in self._known_roots:
+            return
+        gpus = await self._roots.template_gpus(root.ref, self.context.start.vendors)
+        if gpus:
+            self._queued[root.ref.uid] = gpus
+            self._known_roots[root.ref.uid] = root
+            self._roots_due.add(root.ref.uid)
+
     async def _follow(self, uid: str) -> None:
         root = self._known_roots.get(uid)
         if root is None:
             return
         facts = self._roots.facts(uid) or await self._roots.read(root.ref)
         gpus = add(*(pod.row.gpus for pod in self._ownership.pods_of(root.ref)))
-        await self._tracking.follow(root, facts, gpus)
+        await self._tracking.follow(root, facts, gpus or self._queued.pop(uid, {}))
 
     async def _reconcile(self, key: GpuWorkloadKey) -> None:
         held = self.workloads.get(key)

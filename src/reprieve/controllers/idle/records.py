@@ -20,6 +20,7 @@ from reprieve.engine.idle.model import PodRow
 from reprieve.engine.idle.vendors import Vendor
 from reprieve.intake.pods import found, gpus_of, pod_row
 from reprieve.kube.objects import version_number
+from reprieve.units.ids import Uid
 
 __all__ = [
     "ConfigRecord",
@@ -144,6 +145,17 @@ class KueueRecord:
     def of(cls, workload: KueueWorkload) -> KueueRecord:
         """Return the record of a Kueue Workload."""
         return cls(*_identity(workload.metadata), workload)
+
+    @property
+    def owner(self) -> Owner | None:
+        """The controlling owner, else the first one."""
+        owners = self.workload.metadata.owner_references or []
+        chosen = next(
+            (owner for owner in owners if owner.controller), owners[0] if owners else None
+        )
+        if chosen is None:
+            return None
+        return Owner(chosen.api_version, chosen.kind, chosen.name, Uid(chosen.uid), controller=True)
 
     @property
     def owner_uids(self) -> tuple[str, ...]:

@@ -10,11 +10,11 @@ read by lists where the operator may list them. Source: specification of the idl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.api.core import ObjectMeta, OwnedObject
+from reprieve.api.core import ObjectMeta, OwnedObject, TemplatedObject
 from reprieve.engine.idle import lifecycle
 from reprieve.engine.idle.discovery import (
     Answer,
@@ -23,12 +23,14 @@ from reprieve.engine.idle.discovery import (
     Found,
     Lookup,
     Missing,
+    Owner,
     Root,
     resolve_root,
 )
 from reprieve.engine.idle.literal import LiteralSwitches
+from reprieve.engine.idle.vendors import Vendor
 from reprieve.engine.plan import Ref
-from reprieve.intake.pods import found
+from reprieve.intake.pods import found, template_gpus
 from reprieve.kube import errors
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
@@ -82,7 +84,30 @@ class Roots:
             ResolutionError: see `engine.idle.discovery`.
         """
         start = Lookup(pod.ref.api_version, pod.ref.kind, pod.ref.namespace, pod.ref.name)
-        ancestors = {owner.uid for owner in pod.owners}
+        return await self._walk(start, pod)
+
+    async def resolve_owner(self, owner: Owner, namespace: str) -> Root:
+        """Return the root above an owner, which may be the owner itself.
+
+        Raises:
+            ResolutionError: see `engine.idle.discovery`.
+        """
+        start = Lookup(owner.api_version, owner.kind, namespace, owner.name, owner.uid)
+        root, _ = await self._walk(start, None)
+        return root
+
+    async def template_gpus(self, root: Ref, vendors: Sequence[Vendor]) -> dict[str, int]:
+        """Return the GPUs of one pod that a root will make; none when it cannot be read."""
+        try:
+            resource = await self._mapper.resource_for(root.api_version, root.kind)
+            namespace = root.namespace if resource.namespaced else ""
+            read = await self._client.get(resource, namespace, root.name, TemplatedObject)
+        except (errors.ApiError, NotServed):
+            return {}
+        return template_gpus(read, vendors)
+
+    async def _walk(self, start: Lookup, pod: Found | None) -> tuple[Root, frozenset[str]]:
+        ancestors: set[str] = {owner.uid for owner in pod.owners} if pod is not None else set()
         walk = resolve_root(start, self._literal, pod)
         try:
             wanted = next(walk)
