@@ -124,7 +124,7 @@ async def test_it_serves_from_the_first_line_until_a_signal_and_leaves_nothing_r
 async def test_a_scenario_that_holds_ends_well_with_a_line_for_each_transition(
     tmp_path: Path,
 ) -> None:
-    arguments = ("--headless", "--for", "6s", "--scenario", scenario(tmp_path, "Active"))
+    arguments = ("--headless", "--for", "12s", "--scenario", scenario(tmp_path, "Active"))
     async with started(*arguments) as process:
         output, errors = await process.communicate()
     lines = output.decode().splitlines()
@@ -141,9 +141,11 @@ async def test_a_scenario_that_holds_ends_well_with_a_line_for_each_transition(
 async def test_a_cluster_that_is_kept_is_taken_up_as_it_was_left(tmp_path: Path) -> None:
     data = tmp_path / "data"
     kept = ("--headless", "--data", str(data))
-    async with started(*kept, "--for", "5s", "--scenario", scenario(tmp_path, "Active")) as process:
-        _, errors = await process.communicate()
-    assert process.returncode == 0, errors.decode()
+    async with started(*kept, "--scenario", scenario(tmp_path, "Active")) as process:
+        await line_with(process, "scenario tiny: passed")
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+    assert process.returncode == 0
 
     async with started(*kept) as process:
         await line_with(process, "- -> Active")
