@@ -17,6 +17,7 @@ from tests.local.kinds.objects import (
     schema_of,
     stored,
     task,
+    update_refusal,
     with_tasks,
 )
 
@@ -178,3 +179,22 @@ def test_keys_of_lists_come_from_layout_and_schema() -> None:
     assert merge_key(a_pod, ("spec", "tolerations")) is None
     assert merge_key(a_task, ("metadata", "ownerReferences")) == "uid"
     assert merge_key(a_task, ("spec", "steps")) is None
+
+
+def test_what_objects_depend_on_does_not_change() -> None:
+    moved = definition()
+    moved["spec"]["scope"] = "Cluster"
+    moved["spec"]["names"]["kind"] = "Chore"
+    assert update_refusal(moved, definition()) == [
+        'spec.scope: Invalid value: "Cluster": field is immutable',
+        'spec.names.kind: Invalid value: "Chore": field is immutable',
+    ]
+
+
+def test_a_stored_version_is_not_dropped() -> None:
+    renamed = definition()
+    renamed["spec"]["versions"][0]["name"] = "v2"
+    renamed["status"] = {"storedVersions": ["v1", "v2"]}
+    assert update_refusal(renamed, definition()) == [
+        'status.storedVersions[0]: Invalid value: "v1": must appear in spec.versions'
+    ]

@@ -205,6 +205,24 @@ def test_columns_of_a_definition_are_found_by_path() -> None:
     assert (empty["Phase"], empty["Idle Since"], empty["Ready"]) == (None, None, None)
 
 
+def test_a_scale_has_columns_of_its_own() -> None:
+    scale = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "d"},
+        "spec": {"replicas": 3},
+        "status": {"replicas": 2},
+    }
+    made = table(kind_of(deployment()), [scale], NOW, "None", "1")
+    assert [each["name"] for each in made["columnDefinitions"]] == [
+        "Name",
+        "Desired",
+        "Available",
+        "Age",
+    ]
+    assert made["rows"][0]["cells"] == ["d", 3, 2, "<unknown>"]
+
+
 def test_every_built_in_kind_has_a_table() -> None:
     registry = Registry()
     for kind in registry.all():

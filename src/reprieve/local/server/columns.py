@@ -32,8 +32,13 @@ class ColumnSpec:
     description: str = ""
 
 
-def columns_of(kind: Kind) -> Sequence[ColumnSpec]:
-    """Return the columns; a kind without its own has name and age."""
+def columns_of(kind: Kind, served: str = "") -> Sequence[ColumnSpec]:
+    """Return the columns; a kind without its own has name and age.
+
+    `served`: the kind of the objects where it is another one, as `Scale` is for a subresource.
+    """
+    if served == "Scale":
+        return (_NAME, *_SCALE)
     own = _COLUMNS.get((kind.group, kind.kind), _AGE_ONLY)
     # Events are told apart by what they say: their names come last and wide only.
     return own if own is _EVENT else (_NAME, *own)
@@ -102,6 +107,11 @@ _EVENT: Final = (
     ColumnSpec("First Seen", event_cells.first_seen, priority=1),
     ColumnSpec("Count", _plain(event_cells.event_count), priority=1),
     ColumnSpec("Name", _path("metadata", "name"), priority=1),
+)
+_SCALE: Final = (
+    _count("Desired", "spec", "replicas"),
+    _count("Available", "status", "replicas"),
+    _AGE,
 )
 _WEBHOOKS: Final = (
     ColumnSpec("Webhooks", _plain(lambda obj: len(obj.get("webhooks") or ())), "integer"),

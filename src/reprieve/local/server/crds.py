@@ -21,7 +21,7 @@ from reprieve.local.server.kinds import Kind
 from reprieve.local.server.schema_checks import check_schema
 from reprieve.local.server.structural import Schema, Validator
 
-__all__ = ["Column", "CustomVersion", "complete", "kinds_of", "problems"]
+__all__ = ["Column", "CustomVersion", "complete", "kinds_of", "problems", "update_problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +238,26 @@ def _naming(crd: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Cause]:
     strategy = (spec.get("conversion") or {}).get("strategy", "None")
     if strategy not in ("None", "Webhook"):
         yield causes.unsupported("spec.conversion.strategy", strategy, ("None", "Webhook"))
+
+
+def update_problems(crd: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
+    """Yield what `crd` changes in `old` that may not change while objects may exist."""
+    spec, former = crd.get("spec") or {}, old.get("spec") or {}
+    names, were = spec.get("names") or {}, former.get("names") or {}
+    for field, value, was in (
+        ("spec.group", spec.get("group"), former.get("group")),
+        ("spec.scope", spec.get("scope"), former.get("scope")),
+        ("spec.names.kind", names.get("kind"), were.get("kind")),
+        ("spec.names.plural", names.get("plural"), were.get("plural")),
+    ):
+        if value != was:
+            yield causes.bad(field, value, "field is immutable")
+    known = [version.get("name") for version in spec.get("versions") or ()]
+    for index, name in enumerate((crd.get("status") or {}).get("storedVersions") or ()):
+        if name not in known:
+            yield causes.bad(
+                f"status.storedVersions[{index}]", name, "must appear in spec.versions"
+            )
 
 
 def _internal(version: Mapping[str, Any]) -> dict[str, Any]:

@@ -161,6 +161,8 @@ def update_problems(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any]) 
         found += kind.custom.rules.broken(obj, old, transitions=True)
     else:
         found += check_update(kind, obj, old)
+    if kind.resource == "customresourcedefinitions.apiextensions.k8s.io":
+        found += crds.update_problems(obj, old)
     return found
 
 

@@ -46,10 +46,11 @@ def table(
     metadata: dict[str, Any] = {"resourceVersion": resource_version}
     if continue_token:
         metadata["continue"] = continue_token
-    if kind.custom is not None:
+    served = objects[0].get("kind", "") if objects else ""
+    if kind.custom is not None and served != "Scale":
         definitions, rows = _custom(kind.custom.columns, objects, now)
     else:
-        specs = columns_of(kind)
+        specs = columns_of(kind, served)
         definitions = [_definition(spec) for spec in specs]
         rows = [[spec.cell(obj, now) for spec in specs] for obj in objects]
     return {
