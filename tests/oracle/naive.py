@@ -204,6 +204,11 @@ def aggregate(pods: list[list[float]], how: str) -> Fraction | None:
     return sum(means, Fraction(0)) / len(means)
 
 
+def hundredths(value: Fraction) -> int:
+    """Return the value in hundredths, halves rounded up."""
+    return int(value * 100 + Fraction(1, 2))
+
+
 def phase(workload: Row, case: Case, threshold: float, how: str) -> tuple[str, bool]:
     """Return the next phase of a living workload with a root, and whether an idle timer runs.
 
@@ -229,7 +234,8 @@ def phase(workload: Row, case: Case, threshold: float, how: str) -> tuple[str, b
         for p in workload["pods"]
     ]
     utilization = aggregate(known, how)
-    if utilization is not None and utilization >= Fraction(threshold):
+    # The aggregate is a number of two decimals, and that is what is compared.
+    if utilization is not None and hundredths(utilization) >= 100 * Fraction(threshold):
         return "Active", False
     measured = [p for p in live if p["phase"] == "Running" and p["gpus"]]
     if measured and fresh({"pods": measured}, case):
