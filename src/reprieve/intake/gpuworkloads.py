@@ -52,15 +52,19 @@ def workload_row(
     settings: Settings,
     pods: Sequence[PodRow] = (),
     released: Nanos | None = None,
+    status: Status | None = None,
 ) -> Workload:
-    """Return the engine's row of a GpuWorkload whose settings are resolved."""
+    """Return the engine's row of a GpuWorkload whose settings are resolved.
+
+    `status`: what is known beyond the object's own, which is read otherwise.
+    """
     return Workload(
         ref=ref_of(gpu_workload),
         root=root_of(gpu_workload),
         created=_instant(gpu_workload.metadata.creation_timestamp) or Nanos(0),
         gpus=dict(gpu_workload.spec.gpu_resources),
         settings=settings,
-        status=status_from_api(gpu_workload.status),
+        status=status_from_api(gpu_workload.status) if status is None else status,
         pods=tuple(sorted(pods, key=lambda pod: (pod.name, pod.uid))),
         released=released,
     )

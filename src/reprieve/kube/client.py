@@ -38,7 +38,7 @@ from reprieve.kube.decoding import (
 from reprieve.kube.errors import Call, Conflict, Undecodable
 from reprieve.kube.objects import identity_of
 from reprieve.kube.resource import PODS, Resource
-from reprieve.kube.transport import HttpWire, Request, Transport
+from reprieve.kube.transport import HttpWire, Request, Transport, Wire
 from reprieve.kube.writes import Priority, WriteGate
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -57,9 +57,10 @@ def connect(
     *,
     field_manager: str = "reprieve",
     jitter: Random | None = None,
+    wire: Wire | None = None,
 ) -> Client:
-    """Return a client for the API server of a loaded connection."""
-    transport = Transport(HttpWire(connection), clock, jitter=jitter)
+    """Return a client for the API server of a loaded connection; `wire` None goes over HTTP."""
+    transport = Transport(wire or HttpWire(connection), clock, jitter=jitter)
     return Client(transport, field_manager=field_manager)
 
 

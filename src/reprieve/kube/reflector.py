@@ -95,6 +95,8 @@ class Reflector(Generic[T]):
         label_selector: as the API has it.
         field_selector: as the API has it.
         report: told once of each distinct trouble, and of objects that cannot be decoded.
+        restarted: told why whenever listing or watching starts anew: `ended` (by the server, as
+            all watches are after a while), `expired` or the name of the error.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         page_size: int = PAGE_SIZE,
         report: Callable[[Exception], None] = lambda error: None,
+        restarted: Callable[[str], None] = lambda why: None,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -129,6 +132,7 @@ class Reflector(Generic[T]):
         }
         self._page_size = page_size
         self._report = report
+        self._restarted = restarted
         self._version = ""  # of the last list, event or bookmark; empty before the first list
         self._listed = False  # False: the next thing to do is a list
         self._failures = 0  # in a row
@@ -146,12 +150,15 @@ class Reflector(Generic[T]):
                 if not self._listed:
                     await self._list()
                 await self._watch()
+                self._restarted("ended")
             except Expired:
+                self._restarted("expired")
                 self._listed = False
                 if self._failures:
                     await self._clock.sleep(self._backoff())
                 self._failures += 1
             except (ApiError, UsageError) as error:
+                self._restarted(type(error).__name__)
                 await self._clock.sleep(self._trouble(error))
 
     async def _list(self) -> None:
