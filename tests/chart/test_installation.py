@@ -136,6 +136,16 @@ async def test_with_the_kind_in_place_a_kaiwo_config_belongs_to_the_release(
     assert await release.kaiwo_config() is None
 
 
+async def test_an_empty_kaiwo_config_made_by_the_operator_is_replaced(release: Release) -> None:
+    assert await release.helm("install", {}) == ""
+    empty = {"apiVersion": "config.kaiwo.silogen.ai/v1alpha1", "kind": "KaiwoConfig"}
+    await release.create({**empty, "metadata": {"name": "kaiwo"}, "spec": {}})
+    assert await release.helm("upgrade", kaiwo_config(3)) == ""
+    assert await release.kaiwo_config() == {"gpuPreemption": {"defaultThreshold": 3}}
+    assert await release.helm("upgrade", kaiwo_config(0)) == ""
+    assert await release.kaiwo_config() == {"gpuPreemption": {"defaultThreshold": 0}}
+
+
 async def test_a_kaiwo_config_of_somebody_else_is_not_taken_over(release: Release) -> None:
     await release.create(load(KAIWO_CONFIGS))
     foreign = {

@@ -60,6 +60,7 @@ def test_the_cluster_role_holds_nothing_else(tmp_path: Path) -> None:
         ("", "events"): {"create", "patch"},
         ("discovery.k8s.io", "endpointslices"): READ,
         ("kueue.x-k8s.io", "workloads"): READ,
+        ("reprieve.dev", "preemptions"): READ,
         ("kaiwo.silogen.ai", "gpuworkloads"): READ | {"create", "update", "patch", "delete"},
         ("kaiwo.silogen.ai", "gpuworkloads/status"): {"get", "update", "patch"},
         ("config.kaiwo.silogen.ai", "kaiwoconfigs"): READ | {"create"},
