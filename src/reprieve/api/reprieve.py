@@ -144,10 +144,10 @@ class VictimStatus(_Struct, frozen=True):
     message: str = ""
 
 
-class PreemptionStatus(msgspec.Struct, frozen=True, rename="camel"):
+class PreemptionStatus(_Struct, frozen=True):
     """How far the operator got, who does it, and under which epoch of the process lease."""
 
-    phase: IntentPhase = IntentPhase.PLANNED
+    phase: IntentPhase
     owner: str = ""
     epoch: int = 0
     reason: str = ""
@@ -174,6 +174,6 @@ class Preemption(msgspec.Struct, frozen=True, rename="camel"):
 
     metadata: Metadata
     spec: PreemptionSpec
-    status: PreemptionStatus = PreemptionStatus()
+    status: PreemptionStatus = PreemptionStatus(IntentPhase.PLANNED)
     api_version: str = API_VERSION
     kind: str = "Preemption"

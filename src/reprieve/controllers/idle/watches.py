@@ -28,6 +28,7 @@ from reprieve.controllers.metric_sources import ReadyAddress
 from reprieve.engine.idle.vendors import Vendor
 from reprieve.kube.cache import Cache, Record
 from reprieve.kube.client import Client
+from reprieve.kube.errors import NotFound
 from reprieve.kube.objects import version_number
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import (
@@ -87,6 +88,11 @@ class Watches:
             *,
             required: bool = True,
         ) -> Watch[W, R]:
+            def tell(trouble: Exception) -> None:
+                # That an optional kind is not served is no trouble.
+                if required or not isinstance(trouble, NotFound):
+                    report(trouble)
+
             cache: Cache[W, R] = Cache(convert, indexes)
             reflector = Reflector(
                 client,
@@ -94,7 +100,7 @@ class Watches:
                 wire,
                 cache,
                 clock,
-                report=report,
+                report=tell,
                 restarted=lambda why: restarted(resource.qualified, why),
             )
             return Watch(cache, reflector, required)
