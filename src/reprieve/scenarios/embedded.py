@@ -6,31 +6,20 @@ stopped in the reverse order of its start, whatever happened.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from reprieve.api.crds import all_crds
-from reprieve.kube.client import connect
-from reprieve.kube.credentials import load_connection
 from reprieve.local.cluster import EmbeddedCluster
-from reprieve.local.crds import permissive_definitions
 from reprieve.local.machines.embedded import EmbeddedObjects
-from reprieve.local.machines.gpus import Root
-from reprieve.local.machines.nodes import NodeSpec as MachineSpec
-from reprieve.local.machines.objects import AlreadyThere, ChangeType
 from reprieve.local.machines.run import Machines
 from reprieve.scenarios.model import NodeSpec
-from reprieve.scenarios.observer import GPUWORKLOADS, Observer
-from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.scenarios.real import KubeObjects
 from reprieve.scenarios.stage import Stage
+from reprieve.scenarios.staging import OPERATOR_NAMESPACE, staged
 from reprieve.units.clock import Clock, SystemClock
-from reprieve.units.durations import MILLISECOND
 
 __all__ = [
     "OPERATOR_NAMESPACE",
@@ -40,10 +29,7 @@ __all__ = [
     "holds_cluster",
 ]
 
-OPERATOR_NAMESPACE: Final = "kaiwo-system"
 OPERATOR_USER: Final = "reprieve"
-_OBSERVED: Final = ("nodes", "pods", "events", GPUWORKLOADS)
-_LOOK: Final = 20 * MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +73,18 @@ async def embedded_stage(
         operator_kubeconfig = directory / "operator.kubeconfig"
         cluster.write_kubeconfig(kubeconfig)
         cluster.write_kubeconfig(operator_kubeconfig, user=OPERATOR_USER)
-        client = connect(await load_connection(str(kubeconfig)), clock, field_manager="scenario")
-        stack.push_async_callback(client.close)
-        objects = KubeObjects(client, clock)
-        await _install(objects, clock)
-        machines = Machines(
-            EmbeddedObjects(cluster.api),
-            clock,
-            [MachineSpec.of(n.name, n.allocatable, n.labels, n.taints) for n in nodes],
-        )
-        await machines.start()
-        stack.push_async_callback(machines.stop)
-        observer = Observer(clock)
-        stack.push_async_callback(_cancel, asyncio.create_task(_observe(objects, observer)))
-
-        def launch(environment: Mapping[str, str], replicas: int) -> OperatorProcesses:
-            return OperatorProcesses(
+        stage, machines = await stack.enter_async_context(
+            staged(
+                kubeconfig,
                 operator_kubeconfig,
-                {
-                    "GPU_PREEMPTION_METRICS_ENDPOINT": machines.exporter.url,
-                    "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
-                    **environment,
-                },
-                arguments=("--metrics-port", "0", *operator_arguments),
-                replicas=replicas,
-                on_line=on_operator_line,
+                nodes,
+                clock,
+                store=EmbeddedObjects(cluster.api),
+                rights=_UserRights(cluster),
+                operator_arguments=operator_arguments,
+                on_operator_line=on_operator_line,
             )
-
-        stage = Stage(objects, observer, _Exporter(machines), _UserRights(cluster), clock, launch)
+        )
         yield EmbeddedStage(
             stage, cluster, machines, kubeconfig, operator_kubeconfig, machines.exporter.url
         )
@@ -123,26 +93,6 @@ async def embedded_stage(
 def holds_cluster(data: Path) -> bool:
     """Whether a folder has the objects of an embedded cluster from an earlier start."""
     return (data / "objects.sqlite").exists()
-
-
-class _Exporter:
-    """The exporter of the machines."""
-
-    def __init__(self, machines: Machines) -> None:
-        self._exporter = machines.exporter
-
-    def set_utilization(
-        self, namespace: str, root: str, value: float, *, gpu: int | None, pod_index: int | None
-    ) -> None:
-        kind, _, name = root.partition("/")
-        target = Root(namespace, kind, name)
-        self._exporter.set_utilization(target, value, gpu=gpu, pod_index=pod_index)
-
-    async def down(self) -> None:
-        await self._exporter.stop()
-
-    async def up(self) -> None:
-        await self._exporter.start()
 
 
 class _UserRights:
@@ -156,44 +106,3 @@ class _UserRights:
 
     async def allow(self, verb: str, group: str, resource: str) -> None:
         self._cluster.allow(OPERATOR_USER, verb, group, resource)
-
-
-async def _install(objects: KubeObjects, clock: Clock) -> None:
-    """Create the CRDs and the operator's namespace, and wait until the kinds are served."""
-    await objects.refresh()
-    crds = [*all_crds(), *permissive_definitions()]
-    for crd in crds:
-        with contextlib.suppress(AlreadyThere):
-            await objects.create("customresourcedefinitions.apiextensions.k8s.io", crd)
-    namespace = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": OPERATOR_NAMESPACE},
-    }
-    with contextlib.suppress(AlreadyThere):
-        await objects.create("namespaces", namespace)
-    while not all(_served(objects, crd) for crd in crds):
-        await clock.sleep(_LOOK)
-        await objects.refresh()
-
-
-def _served(objects: KubeObjects, crd: Mapping[str, Any]) -> bool:
-    spec = crd["spec"]
-    return all(
-        objects.resource_of(f"{spec['group']}/{version['name']}", spec["names"]["kind"]) is not None
-        for version in spec["versions"]
-        if version["served"]
-    )
-
-
-async def _observe(objects: KubeObjects, observer: Observer) -> None:
-    async for change in objects.changes(_OBSERVED):
-        if change.type is ChangeType.DELETED:
-            observer.drop(change.resource, change.object)
-        elif change.type is not ChangeType.SYNCED:
-            observer.put(change.resource, change.object)
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
