@@ -22,7 +22,7 @@ from reprieve.local.server.api import Api
 from reprieve.local.server.faults import Faults
 from reprieve.local.server.http import HttpServer, Stage, Write
 from reprieve.local.server.kinds import Registry
-from reprieve.local.server.selectors import field_values
+from reprieve.local.server.selectors import SELECTABLE, field_values
 from reprieve.local.server.start import start_cluster
 from reprieve.local.store import Store
 from reprieve.units.clock import Clock, SystemClock
@@ -69,10 +69,11 @@ class EmbeddedCluster:
 
     async def stop(self) -> None:
         """End all watches, close the port and the file."""
-        self.store.close()
+        self.store.end_watches()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        self.store.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -155,6 +156,8 @@ class EmbeddedCluster:
 
     def _fields(self, resource: str, obj: dict[str, Any]) -> dict[str, str]:
         plural, _, group = resource.partition(".")
+        if not group or resource in SELECTABLE:
+            return field_values(resource, obj)
         kind = self.registry.stored(group, plural)
         custom = () if kind is None or kind.custom is None else kind.custom.selectable
         return field_values(resource, obj, custom)

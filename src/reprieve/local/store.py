@@ -296,13 +296,17 @@ class Store:
         for shelf in self._shelves.values():
             shelf.history.clear()
 
-    def close(self) -> None:
-        """Write what is pending and close the file; watchers end."""
+    def end_watches(self) -> None:
         for watcher in self.subscriptions():
             watcher.close()
+
+    def close(self) -> None:
+        """Write what is pending and close the file; watchers end, writes are refused."""
+        if self._unpublished:
+            self._flush()
+        self.end_watches()
+        self._failure = self._failure or StoreFailed("the store is closed")
         if self._disk is not None:
-            if self._unpublished:
-                self._flush()
             self._disk.close()
             self._disk = None
 
@@ -348,6 +352,8 @@ class Store:
     def _flush(self) -> None:
         events, self._unpublished = self._unpublished, []
         batch, self._batch = self._batch, None
+        if not events:
+            return
         if self._disk is not None and self._failure is None:
             try:
                 self._disk.write(_row(event) for event in events)

@@ -34,7 +34,7 @@ def to_storage(registry: Registry, kind: Kind, obj: dict[str, Any]) -> dict[str,
     """Return `obj` of version `kind` as it is kept, apiVersion and kind first."""
     if _is_new_event(kind):
         return {"apiVersion": "v1", "kind": "Event", **_renamed(obj, _EVENT_FIELDS)}
-    stored = registry.stored(kind.group, kind.plural) or kind
+    stored = kind if kind.stored else registry.stored(kind.group, kind.plural) or kind
     return {**_head(stored), **obj, **_head(stored)}
 
 
