@@ -238,15 +238,15 @@ def pods(draw: st.DrawFn, index: int) -> dict[str, Any]:
     polls = draw(st.lists(seen, max_size=2))
     return {
         "name": f"w-{index}",
-        "phase": draw(st.sampled_from(["Running"] * 5 + ["Pending", "Succeeded"])),
+        "phase": draw(st.sampled_from(["Running"] * 8 + ["Pending", "Succeeded"])),
         "node": "node-0",
         "nodes": None,
         "gpus": {"amd.com/gpu": 1} if draw(st.integers(0, 5)) else {},
-        "demand": draw(st.integers(0, 3)) == 0,
+        "demand": draw(st.booleans()),
         "terminating": draw(st.integers(0, 7)) == 0,
         # Samples that were not seen by this process have no other trace than the pod's start.
         "seen": polls if None not in polls else [],
-        "values": [draw(st.sampled_from([0.0, 4.99, 5.0, 60.0])) for _ in polls]
+        "values": [draw(st.sampled_from([0.0, 1.5, 4.0, 4.99, 5.0, 60.0])) for _ in polls]
         if None not in polls
         else [],
         "heard": draw(st.sampled_from([None, cases.NOW - 10, cases.NOW - 500])),

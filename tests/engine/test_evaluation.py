@@ -1,0 +1,321 @@
+"""The evaluation by hand: what the vectors and random clusters do not name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reprieve.engine.check import Fault, check, check_all
+from reprieve.engine.idle.claims import committed
+from reprieve.engine.idle.evaluation import Declined, Reason, evaluate
+from reprieve.engine.idle.lifecycle import Facts, Present, step
+from reprieve.engine.idle.model import (
+    Fit,
+    NodeRow,
+    Phase,
+    Policy,
+    PreemptionPolicy,
+    Reservation,
+    Workload,
+)
+from reprieve.engine.plan import Guard, Plan, ProofLevel
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+from reprieve.wording.kaiwo import (
+    conditions_after,
+    declined_text,
+    event_text,
+    preemption_started,
+    with_reasons,
+)
+from tests.engine.rows import NOW, ago, demand, pod, snapshot, with_settings, workload
+
+POLICY = Policy()
+GPU, PART = "amd.com/gpu", "amd.com/gpu-0"
+
+
+def one(*rows: Workload, policy: Policy = POLICY, **changes: object) -> Plan:
+    (plan,) = evaluate(snapshot(*rows, **changes), policy, NOW).plans
+    return plan
+
+
+def reasons(*rows: Workload, policy: Policy = POLICY) -> dict[str, Reason]:
+    declined = evaluate(snapshot(*rows), policy, NOW).declined
+    return {each.subject.name: each.reason for each in declined}
+
+
+def names(plan: Plan) -> list[str]:
+    return [victim.subject.name for victim in plan.victims]
+
+
+def on(node: str, name: str, gpus: int) -> Workload:
+    return workload(name, gpus=gpus, pods=[pod(f"{name}-0", gpus={GPU: gpus}, node=node)])
+
+
+def test_a_plan_carries_its_proof_and_its_guards() -> None:
+    victim, wanting = workload("v", gpus=8), demand(gpus=4)
+    plan = one(victim, wanting)
+    assert plan.proof.level is ProofLevel.SUM
+    assert (plan.proof.need, plan.proof.freed) == ({GPU: 4}, {GPU: 8})
+    assert not plan.proof.compatible
+    assert plan.guards == (
+        Guard(wanting.ref, (Phase.PENDING_GPU,)),
+        Guard(victim.ref, (Phase.IDLE,)),
+    )
+
+
+def test_oldest_idle_first_may_overshoot_and_says_so() -> None:
+    rows = (
+        workload("old", gpus=2, idle_since=ago(7000)),
+        workload("young", gpus=8),
+        demand(gpus=8),
+    )
+    plan = one(*rows)
+    assert (names(plan), plan.proof.compatible) == (["old", "young"], True)
+    trimmed = one(*rows, policy=Policy(irreducible=True))
+    assert (names(trimmed), trimmed.proof.compatible) == (["young"], False)
+    assert trimmed.reprieved == {"NotNeeded": 1}
+    assert reasons(*rows, policy=Policy(irreducible=True))["old"] is Reason.REPRIEVED
+
+
+def test_a_reprieved_workload_may_serve_the_next_demand() -> None:
+    rows = (
+        workload("old", gpus=2, idle_since=ago(7000)),
+        workload("young", gpus=8),
+        demand("d1", gpus=8, created=ago(900)),
+        demand("d2", gpus=2, created=ago(800)),
+    )
+    plans = evaluate(snapshot(*rows), Policy(irreducible=True), NOW).plans
+    assert [names(plan) for plan in plans] == [["young"], ["old"]]
+
+
+def test_all_resource_names_are_planned_at_once() -> None:
+    victim = workload("both", gpus={GPU: 4, PART: 2})
+    assert names(one(victim, demand(gpus={GPU: 4, PART: 2}))) == ["both"]
+    assert reasons(victim, demand(gpus={GPU: 4, PART: 3}))["demand"] is Reason.SHORT
+
+
+def test_every_idle_workload_that_stays_has_a_reason() -> None:
+    rows = (
+        workload("young", idle_since=ago(30)),
+        workload("timerless", idle_since=None),
+        workload("silent", samples={}),
+        workload("claimed"),
+        workload("unneeded"),
+    )
+    evaluation = evaluate(snapshot(*rows, claims={Uid("claimed-uid"): None}), POLICY, NOW)
+    assert {d.subject.name: d.reason for d in evaluation.declined} == {
+        "young": Reason.WITHIN_GRACE,
+        "timerless": Reason.NO_TIMER,
+        "silent": Reason.NOT_FRESH,
+        "claimed": Reason.CLAIMED,
+        "unneeded": Reason.NO_DEMAND,
+    }
+    assert evaluation.next_due == Nanos(NOW + 570 * SECOND)
+    young = next(d for d in evaluation.declined if d.reason is Reason.WITHIN_GRACE)
+    assert declined_text(young) == "it is within its grace period until 2026-03-04T10:24:30Z"
+
+
+def test_a_shortfall_is_named() -> None:
+    evaluation = evaluate(snapshot(workload(gpus=3), demand(gpus=10)), POLICY, NOW)
+    short = evaluation.declined[0]
+    assert short == Declined(demand().ref, Reason.SHORT, {GPU: 7})
+    assert declined_text(short) == (
+        "all eligible idle workloads together are short of 7 amd.com/gpu"
+    )
+
+
+def test_a_grace_period_is_over_on_the_second() -> None:
+    for since, expected in ((599, []), (600, ["w"])):
+        rows = (workload(idle_since=ago(since)), demand())
+        plans = evaluate(snapshot(*rows), POLICY, NOW).plans
+        assert [name for plan in plans for name in names(plan)] == expected
+
+
+def test_a_timer_in_the_future_counts_as_now() -> None:
+    row = with_settings(workload(idle_since=ago(-5000)), policy=PreemptionPolicy.ALWAYS)
+    evaluation = evaluate(snapshot(row), POLICY, NOW)
+    assert evaluation.plans == ()
+    assert evaluation.next_due == Nanos(NOW + 10 * MINUTE)
+
+
+def test_a_claim_tells_demands_of_one_name_apart() -> None:
+    """Two demands share a name; the committed victim serves the one in team-b."""
+    d1 = demand("d", namespace="team-a", created=ago(900))
+    d2 = demand("d", namespace="team-b", created=ago(800))
+    flying = workload("f", Phase.PREEMPTING, preempted_for="d")
+    rows = (d1, d2, flying, workload("idle"))
+    claims = {flying.root.uid: GpuWorkloadKey("team-b/d")}
+    plan = one(*rows, claims=claims)
+    assert plan.preemptor == d1.ref
+    assert evaluate(snapshot(*rows), POLICY, NOW).plans == ()  # the name alone is credited to both
+
+
+def test_an_always_victim_in_flight_is_credited_to_the_oldest_demand_only() -> None:
+    freeing = workload("freeing", Phase.PREEMPTING)
+    rows = (
+        freeing,
+        workload("idle"),
+        demand("d1", created=ago(900)),
+        demand("d2", created=ago(800)),
+    )
+    plan = one(*rows)
+    assert plan.preemptor is not None
+    assert (plan.preemptor.name, names(plan)) == ("d2", ["idle"])
+
+
+def test_each_always_victim_is_a_plan_of_its_own() -> None:
+    rows = [
+        with_settings(workload(name), policy=PreemptionPolicy.ALWAYS) for name in ("b", "a", "c")
+    ]
+    plans = evaluate(snapshot(*rows), POLICY, NOW).plans
+    assert [names(plan) for plan in plans] == [["a"], ["b"], ["c"]]
+    assert {plan.proof.level for plan in plans} == {ProofLevel.EXEMPT}
+
+
+def test_two_records_of_one_root_count_once() -> None:
+    twin = workload("twin")
+    twin = replace(twin, root=workload("w").root)
+    assert reasons(workload("w"), twin, demand(gpus=8))["demand"] is Reason.SHORT
+
+
+def test_fit_node_counts_node_boundaries() -> None:
+    rows = (on("a", "v1", 4), on("b", "v2", 4), demand(gpus=8))
+    nodes = (NodeRow("a", {GPU: 0}), NodeRow("b", {GPU: 0}))
+    policy = Policy(fit=Fit.NODE)
+    assert len(one(*rows, nodes=nodes).victims) == 2
+    evaluation = evaluate(snapshot(*rows, nodes=nodes), policy, NOW)
+    assert evaluation.plans == ()
+    assert evaluation.declined[0].reason is Reason.NO_PLACEMENT
+    roomy = (NodeRow("a", {GPU: 4}), NodeRow("b", {GPU: 0}))
+    plan = one(*rows, nodes=roomy, policy=policy)
+    # The sum asks for both, as the guide has it; the pod goes where it fits.
+    assert plan.placement == ((Uid("demand-0-uid"), "a"),)
+    assert plan.proof.level is ProofLevel.PLACEMENT
+
+
+def test_fit_node_goes_on_past_the_sum_until_the_pod_has_a_node() -> None:
+    rows = (
+        replace(on("a", "v1", 4), created=ago(1)),
+        on("b", "v2", 8),
+        demand(gpus=4, pods=[pod("d-0", "Pending", demand=True, nodes=frozenset({"b"}))]),
+    )
+    nodes = (NodeRow("a", {GPU: 0}), NodeRow("b", {GPU: 0}))
+    plan = one(*rows, nodes=nodes, policy=Policy(fit=Fit.NODE))
+    assert (names(plan), plan.placement) == (["v1", "v2"], ((Uid("d-0-uid"), "b"),))
+    assert plan.proof.compatible  # v1 can be put back
+    trimmed = one(*rows, nodes=nodes, policy=Policy(fit=Fit.NODE, irreducible=True))
+    assert names(trimmed) == ["v2"]
+
+
+def test_fit_node_leaves_reserved_room_alone() -> None:
+    rows = (on("a", "v1", 4), demand(gpus=4))
+    held = Reservation(GpuWorkloadKey("ml-team/other"), Uid("p"), "a", {GPU: 4})
+    policy = Policy(fit=Fit.NODE)
+    nodes = (NodeRow("a", {GPU: 0}),)
+    taken = snapshot(*rows, nodes=nodes, reservations=(held,))
+    assert evaluate(taken, policy, NOW).plans == ()
+    ours = replace(held, demand=GpuWorkloadKey("ml-team/demand"))
+    assert evaluate(replace(taken, reservations=(ours,)), policy, NOW).plans != ()
+
+
+def test_fit_node_proves_nothing_without_a_pending_pod() -> None:
+    row = demand(pods=[pod("d-0", "Pending", gpus={})])
+    assert reasons(workload(), row, policy=Policy(fit=Fit.NODE))["demand"] is Reason.NO_PENDING_POD
+
+
+def test_a_committed_plan_claims_its_victims_and_its_room() -> None:
+    rows = snapshot(on("a", "v1", 4), demand(gpus=4), nodes=(NodeRow("a", {GPU: 0}),))
+    policy = Policy(fit=Fit.NODE)
+    (plan,) = evaluate(rows, policy, NOW).plans
+    after = committed(rows, plan)
+    assert after.claims == {Uid("v1-uid"): "ml-team/demand"}
+    assert [(r.node, r.amounts) for r in after.reservations] == [("a", {GPU: 4})]
+    again = evaluate(after, policy, NOW)
+    assert again.plans == ()
+    assert {d.reason for d in again.declined} == {Reason.CLAIMED, Reason.COVERED}
+
+
+@pytest.mark.parametrize(
+    ("fault", "rows"),
+    [
+        (Fault.UNKNOWN_VICTIM, (demand(),)),
+        (Fault.NOT_IDLE, (workload(phase=Phase.ACTIVE), demand())),
+        (Fault.WITHIN_GRACE, (workload(idle_since=ago(5)), demand())),
+        (Fault.NOT_FRESH, (workload(samples={}), demand())),
+        (
+            Fault.WRONG_POLICY,
+            (with_settings(workload(), policy=PreemptionPolicy.ALWAYS), demand()),
+        ),
+        (Fault.WRONG_NEED, (workload(), demand(gpus=5))),
+        (Fault.UNKNOWN_PREEMPTOR, (workload(), demand(idle_since=None, gpus=4, name="d2"))),
+    ],
+)
+def test_the_check_sees_that_the_world_has_changed(fault: Fault, rows: tuple[Workload]) -> None:
+    plan = one(workload(), demand())
+    found = {v.fault for v in check(plan, snapshot(*rows), POLICY, NOW)}
+    assert fault in found
+
+
+def test_the_check_refuses_plans_that_prove_nothing() -> None:
+    rows = snapshot(workload(gpus=3), workload("w2", gpus=3), demand(gpus=4))
+    (plan,) = evaluate(rows, POLICY, NOW).plans
+    assert check(plan, rows, POLICY, NOW) == ()
+    small = replace(plan, victims=plan.victims[:1])
+    faults = {v.fault for v in check(small, rows, POLICY, NOW)}
+    assert faults == {Fault.WRONG_ID, Fault.WRONG_SUM, Fault.NOT_FEASIBLE}
+    boasting = replace(plan, proof=replace(plan.proof, in_flight={GPU: 9}))
+    faults = {v.fault for v in check(boasting, rows, POLICY, NOW)}
+    assert faults == {Fault.OVERSTATED_FLIGHT, Fault.REDUCIBLE}
+    assert {v.fault for v in check_all([plan, plan], rows, POLICY, NOW)} >= {Fault.CLAIMED}
+    unguarded = replace(plan, guards=())
+    assert {v.fault for v in check(unguarded, rows, POLICY, NOW)} == {Fault.UNGUARDED}
+
+
+def test_texts_name_every_amount_that_the_demand_asks_for() -> None:
+    victim = workload("v", gpus={GPU: 4, PART: 2, "amd.com/gpu-1": 1})
+    plan = one(victim, demand("d", gpus={GPU: 4, PART: 2}))
+    (named,) = with_reasons(plan, [victim], NOW).victims
+    assert named.reason == (
+        "Preempted to free 4 amd.com/gpu, 2 amd.com/gpu-0 for pending workload d"
+    )
+    assert str(preemption_started(plan, named, victim, NOW)) == (
+        "Warning PreemptionStarted Freeing 4 amd.com/gpu, 2 amd.com/gpu-0 GPU(s) for pending "
+        "workload d"
+    )
+
+
+def test_texts_of_the_policy_always_have_whole_seconds() -> None:
+    victim = with_settings(workload(idle_since=ago(720.4)), policy=PreemptionPolicy.ALWAYS)
+    plan = one(victim)
+    (named,) = with_reasons(plan, [victim], NOW).victims
+    assert named.reason == (
+        "Policy is Always and workload has been idle for 12m0s (threshold: 10m0s)"
+    )
+    assert preemption_started(plan, named, victim, NOW).message == (
+        "Workload has been idle for 12m0s (limit: 10m0s, policy: Always); preempting"
+    )
+
+
+def test_conditions_follow_the_phase_and_the_metrics() -> None:
+    ours = Facts(Present(Uid("w-uid")))
+    silent = workload(phase=Phase.PENDING_OTHER, samples={})
+    decided = step(silent, ours, POLICY, NOW)
+    first = conditions_after([], decided, silent, NOW)
+    assert [(c.type, c.status, c.reason) for c in first] == [
+        ("PhaseUpdated", "True", "PhaseActive"),
+        ("MetricsAvailable", "False", "NoSamples"),
+    ]
+    assert first[0].message == event_text(decided.events[0], silent).message
+    heard = workload(phase=Phase.ACTIVE)
+    later = Nanos(NOW + SECOND)
+    second = conditions_after(first, step(heard, ours, POLICY, later), heard, later)
+    assert [(c.status, c.reason, c.last_transition_time) for c in second] == [
+        ("True", "PhaseIdle", "2026-03-04T10:15:01Z"),
+        ("True", "Fresh", "2026-03-04T10:15:01Z"),
+    ]
+    assert conditions_after([], step(heard, ours, POLICY, NOW), heard, NOW)[0].type == (
+        "PhaseUpdated"
+    )
