@@ -1,0 +1,120 @@
+"""Pods as rows: where they may go, and what is free on nodes. Demands are in the vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprieve.api.core import Node, Pod
+from reprieve.engine.idle.vendors import AMD, NVIDIA
+from reprieve.intake.pods import admitted_nodes, gpus_of, node_row, pod_row
+
+
+def pod(**spec: Any) -> Pod:
+    return msgspec.convert(
+        {
+            "metadata": {"name": "p", "uid": "u", "creationTimestamp": "2026-03-04T10:00:00Z"},
+            "spec": {"containers": [{"resources": {"requests": {"amd.com/gpu": "2"}}}], **spec},
+            "status": {"phase": "Pending"},
+        },
+        Pod,
+    )
+
+
+def node(name: str = "gpu-0", labels: dict[str, str] | None = None, **rest: Any) -> Node:
+    return msgspec.convert({"metadata": {"name": name, "labels": labels or {}}, **rest}, Node)
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+TAINT = {"key": "amd-dcm", "value": "up", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "admitted"),
+    [
+        ({}, True),
+        ({"nodeSelector": {"gpu": "mi300"}}, True),
+        ({"nodeSelector": {"gpu": "mi250"}}, False),
+        ({"affinity": affinity(expression("gpu", "In", "mi250", "mi300"))}, True),
+        ({"affinity": affinity(expression("gpu", "NotIn", "mi300"))}, False),
+        ({"affinity": affinity(expression("other", "NotIn", "x"))}, True),
+        ({"affinity": affinity(expression("gpu", "Exists"))}, True),
+        ({"affinity": affinity(expression("gpu", "DoesNotExist"))}, False),
+        ({"affinity": affinity(expression("count", "Gt", "7"))}, True),
+        ({"affinity": affinity(expression("count", "Lt", "8"))}, False),
+        ({"affinity": affinity(expression("gpu", "Gt", "7"))}, False),
+        ({"affinity": affinity(expression("gpu", "Like", "mi"))}, False),
+        ({"affinity": affinity({}, expression("gpu", "Exists"))}, True),
+        ({"affinity": affinity({})}, False),
+        (
+            {
+                "affinity": affinity(
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]}
+                )
+            },
+            False,
+        ),
+    ],
+)
+def test_selectors_and_required_affinity_decide(spec: dict[str, Any], admitted: bool) -> None:
+    nodes = [node(labels={"gpu": "mi300", "count": "8"})]
+    assert bool(admitted_nodes(pod(**spec), nodes)) is admitted
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "admitted"),
+    [
+        ([], False),
+        ([{"operator": "Exists"}], True),
+        ([{"key": "amd-dcm", "operator": "Exists"}], True),
+        ([{"key": "amd-dcm", "value": "up"}], True),
+        ([{"key": "amd-dcm", "value": "down"}], False),
+        ([{"key": "amd-dcm", "value": "up", "effect": "NoExecute"}], False),
+        ([{"value": "up"}], False),
+    ],
+)
+def test_taints_repel_what_does_not_tolerate_them(
+    tolerations: list[dict[str, str]], admitted: bool
+) -> None:
+    tainted = [node(spec={"taints": [TAINT]})]
+    assert bool(admitted_nodes(pod(tolerations=tolerations), tainted)) is admitted
+
+
+def test_a_preference_repels_nobody_and_a_cordoned_node_everybody() -> None:
+    assert admitted_nodes(pod(), [node(spec={"taints": [{**TAINT, "effect": "PreferNoSchedule"}]})])
+    assert not admitted_nodes(pod(), [node(spec={"unschedulable": True})])
+
+
+def test_a_bound_pod_needs_no_nodes() -> None:
+    bound = pod(nodeName="gpu-0")
+    assert pod_row(bound, gpus_of(bound), (), nodes=[node()]).nodes is None
+    waiting = pod_row(pod(), gpus_of(pod()), (), nodes=[node()])
+    assert (waiting.nodes, waiting.gpus) == (frozenset({"gpu-0"}), {"amd.com/gpu": 2})
+
+
+def test_free_gpus_are_allocatable_minus_what_is_used() -> None:
+    row = node_row(
+        node(status={"allocatable": {"amd.com/gpu": "8", "cpu": "64"}}),
+        [{"amd.com/gpu": 6}, {"amd.com/gpu": 4}],
+    )
+    assert dict(row.free) == {"amd.com/gpu": -2}
+
+
+def test_other_vendors_count_when_they_are_watched() -> None:
+    wants = pod(containers=[{"resources": {"limits": {"nvidia.com/mig-1g.10gb": 1}}}])
+    assert gpus_of(wants) == {}
+    assert gpus_of(wants, (AMD, NVIDIA)) == {"nvidia.com/mig-1g.10gb": 1}
+
+
+def test_a_quantity_that_cannot_be_read_counts_as_none() -> None:
+    assert gpus_of(pod(containers=[{"resources": {"limits": {"amd.com/gpu": "many"}}}])) == {}

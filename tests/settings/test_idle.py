@@ -1,0 +1,195 @@
+"""Five tiers, of which the first non-empty value wins; what is refused, and hand-made edits."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.api.kaiwo import ANNOTATION_PREFIX, GpuWorkloadSpec, WorkloadReference
+from reprieve.engine.idle.literal import LiteralSwitches
+from reprieve.engine.idle.model import Aggregation, PreemptionPolicy
+from reprieve.settings.idle import (
+    FALLBACK,
+    Overrides,
+    Tier,
+    derive,
+    environment_tier,
+    follow,
+    in_force,
+    kaiwo_config_tier,
+    overrides_of,
+    read_derived,
+    resolve,
+    tier_of,
+    with_overrides,
+    write_derived,
+)
+from reprieve.units.durations import MINUTE, SECOND
+
+OFF = LiteralSwitches()
+SPEC = GpuWorkloadSpec(WorkloadReference("batch/v1", "Job", "train", "uid"), {"amd.com/gpu": 4})
+
+
+def annotations(**values: str) -> dict[str, str]:
+    return {f"{ANNOTATION_PREFIX}{key.replace('_', '-')}": value for key, value in values.items()}
+
+
+def test_each_tier_fills_what_those_above_leave_out() -> None:
+    derived = derive(annotations(threshold="12"), annotations(threshold="11", ttl="11h"), OFF)
+    tiers = (
+        kaiwo_config_tier({"defaultThreshold": 10, "defaultTTL": "10h", "defaultPolicy": "Always"}),
+        environment_tier(
+            {
+                "GPU_PREEMPTION_DEFAULT_POLICY": "OnPressure",
+                "GPU_PREEMPTION_DEFAULT_AGGREGATION": "Min",
+            }
+        ),
+        tier_of(
+            {"defaultAggregation": "Avg", "defaultGracePeriod": "7m"},
+            "file",
+            "--config: gpuPreemption.",
+        ),
+    )
+    found = resolve(derived.overrides, tiers)
+    assert (found.threshold, found.ttl) == (12.0, 11 * 60 * MINUTE)
+    assert (found.policy, found.aggregation) == (PreemptionPolicy.ALWAYS, Aggregation.MIN)
+    assert found.grace_period == 7 * MINUTE
+    assert resolve(Overrides(), ()) == FALLBACK
+
+
+@pytest.mark.parametrize(
+    ("suffix", "value", "accepted"),
+    [
+        ("threshold", "10%", "a number of percent"),
+        ("threshold", "NaN", "a number of percent"),
+        ("threshold", "Inf", "a number of percent"),
+        ("threshold", "1e999", "a number of percent"),
+        ("threshold", " 5", "a number of percent"),
+        ("threshold", "1_0", "a number of percent"),
+        ("grace-period", "300", "a Go duration such as"),
+        ("grace-period", "1d", "a Go duration such as"),
+        ("ttl", "forever", "a Go duration such as"),
+        ("policy", "always", "OnPressure or Always"),
+        ("aggregation", "Median", "Min, Max or Avg"),
+    ],
+)
+def test_a_bad_annotation_is_named_and_hides_nothing(
+    suffix: str, value: str, accepted: str
+) -> None:
+    good = {"threshold": "20", "grace-period": "15m", "ttl": "1h", "policy": "Always"}
+    good["aggregation"] = "Avg"
+    key = f"{ANNOTATION_PREFIX}{suffix}"
+    derived = derive({key: value}, {key: good[suffix]}, OFF, "Job/train", "Namespace/ml")
+    (rejected,) = derived.rejected
+    assert (rejected.where, rejected.value) == (f"annotation {key} of Job/train", value)
+    assert accepted in rejected.accepted
+    settings = resolve(derived.overrides, ())
+    assert (
+        in_force(settings, rejected.setting)
+        == {
+            "threshold": "20",
+            "grace-period": "15m0s",
+            "ttl": "1h0m0s",
+            "policy": "Always",
+            "aggregation": "Avg",
+        }[suffix]
+    )
+
+
+def test_annotations_read_once_lets_a_bad_root_value_hide_the_namespaces() -> None:
+    root, namespace = annotations(grace_period="soon"), annotations(grace_period="15m")
+    literal = LiteralSwitches(annotations_read_once=True)
+    assert derive(root, namespace, OFF).overrides.grace_period == 15 * MINUTE
+    assert derive(root, namespace, literal).overrides.grace_period is None
+
+
+def test_any_annotation_opts_in_and_enabled_false_is_told() -> None:
+    derived = derive(annotations(enabled="false"), None, OFF, "Job/train")
+    assert derived.tracked
+    (notice,) = derived.notices
+    assert "there is no value that opts out" in notice.text
+    assert derive(annotations(enabled="true"), None, OFF).notices == ()
+    assert not derive({"other/annotation": "x"}, {}, OFF).tracked
+
+
+def test_an_unknown_ending_opts_in_and_is_told() -> None:
+    derived = derive(annotations(treshold="5"), None, OFF)
+    assert derived.tracked
+    assert derived.overrides == Overrides()
+    assert "known endings: enabled, threshold" in derived.notices[0].text
+
+
+def test_one_bad_field_of_the_kaiwo_config_costs_only_itself() -> None:
+    tier = kaiwo_config_tier(
+        {"defaultThreshold": 101, "defaultGracePeriod": "15 m", "defaultTTL": 0}
+    )
+    assert tier.overrides == Overrides(ttl=0)
+    assert [r.where for r in tier.rejected] == [
+        "KaiwoConfig/kaiwo spec.gpuPreemption.defaultThreshold",
+        "KaiwoConfig/kaiwo spec.gpuPreemption.defaultGracePeriod",
+    ]
+
+
+def test_a_threshold_of_zero_is_a_value() -> None:
+    tiers = (kaiwo_config_tier({"defaultThreshold": 0}),)
+    assert resolve(Overrides(), tiers).threshold == 0.0
+
+
+def test_a_bad_variable_does_not_hide_the_file() -> None:
+    tiers = (
+        environment_tier({"GPU_PREEMPTION_DEFAULT_TTL": "1d"}),
+        tier_of({"defaultTTL": "2h"}, "file", "f: "),
+    )
+    assert resolve(Overrides(), tiers).ttl == 120 * MINUTE
+    assert tiers[0].rejected[0].where == "variable GPU_PREEMPTION_DEFAULT_TTL"
+
+
+def test_changed_annotations_are_followed_and_hand_made_edits_stay() -> None:
+    base = Overrides(threshold=5.0, grace_period=5 * MINUTE)
+    new = Overrides(threshold=7.0, grace_period=9 * MINUTE, ttl=SECOND)
+    edited = Overrides(threshold=5.0, grace_period=30 * MINUTE)
+    assert follow(edited, base, new) == Overrides(
+        threshold=7.0, grace_period=30 * MINUTE, ttl=SECOND
+    )
+
+
+def test_a_removed_annotation_leaves_the_field_to_the_lower_tiers() -> None:
+    base = Overrides(threshold=5.0)
+    assert follow(base, base, Overrides()) == Overrides()
+
+
+def test_a_field_cleared_by_hand_stays_clear() -> None:
+    base = Overrides(threshold=5.0)
+    assert follow(Overrides(), base, base) == Overrides()
+
+
+def test_without_a_known_base_set_fields_count_as_made_by_hand() -> None:
+    assert follow(Overrides(threshold=9.0), None, Overrides(threshold=5.0, ttl=0)) == Overrides(
+        threshold=9.0, ttl=0
+    )
+
+
+def test_overrides_go_into_the_spec_in_gos_long_form_and_back() -> None:
+    overrides = Overrides(10.5, 5 * MINUTE, PreemptionPolicy.ALWAYS, Aggregation.AVG, 0)
+    spec = with_overrides(SPEC, overrides)
+    assert (spec.grace_period, spec.ttl_after_finished) == ("5m0s", "0s")
+    assert overrides_of(spec) == overrides
+    assert with_overrides(spec, Overrides()) == SPEC
+
+
+def test_equal_durations_keep_the_text_that_a_person_wrote() -> None:
+    spec = GpuWorkloadSpec(SPEC.workload_ref, SPEC.gpu_resources, grace_period="5m")
+    assert with_overrides(spec, Overrides(grace_period=5 * MINUTE)) == spec
+
+
+def test_what_was_derived_is_read_back_and_spoilt_text_is_none() -> None:
+    overrides = Overrides(10.5, 5 * MINUTE, None, Aggregation.AVG, None)
+    text = write_derived(overrides)
+    assert read_derived({"reprieve.dev/derived": text}) == overrides
+    for spoilt in ("{", "[]", "null"):
+        assert read_derived({"reprieve.dev/derived": spoilt}) is None
+    assert read_derived(None) is None
+
+
+def test_a_tier_without_values_says_nothing() -> None:
+    assert kaiwo_config_tier(None) == Tier("KaiwoConfig")
+    assert environment_tier({"GPU_PREEMPTION_DEFAULT_TTL": ""}) == Tier("environment")
