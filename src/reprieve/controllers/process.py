@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import secrets
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.controllers.idle.context import IdleContext
 from reprieve.controllers.idle.plane import IdlePlane
 from reprieve.controllers.measured import CountedWire
@@ -52,6 +52,7 @@ LEASE_NAME: Final = "reprieve"
 _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _FLUSH: Final = 1.0  # seconds that waiting events are given at the end
 _STOP: Final = 3.0
+_MOST_LAG: Final = SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
     Raises:
         UsageError: a setting, the kubeconfig or the operator namespace cannot be used.
     """
+    relax_collector()
     start = _settings(options)
     handler = start_logging(options.log_format, clock)
     stop = asyncio.Event()
@@ -156,6 +158,7 @@ async def _run(
         instance=identity,
         report=lambda trouble: log.warning("events: %s", trouble),
     )
+    lag = LoopLag(clock, metrics)
     plane = IdlePlane(
         IdleContext(
             client=client,
@@ -165,11 +168,11 @@ async def _run(
             events=events,
             metrics=metrics,
             start=start,
+            lagging=lambda: lag.current > _MOST_LAG,
             dry_run=options.dry_run,
         ),
         namespace,
     )
-    lag = LoopLag(clock, metrics)
 
     def healthy() -> Iterator[Check]:
         yield Check("loop", passed=True)
@@ -244,10 +247,8 @@ async def _work(plane: IdlePlane) -> None:
 
 
 async def _freeze(plane: IdlePlane) -> None:
-    """Take the first lists out of the collector's sight: they stay for the life of the process."""
     await plane.watches.synced()
-    gc.collect()
-    gc.freeze()
+    freeze_records()
 
 
 async def _first(*tasks: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[bool]) -> None:

@@ -39,6 +39,7 @@ class IdleContext:
     events: EventRecorder
     metrics: Metrics
     start: StartUp
+    lagging: Callable[[], bool] = lambda: False
     dry_run: bool = False
     read_only: str = ""
     config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))

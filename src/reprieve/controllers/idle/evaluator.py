@@ -55,6 +55,7 @@ _EVALUATION: Final = "evaluation"
 _RULE_FOUND_PREEMPTING: Final = "FoundPreempting"
 _AT_ONCE: Final = 8
 _RETRY: Final = SECOND
+_FAULT_PAUSE: Final = 30 * SECOND
 #: How long after its victims' end an intent waits for a demand that does not let go.
 _SERVED_WITHIN: Final = 10 * MINUTE
 _OVERDUE: Final = 5 * MINUTE
@@ -65,7 +66,7 @@ class Evaluator:
 
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
     operator's namespace; `pods_left` whether pods of a root still exist; `action_of` what a root's
-    owner wants to happen to it.
+    owner wants to happen to it; `held_back` why nothing may be decided now.
     """
 
     def __init__(
@@ -81,7 +82,9 @@ class Evaluator:
         pods_left: Callable[[Ref], bool],
         action_of: Callable[[Ref], Action],
         changed: Callable[[GpuWorkloadKey], None],
+        held_back: Callable[[], str],
     ) -> None:
+        self._held_back = held_back
         self._context = context
         self._workloads = workloads
         self._executor = executor
@@ -122,9 +125,14 @@ class Evaluator:
                 await self._due.next()
                 try:
                     await self._once()
+                except Deposed:
+                    raise
                 except ApiError as failure:
                     log.warning("evaluation put off: %s", failure)
                     self.ask_at(Nanos(self._context.clock.wall() + _RETRY))
+                except Exception:
+                    log.exception("evaluation put off after a fault of ours")
+                    self.ask_at(Nanos(self._context.clock.wall() + _FAULT_PAUSE))
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -140,6 +148,11 @@ class Evaluator:
             self._resume_open()
             await self._adopt()
             await self._complete()
+        held_back = self._held_back()
+        if held_back:
+            log.warning("nothing is decided: %s", held_back)
+            self.ask_at(Nanos(context.clock.wall() + _RETRY))
+            return
         evaluation = await self._decide()
         self._note(evaluation)
         if not evaluation.plans:

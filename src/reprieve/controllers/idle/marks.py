@@ -33,6 +33,7 @@ from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.ids import GpuWorkloadKey, PlanId
 from reprieve.units.instants import Nanos
 from reprieve.wording.kaiwo import (
+    PHASE_UPDATED,
     EventText,
     conditions_after,
     event_text,
@@ -199,7 +200,13 @@ class IdleMarks:
             self._context.start.policy,
             now,
         )
-        conditions = conditions_after(found.status.conditions or (), outcome, row, now)
+        texts = _worded([event_text(event, row) for event in outcome.events], victim, eviction)
+        conditions = [
+            msgspec.structs.replace(condition, message=texts[0].message)
+            if condition.type == PHASE_UPDATED and texts
+            else condition
+            for condition in conditions_after(found.status.conditions or (), outcome, row, now)
+        ]
         wanted = msgspec.structs.replace(
             status_to_api(outcome.status, conditions),
             policy=found.status.policy,
@@ -214,8 +221,7 @@ class IdleMarks:
             subresource="status",
         )
         self._workloads.put(answer)
-        texts = [event_text(event, row) for event in outcome.events]
-        for text in _worded(texts, victim, eviction):
+        for text in texts:
             log.info("%s: %s, plan %s: %s", row.key, text.reason, intent.spec.plan_id, text.message)
             self._context.announce(row.ref, text, intent.spec.plan_id)
         result = "evicted" if eviction.over else "failed"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -43,6 +43,7 @@ from reprieve.controllers.measured import PollReport
 from reprieve.controllers.metric_sources import MetricReader, metric_source, open_session
 from reprieve.controllers.scraper import Poll, Scraper
 from reprieve.controllers.solve import Solver
+from reprieve.controllers.workers import look_at_each
 from reprieve.engine.idle.discovery import (
     ChainTooDeep,
     NodeRoot,
@@ -68,9 +69,8 @@ from reprieve.wording.kaiwo import EventText, resolution_error_text
 
 __all__ = ["IdlePlane"]
 
-_BACK_OFF: Final = 5 * SECOND
-_AT_ONCE: Final = 16
 _KAIWO_PERIOD: Final = 5 * SECOND
+_TRACKED: Final = (Phase.PENDING_OTHER, Phase.PENDING_GPU, Phase.ACTIVE, Phase.IDLE)
 
 
 class IdlePlane:
@@ -125,9 +125,10 @@ class IdlePlane:
             self._solver,
             snapshot=self.snapshot,
             intents=self._intents,
-            pods_left=lambda root: bool(self._ownership.pods_of(root)),
+            pods_left=self._pods_left,
             action_of=lambda root: self._action_of(root) or Action.DELETE,
             changed=self._due.add,
+            held_back=self._held_back,
         )
         self._reconciler = Reconciler(
             context,
@@ -165,10 +166,12 @@ class IdlePlane:
                     self._polled,
                 )
                 group.create_task(scraper.run())
-                group.create_task(self._each(self._pods_due, self._resolve))
-                group.create_task(self._each(self._kueue_due, self._resolve_queued))
-                group.create_task(self._each(self._roots_due, self._follow))
-                group.create_task(self._each(self._due, self._reconcile))
+                group.create_task(look_at_each(self._pods_due, self._resolve, self.context.clock))
+                group.create_task(
+                    look_at_each(self._kueue_due, self._resolve_queued, self.context.clock)
+                )
+                group.create_task(look_at_each(self._roots_due, self._follow, self.context.clock))
+                group.create_task(look_at_each(self._due, self._reconcile, self.context.clock))
                 group.create_task(self.evaluator.run())
                 group.create_task(self._poll_roots())
                 group.create_task(self._keep_house())
@@ -297,24 +300,6 @@ class IdlePlane:
 
     # Who looks at it
 
-    async def _each(
-        self, due: DirtyKeys[GpuWorkloadKey] | DirtyKeys[str], look: Callable[..., Awaitable[None]]
-    ) -> None:
-        async def work(keys: Iterator[str]) -> None:
-            for key in keys:
-                try:
-                    await look(key)
-                except ApiError as failure:
-                    log.warning("%s put off: %s", key, failure)
-                    due.add_at(key, Nanos(self.context.clock.wall() + _BACK_OFF))  # type: ignore[arg-type]
-
-        while True:
-            # Tens of thousands may be due at once, and a task for each would double the memory.
-            keys: Iterator[str] = iter(await due.next())
-            async with asyncio.TaskGroup() as group:
-                for _ in range(_AT_ONCE):
-                    group.create_task(work(keys))
-
     async def _resolve(self, uid: str) -> None:
         pod = self.watches.pods.cache.get(uid)
         if pod is None or not pod.row.gpus or self._ownership.root_of(uid) is not None:
@@ -426,6 +411,18 @@ class IdlePlane:
             self.evaluator.ask()
 
     # Facts for others
+
+    def _held_back(self) -> str:
+        """Return why nothing may be decided now; empty when all facts are at hand."""
+        if self.context.lagging():
+            return "the event loop lags"
+        return next(iter(self.watches.troubles()), "")
+
+    def _pods_left(self, root: Ref) -> bool:
+        """Whether pods that an eviction ends still exist; new ones of a revived root do not count."""
+        pods = self._ownership.pods_of(root)
+        revived = any(held.status.phase in _TRACKED for held in self.workloads.of_root(root.uid))
+        return any(pod.row.terminating or not revived for pod in pods)
 
     def _intents(self) -> Sequence[Preemption]:
         return [

@@ -1,0 +1,72 @@
+"""A bounded number of workers over dirty keys: one look at a key at a time, no waiting for others.
+
+A key that becomes due while it is being looked at is looked at again afterwards. A look that fails
+is logged and repeated later; it never stops the others, whatever it raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from reprieve.controllers.dirty import DirtyKeys
+from reprieve.kube.errors import ApiError
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = ["look_at_each"]
+
+log: Final = logging.getLogger("reprieve.workers")
+
+Key = TypeVar("Key", bound=str)
+
+_BACK_OFF: Final = 5 * SECOND
+
+
+async def look_at_each(
+    due: DirtyKeys[Key],
+    look: Callable[[Key], Awaitable[None]],
+    clock: Clock,
+    *,
+    at_once: int = 16,
+) -> None:
+    """Call `look` for every key that becomes due, until cancelled."""
+    # Keys that are due and wait for a worker, in order of arrival; each stands here once.
+    waiting: dict[Key, None] = {}
+    running: set[Key] = set()
+    arrived = asyncio.Event()
+
+    async def feed() -> None:
+        while True:
+            waiting.update(dict.fromkeys(await due.next()))
+            arrived.set()
+
+    async def work() -> None:
+        while True:
+            key = next((key for key in waiting if key not in running), None)
+            if key is None:
+                arrived.clear()
+                await arrived.wait()
+                continue
+            del waiting[key]
+            running.add(key)
+            try:
+                await look(key)
+            except ApiError as failure:
+                log.warning("%s put off: %s", key, failure)
+                due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
+            except Exception:
+                log.exception("%s put off after a fault of ours", key)
+                due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
+            finally:
+                running.discard(key)
+                if key in waiting:
+                    arrived.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(feed())
+        for _ in range(at_once):
+            group.create_task(work())
