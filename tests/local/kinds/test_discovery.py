@@ -10,6 +10,7 @@ import pytest
 
 from reprieve.local.server.discovery import aggregated, legacy, version_rank
 from reprieve.local.server.kinds import Registry
+from reprieve.local.server.layout import descriptions, message
 from reprieve.local.server.openapi import openapi_document, openapi_index
 from tests.local.kinds.objects import with_tasks
 
@@ -126,3 +127,17 @@ def test_layouts_have_exactly_the_fields_of_a_real_server(group: str) -> None:
                     field,
                     marker,
                 )
+
+
+def test_every_description_is_of_something_that_exists() -> None:
+    for name in descriptions():
+        package, words = name.split(".", 1)
+        known, _, field = words.partition(".")
+        layout = message(f"{package}.{known}")
+        assert not field or field in layout.json, name
+
+
+def test_every_built_in_kind_is_described() -> None:
+    registry = Registry()
+    silent = [kind.kind for kind in registry.all() if kind.layout not in descriptions()]
+    assert silent == []

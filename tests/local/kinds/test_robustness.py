@@ -101,7 +101,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [each for each in found if each[:1] not in (("apiVersion",), ("kind",))]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(st.data())
 def test_any_value_anywhere_is_taken_or_refused(data: st.DataObject) -> None:
     sample = data.draw(st.sampled_from(_SAMPLES))

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["GROUPS", "Field", "Message", "Shape", "kind_lines", "message"]
+__all__ = ["GROUPS", "Field", "Message", "Shape", "descriptions", "kind_lines", "message"]
 
 GROUPS: Mapping[str, str] = {
     "admissionregistration": "admissionregistration.k8s.io",
@@ -107,6 +107,14 @@ def kind_lines() -> Iterator[list[str]]:
     for line in _text("kinds.txt").splitlines():
         if line and not line.startswith("#"):
             yield line.split()
+
+
+@cache
+def descriptions() -> Mapping[str, str]:
+    """Return what is said of messages and fields, by `package.Message[.field]`."""
+    lines = _text("descriptions.txt").splitlines()
+    pairs = (line.split(": ", 1) for line in lines if line and not line.startswith("#"))
+    return dict(pairs)
 
 
 def _text(name: str) -> str:

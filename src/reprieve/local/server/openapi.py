@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from reprieve.local.server.kinds import Kind, Registry
-from reprieve.local.server.layout import Field, Message, Shape, message
+from reprieve.local.server.layout import Field, Message, Shape, descriptions, message
 
 __all__ = ["openapi_document", "openapi_index"]
 
@@ -52,6 +52,12 @@ _NAMED: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
         )
     },
 }
+_USUAL: Final = {
+    "metadata": "Name, labels, owners and the server's own bookkeeping.",
+    "spec": "What is asked for.",
+    "status": "What was observed.",
+}
+"""What is said of fields with these names wherever nothing else is."""
 _API_VERSION: Final = {
     "type": "string",
     "description": "Group and version of the schema that this object is written in.",
@@ -121,7 +127,7 @@ def _custom(schema: Mapping[str, Any]) -> dict[str, Any]:
         "apiVersion": _API_VERSION,
         "kind": _KIND,
         "metadata": {
-            "description": "Name, labels, owners and the server's own bookkeeping.",
+            "description": _USUAL["metadata"],
             "allOf": [{"$ref": f"#/components/schemas/{_META}.ObjectMeta"}],
         },
     }
@@ -146,10 +152,19 @@ def _add(known: Message, schemas: dict[str, Any]) -> None:
         return
     schema: dict[str, Any] = {"type": "object"}
     schemas[name] = schema
+    described = descriptions()
+    if known.qualified in described:
+        schema["description"] = described[known.qualified]
     wanted = [field.name for field in known.json.values() if field.required]
     if wanted:
         schema["required"] = wanted
-    schema["properties"] = {field.name: _property(field, schemas) for field in known.json.values()}
+    schema["properties"] = {}
+    for field in known.json.values():
+        shown = _property(field, schemas)
+        text = described.get(f"{known.qualified}.{field.name}") or _USUAL.get(field.name)
+        if text is not None:
+            shown = {"description": text, **shown}
+        schema["properties"][field.name] = shown
     if known.atomic:
         schema["x-kubernetes-map-type"] = "atomic"
 
