@@ -6,6 +6,7 @@ Each has an embedded cluster of its own in that thread's event loop, and its ope
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -45,7 +46,8 @@ class Concert:
             if self._all is not None:
                 self._all.cancel()
 
-        self._loop.call_soon_threadsafe(cancel)
+        with contextlib.suppress(RuntimeError):  # everything was played, the loop is closed
+            self._loop.call_soon_threadsafe(cancel)
         self._thread.join()
 
     def _run(self) -> None:
