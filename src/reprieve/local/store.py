@@ -34,7 +34,9 @@ __all__ = [
     "Subscription",
 ]
 
-HISTORY_PER_RESOURCE: Final = 50_000
+HISTORY_PER_RESOURCE: Final = 10_000
+# So many of the last events keep their encoded forms, for the watchers that are not behind.
+SHARED_EVENTS: Final = 256
 BACKLOG_PER_WATCHER: Final = 100_000
 
 
@@ -112,6 +114,10 @@ class Subscription:
     def close(self) -> None:
         self.closed = True
         self.wake()
+
+    @property
+    def caught_up(self) -> bool:
+        return not self._backlog
 
     def wake(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -274,15 +280,20 @@ class Store:
             raise Compacted(oldest)
         replay: deque[StoredEvent] = deque()
         # Unpublished events are offered when they are durable.
-        published = self._unpublished[0].revision if self._unpublished else self.revision + 1
+        published = self.published
         for event in reversed(shelf.history):
             if event.revision <= revision:
                 break
-            if event.revision < published:
+            if event.revision <= published:
                 replay.appendleft(event)
-        subscription = Subscription(replay, max(revision, published - 1))
+        subscription = Subscription(replay, max(revision, published))
         shelf.watchers.add(subscription)
         return subscription
+
+    @property
+    def published(self) -> int:
+        """The last revision that watchers have been told of."""
+        return self._unpublished[0].revision - 1 if self._unpublished else self.revision
 
     def unsubscribe(self, resource: str, subscription: Subscription) -> None:
         self._shelves[resource].watchers.discard(subscription)
@@ -341,6 +352,8 @@ class Store:
     def _note(self, event: StoredEvent) -> None:
         shelf = self._shelves[event.object.resource]
         shelf.history.append(event)
+        if len(shelf.history) > SHARED_EVENTS:
+            shelf.history[-SHARED_EVENTS - 1].encoded.clear()
         if len(shelf.history) > HISTORY_PER_RESOURCE:
             shelf.compacted = shelf.history.popleft().revision
         self._unpublished.append(event)

@@ -218,3 +218,16 @@ async def test_tables_and_metadata_are_answered_where_asked_for(client: Client) 
     assert partial["kind"] == "PartialObjectMetadataList"
     assert sorted(partial["items"][0]) == ["apiVersion", "kind", "metadata"]
     assert (code, status["reason"]) == (406, "NotAcceptable")
+
+
+async def test_a_bookmark_keeps_an_idle_watch_up_to_date(client: Client) -> None:
+    version = (await client.get(CONFIG_MAPS))["metadata"]["resourceVersion"]
+    stream = await client.watch(
+        CONFIG_MAPS, resourceVersion=version, timeoutSeconds="1", allowWatchBookmarks="true"
+    )
+    other = await client.create(PODS, pod("a"))
+    events = await stream.rest()
+
+    assert seen(events) == [("BOOKMARK", "")]
+    bookmark = events[0]["object"]["metadata"]["resourceVersion"]
+    assert bookmark == other["metadata"]["resourceVersion"]

@@ -241,8 +241,10 @@ class Watching:
 
     def version(self) -> str:
         """Return the version up to which this watch has been told everything."""
-        # Nothing of this resource is on its way when the backlog is empty, whatever else happened.
-        return str(max(self.start, self.subscription.revision))
+        told = self.subscription.revision
+        if self.subscription.caught_up:
+            told = max(told, self._store.published)
+        return str(max(self.start, told))
 
     def _seen(self, event: StoredEvent) -> Seen | None:
         now = event.type is not EventType.DELETED and matches(

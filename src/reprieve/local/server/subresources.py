@@ -162,6 +162,10 @@ def bind(api: Api, namespace: str, name: str, binding: dict[str, Any]) -> dict[s
     kept = api.stored(kind, namespace, name).decode()
     metadata, spec = kept["metadata"], kept["spec"]
     given = binding.get("metadata") or {}
+    if not isinstance(given, dict) or not all(
+        _is_text_map(given.get(part) or {}) for part in ("annotations", "labels")
+    ):
+        raise bad_request("Binding.metadata cannot be decoded")
     if given.get("uid") and given["uid"] != metadata["uid"]:
         raise conflict(
             kind,
@@ -191,6 +195,12 @@ def bind(api: Api, namespace: str, name: str, binding: dict[str, Any]) -> dict[s
     _set_condition(kept, scheduled)
     api.store.put("pods", kept)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(part, str) for pair in value.items() for part in pair
+    )
 
 
 def evict(api: Api, namespace: str, name: str, eviction: dict[str, Any]) -> dict[str, Any]:
