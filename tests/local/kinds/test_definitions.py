@@ -6,7 +6,7 @@ import pytest
 
 from reprieve.local.crds import permissive_definitions
 from reprieve.local.server.kinds import Registry
-from reprieve.local.server.schema import Invalid, merge_key
+from reprieve.local.server.schema import FieldValidation, Invalid, admit, merge_key
 from reprieve.local.server.schema import list_keys as keys_of
 from tests.local.kinds.objects import (
     Object,
@@ -198,3 +198,25 @@ def test_a_stored_version_is_not_dropped() -> None:
     assert update_refusal(renamed, definition()) == [
         'status.storedVersions[0]: Invalid value: "v1": must appear in spec.versions'
     ]
+
+
+def test_conversion_by_webhook_is_refused_rather_than_done_wrong() -> None:
+    crd = definition()
+    crd["spec"]["conversion"] = {"strategy": "Webhook"}
+    stored(crd)
+    other = {**crd["spec"]["versions"][0], "name": "v2", "storage": False}
+    crd["spec"]["versions"].append(other)
+    assert refusal(crd) == [
+        (
+            "spec.conversion.strategy: Forbidden: this cluster calls no conversion webhooks; "
+            "accepted: None, or one served version"
+        )
+    ]
+
+
+def test_writers_of_a_deprecated_version_are_warned() -> None:
+    crd = definition()
+    crd["spec"]["versions"][0]["deprecated"] = True
+    registry = with_tasks(crd)
+    admitted = admit(kind_of(task(), registry), task(), FieldValidation.STRICT)
+    assert admitted.warnings == ["example.org/v1 Task is deprecated"]

@@ -41,7 +41,7 @@ class CustomVersion:
     """What one version of a CRD says beyond names.
 
     `scale`: paths of spec replicas, status replicas and label selector (empty: none), or None.
-    `status`: the status is a subresource of its own. `preserve`: fields unknown to the schema stay.
+    `status`: the status is a subresource of its own. `deprecation`: what writers are warned of.
     """
 
     crd: str
@@ -53,7 +53,6 @@ class CustomVersion:
     scale: tuple[str, str, str] | None
     selectable: tuple[str, ...]
     deprecation: str | None
-    preserve: bool
 
 
 _AGE: Final = Column(
@@ -160,7 +159,6 @@ def _custom_version(
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
         ),
         deprecation=warning if version.get("deprecated") else None,
-        preserve=bool(spec.get("preserveUnknownFields")),
     )
 
 
@@ -238,6 +236,20 @@ def _naming(crd: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Cause]:
     strategy = (spec.get("conversion") or {}).get("strategy", "None")
     if strategy not in ("None", "Webhook"):
         yield causes.unsupported("spec.conversion.strategy", strategy, ("None", "Webhook"))
+    served = [version for version in spec.get("versions") or () if version.get("served")]
+    if strategy == "Webhook" and len(served) > 1:
+        # Better refused than converted wrongly.
+        yield causes.forbidden(
+            "spec.conversion.strategy",
+            "this cluster calls no conversion webhooks; accepted: None, or one served version",
+        )
+    if spec.get("preserveUnknownFields"):
+        yield causes.bad(
+            "spec.preserveUnknownFields",
+            True,
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+            "spec.versions[*].schema instead",
+        )
 
 
 def update_problems(crd: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Cause]:
