@@ -16,7 +16,7 @@ yet. Source: specification of the idle plane, section 14; the design's "How data
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from typing import Final
 
 from reprieve.api.reprieve import (
@@ -113,6 +113,15 @@ class Evaluator:
     def ask_at(self, wall: Nanos) -> None:
         """Ask for an evaluation at a wall instant."""
         self._due.add_at(_EVALUATION, wall)
+
+    def pod_ended(self, owners: Set[str]) -> None:
+        """Ask for an evaluation if an intent may be complete now that a pod of these is gone."""
+        if any(
+            victim.root.uid in owners
+            for outcome in self._outcomes.values()
+            for victim in outcome.intent.spec.victims
+        ):
+            self.ask()
 
     async def run(self) -> None:
         """Evaluate until cancelled.

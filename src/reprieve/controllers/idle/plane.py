@@ -229,6 +229,7 @@ class IdlePlane:
         owners = self._ownership.owners_of(pod)
         if new is None:
             self._ownership.forget(pod.uid)
+            self.evaluator.pod_ended(owners)
         for uid in owners:
             for held in self.workloads.of_root(uid):
                 self._due.add(held.key)
@@ -419,7 +420,7 @@ class IdlePlane:
         return next(iter(self.watches.troubles()), "")
 
     def _pods_left(self, root: Ref) -> bool:
-        """Whether pods that an eviction ends still exist; new ones of a revived root do not count."""
+        """Whether pods that an eviction ends still exist; a revived root's new ones do not."""
         pods = self._ownership.pods_of(root)
         revived = any(held.status.phase in _TRACKED for held in self.workloads.of_root(root.uid))
         return any(pod.row.terminating or not revived for pod in pods)
