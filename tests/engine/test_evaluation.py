@@ -175,6 +175,21 @@ def test_each_always_victim_is_a_plan_of_its_own() -> None:
     assert {plan.proof.level for plan in plans} == {ProofLevel.EXEMPT}
 
 
+def test_a_victim_that_does_not_end_is_planned_around() -> None:
+    for late, expected in ((60, None), (61, ["idle"])):
+        stuck = workload(
+            "stuck",
+            Phase.PREEMPTED,
+            pods=[pod("stuck-0", terminating=True, ends=ago(late))],
+            preempted_for="demand",
+            preempted_at=ago(120),
+        )
+        evaluation = evaluate(snapshot(stuck, workload("idle"), demand()), POLICY, NOW)
+        assert [names(plan) for plan in evaluation.plans] == ([expected] if expected else [])
+        if expected is None:
+            assert evaluation.next_due == Nanos(NOW + 1)
+
+
 def test_two_records_of_one_root_count_once() -> None:
     twin = workload("twin")
     twin = replace(twin, root=workload("w").root)

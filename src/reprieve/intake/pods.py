@@ -94,6 +94,8 @@ def pod_row(
         started=_instant(pod.status.start_time),
         nodes=None if nodes is None or pod.spec.node_name else admitted_nodes(pod, nodes),
         created=_instant(pod.metadata.creation_timestamp),
+        # The API sets it to the time of the request plus the grace period.
+        ends=_instant(pod.metadata.deletion_timestamp),
     )
 
 

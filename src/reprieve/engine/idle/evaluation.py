@@ -390,17 +390,21 @@ def _plan(
 
 def _settling(workload: Workload, policy: Policy, now: Nanos) -> bool:
     if workload.pods:
-        return True
+        return any(pod.ends is None or now <= pod.ends + policy.slack for pod in workload.pods)
     since = workload.released if workload.released is not None else workload.status.preempted_at
     return since is not None and 0 <= now - since < policy.settling
 
 
 def _note_settling(run: _Run, workload: Workload) -> None:
     status = workload.status
-    if status.phase is Phase.PREEMPTED and not workload.pods:
-        since = workload.released if workload.released is not None else status.preempted_at
-        if since is not None:
-            run.due.append(Nanos(since + run.policy.settling))
+    if status.phase is not Phase.PREEMPTED:
+        return
+    ends = [pod.ends for pod in workload.pods if pod.ends is not None]
+    if ends and len(ends) == len(workload.pods):
+        run.due.append(Nanos(max(ends) + run.policy.slack + 1))
+    since = workload.released if workload.released is not None else status.preempted_at
+    if not workload.pods and since is not None:
+        run.due.append(Nanos(since + run.policy.settling))
 
 
 def _room(run: _Run, demand: Workload, flying: Iterable[Workload]) -> Room:

@@ -106,7 +106,8 @@ class PodRow:
 
     `demand`: the scheduler says that a GPU resource is short (section 13). `nodes`: for a pod
     without a node, the names of the nodes that its selectors and tolerations admit; None means all.
-    `started`: when it was accepted by its kubelet; `created`: when the object was made.
+    `started`: when it was accepted by its kubelet; `created`: when the object was made; `ends`:
+    when the graceful end of a pod that is being deleted should be over.
     """
 
     uid: Uid
@@ -119,6 +120,7 @@ class PodRow:
     started: Nanos | None = None
     nodes: frozenset[str] | None = None
     created: Nanos | None = None
+    ends: Nanos | None = None
 
     @property
     def live(self) -> bool:
@@ -207,13 +209,15 @@ class Policy:
     """What holds for the whole plane: options, intervals (nanoseconds) and literal switches.
 
     `settling`: how long after the end of a victim's last pod its GPUs still count as on their way
-    to the demand, which the scheduler needs to place the pods (hazard H4).
+    to the demand, which the scheduler needs to place the pods (hazard H4). `slack`: how long after
+    its graceful end a pod that is still there counts as leaving; then it is planned around.
     """
 
     polling_interval: int = 15 * SECOND
     fit: Fit = Fit.SUM
     irreducible: bool = False
     settling: int = 15 * SECOND
+    slack: int = 60 * SECOND
     literal: LiteralSwitches = field(default_factory=LiteralSwitches)
 
     @property
