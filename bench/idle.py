@@ -1,7 +1,8 @@
 """`python -m bench.idle [--quick] [CASE...]`: the idle plane at the size of a large cluster.
 
 `tick`: one polling interval at 10,000 GPUs on 1,250 node exporters with 40 metric families each.
-`discovery`: 50,000 pods from the initial list, and the operator's memory with them.
+`discovery`: 50,000 pods from the initial list, each with its root owner.
+`operator`: the memory of `reprieve run` over a cluster with 50,000 pods.
 Each case runs in a process of its own, so that its peak memory is its own. `--quick` takes small
 inputs: a smoke test that asserts results and never times.
 """
@@ -15,7 +16,7 @@ import sys
 
 __all__ = ["main"]
 
-CASES = ("tick", "discovery")
+CASES = ("tick", "discovery", "operator")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,6 +46,10 @@ async def _run(case: str, quick: bool) -> None:
         from bench.tick import run_tick
 
         await run_tick(*((12, 5, 1) if quick else (1250, 40, 5)))
+    elif case == "operator":
+        from bench.operator import run_operator
+
+        await run_operator(*((700, 0.5) if quick else (50_000, 35.0)))
     else:
         from bench.discovery import run_discovery
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("case", ["tick"])
+@pytest.mark.parametrize("case", ["tick", "discovery", "operator"])
 def test_the_quick_mode_checks_its_results_and_prints_json(case: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench.idle", "--quick", case],
@@ -39,4 +39,4 @@ def test_an_unknown_case_is_named_with_what_is_accepted() -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "accepted: tick, discovery" in done.stderr
+    assert "accepted: tick, discovery, operator" in done.stderr

@@ -43,7 +43,7 @@ __all__ = [
 KUEUE_MANAGED: Final = "kueue.x-k8s.io/managed"
 
 
-class _Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Common settings: camel case in JSON, defaults left out."""
 
 

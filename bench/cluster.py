@@ -1,0 +1,96 @@
+"""A cluster with many running pods and no machines: the embedded API server, filled in process.
+
+`python -m bench.cluster PODS KUBECONFIG` writes a kubeconfig, prints its port and serves. Ten pods
+belong to a Job, every fifth Job has opted in. `GET /metrics` on the second port that stands in the
+environment's file shows every opted-in pod busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from aiohttp import web
+
+from bench.api_server import PODS_PER_JOB, job_uid, namespace_of, pod_text
+from reprieve.api.crds import all_crds
+from reprieve.kube.client import Client, connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.resource import Resource
+from reprieve.local.cluster import EmbeddedCluster
+from reprieve.units.clock import SystemClock
+
+__all__ = ["OPERATOR_NAMESPACE", "opted_in"]
+
+OPERATOR_NAMESPACE = "kaiwo-system"
+_CRDS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False
+)
+_NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False)
+EVERY = 5
+
+
+def opted_in(pods: int) -> list[int]:
+    """Return the numbers of the Jobs that opted in."""
+    return list(range(0, pods // PODS_PER_JOB, EVERY))
+
+
+async def _fill(cluster: EmbeddedCluster, client: Client, pods: int) -> None:
+    for crd in all_crds():
+        await client.create(_CRDS, crd, dict)
+    names = {namespace_of(number) for number in range(pods // PODS_PER_JOB)}
+    for name in sorted(names | {OPERATOR_NAMESPACE}):
+        await client.create(_NAMESPACES, {"metadata": {"name": name}}, dict)
+    chosen = set(opted_in(pods))
+    for number in range(pods // PODS_PER_JOB):
+        metadata = {
+            "name": f"training-0-{number}",
+            "namespace": namespace_of(number),
+            "uid": job_uid(0, number),
+        }
+        if number in chosen:
+            metadata["annotations"] = {"kaiwo.silogen.ai/gpu-preemption.enabled": "true"}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {}}
+        cluster.store.put("jobs.batch", job)
+    for index in range(pods):
+        cluster.store.put("pods", json.loads(pod_text(0, index)))
+        if index % 500 == 0:
+            await asyncio.sleep(0)
+
+
+def _exposition(pods: int) -> str:
+    lines = ["# TYPE gpu_gfx_activity gauge\n"]
+    for number in opted_in(pods):
+        for index in range(number * PODS_PER_JOB, (number + 1) * PODS_PER_JOB):
+            lines.append(
+                f'gpu_gfx_activity{{gpu_id="0",namespace="{namespace_of(number)}",'
+                f'pod="training-0-{number}-{index}"}} {40 + index % 50}\n'
+            )
+    return "".join(lines)
+
+
+async def serve(pods: int, kubeconfig: Path) -> None:
+    cluster = EmbeddedCluster()
+    await cluster.start()
+    cluster.write_kubeconfig(kubeconfig)
+    client = connect(await load_connection(str(kubeconfig)), SystemClock())
+    await _fill(cluster, client, pods)
+    await client.close()
+    body = _exposition(pods)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(text=body)
+
+    application = web.Application()
+    application.router.add_get("/metrics", metrics)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1]), Path(sys.argv[2])))
