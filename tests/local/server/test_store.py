@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reprieve.local import store as store_module
+from reprieve.local import subscription
 from reprieve.local.disk import Disk, DiskError
 from reprieve.local.store import Compacted, Store, StoreFailed
 
@@ -105,7 +106,7 @@ async def test_a_failing_disk_acknowledges_nothing_and_stops_writes(
 
 
 async def test_a_watcher_that_is_too_slow_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "BACKLOG_PER_WATCHER", 3)
+    monkeypatch.setattr(subscription, "BACKLOG_PER_WATCHER", 3)
     store = Store(no_fields)
     watcher = store.subscribe("things", store.revision)
     for index in range(5):
