@@ -61,6 +61,21 @@ _CHART_ONLY: Final = (
     "rbac",
     "serviceAccount",
     "crds",
+    "admissionPolicy",
+    "podDisruptionBudget",
+    "imagePullSecrets",
+    "metrics",
+    "extraEnv",
+    "extraArgs",
+    "podAnnotations",
+    "podLabels",
+    "nodeSelector",
+    "tolerations",
+    "affinity",
+    "topologySpreadConstraints",
+    "priorityClassName",
+    "nameOverride",
+    "fullnameOverride",
 )
 _SCHEMES: Final = ("http", "https", "service", "prometheus+http", "prometheus+https")
 _NEXT_URL: Final = re.compile(r",(?=\s*[A-Za-z][A-Za-z0-9+.-]*://)|,\s*$")
@@ -98,6 +113,8 @@ def read_config(text: str, where: str) -> dict[str, Any]:
         return {}
     if not isinstance(document, dict):
         raise UsageError(f"{where}: accepted: a mapping with the section {_SECTION}")
+    if document.pop("dryRun", False):
+        raise UsageError(f"{where}: dryRun is the chart's; accepted here: the flag --dry-run")
     for key in document:
         if key != _SECTION and key not in _CHART_ONLY:
             raise UsageError(f"{where}: unknown key {key!r}; accepted: {_SECTION}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from reprieve.kube.client import Client, Json
-from reprieve.kube.errors import ApiError
+from reprieve.kube.errors import ApiError, Forbidden
 from reprieve.kube.resource import LEASES
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -58,17 +58,32 @@ class KaiwoWatch:
         )
 
     async def look(self) -> None:
-        """Read the Lease once; one that cannot be read counts as not held."""
-        try:
-            lease: Json = await self._client.get(LEASES, self._namespace, _MANAGER_LEASE, dict)
-        except ApiError:
+        """Read the Lease once, in whatever namespace; one that cannot be read is not held."""
+        leases = await self._leases()
+        held = [lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")]
+        if not held:
             self.holder = ""
             return
-        spec = lease.get("spec") or {}
-        self.holder = spec.get("holderIdentity") or ""
+        # Several installations: the one that renewed last speaks for all of them.
+        lease = max(held, key=lambda found: str(found["spec"].get("renewTime")))
+        spec = lease["spec"]
+        self.holder = spec["holderIdentity"]
         self._duration = int(spec.get("leaseDurationSeconds") or 0) * SECOND
         renewal = (self.holder, str(spec.get("renewTime")))
         if renewal != self._renewal:
             # The first sight of a Lease counts as a renewal too: better to wait once too often.
             self._renewal = renewal
             self._observed = self._clock.monotonic()
+
+    async def _leases(self) -> list[Json]:
+        selector = f"metadata.name={_MANAGER_LEASE}"
+        try:
+            page = await self._client.list(LEASES, dict, field_selector=selector)
+        except Forbidden:
+            try:
+                return [await self._client.get(LEASES, self._namespace, _MANAGER_LEASE, dict)]
+            except ApiError:
+                return []
+        except ApiError:
+            return []
+        return page.items
