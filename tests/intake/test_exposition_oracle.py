@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -83,7 +83,7 @@ def expected(text: str) -> list[tuple[str, str, str, str, float]]:
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(expositions(), st.integers(1, 200))
 def test_the_picker_agrees_with_the_full_parser(text: str, size: int) -> None:
     body = text.encode()
@@ -98,7 +98,12 @@ def test_the_picker_agrees_with_the_full_parser(text: str, size: int) -> None:
 def test_generated_expositions_hold_samples_often_enough() -> None:
     seen = {"cases": 0, "with samples": 0}
 
-    @settings(max_examples=200, deadline=None, database=None)
+    @settings(
+        max_examples=100,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     @given(expositions())
     def count(text: str) -> None:
         seen["cases"] += 1
