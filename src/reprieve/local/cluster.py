@@ -33,6 +33,8 @@ __all__ = ["EmbeddedCluster", "Faults", "Stage", "Write"]
 class EmbeddedCluster:
     """An API server on 127.0.0.1; use as an async context manager or with `start` and `stop`.
 
+    Requests without a token are the administrator's: kubectl sends no token over plain HTTP.
+
     `port` 0 takes a free one; `data` is a folder in which objects outlive the process (created when
     missing), None keeps them in memory.
     """

@@ -221,6 +221,11 @@ class HttpServer:
 
     async def _create(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         kind, answers = target.kind, self._answers(request, target)
+        if target.subresource in _CONNECTIONS and kind.resource == "pods":
+            pod = self.api.stored(kind, target.namespace or "", target.name)
+            raise courtesy.connection_refused(pod.decode())
+        if target.subresource and target.subresource not in kind.subresources:
+            raise path_not_found()
         obj = decode_body(
             body, request.headers.get("Content-Type", ""), kind if not target.subresource else None
         )
