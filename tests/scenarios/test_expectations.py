@@ -9,7 +9,11 @@ from typing import Any, cast
 import pytest
 
 from reprieve.scenarios import expectations
-from reprieve.scenarios.model import (
+from reprieve.scenarios.observer import GPUWORKLOADS, Observer
+from reprieve.scenarios.operator import OperatorProcesses
+from reprieve.scenarios.play import Play, StepFailed, merged
+from reprieve.scenarios.stage import Stage
+from reprieve.scenarios.steps import (
     CountStays,
     ExpectNoGpuWorkload,
     ExpectPresent,
@@ -22,10 +26,6 @@ from reprieve.scenarios.model import (
     WaitGpuWorkload,
     WaitGpuWorkloadAbsent,
 )
-from reprieve.scenarios.observer import GPUWORKLOADS, Observer
-from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.scenarios.play import Play, StepFailed, merged
-from reprieve.scenarios.stage import Stage
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
 

@@ -7,16 +7,18 @@ import importlib.resources
 import pytest
 
 from reprieve.scenarios.model import (
+    InvalidScenario,
+    parse,
+)
+from reprieve.scenarios.steps import (
     STEP_KINDS,
     Apply,
     ExpectStatus,
-    InvalidScenario,
     Reference,
     SetUtilization,
     Sleep,
     StopOperator,
     keyword_of,
-    parse,
 )
 
 HEAD = "name: one\noperator_env: {}\ncluster: {nodes: [{name: n, allocatable: {amd.com/gpu: 4}}]}\n"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from reprieve.local.machines.objects import Changed, Gone
-from reprieve.scenarios.model import (
+from reprieve.scenarios.observer import GPUWORKLOADS
+from reprieve.scenarios.play import Play, StepFailed, StepSkipped, merged
+from reprieve.scenarios.steps import (
     AnnotateNamespace,
     Apply,
     CreateGpuWorkload,
@@ -18,8 +20,6 @@ from reprieve.scenarios.model import (
     Revoke,
     SetUtilization,
 )
-from reprieve.scenarios.observer import GPUWORKLOADS
-from reprieve.scenarios.play import Play, StepFailed, StepSkipped, merged
 
 __all__ = [
     "annotate_namespace",

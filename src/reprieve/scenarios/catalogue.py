@@ -6,7 +6,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from reprieve.scenarios.model import InvalidScenario, Scenario, load, parse
+from reprieve.scenarios.model import (
+    InvalidScenario,
+    Scenario,
+    load,
+    parse,
+)
 
 __all__ = ["DEFAULT", "find", "names", "packaged"]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from reprieve.scenarios.model import (
+from reprieve.scenarios.observer import GPUWORKLOADS, Object, phase_of, root_of
+from reprieve.scenarios.play import Play, StepFailed
+from reprieve.scenarios.steps import (
     CountStays,
     ExpectNoGpuWorkload,
     ExpectPresent,
@@ -18,8 +20,6 @@ from reprieve.scenarios.model import (
     WaitGpuWorkload,
     WaitGpuWorkloadAbsent,
 )
-from reprieve.scenarios.observer import GPUWORKLOADS, Object, phase_of, root_of
-from reprieve.scenarios.play import Play, StepFailed
 from reprieve.units.durations import SECOND
 
 __all__ = [

@@ -14,6 +14,14 @@ from collections.abc import Callable
 from reprieve.local.machines.objects import StoreError
 from reprieve.scenarios import actions, expectations
 from reprieve.scenarios.model import (
+    Scenario,
+)
+from reprieve.scenarios.observer import GPUWORKLOADS, Observer, phase_of, root_of
+from reprieve.scenarios.operator import OperatorProcesses
+from reprieve.scenarios.play import Play, StepFailed, StepSkipped
+from reprieve.scenarios.result import Outcome, ScenarioResult, Seen, StepResult
+from reprieve.scenarios.stage import Stage
+from reprieve.scenarios.steps import (
     AnnotateNamespace,
     Apply,
     CountStays,
@@ -30,7 +38,6 @@ from reprieve.scenarios.model import (
     Requires,
     RestartOperator,
     Revoke,
-    Scenario,
     SetUtilization,
     Sleep,
     StartOperator,
@@ -43,11 +50,6 @@ from reprieve.scenarios.model import (
     WaitGpuWorkloadAbsent,
     keyword_of,
 )
-from reprieve.scenarios.observer import GPUWORKLOADS, Observer, phase_of, root_of
-from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.scenarios.play import Play, StepFailed, StepSkipped
-from reprieve.scenarios.result import Outcome, ScenarioResult, Seen, StepResult
-from reprieve.scenarios.stage import Stage
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ClusterError
 from reprieve.units.instants import format_instant
