@@ -13,9 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from reprieve.scenarios.embedded import embedded_stage
-from reprieve.scenarios.model import (
-    load,
-)
+from reprieve.scenarios.model import load
 from reprieve.scenarios.result import ScenarioResult
 from reprieve.scenarios.runner import play_scenario
 

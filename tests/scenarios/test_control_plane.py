@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprieve.local.cluster import EmbeddedCluster
-from reprieve.scenarios.model import (
-    load,
-)
+from reprieve.scenarios.model import load
 from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.staging import staged

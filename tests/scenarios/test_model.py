@@ -6,10 +6,7 @@ import importlib.resources
 
 import pytest
 
-from reprieve.scenarios.model import (
-    InvalidScenario,
-    parse,
-)
+from reprieve.scenarios.model import InvalidScenario, parse
 from reprieve.scenarios.steps import (
     STEP_KINDS,
     Apply,

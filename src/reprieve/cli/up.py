@@ -25,9 +25,7 @@ import msgspec
 from reprieve.local.machines.objects import StoreError
 from reprieve.scenarios.catalogue import DEFAULT, find
 from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage, holds_cluster
-from reprieve.scenarios.model import (
-    Scenario,
-)
+from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import Observer
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.result import Outcome, ScenarioResult, StepResult

@@ -6,12 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from reprieve.scenarios.model import (
-    InvalidScenario,
-    Scenario,
-    load,
-    parse,
-)
+from reprieve.scenarios.model import InvalidScenario, Scenario, load, parse
 
 __all__ = ["DEFAULT", "find", "names", "packaged"]
 

@@ -16,9 +16,7 @@ from typing import Final
 from reprieve.local.cluster import EmbeddedCluster
 from reprieve.local.machines.embedded import EmbeddedObjects
 from reprieve.local.machines.run import Machines
-from reprieve.scenarios.model import (
-    NodeSpec,
-)
+from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import OPERATOR_NAMESPACE, staged
 from reprieve.units.clock import Clock, SystemClock

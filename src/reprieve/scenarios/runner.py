@@ -13,9 +13,7 @@ from collections.abc import Callable
 
 from reprieve.local.machines.objects import StoreError
 from reprieve.scenarios import actions, expectations
-from reprieve.scenarios.model import (
-    Scenario,
-)
+from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import GPUWORKLOADS, Observer, phase_of, root_of
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.play import Play, StepFailed, StepSkipped

@@ -21,9 +21,7 @@ from reprieve.local.machines.gpus import Root
 from reprieve.local.machines.nodes import NodeSpec as MachineSpec
 from reprieve.local.machines.objects import AlreadyThere, ChangeType, Objects
 from reprieve.local.machines.run import Machines
-from reprieve.scenarios.model import (
-    NodeSpec,
-)
+from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.observer import GPUWORKLOADS, Observer
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.real import KubeObjects
