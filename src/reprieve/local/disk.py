@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from reprieve.units.errors import UsageError
+
 __all__ = ["Disk", "DiskError", "Row"]
 
 DiskError = sqlite3.Error
@@ -17,11 +19,27 @@ Row = tuple[str, str, str, int, bytes | None]
 class Disk:
     """The current version of every object, and the number of the last write.
 
-    Raises `DiskError` wherever SQLite does.
+    The file belongs to one process at a time. Raises `DiskError` wherever SQLite does.
     """
 
     def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        """Open or create the file.
+
+        Raises:
+            UsageError: another process has it open, or it is no file of this kind.
+        """
+        self._connection = sqlite3.connect(path, isolation_level=None, timeout=0.5)
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise UsageError(
+                f"{path}: cannot be opened as the store of a cluster ({error}); accepted: a "
+                "folder that no other process uses and whose files were made by Reprieve"
+            ) from None
+
+    def _prepare(self) -> None:
+        self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.execute(
@@ -31,6 +49,8 @@ class Disk:
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY, revision INTEGER)"
         )
+        # Takes the lock, which is kept until the file is closed.
+        self._connection.execute("INSERT OR IGNORE INTO counter VALUES (1, 0)")
 
     def rows(self) -> Iterator[tuple[str, str, str, int, bytes]]:
         """Yield every object."""

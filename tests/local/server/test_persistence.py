@@ -11,6 +11,7 @@ import pytest
 from aiohttp import ClientError
 
 from reprieve.local.cluster import EmbeddedCluster
+from reprieve.units.errors import UsageError
 from tests.local.server.builders import CONFIG_MAPS, Client, config_map, definition, kind_of, task
 
 TASKS = "/apis/example.com/v1/namespaces/default/tasks"
@@ -69,6 +70,23 @@ async def test_an_interrupted_namespace_deletion_goes_on(tmp_path: Path) -> None
         names = [one["metadata"]["name"] for one in (await second.api.list(kind, "")).objects]
 
     assert "team" not in names
+
+
+async def test_a_data_folder_belongs_to_one_cluster_at_a_time(tmp_path: Path) -> None:
+    async with EmbeddedCluster(data=tmp_path):
+        with pytest.raises(UsageError, match="no other process uses"):
+            EmbeddedCluster(data=tmp_path)
+    async with EmbeddedCluster(data=tmp_path) as again:
+        assert again.url
+
+
+async def test_a_foreign_file_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "objects.sqlite"
+    path.write_text("this is no database" * 100)
+
+    with pytest.raises(UsageError, match=r"objects\.sqlite: cannot be opened"):
+        EmbeddedCluster(data=tmp_path)
+    assert path.read_text().startswith("this is no database")
 
 
 @pytest.mark.parametrize("after", [1, 7, 23])

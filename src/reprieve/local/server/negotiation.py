@@ -115,9 +115,16 @@ def read_yaml(body: bytes) -> Any:
     except orjson.JSONDecodeError:
         pass
     try:
-        return yaml.load(body, Loader=_Loader)
+        loaded = yaml.load(body, Loader=_Loader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError):
         raise bad_request("error decoding YAML: the body is no YAML document") from None
+    if isinstance(loaded, dict | list):
+        check_depth(loaded)
+    try:
+        # YAML knows more than JSON: sets, bytes, keys of other types, numbers of any size.
+        return orjson.loads(orjson.dumps(loaded, option=orjson.OPT_NON_STR_KEYS))
+    except (orjson.JSONEncodeError, orjson.JSONDecodeError):
+        raise bad_request("error decoding YAML: the body has values that JSON has not") from None
 
 
 def check_depth(decoded: Any) -> None:
