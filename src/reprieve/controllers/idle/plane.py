@@ -69,6 +69,8 @@ from reprieve.wording.kaiwo import EventText, resolution_error_text
 
 __all__ = ["IdlePlane"]
 
+# Phases that no evaluation looks at, unless a claim lies on the root: most of a busy cluster.
+_NO_PART: Final = (Phase.NEW, Phase.PENDING_OTHER, Phase.ACTIVE, Phase.DELETED)
 _KAIWO_PERIOD: Final = 5 * SECOND
 _TRACKED: Final = (Phase.PENDING_OTHER, Phase.PENDING_GPU, Phase.ACTIVE, Phase.IDLE)
 
@@ -186,12 +188,14 @@ class IdlePlane:
             self._solver.close()
 
     def snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
-        """Return everything that an evaluation looks at, as immutable rows."""
+        """Return all that an evaluation looks at, as immutable rows."""
         self._revision += 1
         nodes = self._nodes()
         kueue = self.watches.kueue.cache
         rows = []
         for held in self.workloads:
+            if held.status.phase in _NO_PART and held.root.uid not in claims:
+                continue
             pods = self._ownership.pods_of(held.root)
             of_pods = [r.workload for pod in pods for r in kueue.by(BY_OWNER, pod.uid)]
             row = row_of(self.context, held, pods, of_pods, nodes)
