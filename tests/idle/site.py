@@ -150,7 +150,7 @@ class Operator:
         try:
             async with (
                 aiohttp.ClientSession() as session,
-                session.get(f"http://127.0.0.1:{ports[-1]}/readyz") as response,
+                session.get(f"http://localhost:{ports[-1]}/readyz") as response,
             ):
                 return response.status, await response.text()
         except aiohttp.ClientError:
@@ -159,7 +159,7 @@ class Operator:
 
 @dataclass
 class Site:
-    """A running cluster. `writes`: of the operator's user, without renewals of its lease."""
+    """A running cluster. `writes`: of the operator's user, without those of its own lease."""
 
     embedded: EmbeddedStage
     folder: Path
@@ -204,8 +204,7 @@ class Site:
         return await self.operator(environment, *arguments, config=config).start()
 
     async def on_write(self, write: Write, stage: Stage) -> None:
-        renewal = write.path.split("?")[0].endswith("/leases/reprieve")
-        if stage is Stage.STORED and write.user == OPERATOR_USER and not renewal:
+        if stage is Stage.STORED and write.user == OPERATOR_USER and not _of_own_lease(write):
             self.writes.append(write)
 
     # What people do
@@ -391,6 +390,12 @@ class Site:
         kind = self.cluster.registry.stored(group, plural)
         assert kind is not None, resource
         return kind
+
+
+def _of_own_lease(write: Write) -> bool:
+    path = write.path.split("?")[0]
+    created = path.endswith("/leases") and b'"name":"reprieve"' in write.body
+    return path.endswith("/leases/reprieve") or created
 
 
 _BY_HAND = WriteOptions(field_manager="kubectl-client-side-apply")

@@ -73,3 +73,9 @@ async def test_a_port_in_use_is_named_in_one_line() -> None:
         with pytest.raises(UsageError, match=f"--metrics-port {port}: cannot listen: .*accepted"):
             async with serve_telemetry(registry, Checks(), Checks(), port, "127.0.0.1"):
                 pass
+
+
+async def test_any_free_port_is_one_for_all_addresses() -> None:
+    async with serve_telemetry(Metrics().registry, Checks(), Checks(), 0) as port:
+        status, _, text = await get(port, "/healthz")
+    assert (status, text) == (200, "ok\n")

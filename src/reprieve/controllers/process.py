@@ -137,7 +137,8 @@ async def _run(
         log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
     namespace = start.operator_namespace
     await _require_namespace(client, namespace)
-    await _make_kaiwo_config(client)
+    if not options.dry_run:
+        await _make_kaiwo_config(client)
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
     duration = options.lease_duration
     elector = LeaderElector(

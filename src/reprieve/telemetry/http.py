@@ -8,6 +8,7 @@ exemplars being in OpenMetrics alone.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ async def serve_telemetry(
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, host, port).start()
+            await _site(runner, host, port).start()
         except OSError as error:
             raise UsageError(
                 f"--metrics-port {port}: cannot listen: {error.strerror or error}; "
@@ -67,6 +68,14 @@ async def serve_telemetry(
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
+
+
+def _site(runner: web.AppRunner, host: str | None, port: int) -> web.BaseSite:
+    if host is None and port == 0 and socket.has_dualstack_ipv6():
+        # One socket, because each address family would be given a free port of its own.
+        free = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        return web.SockSite(runner, free)
+    return web.TCPSite(runner, host, port)
 
 
 def _metrics(registry: CollectorRegistry) -> Handler:
