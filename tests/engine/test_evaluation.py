@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reprieve.engine.check import Fault, check, check_all
-from reprieve.engine.idle.claims import committed
+from reprieve.engine.idle.claims import before_each, committed
 from reprieve.engine.idle.evaluation import Declined, Reason, evaluate
 from reprieve.engine.idle.lifecycle import Facts, Present, step
 from reprieve.engine.idle.model import (
@@ -334,3 +334,15 @@ def test_conditions_follow_the_phase_and_the_metrics() -> None:
     assert conditions_after([], step(heard, ours, POLICY, NOW), heard, NOW)[0].type == (
         "PhaseUpdated"
     )
+
+
+def test_a_run_s_plans_are_seen_one_after_the_other() -> None:
+    rows = snapshot(
+        workload("v1", idle_since=ago(7000)),
+        workload("v2"),
+        demand("d1", created=ago(900)),
+        demand("d2", created=ago(800)),
+    )
+    plans = evaluate(rows, POLICY, NOW).plans
+    seen = [len(before.claims) for _, before in before_each(plans, rows)]
+    assert seen == [0, 1]

@@ -1,10 +1,10 @@
 """An independent look at an idle plan before it is carried out.
 
-`check` is given the plan and the snapshot it was decided on (or a newer one) with the claims of the
-plans before it (`idle.claims.committed`), and recounts everything from the rows; it shares no code
-with the evaluation beyond the freshness of samples. `check_all` does so for the plans of a run. The
-executor refuses a plan with violations: each one is a defect of ours or a world that has changed,
-never a mistake of the user.
+`check` is given the plan and the snapshot it was decided on (or a newer one) with the claims of
+the plans before it (`idle.claims.before_each`), and recounts everything from the rows; it shares no
+code with the evaluation beyond the freshness of samples. `check_all` does so for the plans of a
+run. The executor refuses a plan with violations: each one is a defect of ours or a world that has
+changed, never a mistake of the user.
 
 Verified: victims are known, idle for their grace period, fresh, unclaimed and named once; the need
 is the whole demand; in-flight credit is no more than what is on its way to the demand or to nobody;
@@ -16,10 +16,10 @@ level Placement; no victim can be put back unless the plan says `compatible`. So
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-from reprieve.engine.idle.claims import committed
+from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.model import (
     Fit,
     IdleSnapshot,
@@ -94,12 +94,11 @@ def check_all(
 
     `reservations`: the evaluation's own, for demands that needed no plan.
     """
-    violations: list[Violation] = []
-    snapshot = replace(snapshot, reservations=(*snapshot.reservations, *reservations))
-    for plan in plans:
-        violations += check(plan, snapshot, policy, now)
-        snapshot = committed(snapshot, plan)
-    return tuple(violations)
+    return tuple(
+        violation
+        for plan, seen in before_each(plans, snapshot, reservations)
+        for violation in check(plan, seen, policy, now)
+    )
 
 
 def _identity(plan: Plan, policy: Policy) -> Iterator[Violation]:

@@ -116,7 +116,10 @@ def preemption_reason(plan: Plan, victim: Victim, workload: Workload, now: Nanos
 
 def with_reasons(plan: Plan, workloads: Iterable[Workload], now: Nanos) -> Plan:
     """Return the plan with `Victim.reason` filled in; `workloads` hold all its victims."""
-    by_root: dict[tuple[Uid, Ref], Workload] = {(w.root.uid, w.ref): w for w in workloads}
+    roots = {victim.root.uid for victim in plan.victims}
+    by_root: dict[tuple[Uid, Ref], Workload] = {
+        (w.root.uid, w.ref): w for w in workloads if w.root.uid in roots
+    }
     return replace(
         plan,
         victims=tuple(

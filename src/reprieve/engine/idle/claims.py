@@ -8,13 +8,27 @@ trusted".
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from reprieve.engine.idle.model import IdleSnapshot, Reservation
+from reprieve.engine.idle.model import IdleSnapshot, PodRow, Reservation
 from reprieve.engine.plan import Plan
-from reprieve.units.ids import GpuWorkloadKey
+from reprieve.units.ids import GpuWorkloadKey, Uid
 
-__all__ = ["committed"]
+__all__ = ["before_each", "committed", "reserved"]
+
+
+def before_each(
+    plans: Iterable[Plan], snapshot: IdleSnapshot, reservations: Iterable[Reservation] = ()
+) -> Iterator[tuple[Plan, IdleSnapshot]]:
+    """Yield each plan of a run with the snapshot as it is after the plans before it.
+
+    `reservations`: the evaluation's own, for demands that needed no plan.
+    """
+    snapshot = replace(snapshot, reservations=(*snapshot.reservations, *reservations))
+    for plan in plans:
+        yield plan, snapshot
+        snapshot = committed(snapshot, plan)
 
 
 def committed(snapshot: IdleSnapshot, plan: Plan) -> IdleSnapshot:
@@ -26,10 +40,16 @@ def committed(snapshot: IdleSnapshot, plan: Plan) -> IdleSnapshot:
     claims = {**snapshot.claims, **{victim.root.uid: demand for victim in plan.victims}}
     if demand is None or not plan.placement:
         return replace(snapshot, claims=claims)
-    pods = {pod.uid: pod for w in snapshot.workloads if w.key == demand for pod in w.pods}
-    reservations = tuple(
-        Reservation(demand, uid, node, pods[uid].gpus)
-        for uid, node in plan.placement
-        if uid in pods and pods[uid].node is None
-    )
+    pods = [pod for w in snapshot.workloads if w.key == demand for pod in w.pods]
+    reservations = reserved(demand, plan.placement, pods)
     return replace(snapshot, claims=claims, reservations=(*snapshot.reservations, *reservations))
+
+
+def reserved(
+    demand: GpuWorkloadKey, placement: Iterable[tuple[Uid, str]], pods: Iterable[PodRow]
+) -> tuple[Reservation, ...]:
+    """Return the room that a placement holds: that of its pods which have no node yet."""
+    waiting = {pod.uid: pod.gpus for pod in pods if pod.node is None and pod.live}
+    return tuple(
+        Reservation(demand, uid, node, waiting[uid]) for uid, node in placement if uid in waiting
+    )

@@ -31,7 +31,7 @@ from reprieve.engine.idle.model import (
     Reservation,
     Workload,
 )
-from reprieve.engine.idle.placement import Room, holds, leave, pending_pods, place
+from reprieve.engine.idle.placement import Room, leave, pending_pods, place, takes
 from reprieve.engine.idle.resources import add
 from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.plan import (
@@ -286,8 +286,10 @@ class _Search:
         self.placement: tuple[tuple[Uid, str], ...] = ()
         self.on_nodes = run.policy.fit is Fit.NODE
         self.pods = pending_pods(demand) if self.on_nodes else ()
-        # What the demand may use on each node if nobody else is taken.
-        self.room: Room = _room(run, demand, flying) if self.on_nodes else {}
+        # What the demand may use on each node, the victims so far being gone; and the nodes that
+        # gained since no placement was found.
+        self.after: Room = _room(run, demand, flying) if self.on_nodes else {}
+        self.gained = set(self.after)
         self.taken = run.taken
         # Incoming and freed so far, for every name of the need.
         self.sum = dict(incoming)
@@ -296,6 +298,9 @@ class _Search:
         self.victims.append(victim)
         for name in self.need:
             self.sum[name] += victim.gpus.get(name, 0)
+        if self.on_nodes:
+            leave(self.after, victim.pods)
+            self.gained.update(pod.node for pod in victim.pods if pod.node in self.after)
 
     def useful(self, candidate: Workload) -> bool:
         """Return whether it adds to a short name, or (fit Node) may help a pod to a node."""
@@ -308,23 +313,40 @@ class _Search:
     def fits(self) -> bool:
         if not covered(self.need, self.sum):
             return False
-        if self.on_nodes and self.need:
-            placement = place(self.pods, _with(self.room, self.victims))
-            self.placement = placement or ()
-            return placement is not None and (bool(self.pods) or not self.victims)
-        return True
+        if not self.on_nodes or not self.need:
+            return True
+        # Without a node that gained and now takes some pod, nothing has changed since last time.
+        if self.pods and not any(takes(self.after, n, p) for n in self.gained for p in self.pods):
+            self.gained.clear()
+            return False
+        placement = place(self.pods, self.after)
+        self.placement = placement or ()
+        self.gained.clear()
+        return placement is not None and (bool(self.pods) or not self.victims)
 
     def spare(self) -> list[Workload]:
         """Return the victims that can be put back one after the other, youngest idle first."""
+        total = dict(self.sum)
+        left = {node: dict(amounts) for node, amounts in self.after.items()}
         demanded = {pod.uid: pod.gpus for pod in self.pods}
-        kept = list(self.victims)
+        asked = {(node, name) for uid, node in self.placement for name in demanded[uid]}
+        for uid, node in self.placement:
+            for name, count in demanded[uid].items():
+                left[node][name] -= count
         spare = []
         for victim in reversed(self.victims):
-            rest = [v for v in kept if v is not victim]
-            if covered(self.need, self.incoming, *(v.gpus for v in rest)) and holds(
-                self.placement, demanded, _with(self.room, rest)
+            without = {name: total[name] - victim.gpus.get(name, 0) for name in self.need}
+            returned: Room = {pod.node: {} for pod in victim.pods if pod.node in left and pod.node}
+            leave(returned, victim.pods)
+            if covered(self.need, without) and all(
+                (node, name) not in asked or left[node].get(name, 0) >= count
+                for node, amounts in returned.items()
+                for name, count in amounts.items()
             ):
-                kept = rest
+                total = without
+                for node, amounts in returned.items():
+                    for name, count in amounts.items():
+                        left[node][name] = left[node].get(name, 0) - count
                 spare.append(victim)
         return spare
 
@@ -421,13 +443,6 @@ def _room(run: _Run, demand: Workload, flying: Iterable[Workload]) -> Room:
             for name, count in held.amounts.items():
                 node[name] = node.get(name, 0) - count
     return room
-
-
-def _with(room: Room, victims: Iterable[Workload]) -> Room:
-    after = {node: dict(amounts) for node, amounts in room.items()}
-    for victim in victims:
-        leave(after, victim.pods)
-    return after
 
 
 def _oldest_idle_first(workload: Workload) -> tuple[int, GpuWorkloadKey]:

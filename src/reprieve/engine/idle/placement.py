@@ -14,7 +14,7 @@ from typing import Final
 from reprieve.engine.idle.model import PodRow, Workload
 from reprieve.units.ids import Uid
 
-__all__ = ["Room", "holds", "leave", "pending_pods", "place"]
+__all__ = ["Room", "leave", "pending_pods", "place", "takes"]
 
 LIMIT: Final = 2_000
 
@@ -44,34 +44,28 @@ def leave(room: Room, pods: Iterable[PodRow]) -> None:
                 node[name] = node.get(name, 0) + count
 
 
+def takes(room: Mapping[str, Mapping[str, int]], node: str, pod: PodRow) -> bool:
+    """Return whether the node admits the pod and has room for it alone."""
+    if pod.nodes is not None and node not in pod.nodes:
+        return False
+    amounts = room[node]
+    return all(amounts.get(name, 0) >= count for name, count in pod.gpus.items())
+
+
 def place(
     pods: Sequence[PodRow], room: Mapping[str, Mapping[str, int]]
 ) -> tuple[tuple[Uid, str], ...] | None:
     """Return a node for every pod, in the order of `pods`; None when none was found."""
-    free = {node: dict(amounts) for node, amounts in room.items()}
+    free = {
+        node: dict(amounts)
+        for node, amounts in room.items()
+        if any(takes(room, node, pod) for pod in pods)
+    }
     ordered = sorted(pods, key=lambda pod: _hardness(pod, len(free)))
     chosen: dict[Uid, str] = {}
     if not _search(ordered, 0, free, chosen, [LIMIT]):
         return None
     return tuple((pod.uid, chosen[pod.uid]) for pod in pods)
-
-
-def holds(
-    placement: Iterable[tuple[Uid, str]],
-    demanded: Mapping[Uid, Mapping[str, int]],
-    room: Mapping[str, Mapping[str, int]],
-) -> bool:
-    """Return whether the pods at their places fit into `room`."""
-    used: Room = {}
-    for uid, node in placement:
-        held = used.setdefault(node, {})
-        for name, count in demanded[uid].items():
-            held[name] = held.get(name, 0) + count
-    return all(
-        room.get(node, {}).get(name, 0) >= count
-        for node, amounts in used.items()
-        for name, count in amounts.items()
-    )
 
 
 def _search(
@@ -80,12 +74,7 @@ def _search(
     if index == len(pods):
         return True
     pod = pods[index]
-    names = [
-        node
-        for node, amounts in free.items()
-        if (pod.nodes is None or node in pod.nodes)
-        and all(amounts.get(name, 0) >= count for name, count in pod.gpus.items())
-    ]
+    names = [node for node in free if takes(free, node, pod)]
     names.sort(key=lambda node: (sum(free[node].get(name, 0) for name in pod.gpus), node))
     seen: set[tuple[tuple[str, int], ...]] = set()
     for node in names:
