@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -47,10 +47,12 @@ async def staged(
     rights: Rights | None = None,
     operator_arguments: Sequence[str] = (),
     on_operator_line: Callable[[str], None] | None = None,
+    machines_without: Collection[str] = (),
 ) -> AsyncIterator[tuple[Stage, Machines]]:
     """Bring up everything but the operator, and stop it in the reverse order.
 
     `store` is what the machines work on; None means the API server, through the client.
+    `machines_without` names those whose work real controllers do (`Machines`).
     """
     async with contextlib.AsyncExitStack() as stack:
         client = connect(await load_connection(str(kubeconfig)), clock, field_manager="scenario")
@@ -61,6 +63,7 @@ async def staged(
             store or objects,
             clock,
             [MachineSpec.of(n.name, n.allocatable, n.labels, n.taints) for n in nodes],
+            without=machines_without,
         )
         await machines.start()
         stack.push_async_callback(machines.stop)
