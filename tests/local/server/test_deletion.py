@@ -184,6 +184,21 @@ async def test_a_namespace_goes_with_its_last_object(client: Client) -> None:
     assert gone == 404
 
 
+async def test_an_emptied_namespace_waits_for_its_own_finalizers(client: Client) -> None:
+    metadata = {"name": "team", "finalizers": ["example.com/hold"]}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    await client.create("/api/v1/namespaces", space)
+    await client.request("DELETE", "/api/v1/namespaces/team")
+    waiting = await client.get("/api/v1/namespaces/team")
+    bare = {**space, "metadata": {"name": "team"}}
+    code, _ = await client.request("PUT", "/api/v1/namespaces/team", bare)
+    gone, _ = await client.request("GET", "/api/v1/namespaces/team")
+
+    assert waiting["status"]["phase"] == "Terminating"
+    assert "finalizers" not in waiting["spec"]
+    assert (code, gone) == (200, 404)
+
+
 async def test_nothing_is_created_in_a_namespace_that_is_missing(client: Client) -> None:
     code, status = await client.request(
         "POST", "/api/v1/namespaces/nosuch/configmaps", {**config_map(), "metadata": {"name": "a"}}

@@ -42,8 +42,8 @@ def succeeding(
     check_identity(kind, old, new, replaced_whole=replaced_whole)
     new = subresources.merged(kind, old, new, subresource)
     if subresource != "status":
-        new = decoded(kind, new, options)
         keep_system_metadata(old, new)
+        new = decoded(kind, new, options)
         check(kind, new, old)
         return new
     # The rest is the stored object's, which needs neither decoding nor another check.
