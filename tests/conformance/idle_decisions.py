@@ -92,7 +92,7 @@ class _Reconciler:
         self.literal = literal
         self.policy = Policy(literal=literal)
         self.now = parse_instant(given["now"])
-        self.world = World(given["objects"], given.get("forbidden") or [])
+        self.world = World(given.get("objects") or [], given.get("forbidden") or [])
         self.subject = msgspec.convert(given["workload"], GpuWorkload)
         self.row = _polled(_row(self.subject, self.world, given, literal))
         self.conditions = list(self.subject.status.conditions or [])

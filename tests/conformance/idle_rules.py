@@ -56,7 +56,7 @@ def run_pending_gpu(given: Json, literal: LiteralSwitches) -> bool:
 
 
 def run_resources(given: Json, literal: LiteralSwitches) -> dict[str, int]:
-    return workload_gpus([gpus_of(msgspec.convert(pod, Pod)) for pod in given["pods"]], {})
+    return workload_gpus([gpus_of(msgspec.convert(pod, Pod)) for pod in given["pods"] or []], {})
 
 
 def run_has_gpu(given: Json, literal: LiteralSwitches) -> bool:
@@ -69,7 +69,7 @@ def run_resources_equal(given: Json, literal: LiteralSwitches) -> bool:
 
 def run_aggregation(given: Json, literal: LiteralSwitches) -> float | None:
     how = Aggregation(given["policy"]) if given.get("policy") else FALLBACK.aggregation
-    return aggregate(_status(given["trackedPods"]).tracked_pods, how)
+    return aggregate(_status(given["trackedPods"] or []).tracked_pods, how)
 
 
 def run_config_resolution(given: Json, literal: LiteralSwitches) -> Json:
@@ -136,7 +136,7 @@ def run_metrics_scrape(given: Json, literal: LiteralSwitches) -> Json:
 
 
 def run_owner_resolution(given: Json, literal: LiteralSwitches) -> Json:
-    world = World(given["objects"], given.get("forbidden") or [])
+    world = World(given.get("objects") or [], given.get("forbidden") or [])
     start = given["start"]
     lookup = Lookup(start["apiVersion"], start["kind"], start["namespace"], start["name"])
     try:
@@ -163,7 +163,7 @@ def run_pod_ownership(given: Json, literal: LiteralSwitches) -> bool:
     pod = msgspec.convert(given["pod"], Pod)
     ref = given["workloadRef"]
     root = Ref(ref["apiVersion"], ref["kind"], pod.metadata.namespace, ref["name"], Uid(ref["uid"]))
-    return World(given["objects"]).owned(root, pod, literal)
+    return World(given.get("objects") or []).owned(root, pod, literal)
 
 
 def run_controller_ref(given: Json, literal: LiteralSwitches) -> str | None:
@@ -188,7 +188,7 @@ def run_api_version(given: Json, literal: LiteralSwitches) -> Json:
 def run_discovery(given: Json, literal: LiteralSwitches) -> Json:
     """The event of one pod -> the GpuWorkload that is made, or brought up to date."""
     pod = msgspec.convert(given["pod"], Pod)
-    world = World([*given["objects"], given["pod"]], given.get("forbidden") or [])
+    world = World([*(given.get("objects") or []), given["pod"]], given.get("forbidden") or [])
     gpus = gpus_of(pod)
     root = _root(world, given["pod"], literal) if gpus else None
     if root is None:
