@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 from collections.abc import AsyncIterator
@@ -31,15 +32,19 @@ class Site:
     embedded: EmbeddedStage
     binary: Path
 
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "KUBECONFIG": str(self.embedded.kubeconfig),
+            "HOME": str(self.embedded.kubeconfig.parent),
+            "PATH": os.defpath,
+        }
+
     async def kubectl(self, *arguments: str, stdin: str = "") -> Answer:
         process = await asyncio.create_subprocess_exec(
             self.binary,
             *arguments,
-            env={
-                "KUBECONFIG": str(self.embedded.kubeconfig),
-                "HOME": str(self.embedded.kubeconfig.parent),
-                "PATH": os.defpath,
-            },
+            env=self.environment,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -53,6 +58,33 @@ class Site:
         answer = await self.kubectl(*arguments, stdin=stdin)
         assert answer.code == 0, f"kubectl {' '.join(arguments)}: {answer.stdout}{answer.stderr}"
         return answer.stdout
+
+    @contextlib.asynccontextmanager
+    async def watching(self, *arguments: str) -> AsyncIterator[asyncio.Queue[str]]:
+        """Give the lines that `kubectl get ... --watch` prints meanwhile."""
+        process = await asyncio.create_subprocess_exec(
+            self.binary,
+            "get",
+            *arguments,
+            "--watch",
+            env=self.environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        lines: asyncio.Queue[str] = asyncio.Queue()
+
+        async def read() -> None:
+            assert process.stdout is not None
+            async for raw in process.stdout:
+                lines.put_nowait(raw.decode().rstrip())
+
+        reading = asyncio.create_task(read())
+        try:
+            yield lines
+        finally:
+            process.terminate()
+            await process.wait()
+            await reading
 
     async def gpuworkload_of(self, kind: str, name: str, namespace: str) -> str:
         """Return the name that the naming rule gives the GpuWorkload of a live object."""

@@ -5,12 +5,14 @@ The manifests say what the guide's say, with grace periods of seconds.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from textwrap import dedent
 
 from tests.walkthrough.conftest import Site, normalised
 
 GOLDEN = Path(__file__).parent / "golden"
+ORDER = ["PendingOther", "Active", "Idle", "Preempting", "Preempted"]
 NAMESPACE = """
 apiVersion: v1
 kind: Namespace
@@ -124,6 +126,24 @@ async def test_an_idle_job_makes_way_for_a_pending_one_and_kubectl_shows_it(site
         "Warning PreemptionStarted",
         "Warning WorkloadPreempted",
     } <= set(reasons.splitlines())
+
+
+async def test_a_watch_of_kubectl_shows_each_phase_of_a_reclaim(site: Site) -> None:
+    always = job("batch-inference", 1, policy="Always", grace_period="1s")
+    phases: list[str] = []
+    async with site.watching("gpuworkloads", "-A", "--no-headers") as lines:
+        await site.says("apply", "-f", "-", stdin=NAMESPACE + always)
+        while phases[-1:] != ["Preempted"]:
+            cells = (await asyncio.wait_for(lines.get(), 60)).split()
+            # A GpuWorkload without a phase yet has only its names and its owner.
+            phases += cells[2:3] if len(cells) > 4 else []
+
+    assert [phase for phase in ("Idle", "Preempting", "Preempted") if phase in phases] == [
+        "Idle",
+        "Preempting",
+        "Preempted",
+    ]
+    assert phases == sorted(phases, key=ORDER.index)
 
 
 async def test_people_change_workloads_with_kubectl_and_the_operator_follows(site: Site) -> None:
