@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.runners import RUNNERS
 from tests.conformance.world import Json
 
 PLANES_WITH_ENGINE = ("idle",)
@@ -19,7 +20,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         cases = [case for plane in planes for case in _cases(plane)]
         metafunc.parametrize("vector", cases or [_absent()], ids=_id if cases else None)
     if "plane" in metafunc.fixturenames:
-        names = [p.name for p in planes if p.name not in PLANES_WITH_ENGINE]
+        names = [p.name for p in planes if not _has_engine(p)]
         metafunc.parametrize("plane", names or [_none_without_engine(planes)])
 
 
@@ -40,8 +41,16 @@ def _planes(config: pytest.Config) -> list[Path]:
     return [*planes, folder] if any(folder.glob("*.json")) else planes
 
 
+def _has_engine(plane: Path) -> bool:
+    """Whether it is a plane of ours by its name, or by the formats of its files."""
+    if plane.name in PLANES_WITH_ENGINE:
+        return True
+    files = (json.loads(path.read_text(encoding="utf-8")) for path in plane.glob("*.json"))
+    return any(isinstance(file, dict) and file.get("format") in RUNNERS for file in files)
+
+
 def _cases(plane: Path) -> list[tuple[str, str, Json]]:
-    if plane.name not in PLANES_WITH_ENGINE:
+    if not _has_engine(plane):
         return []
     cases = []
     for path in sorted(plane.glob("*.json")):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 EXPECTED: dict[str, Any] = {
-    "idle/decision_reconcile.json::multi-pod-total": {
+    "decision_reconcile.json::multi-pod-total": {
         "gpuResources": {"amd.com/gpu": 2},
         "status": {"phase": "Active", "idleSince": None, "aggregatedUtilization": None},
     },

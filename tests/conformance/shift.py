@@ -115,7 +115,7 @@ def _naming(given: Json, expected: str) -> tuple[Json, str]:
 
 def _derived_names(given: Json) -> dict[str, str]:
     names = {}
-    for each in (*given.get("objects") or (), given["pod"]):
+    for each in (*(given.get("objects") or ()), given["pod"]):
         kind, name, uid = each["kind"], each["metadata"]["name"], each["metadata"].get("uid", "")
         names[gpu_workload_name(kind, name, uid)] = gpu_workload_name(kind, NAME + name, UID + uid)
     return names
