@@ -24,11 +24,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("plane", names or [_none_without_engine(planes)])
 
 
-@pytest.fixture
-def vector_ids(request: pytest.FixtureRequest) -> frozenset[str]:
-    return frozenset(case[0] for plane in _planes(request.config) for case in _cases(plane))
-
-
 def _planes(config: pytest.Config) -> list[Path]:
     given = config.getoption("vectors", default=None)
     folder = Path(given) if given else DEFAULT
