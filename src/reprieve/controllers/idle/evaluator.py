@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
-from typing import Final
+from typing import Any, Final
 
 from reprieve.api.reprieve import (
     Action,
@@ -41,6 +41,7 @@ from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
 from reprieve.execution.recovery import expired
 from reprieve.kube.errors import ApiError, Conflict, NotFound
+from reprieve.telemetry.record import encode
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
@@ -162,12 +163,13 @@ class Evaluator:
             log.warning("nothing is decided: %s", held_back)
             self.ask_at(Nanos(context.clock.wall() + _RETRY))
             return
-        evaluation = await self._decide()
+        now = context.clock.wall()
+        snapshot, evaluation = await self._decide(now)
         self._note(evaluation)
         if not evaluation.plans:
             return
         if context.dry_run:
-            await self._record_dry_run(evaluation.plans)
+            await self._record_dry_run(evaluation.plans, snapshot, now)
             return
         namespace, holder = self._log.namespace, context.fence.identity
         async with evaluation_lease(context.client, namespace, holder, context.clock) as held:
@@ -178,20 +180,23 @@ class Evaluator:
             snapshot = self._snapshot(self._claims())
             now = context.clock.wall()
             evaluation = await self._solver.run(evaluate, snapshot, context.start.policy, now)
+            decided_on = await self._recorded(snapshot, now, len(evaluation.plans))
             begun = await asyncio.gather(
-                *(self._begin(plan, snapshot, now) for plan in evaluation.plans)
+                *(self._begin(plan, snapshot, now, decided_on) for plan in evaluation.plans)
             )
         for ready in begun:
             if ready is not None:
                 self._spawn(ready.intent.metadata.name, self._evict(ready))
 
-    async def _decide(self) -> Evaluation:
+    async def _decide(self, now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
         context = self._context
         snapshot = self._snapshot(self._claims())
         with context.metrics.evaluation_seconds.labels(Plane.IDLE.value).time():
-            return await self._solver.run(
-                evaluate, snapshot, context.start.policy, context.clock.wall()
-            )
+            return snapshot, await self._solver.run(evaluate, snapshot, context.start.policy, now)
+
+    async def _recorded(self, snapshot: IdleSnapshot, now: Nanos, plans: int) -> dict[str, Any]:
+        """Return what the records of a run hold of the snapshot that it was decided on."""
+        return await self._solver.run(encode, snapshot, self._context.start.policy, now, plans)
 
     def _note(self, evaluation: Evaluation) -> None:
         for declined in evaluation.declined:
@@ -200,7 +205,9 @@ class Evaluator:
         if evaluation.next_due is not None:
             self.ask_at(evaluation.next_due)
 
-    async def _begin(self, plan: Plan, snapshot: IdleSnapshot, now: Nanos) -> Begun | None:
+    async def _begin(
+        self, plan: Plan, snapshot: IdleSnapshot, now: Nanos, decided_on: dict[str, Any]
+    ) -> Begun | None:
         context = self._context
         violations = check(plan, snapshot, context.start.policy, now)
         if violations:
@@ -211,7 +218,11 @@ class Evaluator:
         attempt = self._next_attempt(plan)
         name = intent_name(plan, attempt)
         spec = intent_spec(
-            plan, attempt, now, actions=[self._action_of(victim.root) for victim in plan.victims]
+            plan,
+            attempt,
+            now,
+            actions=[self._action_of(victim.root) for victim in plan.victims],
+            decision_input=decided_on,
         )
         # Reserved before the first await, so that no other plan of this run takes the name.
         self._active[name] = spec
@@ -386,13 +397,15 @@ class Evaluator:
         for record in expired(self._intents(), now, RECORD_TIME_TO_LIVE, RECORD_CAP):
             await self._log.remove(record)
 
-    async def _record_dry_run(self, plans: Sequence[Plan]) -> None:
-        now = self._context.clock.wall()
-        snapshot = self._snapshot({})
-        for plan in plans:
-            name = intent_name(plan, 0, dry_run=True)
-            if name in self._active:
-                continue
+    async def _record_dry_run(
+        self, plans: Sequence[Plan], snapshot: IdleSnapshot, now: Nanos
+    ) -> None:
+        named = [(intent_name(plan, 0, dry_run=True), plan) for plan in plans]
+        new = [(name, plan) for name, plan in named if name not in self._active]
+        if not new:
+            return
+        decided_on = await self._recorded(snapshot, now, len(new))
+        for name, plan in new:
             worded = with_reasons(plan, snapshot.workloads, now)
             spec = intent_spec(
                 worded,
@@ -400,6 +413,7 @@ class Evaluator:
                 now,
                 actions=[self._action_of(victim.root) for victim in plan.victims],
                 dry_run=True,
+                decision_input=decided_on,
             )
             self._active[name] = spec
             log.info("dry run, plan %s: %s", plan.id, _summary(plan))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from reprieve.api.core import KueueWorkload, Namespace, Node, ObjectMeta, Pod
 from reprieve.api.kaiwo import GpuWorkload, KaiwoConfig
 from reprieve.api.reprieve import Preemption
@@ -193,7 +195,7 @@ class WorkloadRecord:
 
 @dataclass(frozen=True, slots=True)
 class IntentRecord:
-    """A Preemption."""
+    """A Preemption without its input: up to 512 KiB each that no decision looks at."""
 
     uid: str
     namespace: str
@@ -210,7 +212,7 @@ class IntentRecord:
             metadata.namespace,
             metadata.name,
             version_number(metadata.resource_version),
-            intent,
+            msgspec.structs.replace(intent, spec=msgspec.structs.replace(intent.spec, input=None)),
         )
 
 
