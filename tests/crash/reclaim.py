@@ -110,6 +110,17 @@ class Reclaim:
         }
         raise AssertionError(f"not over after {_PATIENCE_S} s: {state}\n" + "\n".join(log))
 
+    async def until_led_by(self, operator: OperatorProcesses) -> None:
+        """Wait until the process lease is held by this process."""
+        for _ in range(int(_PATIENCE_S / 0.1)):
+            for lease in await self.objects("leases.coordination.k8s.io"):
+                holder = lease["spec"].get("holderIdentity", "")
+                named = lease["metadata"]["name"] == "reprieve"
+                if named and f"_{operator.pids[0]}_" in holder:
+                    return
+            await asyncio.sleep(0.1)
+        raise AssertionError("nobody took over: " + "\n".join(operator.tail()))
+
     async def outcome(self) -> dict[str, Any]:
         """Return what must be the same whatever was killed: without uids and times."""
         workloads = {}

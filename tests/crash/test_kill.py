@@ -52,6 +52,8 @@ async def killed_after(folder: Path, k: int, stage: Stage, expected: dict[str, A
             await asyncio.gather(over, return_exceptions=True)
             await story.start_operator()
             await story.until_over()
+        else:
+            over.result()
         death.cancel()
         assert await story.outcome() == expected
         assert len(story.deleted) == 2
