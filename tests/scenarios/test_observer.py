@@ -57,6 +57,17 @@ def test_the_newest_gpuworkload_of_a_root_is_the_one_that_counts() -> None:
     assert observer.gpuworkload("other", "Job/a") is None
 
 
+def test_of_two_gpuworkloads_of_one_second_the_one_seen_last_is_the_newest() -> None:
+    observer = Observer(VirtualClock())
+    for name in ("job-a-2", "job-a-3", "job-a-1"):
+        observer.put(GPUWORKLOADS, gpuworkload("Active", 1, name=name))
+
+    newest = observer.gpuworkload("ml", "Job/a")
+
+    assert newest is not None
+    assert newest["metadata"]["name"] == "job-a-1"
+
+
 async def test_a_wait_ends_at_the_change_that_fulfils_it() -> None:
     clock = VirtualClock()
     observer = Observer(clock)

@@ -81,8 +81,15 @@ class Observer:
 
     def gpuworkload(self, namespace: str, root: str) -> Object | None:
         """Return the newest GpuWorkload whose `spec.workloadRef` is `root` (`Kind/name`)."""
-        found = [item for item in self.all(GPUWORKLOADS, namespace) if root_of(item) == root]
-        return max(found, key=lambda item: item["metadata"]["creationTimestamp"], default=None)
+        found = [
+            item
+            for key, item in self._objects.get(GPUWORKLOADS, {}).items()
+            if key[0] == namespace and root_of(item) == root
+        ]
+        # Timestamps have whole seconds; among equals the one that was seen last is the newest.
+        return max(
+            reversed(found), key=lambda item: item["metadata"]["creationTimestamp"], default=None
+        )
 
     def listen(self, listener: Callable[[str, Object | None], None]) -> None:
         """Call `listener(resource, object or None)` after every change."""
