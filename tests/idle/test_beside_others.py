@@ -110,6 +110,8 @@ async def test_beside_a_live_kaiwo_operator_nothing_is_written_until_it_is_gone(
     await site.until(lambda: operator.said("not read-only"))
     await site.until_phase("Job/training", "Preempted")
     await site.until_phase("Job/later", "Idle")
+    # What it only watched does not count as idle time.
+    assert len(await site.events("GpuWorkload/job-training", "WorkloadIdle")) == 1
     assert "alone" not in (await operator.readiness())[1]
 
 

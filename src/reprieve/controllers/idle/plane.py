@@ -413,6 +413,8 @@ class IdlePlane:
             self.context.read_only = reason
             for held in self.workloads:
                 self._due.add(held.key)
+            for uid in self._known_roots:
+                self._roots_due.add(uid)
             self.evaluator.ask()
 
     # Facts for others

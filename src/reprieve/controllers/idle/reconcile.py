@@ -104,6 +104,9 @@ class Reconciler:
             self._evaluate()
             return
         self._note_release(held, pods, now)
+        if context.read_only:
+            # Another operator decides: what its status says is what we go on from later.
+            return
         kueue = [workload for pod in pods for workload in self._kueue_of(pod.uid)]
         of_root = self._kueue_of(held.root.uid)
         workload = row_of(context, held, pods, kueue)
@@ -117,8 +120,6 @@ class Reconciler:
         )
         outcome = step(workload, facts, context.start.policy, now)
         self._workloads.remember(held, outcome.status)
-        if context.read_only:
-            return
         if outcome.gpus != dict(held.object.spec.gpu_resources):
             spec = msgspec.structs.replace(held.object.spec, gpu_resources=outcome.gpus)
             await self._tracking.write_spec(held, spec)

@@ -1,0 +1,136 @@
+"""Missing rights, and roots that go, come back, or were never there."""
+
+from __future__ import annotations
+
+from tests.idle.site import (
+    GPU_WORKLOADS,
+    NAMESPACE,
+    Site,
+    container,
+    deployment,
+    job,
+    owned_by,
+    pod,
+)
+
+
+async def test_owners_that_may_not_be_read_are_named_once_and_the_others_go_on(site: Site) -> None:
+    await site.embedded.stage.rights.deny("get", "apps", "replicasets")  # type: ignore[union-attr]
+    await site.create(
+        deployment("service", 3, 1, grace_period="1h"), job("training", container(gpu=4), ttl="1h")
+    )
+    operator = await site.run()
+    await site.until_phase("Job/training", "Idle")
+
+    told = await site.until_event("Pod/service", "OwnerForbidden")
+
+    assert told.startswith('cannot resolve owner chain: RBAC forbids reading ReplicaSet "service-')
+    assert "add get permission for this resource to the operator ServiceAccount" in told
+    assert "apps" in told
+    # Later attempts, of three pods, say no more.
+    scrapes = site.embedded.machines.exporter.scrapes
+    await site.until(lambda: site.embedded.machines.exporter.scrapes > scrapes + 6)
+    assert len(await site.events("Pod/service", "OwnerForbidden")) == 1
+    assert len(operator.said("is not tracked", "ReplicaSet")) == 1
+    assert await site.workload("Deployment/service") is None
+
+    await site.embedded.stage.rights.allow("get", "apps", "replicasets")  # type: ignore[union-attr]
+    found = await site.until_phase("Deployment/service", "Idle")
+    assert found["spec"]["gpuResources"] == {"amd.com/gpu": 3}
+
+
+async def test_a_required_kind_that_may_not_be_listed_is_named_by_readyz(site: Site) -> None:
+    rights = site.embedded.stage.rights
+    assert rights is not None
+    await rights.deny("list", "", "namespaces")
+    await site.create(job("training", container(gpu=4), ttl="1h"))
+    operator = await site.run()
+
+    async def refused() -> str:
+        code, text = await operator.readiness()
+        return text if code == 503 and "namespaces" in text else ""
+
+    text = await site.until(refused)
+
+    assert "[-] idle: the caches are not synced" in text
+    assert "namespaces: Forbidden" in text
+    assert "list" in next(line for line in text.splitlines() if "namespaces" in line)
+    assert await site.all(GPU_WORKLOADS) == []
+    await rights.allow("list", "", "namespaces")
+    await site.until_phase("Job/training", "Idle", seconds=60)
+    assert (await operator.readiness())[0] == 200
+
+
+async def test_a_root_that_disappears_is_seen_without_any_event_of_its_pods(site: Site) -> None:
+    job_with_pod = await site.create(job("training", container(gpu=4), grace_period="1h"))
+    await site.run()
+    await site.until_phase("Job/training", "Idle")
+    # The pod outlives its Job: nobody but the poll of the roots can see that it is gone.
+    (running,) = await site.all("pods", NAMESPACE)
+    name = running["metadata"]["name"]
+    await site.patch("pods", name, {"metadata": {"finalizers": ["example.com/keep"]}})
+
+    await site.delete("jobs.batch", "training")
+
+    found = await site.until_phase("Job/training", "Deleted")
+    assert found["spec"]["workloadRef"]["uid"] == job_with_pod["metadata"]["uid"]
+    assert "idleSince" not in found["status"]
+    assert "trackedPods" not in found["status"]
+    told = await site.until_event("GpuWorkload/job-training", "WorkloadDeleted")
+    assert told == (
+        "Underlying Job/training no longer exists; tracking will be retained until TTL expires"
+    )
+    assert await site.records() == []
+    await site.patch("pods", name, {"metadata": {"finalizers": None}})
+
+
+async def test_a_root_made_again_under_its_name_is_another_workload(site: Site) -> None:
+    first = await site.create(job("training", container(gpu=4), grace_period="1h"))
+    await site.run()
+    await site.until_phase("Job/training", "Idle")
+
+    await site.delete("jobs.batch", "training")
+    second = await site.create(job("training", container(gpu=4), grace_period="1h"))
+
+    async def both() -> dict[str, str] | None:
+        phases = {
+            found["spec"]["workloadRef"]["uid"]: found.get("status", {}).get("phase")
+            for found in await site.all(GPU_WORKLOADS)
+        }
+        expected = {first["metadata"]["uid"]: "Deleted", second["metadata"]["uid"]: "Idle"}
+        return phases if phases == expected else None
+
+    await site.until(both)
+    left = await site.get("jobs.batch", "training")
+    assert left is not None
+    assert left["metadata"]["uid"] == second["metadata"]["uid"]
+    assert site.evictions() == []
+
+
+async def test_pods_without_owner_and_pods_whose_owner_is_gone(site: Site) -> None:
+    gone = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "gone", "uid": "6d1c5a52-9c0c-4b55-9d0e-2f1a7c0e9b11"},
+    }
+    orphan = pod("orphan", 1, grace_period="1s", policy="Always")
+    orphan["metadata"]["ownerReferences"] = owned_by(gone)
+    orphan["metadata"]["finalizers"] = ["example.com/keep"]
+    await site.create(orphan, pod("alone", 1, policy="Always"), pod("kept", 1, grace_period="1h"))
+    operator = await site.run()
+
+    await site.until_phase("Pod/kept", "Idle")
+    await site.until_phase("Pod/alone", "Preempted")
+
+    await site.until(lambda: _no_pod(site, "alone"))
+    assert {f["spec"]["workloadRef"]["name"] for f in await site.all(GPU_WORKLOADS)} == {
+        "alone",
+        "kept",
+    }
+    assert await site.events("Pod/orphan") == []
+    assert operator.said("orphan") == []
+    await site.patch("pods", "orphan", {"metadata": {"finalizers": None}})
+
+
+async def _no_pod(site: Site, name: str) -> bool:
+    return await site.get("pods", name) is None
