@@ -1,0 +1,80 @@
+"""Workers look at each key alone, go on past faults, and never wait for a slow one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from reprieve.controllers.dirty import DirtyKeys
+from reprieve.controllers.workers import look_at_each
+from reprieve.kube.errors import ServerError
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import SECOND
+
+
+class Site:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.due: DirtyKeys[str] = DirtyKeys(self.clock)
+        self.looked: list[str] = []
+
+    def start(self, look: Callable[[str], Awaitable[None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(look_at_each(self.due, look, self.clock, at_once=2))
+
+
+async def turns(count: int = 30) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("fault", [ServerError("no"), RuntimeError("a fault of ours")])
+async def test_a_look_that_fails_is_repeated_later_and_stops_nobody(fault: Exception) -> None:
+    site = Site()
+
+    async def look(key: str) -> None:
+        site.looked.append(key)
+        if key == "bad" and site.looked.count("bad") == 1:
+            raise fault
+
+    task = site.start(look)
+    site.due.add("bad")
+    site.due.add("good")
+    await turns()
+    assert site.looked == ["bad", "good"]
+    await site.clock.advance(6 * SECOND)
+    assert site.looked == ["bad", "good", "bad"]
+    await end(task)
+
+
+async def test_a_slow_look_delays_only_its_own_key() -> None:
+    site = Site()
+    release = asyncio.Event()
+    at_once: list[str] = []
+
+    async def look(key: str) -> None:
+        assert key not in at_once, "a key is looked at by one worker at a time"
+        at_once.append(key)
+        if key == "slow":
+            await release.wait()
+        at_once.remove(key)
+        site.looked.append(key)
+
+    task = site.start(look)
+    site.due.add("slow")
+    await turns()
+    site.due.add("slow")
+    site.due.add("a")
+    site.due.add("b")
+    await turns()
+    assert site.looked == ["a", "b"]
+    release.set()
+    await turns()
+    assert site.looked == ["a", "b", "slow", "slow"]
+    await end(task)
