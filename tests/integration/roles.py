@@ -39,7 +39,7 @@ def operator_rights(user: str, namespace: str) -> list[Object]:
 
 
 def _roles_of_the_template(namespace: str) -> list[Object]:
-    """Return the rules that stand in the template as they are, without those made of values."""
+    """Return all rules that stand in the template as text, without those made of values."""
     text = (CHART / "templates" / "rbac.yaml").read_text(encoding="utf-8")
     kept = [line for line in text.splitlines() if "{{" not in line]
     roles = []

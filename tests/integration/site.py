@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,12 +117,14 @@ def prefixed(annotations: Mapping[str, str]) -> dict[str, str]:
 class Site:
     """A cluster with one node of four GPUs, its machines and exporter; no operator yet.
 
-    `cut_watches` breaks every watch and makes the server forget the versions that they were at.
+    `client` is an administrator's, `operator_client` has the rights of the operator. `cut_watches`
+    breaks every watch and makes the server forget the versions that they were at.
     """
 
     name: str
     stage: Stage
     client: Client
+    operator_client: Client
     cut_watches: Callable[[], AbstractAsyncContextManager[None]]
     _operators: list[OperatorProcesses] = field(default_factory=list)
 
@@ -243,7 +245,8 @@ async def embedded_site(folder: Path, *arguments: str) -> AsyncIterator[Site]:
             await site.until(lambda: "expire_watch" in faults.counts, "a watch was refused")
             faults.clear()
 
-        async with _open("embedded", embedded.stage, embedded.kubeconfig, cut) as site:
+        files = (embedded.kubeconfig, embedded.operator_kubeconfig)
+        async with _open("embedded", embedded.stage, files, cut) as site:
             yield site
 
 
@@ -269,7 +272,7 @@ async def real_site(plane: ControlPlane, folder: Path, *arguments: str) -> Async
             operator_arguments=arguments,
             machines_without=IN_CONTROLLER_MANAGER if plane.has_controllers else (),
         ) as (stage, _),
-        _open("real", stage, kubeconfig, cut) as site,
+        _open("real", stage, (kubeconfig, operator_kubeconfig), cut) as site,
     ):
         for manifest in operator_rights(OPERATOR_USER, OPERATOR_NAMESPACE):
             with contextlib.suppress(AlreadyThere):
@@ -281,27 +284,31 @@ async def real_site(plane: ControlPlane, folder: Path, *arguments: str) -> Async
 async def _open(
     name: str,
     stage: Stage,
-    kubeconfig: Path,
+    kubeconfigs: tuple[Path, Path],
     cut: Callable[[], AbstractAsyncContextManager[None]],
 ) -> AsyncIterator[Site]:
-    client = connect(await load_connection(str(kubeconfig)), SystemClock(), field_manager="tests")
-    try:
-        site = Site(name, stage, client, cut)
+    async with AsyncExitStack() as exits:
+        clients = []
+        for kubeconfig in kubeconfigs:
+            clients.append(await _connected(kubeconfig))
+            exits.push_async_callback(clients[-1].close)
+        site = Site(name, stage, *clients, cut)
         with contextlib.suppress(AlreadyThere):
             await site.create(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
             )
-        try:
-            yield site
-        finally:
-            await site.end_operators()
-    finally:
-        await client.close()
+        exits.push_async_callback(site.end_operators)
+        yield site
+
+
+async def _connected(kubeconfig: Path) -> Client:
+    connection = await load_connection(str(kubeconfig))
+    return connect(connection, SystemClock(), field_manager="tests")
 
 
 async def _empty(kubeconfig: Path) -> None:
     """Delete what tests leave behind, and wait until it is gone."""
-    client = connect(await load_connection(str(kubeconfig)), SystemClock(), field_manager="tests")
+    client = await _connected(kubeconfig)
     try:
         for resource in _LEFT_BEHIND:
             async with asyncio.timeout(_PATIENCE_S):

@@ -28,9 +28,10 @@ class Mirror:
 
     def replaced(self, objects: list[Any], resource_version: str) -> None:
         self.lists += 1
-        self.values = {}
         for obj in objects:
             self._take(obj)
+        names = {obj["metadata"]["name"] for obj in objects}
+        self.values = {name: value for name, value in self.values.items() if name in names}
 
     def applied(self, obj: Object) -> None:
         self._take(obj)
