@@ -16,7 +16,7 @@ yet. Source: specification of the idle plane, section 14; the design's "How data
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from reprieve.api.reprieve import (
@@ -33,6 +33,7 @@ from reprieve.controllers.idle.marks import IdleMarks
 from reprieve.controllers.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.controllers.solve import Solver
 from reprieve.engine.check import check
+from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.evaluation import Evaluation, evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Phase
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
@@ -182,7 +183,12 @@ class Evaluator:
             evaluation = await self._solver.run(evaluate, snapshot, context.start.policy, now)
             decided_on = await self._recorded(snapshot, now, len(evaluation.plans))
             begun = await asyncio.gather(
-                *(self._begin(plan, snapshot, now, decided_on) for plan in evaluation.plans)
+                *(
+                    self._begin(plan, seen, now, decided_on)
+                    for plan, seen in before_each(
+                        evaluation.plans, snapshot, evaluation.reservations
+                    )
+                )
             )
         for ready in begun:
             if ready is not None:
@@ -421,6 +427,13 @@ class Evaluator:
                 await self._log.create(name, spec)
             except IntentTaken:
                 continue
+
+    def placements(self) -> Iterator[tuple[GpuWorkloadKey, tuple[tuple[Uid, str], ...]]]:
+        """Yield, for each open intent with a placement, whose pods it keeps which nodes for."""
+        for spec in self._open_specs():
+            if spec.preemptor is not None and spec.placement:
+                demand = key_of(spec.preemptor.namespace, spec.preemptor.name)
+                yield demand, tuple((Uid(each.uid), each.node) for each in spec.placement)
 
     def _claims(self) -> dict[Uid, GpuWorkloadKey | None]:
         claims: dict[Uid, GpuWorkloadKey | None] = {}

@@ -44,6 +44,7 @@ from reprieve.controllers.metric_sources import MetricReader, metric_source, ope
 from reprieve.controllers.scraper import Poll, Scraper
 from reprieve.controllers.solve import Solver
 from reprieve.controllers.workers import look_at_each
+from reprieve.engine.idle.claims import reserved
 from reprieve.engine.idle.discovery import (
     ChainTooDeep,
     NodeRoot,
@@ -212,7 +213,13 @@ class IdlePlane:
             )
             for node in nodes or ()
         )
-        return IdleSnapshot(self._revision, tuple(rows), node_rows, claims)
+        pods_of = {row.key: row.pods for row in rows}
+        reservations = tuple(
+            reservation
+            for demand, placement in self.evaluator.placements()
+            for reservation in reserved(demand, placement, pods_of.get(demand, ()))
+        )
+        return IdleSnapshot(self._revision, tuple(rows), node_rows, claims, reservations)
 
     # What changed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -62,16 +62,7 @@ def pod_converter(vendors: Sequence[Vendor]) -> Callable[[Pod], PodRecord]:
         metadata = pod.metadata
         gpus = gpus_of(pod, vendors)
         row = pod_row(pod, {sys.intern(name): count for name, count in gpus.items()}, ())
-        row = PodRow(
-            uid=row.uid,
-            name=row.name,
-            phase=sys.intern(row.phase),
-            gpus=row.gpus,
-            node=row.node and sys.intern(row.node),
-            terminating=row.terminating,
-            started=row.started,
-            created=row.created,
-        )
+        row = replace(row, phase=sys.intern(row.phase), node=row.node and sys.intern(row.node))
         return PodRecord(
             uid=metadata.uid,
             namespace=sys.intern(metadata.namespace),
