@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -207,14 +206,10 @@ class Site:
             if event["involvedObject"].get("uid") == uid
         }
 
-    async def until(
-        self, condition: Callable[[], Awaitable[Answer | None] | Answer | None], what: str
-    ) -> Answer:
+    async def until(self, condition: Callable[[], Awaitable[Answer | None]], what: str) -> Answer:
         """Return the first answer that is neither None nor False."""
         for _ in range(int(_PATIENCE_S / _LOOK_S)):
-            answer = condition()
-            if inspect.isawaitable(answer):
-                answer = await answer
+            answer = await condition()
             if answer is not None and answer is not False:
                 return answer
             await asyncio.sleep(_LOOK_S)
@@ -242,7 +237,11 @@ async def embedded_site(folder: Path, *arguments: str) -> AsyncIterator[Site]:
             faults = embedded.cluster.faults
             faults.configure(user=ADMINISTRATOR, seed=1, drop_watch=1.0, expire_watch=1.0)
             yield
-            await site.until(lambda: "expire_watch" in faults.counts, "a watch was refused")
+
+            async def refused() -> bool:
+                return "expire_watch" in faults.counts
+
+            await site.until(refused, "a watch was refused")
             faults.clear()
 
         files = (embedded.kubeconfig, embedded.operator_kubeconfig)
@@ -288,11 +287,10 @@ async def _open(
     cut: Callable[[], AbstractAsyncContextManager[None]],
 ) -> AsyncIterator[Site]:
     async with AsyncExitStack() as exits:
-        clients = []
-        for kubeconfig in kubeconfigs:
-            clients.append(await _connected(kubeconfig))
-            exits.push_async_callback(clients[-1].close)
-        site = Site(name, stage, *clients, cut)
+        administrator, operator = [await _connected(kubeconfig) for kubeconfig in kubeconfigs]
+        for client in (administrator, operator):
+            exits.push_async_callback(client.close)
+        site = Site(name, stage, administrator, operator, cut)
         with contextlib.suppress(AlreadyThere):
             await site.create(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

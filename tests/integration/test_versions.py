@@ -114,8 +114,11 @@ async def test_a_watch_that_is_cut_with_its_versions_forgotten_misses_nothing(si
             await site.delete(CONFIG_MAPS, "removed")
             await site.create(config_map("made", "1"))
         await site.client.patch(CONFIG_MAPS, NAMESPACE, "kept", data("2"), dict)
-        wanted = {"kept": "2", "made": "1"}
-        await site.until(lambda: mirror.values == wanted, "the mirror is equal")
+
+        async def equal() -> bool:
+            return mirror.values == {"kept": "2", "made": "1"}
+
+        await site.until(equal, "the mirror is equal")
 
         assert restarts != []
         assert mirror.lists == 1 + restarts.count("expired")
