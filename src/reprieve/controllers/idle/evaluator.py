@@ -58,6 +58,7 @@ _RULE_FOUND_PREEMPTING: Final = "FoundPreempting"
 _AT_ONCE: Final = 8
 _RETRY: Final = SECOND
 _FAULT_PAUSE: Final = 30 * SECOND
+_LONGEST_PAUSE: Final = 30 * SECOND
 #: How long after its victims' end an intent waits for a demand that does not let go.
 _SERVED_WITHIN: Final = 10 * MINUTE
 _OVERDUE: Final = 5 * MINUTE
@@ -105,6 +106,8 @@ class Evaluator:
         # What became of the victims of open intents whose execution ended here.
         self._outcomes: dict[str, Outcome] = {}
         self._released: dict[str, Nanos] = {}
+        # By plan id: until when (monotonic) a plan that was abandoned is held, and the pause.
+        self._held: dict[str, tuple[int, int]] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -188,11 +191,17 @@ class Evaluator:
                     for plan, seen in before_each(
                         evaluation.plans, snapshot, evaluation.reservations
                     )
-                )
+                    if not self._holds(plan)
+                ),
+                return_exceptions=True,
             )
         for ready in begun:
-            if ready is not None:
+            if isinstance(ready, Begun):
                 self._spawn(ready.intent.metadata.name, self._evict(ready))
+        for failure in begun:
+            # Only now: what the others have begun has to be carried through.
+            if isinstance(failure, BaseException):
+                raise failure
 
     async def _decide(self, now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
         context = self._context
@@ -250,18 +259,35 @@ class Evaluator:
             log.info("plan %s abandoned: %s", plan.id, begun.intent.status.reason)
             context.metrics.count_plan(plan.id, plan.plane, "abandoned")
             del self._active[name]
-            self.ask_at(Nanos(context.clock.wall() + _RETRY))
+            del self._plans[plan.id]
+            self._hold(plan)
             return None
+        self._held.pop(plan.id, None)
         context.metrics.count_plan(plan.id, plan.plane, "committed")
         return begun
 
+    def _hold(self, plan: Plan) -> None:
+        """Keep a plan that came to nothing from being tried again at once."""
+        clock = self._context.clock
+        _, pause = self._held.get(plan.id, (0, _RETRY // 2))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+        self._held[plan.id] = (clock.monotonic() + pause, pause)
+        self.ask_at(Nanos(clock.wall() + pause))
+
+    def _holds(self, plan: Plan) -> bool:
+        until, _ = self._held.get(plan.id, (0, 0))
+        return self._context.clock.monotonic() < until
+
     async def _evict(self, begun: Begun) -> None:
-        await self._until_finished(await self._executor.evict(begun, self._marks))
+        async with self._slots:
+            outcome = await self._executor.evict(begun, self._marks)
+        await self._until_finished(outcome)
 
     async def _resume(self, intent: Preemption) -> None:
         log.info("resuming %s, plan %s", intent.metadata.name, intent.spec.plan_id)
         try:
-            outcome = await self._executor.resume(intent, self._marks)
+            async with self._slots:
+                outcome = await self._executor.resume(intent, self._marks)
         except (Conflict, NotFound):
             return  # written by somebody else: the watch shows it again
         if outcome.intent.status.phase.open:
@@ -273,7 +299,7 @@ class Evaluator:
         """Try victims again whose eviction failed for a passing reason."""
         started = self._context.clock.monotonic()
         done = {victim.uid: victim for victim in outcome.victims}
-        overdue = False
+        overdue, pause = False, _RETRY
         while pending := [
             victim
             for victim in outcome.intent.spec.victims
@@ -282,8 +308,11 @@ class Evaluator:
             if not overdue and self._context.clock.monotonic() - started > _OVERDUE:
                 overdue = True
                 self._report_overdue(outcome.intent, [done[v.root.uid] for v in pending])
-            await self._context.clock.sleep(_RETRY)
-            again = await self._executor.evict(Begun(outcome.intent, tuple(pending)), self._marks)
+            await self._context.clock.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            begun = Begun(outcome.intent, tuple(pending))
+            async with self._slots:
+                again = await self._executor.evict(begun, self._marks)
             done.update({victim.uid: victim for victim in again.victims})
         self._outcomes[outcome.intent.metadata.name] = Outcome(outcome.intent, tuple(done.values()))
         self.ask()
@@ -481,8 +510,7 @@ class Evaluator:
     def _spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
         async def guarded() -> None:
             try:
-                async with self._slots:
-                    await work
+                await work
             except Deposed:
                 log.warning("%s is left to the next holder of the lease", name)
             except ApiError as failure:
