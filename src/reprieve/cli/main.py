@@ -22,6 +22,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Start an embedded cluster with the operator and show a reclaim.",
     ),
     "run": ("reprieve.cli.run", "run", "Run the operator against a cluster."),
+    "explain": (
+        "reprieve.cli.explain",
+        "explain",
+        "Tell who made way for whom in one preemption, and why.",
+    ),
     "crds": ("reprieve.cli.crds", "crds", "Print the CustomResourceDefinitions as YAML."),
 }
 
