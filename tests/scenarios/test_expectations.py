@@ -42,6 +42,9 @@ class Cluster:
     def resource_of(self, api_version: str, kind: str) -> str:
         return {"Job": "jobs.batch", "GpuWorkload": GPUWORKLOADS}[kind]
 
+    def resource_named(self, kind: str) -> str | None:
+        return "jobs.batch" if kind == "Job" else None
+
     async def get(self, resource: str, namespace: str, name: str) -> Any:
         return self.live.get((resource, name))
 

@@ -72,7 +72,11 @@ async def annotate_namespace(play: Play, step: AnnotateNamespace) -> None:
 async def set_utilization(play: Play, step: SetUtilization) -> None:
     """Let the exporter report a value for the pods below a root."""
     play.stage.exporter.set_utilization(
-        play.namespace, step.pods_of, step.value, gpu=step.gpu, pod_index=step.pod_index
+        play.namespace,
+        step.pods_of,
+        step.value,
+        gpu=None if step.gpu is None else int(step.gpu),
+        pod_index=step.pod_index,
     )
 
 
@@ -145,8 +149,7 @@ async def change_rights(play: Play, step: Revoke | Grant) -> None:
 
 async def require(play: Play, step: Requires) -> None:
     """Skip the scenario where a system is not installed."""
-    served = play.stage.objects.resource_of("kueue.x-k8s.io/v1beta1", "ClusterQueue")
-    if served is None:
+    if play.stage.objects.resource_named("ClusterQueue") is None:
         raise StepSkipped(f"requires {step.what}, which is not installed")
 
 

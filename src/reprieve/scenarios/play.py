@@ -13,24 +13,6 @@ from reprieve.scenarios.stage import Stage
 
 __all__ = ["Play", "StepFailed", "StepSkipped", "merged"]
 
-# Kinds that steps may name without an object of theirs having been applied before.
-_API_VERSIONS: Final = {
-    "Pod": "v1",
-    "Job": "batch/v1",
-    "CronJob": "batch/v1",
-    "Deployment": "apps/v1",
-    "ReplicaSet": "apps/v1",
-    "StatefulSet": "apps/v1",
-    "DaemonSet": "apps/v1",
-    "RayCluster": "ray.io/v1",
-    "RayJob": "ray.io/v1",
-    "RayService": "ray.io/v1",
-    "KaiwoJob": "kaiwo.silogen.ai/v1alpha1",
-    "KaiwoService": "kaiwo.silogen.ai/v1alpha1",
-    "AIMService": "aim.eai.amd.com/v1alpha1",
-    "AppWrapper": "workload.codeflare.dev/v1beta2",
-    "InferenceService": "serving.kserve.io/v1beta1",
-}
 _ATTEMPTS: Final = 8
 
 
@@ -59,8 +41,10 @@ class Play:
         Raises:
             StepFailed: the kind is not served here.
         """
-        api_version = self.api_versions.get(kind) or _API_VERSIONS.get(kind)
-        resource = self.stage.objects.resource_of(api_version, kind) if api_version else None
+        objects, api_version = self.stage.objects, self.api_versions.get(kind)
+        resource = (
+            objects.resource_of(api_version, kind) if api_version else objects.resource_named(kind)
+        )
         if resource is None:
             raise StepFailed(f"the cluster does not serve the kind {kind}")
         return resource

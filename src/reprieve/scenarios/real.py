@@ -70,6 +70,12 @@ class KubeObjects:
         found = self._kinds.get((api_version, kind))
         return found.qualified if found is not None else None
 
+    def resource_named(self, kind: str) -> str | None:
+        """Return the resource of a kind whatever its group, the first in discovery's order."""
+        return next(
+            (found.qualified for (_, name), found in self._kinds.items() if name == kind), None
+        )
+
     def namespaced(self, api_version: str, kind: str) -> bool:
         """Whether objects of this kind live in namespaces; True when it is not served."""
         found = self._kinds.get((api_version, kind))

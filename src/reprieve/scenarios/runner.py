@@ -76,6 +76,11 @@ async def play_scenario(
     steps: list[StepResult] = []
     try:
         await actions.annotate_namespace(play, AnnotateNamespace({}))
+        leases = scenario.operator_env.get("GPU_PREEMPTION_OPERATOR_NAMESPACE")
+        if leases:
+            await play.write(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": leases}}
+            )
         if not _starts_without(scenario):
             await operator.start()
         for number, step in enumerate(scenario.steps, start=1):

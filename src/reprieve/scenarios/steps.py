@@ -51,6 +51,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 PhaseName = Literal[
     "PendingGpu", "PendingOther", "Active", "Idle", "Preempting", "Preempted", "Deleted"
 ]
+Index = Annotated[int, msgspec.Meta(ge=0)]
+Digits = Annotated[str, msgspec.Meta(pattern="^[0-9]+$")]
 Scalar = str | int | float | bool
 
 
@@ -87,8 +89,8 @@ class SetUtilization(Strict, frozen=True):
 
     pods_of: RootName
     value: float
-    gpu: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    pod_index: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    gpu: Index | Digits | None = None
+    pod_index: Index | None = None
 
 
 class Exporter(Strict, frozen=True):
@@ -199,7 +201,7 @@ class ExpectStatus(Strict, frozen=True):
     """Fields of the status now; null means absent or empty."""
 
     root: RootName
-    fields: dict[str, Scalar | Reference | None]
+    fields: dict[str, Scalar | list[Any] | Reference | None]
 
 
 class CreateGpuWorkload(Strict, frozen=True):
