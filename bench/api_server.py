@@ -1,9 +1,9 @@
 """An API server with many pods and their Jobs, as far as the initial list and reads of roots go.
 
 `python -m bench.api_server PODS` prints its port. Pods are of usual size (5 to 6 kB, half of it
-managedFields) and come in pages; ten pods belong to a Job, which is read by name. `GET /run/N`
-gives all objects other uids and names, so that nothing that a client kept from an earlier run is of
-use. Watches are accepted and stay silent.
+managedFields) and come in pages; ten pods belong to a Job, which is listed and read by name.
+`GET /run/N` gives all objects other uids and names, so that nothing that a client kept from an
+earlier run is of use. Watches are accepted and stay silent.
 """
 
 from __future__ import annotations
@@ -88,20 +88,34 @@ class ApiServer:
         _, run, number = request.match_info["name"].split("-")
         if int(run) != self._run:
             raise web.HTTPNotFound
+        job = self._job(int(number))
+        return web.json_response({"apiVersion": "batch/v1", "kind": "Job", **job})
+
+    async def jobs(self, request: web.Request) -> web.Response:
+        count = self._pods // PODS_PER_JOB
+        start = int(request.query.get("continue") or 0)
+        end = min(count, start + int(request.query.get("limit") or count))
+        following = str(end) if end < count else ""
         return web.json_response(
             {
                 "apiVersion": "batch/v1",
-                "kind": "Job",
-                "metadata": {
-                    "name": request.match_info["name"],
-                    "namespace": request.match_info["namespace"],
-                    "uid": job_uid(self._run, int(number)),
-                    "resourceVersion": "7",
-                    "annotations": {"kaiwo.silogen.ai/gpu-preemption.enabled": "true"},
-                },
-                "spec": {"parallelism": PODS_PER_JOB},
+                "kind": "JobList",
+                "metadata": {"resourceVersion": "1000000", "continue": following},
+                "items": [self._job(number) for number in range(start, end)],
             }
         )
+
+    def _job(self, number: int) -> dict[str, Any]:
+        return {
+            "metadata": {
+                "name": f"training-{self._run}-{number}",
+                "namespace": namespace_of(number),
+                "uid": job_uid(self._run, number),
+                "resourceVersion": "7",
+                "annotations": {"kaiwo.silogen.ai/gpu-preemption.enabled": "true"},
+            },
+            "spec": {"parallelism": PODS_PER_JOB, "template": {"spec": _pod()["spec"]}},
+        }
 
     async def batch(self, _: web.Request) -> web.Response:
         resources = [{"name": "jobs", "kind": "Job", "namespaced": True, "singularName": "job"}]
@@ -221,6 +235,7 @@ async def serve(pods: int) -> None:
     routes.add_get("/run/{run}", server.run)
     routes.add_get("/api/v1/pods", server.pods)
     routes.add_get("/apis/batch/v1", server.batch)
+    routes.add_get("/apis/batch/v1/jobs", server.jobs)
     routes.add_get("/apis/batch/v1/namespaces/{namespace}/jobs/{name}", server.job)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()

@@ -1,8 +1,8 @@
 """A cluster with many running pods and no machines: the embedded API server, filled in process.
 
-`python -m bench.cluster PODS KUBECONFIG` writes a kubeconfig, prints its port and serves. Ten pods
-belong to a Job, every fifth Job has opted in. `GET /metrics` on the second port that stands in the
-environment's file shows every opted-in pod busy.
+`python -m bench.cluster PODS KUBECONFIG` writes a kubeconfig, prints the port of a metrics endpoint
+that shows every opted-in pod busy, and serves. Ten pods belong to a Job, every fifth Job has opted
+in.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From nothing to every GPU pod's root owner: the initial list, the cache, the way up.
 
-Each of 50,000 pods asks for a GPU and belongs to one of 5,000 Jobs, which are read by name. Checked
+Each of 50,000 pods asks for a GPU and belongs to one of 5,000 Jobs, which are listed too. Checked
 after each run: every pod is held with its GPUs, and its root is the Job with its annotations. The
 garbage collector is set as the operator sets it.
 """
@@ -57,6 +57,7 @@ class Discovered:
                 root, ancestors = await self.roots.resolve(pod_found(pod))
                 self.ownership.learn(pod, root, ancestors)
 
+        await self.roots.expect(pod_found(pod) for pod in self.pods if pod.row.gpus)
         pods = iter([pod for pod in self.pods if pod.row.gpus])
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):

@@ -160,6 +160,9 @@ class IdlePlane:
                 if not self.context.dry_run:
                     await claim_open(self._log, self.context.fence, self.context.clock)
                 await self._look_for_kaiwo()
+                await self._roots.expect(
+                    pod_found(pod) for pod in self.watches.pods.cache if pod.row.gpus
+                )
                 scraper = Scraper(
                     self._sources,
                     ServiceIndex(self.watches),

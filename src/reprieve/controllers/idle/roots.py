@@ -17,6 +17,7 @@ from typing import Final
 from reprieve.api.core import ObjectMeta, OwnedObject, TemplatedObject
 from reprieve.engine.idle import lifecycle
 from reprieve.engine.idle.discovery import (
+    MAXIMUM_DEPTH,
     Answer,
     Failed,
     Forbidden,
@@ -25,6 +26,7 @@ from reprieve.engine.idle.discovery import (
     Missing,
     Owner,
     Root,
+    controller_of,
     resolve_root,
 )
 from reprieve.engine.idle.literal import LiteralSwitches
@@ -76,6 +78,25 @@ class Roots:
     def facts(self, uid: str) -> RootFacts | None:
         """Return what is known of a root, None before its first read."""
         return self._facts.get(uid)
+
+    async def expect(self, pods: Iterable[Found]) -> None:
+        """Read the owners of many pods, kind by kind, where lists are allowed and cheaper.
+
+        What is not learned here is asked for one by one when it is needed.
+        """
+        below = list(pods)
+        for _ in range(MAXIMUM_DEPTH):
+            kinds: dict[tuple[str, str], set[str]] = {}
+            for thing in below:
+                owner = controller_of(thing.owners)
+                if owner is not None and owner.uid not in self._between:
+                    kinds.setdefault((owner.api_version, owner.kind), set()).add(owner.uid)
+            below = []
+            for (api_version, kind), uids in kinds.items():
+                if len(uids) >= _LIST_FROM:
+                    below += await self._learn_by_list(api_version, kind, uids)
+            if not below:
+                return
 
     async def resolve(self, pod: Found) -> tuple[Root, frozenset[str]]:
         """Return the pod's root and the uids of all owners that were met on the way.
@@ -174,6 +195,20 @@ class Roots:
                 self._learn(root, found(typed), item.metadata)
         return True
 
+    async def _learn_by_list(self, api_version: str, kind: str, uids: set[str]) -> list[Found]:
+        try:
+            resource = await self._mapper.resource_for(api_version, kind)
+            page = await self._client.list(resource, OwnedObject)
+        except (errors.ApiError, NotServed):
+            return []
+        learned = []
+        for item in page.items:
+            if item.metadata.uid in uids:
+                thing = found(OwnedObject(api_version, kind, item.metadata))
+                self._keep(thing, item.metadata)
+                learned.append(thing)
+        return learned
+
     async def _answer(self, wanted: Lookup) -> Answer:
         """Return what is known of an object, or ask; pods of one owner ask for it once."""
         uid = str(wanted.uid)
@@ -190,10 +225,13 @@ class Roots:
     async def _ask(self, wanted: Lookup) -> Answer:
         answer, metadata = await self._get(wanted)
         if isinstance(answer, Found):
-            self._between[answer.ref.uid] = answer
-            if not any(owner.controller for owner in answer.owners):
-                self._learn(answer.ref, answer, metadata)
+            self._keep(answer, metadata)
         return answer
+
+    def _keep(self, thing: Found, metadata: ObjectMeta) -> None:
+        self._between[thing.ref.uid] = thing
+        if controller_of(thing.owners) is None:
+            self._learn(thing.ref, thing, metadata)
 
     async def _get(self, wanted: Lookup) -> tuple[Answer, ObjectMeta]:
         try:
