@@ -127,7 +127,7 @@ async def test_pods_without_owner_and_pods_whose_owner_is_gone(site: Site) -> No
         "alone",
         "kept",
     }
-    assert await site.events("Pod/orphan") == []
+    assert await site.events("Pod/orphan", "OwnerUnresolved") == []
     assert operator.said("orphan") == []
     await site.patch("pods", "orphan", {"metadata": {"finalizers": None}})
 
