@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import resource
 from collections.abc import AsyncIterator, Sequence
 
 import aiohttp
@@ -344,3 +345,14 @@ def test_user_and_password_are_never_shown() -> None:
 def test_another_url_is_refused_with_the_accepted_forms(url: str) -> None:
     with pytest.raises(UsageError, match="accepted: http"):
         metric_source(url)
+
+
+async def test_a_thousand_endpoints_do_not_run_into_the_limit_of_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        async with open_session():
+            raised, kept = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert (raised > 256 or hard <= 256, kept) == (True, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

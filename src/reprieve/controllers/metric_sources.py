@@ -13,8 +13,9 @@ Source: specification of the idle plane, section 10; requests time out after 5 s
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -53,6 +54,7 @@ READ_BUFFER_BYTES: Final = 1 << 16
 # An endpoint that has not finished by then no longer keeps others waiting for its turn.
 TURN_SECONDS: Final = 0.25
 _SHOWN_BODY: Final = 300
+OPEN_FILES: Final = 65_536
 
 _HEADERS: Final = {
     "User-Agent": f"reprieve/{__version__}",
@@ -187,7 +189,11 @@ def targets_of(source: MetricSource, services: ServiceAddresses) -> list[Target]
 
 @asynccontextmanager
 async def open_session() -> AsyncIterator[aiohttp.ClientSession]:
-    """Give the session that a `MetricReader` needs: connections stay open between polls."""
+    """Give the session that a `MetricReader` needs: connections stay open between polls.
+
+    Each endpoint keeps one, so the process's limit of open files is raised as far as it may be.
+    """
+    _raise_open_files()
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=75.0, ttl_dns_cache=30)
     async with aiohttp.ClientSession(
         connector=connector,
@@ -197,6 +203,15 @@ async def open_session() -> AsyncIterator[aiohttp.ClientSession]:
         timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
     ) as session:
         yield session
+
+
+def _raise_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        # Some systems allow less than they say; then the limit stays as it is.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class MetricReader:
