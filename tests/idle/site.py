@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -202,6 +204,28 @@ class Site:
     ) -> Operator:
         """Start an operator."""
         return await self.operator(environment, *arguments, config=config).start()
+
+    async def command(
+        self,
+        environment: Mapping[str, str | None] | None = None,
+        *arguments: str,
+    ) -> asyncio.subprocess.Process:
+        """Start `reprieve run` with pipes of its own; None takes a variable away."""
+        variables = {
+            "GPU_PREEMPTION_METRICS_ENDPOINT": self.embedded.metrics_endpoint,
+            "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+            **ENVIRONMENT,
+            **(environment or {}),
+        }
+        known = {name: value for name, value in variables.items() if value is not None}
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "reprieve", "run", "--metrics-port", "0", "--lease-duration", "2s"),
+            *("--kubeconfig", str(self.embedded.operator_kubeconfig), *arguments),
+            env={"PATH": os.defpath, "HOME": str(self.folder), **known},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
 
     async def on_write(self, write: Write, stage: Stage) -> None:
         if stage is Stage.STORED and write.user == OPERATOR_USER and not _of_own_lease(write):
