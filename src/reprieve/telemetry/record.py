@@ -61,11 +61,7 @@ def encode(snapshot: IdleSnapshot, policy: Policy, now: Nanos, records: int = 1)
     kept = relevant(snapshot, policy, now)
     omitted = {"version": VERSION, "omitted": f"{len(kept.workloads)} workloads"}
     decided_on = DecisionInput(kept, policy, now, reprieve.__version__)
-    try:
-        text = msgspec.json.encode(decided_on, order="deterministic")
-    except OverflowError:
-        # A count beyond 64 bits, which somebody's manifest can ask for.
-        return omitted
+    text = msgspec.json.encode(decided_on, order="deterministic")
     if len(text) > JSON_LIMIT:
         return omitted
     data = base64.b64encode(zlib.compress(text)).decode("ascii")
@@ -82,9 +78,14 @@ def encode(snapshot: IdleSnapshot, policy: Policy, now: Nanos, records: int = 1)
 def relevant(snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> IdleSnapshot:
     """Return the rows that can matter to the decision, in an order of their own.
 
-    Order: workloads by 1. namespace/name; nodes by 1. name; reservations by 1. demand, 2. pod.
+    Order: workloads by 1. namespace/name, their pods by 1. name, 2. uid; nodes by 1. name;
+    reservations by 1. demand, 2. pod, 3. node.
     """
-    workloads = (w for w in snapshot.workloads if _matters(w, snapshot, policy, now))
+    workloads = (
+        replace(w, pods=tuple(sorted(w.pods, key=lambda pod: (pod.name, pod.uid))))
+        for w in snapshot.workloads
+        if _matters(w, snapshot, policy, now)
+    )
     kept = tuple(sorted(workloads, key=lambda workload: workload.key))
     roots = {workload.root.uid for workload in kept}
     on_nodes = policy.fit is Fit.NODE
@@ -94,7 +95,9 @@ def relevant(snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> IdleSnapshot
         claims={root: whom for root, whom in snapshot.claims.items() if root in roots},
         nodes=tuple(sorted(snapshot.nodes, key=lambda node: node.name)) if on_nodes else (),
         reservations=(
-            tuple(sorted(snapshot.reservations, key=lambda held: (held.demand, held.pod)))
+            tuple(
+                sorted(snapshot.reservations, key=lambda held: (held.demand, held.pod, held.node))
+            )
             if on_nodes
             else ()
         ),

@@ -167,6 +167,6 @@ def _decompressed(data: object) -> bytes:
         text = stream.decompress(compressed, JSON_LIMIT + 1)
     except (binascii.Error, ValueError, zlib.error) as error:
         raise SpoiltInput(f"spec.input.data cannot be unpacked: {error}") from None
-    if not stream.eof or stream.unused_data:
+    if not stream.eof or stream.unused_data or len(text) > JSON_LIMIT:
         raise SpoiltInput("spec.input.data is cut off, or more than was recorded")
     return text
