@@ -1,0 +1,188 @@
+"""Who makes way for whom, end to end: several names, placement, and all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from reprieve.scenarios.model import NodeSpec
+from tests.idle.site import Object, Site, container, deployment, job, open_site
+
+
+async def test_a_demand_for_two_names_is_served_and_told_with_both(tmp_path: Path) -> None:
+    node = NodeSpec("gpu-0", {"amd.com/gpu": "4", "amd.com/gpu-0": "2"})
+    async with open_site(tmp_path, [node]) as site:
+        both = container(gpu=4, gpu_0=2)
+        await site.create(job("victim", both, enabled="true"))
+        site.busy("Job/demand", 90)
+        await site.run()
+        await site.until_phase("Job/victim", "Idle")
+        await site.create(job("demand", both, enabled="true"))
+
+        over = await site.until_phase("Job/victim", "Preempted")
+
+        demand = await site.workload("Job/demand")
+        assert demand is not None
+        name = demand["metadata"]["name"]
+        reason = f"Preempted to free 4 amd.com/gpu, 2 amd.com/gpu-0 for pending workload {name}"
+        assert over["status"]["preemptionReason"] == reason
+        assert over["status"]["preemptedFor"] == name
+        assert over["status"]["gpus"] == "4 amd.com/gpu, 2 amd.com/gpu-0"
+        assert await site.until_event("GpuWorkload/job-victim", "PreemptionStarted") == (
+            f"Freeing 4 amd.com/gpu, 2 amd.com/gpu-0 GPU(s) for pending workload {name}"
+        )
+        await site.until_phase("Job/demand", "Active")
+        (record,) = await site.records()
+        assert record["spec"]["proof"]["need"] == {"amd.com/gpu": 4, "amd.com/gpu-0": 2}
+        assert record["spec"]["victims"][0]["reason"] == reason
+
+
+async def test_fit_node_asks_for_a_node_and_fit_sum_does_not(tmp_path: Path) -> None:
+    nodes = [NodeSpec(f"gpu-{index}", {"amd.com/gpu": "4"}) for index in range(2)]
+    async with open_site(tmp_path, nodes) as site:
+        await site.create(job("first", container(gpu=4), enabled="true"))
+        await site.until(lambda: _running(site, 1))
+        await site.create(job("second", container(gpu=4), enabled="true"))
+        await site.until(lambda: _running(site, 2))
+        site.busy("Job/small", 90)
+        by_node = await site.run(config="gpuPreemption: {fit: Node}\n")
+        await site.until_phase("Job/first", "Idle")
+        await site.until_phase("Job/second", "Idle")
+
+        # The older demand wants 8 GPUs of one node, which no eviction gives it; the younger one is
+        # served, by one victim.
+        await site.create(job("wide", container(gpu=8), enabled="true"))
+        await site.until_phase("Job/wide", "PendingGpu")
+        small = await site.create(job("small", container(gpu=4), enabled="true"))
+        await site.until_phase("Job/small", "Active")
+
+        phases = {await site.phase("Job/first"), await site.phase("Job/second")}
+        assert phases == {"Idle", "Preempted"}
+        (record,) = await site.records()
+        assert record["spec"]["preemptor"]["name"].startswith("job-small-")
+        (placed,) = record["spec"]["placement"]
+        (pod,) = [
+            found
+            for found in await site.all("pods")
+            if found["metadata"]["ownerReferences"][0]["uid"] == small["metadata"]["uid"]
+        ]
+        assert placed["uid"] == pod["metadata"]["uid"]
+        assert placed["node"] == pod["spec"]["nodeName"]
+        assert record["spec"]["proof"]["level"] == "Placement"
+        await by_node.stop()
+
+        # By the sum, as the guide says, the wide demand costs both of them their GPUs.
+        site.busy("Job/small", 0)
+        await site.run()
+        await site.until_phase("Job/first", "Preempted")
+        await site.until_phase("Job/second", "Preempted")
+        await site.until_phase("Job/small", "Preempted")
+        wide = await site.workload("Job/wide")
+        assert wide is not None
+        assert wide["status"]["phase"] == "PendingGpu"
+
+
+async def _running(site: Site, count: int) -> bool:
+    pods = await site.all("pods")
+    return sum(pod.get("status", {}).get("phase") == "Running" for pod in pods) == count
+
+
+async def _oldest_and_large(site: Site) -> None:
+    """The oldest idle workload has 2 GPUs, the next one 6; a demand wants 6 and none is free."""
+    await site.create(job("oldest", container(gpu=2), enabled="true"))
+    await site.until_phase("Job/oldest", "Idle")
+    await asyncio.sleep(1.1)  # idleSince has whole seconds
+    await site.create(job("large", container(gpu=6), enabled="true"))
+    site.busy("Job/demand", 90)
+    await site.until_phase("Job/large", "Idle")
+    await site.create(job("demand", container(gpu=6), enabled="true"))
+    await site.until_phase("Job/demand", "Active")
+
+
+async def test_the_oldest_idle_workloads_are_taken_first_even_if_a_later_one_would_do(
+    site: Site,
+) -> None:
+    await site.run()
+    await _oldest_and_large(site)
+    await site.until_phase("Job/oldest", "Preempted")
+    await site.until_phase("Job/large", "Preempted")
+
+
+async def test_with_irreducible_nobody_is_taken_whom_the_demand_does_not_need(site: Site) -> None:
+    await site.run(config="gpuPreemption: {irreducible: true}\n")
+    await _oldest_and_large(site)
+    assert await site.phase("Job/large") == "Preempted"
+    assert await site.phase("Job/oldest") == "Idle"
+    (record,) = await site.records()
+    assert [victim["root"]["name"] for victim in record["spec"]["victims"]] == ["large"]
+    assert len(record["spec"]["reprieved"]) == 1
+
+
+async def test_a_set_with_one_victim_that_must_stay_is_not_evicted_at_all(site: Site) -> None:
+    rights = site.embedded.stage.rights
+    assert rights is not None
+    await rights.deny("delete", "apps", "deployments")
+    await site.create(
+        job("training", container(gpu=4), enabled="true"),
+        deployment("service", 1, 4, enabled="true"),
+    )
+    site.busy("Job/demand", 90)
+    operator = await site.run()
+    await site.until_phase("Job/training", "Idle")
+    await site.until_phase("Deployment/service", "Idle")
+    await site.create(job("demand", container(gpu=8), enabled="true"))
+
+    told = await site.until_event("GpuWorkload/deployment-service", "PreemptionFailed")
+
+    assert told == (
+        "Cannot delete Deployment/service: the operator lacks RBAC delete permission for "
+        "Deployment resources"
+    )
+    # It was found before anybody was marked, and again after another whole grace period.
+    records = await site.until(lambda: _abandoned(site, 2))
+    assert {record["status"]["phase"] for record in records} == {"Abandoned"}
+    assert {v["state"] for r in records for v in r["status"]["victims"]} == {"Spared"}
+    assert site.evictions() == []
+    assert await site.get("jobs.batch", "training") is not None
+    assert await site.get("deployments.apps", "service") is not None
+    assert await site.events("GpuWorkload/job-training", "PreemptionStarted") == []
+    assert await site.phase("Job/training") == "Idle"
+
+    await rights.allow("delete", "apps", "deployments")
+    await site.until_phase("Job/training", "Preempted")
+    await site.until_phase("Deployment/service", "Preempted")
+    await site.until_phase("Job/demand", "Active")
+    await site.until(lambda: operator.said("completed"))
+    assert sorted(line.rpartition("/")[2] for line in site.evictions()) == ["service", "training"]
+
+
+async def _abandoned(site: Site, count: int) -> list[Object]:
+    records = await site.records()
+    over = [r for r in records if r.get("status", {}).get("phase") == "Abandoned"]
+    return over if len(over) >= count else []
+
+
+async def test_the_time_to_live_ends_a_record_and_zero_keeps_it(site: Site) -> None:
+    await site.create(
+        job("kept", container(gpu=1), policy="Always", ttl="0"),
+        job("short", container(gpu=1), policy="Always", ttl="1s"),
+        job("vanished", container(gpu=1), grace_period="1h", ttl="1s"),
+    )
+    await site.run()
+    await site.until_phase("Job/kept", "Preempted")
+    await site.until_phase("Job/vanished", "Idle")
+    await site.delete("jobs.batch", "vanished")
+
+    async def only_kept() -> bool:
+        names = {f["spec"]["workloadRef"]["name"] for f in await site.all(_WORKLOADS)}
+        return names == {"kept"}
+
+    await site.until(only_kept)
+    kept = await site.workload("Job/kept")
+    assert kept is not None
+    assert kept["status"]["phase"] == "Preempted"
+    assert len(await site.records()) == 2
+    assert await site.until_event("GpuWorkload/job-vanished", "WorkloadDeleted")
+
+
+_WORKLOADS = "gpuworkloads.kaiwo.silogen.ai"
