@@ -17,11 +17,13 @@ from typing import Any, Self
 import yaml
 from aiohttp import web
 
-from reprieve.local.server.access import ADMINISTRATOR, Access
+from reprieve.local.server.access import Access
 from reprieve.local.server.api import Api
 from reprieve.local.server.faults import Faults
 from reprieve.local.server.http import HttpServer, Stage, Write
+from reprieve.local.server.identity import ADMINISTRATOR
 from reprieve.local.server.kinds import Registry
+from reprieve.local.server.rbac import Roles
 from reprieve.local.server.selectors import SELECTABLE, field_values
 from reprieve.local.server.start import start_cluster
 from reprieve.local.store import Store
@@ -36,11 +38,17 @@ class EmbeddedCluster:
     Requests without a token are the administrator's: kubectl sends no token over plain HTTP.
 
     `port` 0 takes a free one; `data` is a folder in which objects outlive the process (created when
-    missing), None keeps them in memory.
+    missing), None keeps them in memory. With `rbac` a user may do what the stored roles allow and
+    no more, without it everything.
     """
 
     def __init__(
-        self, *, clock: Clock | None = None, port: int = 0, data: Path | None = None
+        self,
+        *,
+        clock: Clock | None = None,
+        port: int = 0,
+        data: Path | None = None,
+        rbac: bool = False,
     ) -> None:
         self.clock = clock or SystemClock()
         self._port, self._data = port, data
@@ -52,6 +60,8 @@ class EmbeddedCluster:
         self._access = Access(_secret(data))
         self.store = Store(self._fields, None if data is None else data / "objects.sqlite")
         self.api = Api(self.store, self.registry, self.clock)
+        if rbac:
+            self._access.roles = Roles(self.store)
         self._http = HttpServer(self.api, self._access)
 
     async def start(self) -> None:
@@ -60,7 +70,7 @@ class EmbeddedCluster:
         Raises:
             OSError: the port is taken.
         """
-        start_cluster(self.api)
+        start_cluster(self.api, roles=self._access.roles is not None)
         server = web.Server(self._http.handle, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()

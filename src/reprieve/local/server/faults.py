@@ -7,6 +7,7 @@ faults.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 from reprieve.local.server.errors import StatusError, expired, too_many_requests
@@ -28,9 +29,13 @@ class _Shares:
 
 @dataclass(slots=True)
 class Faults:
-    """Which share of a user's requests goes wrong; `counts` says how many did, by kind."""
+    """Which share of a user's requests goes wrong.
+
+    `counts` says how many did, by kind of fault; `refused` by (user, verb, group, resource).
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
+    refused: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     _shares: dict[str, _Shares] = field(default_factory=dict)
 
     def configure(
@@ -56,11 +61,18 @@ class Faults:
     def clear(self) -> None:
         self._shares.clear()
 
-    def refuse(self, user: str, verb: str) -> None:
+    def refuse(self, user: str, verb: str, group: str = "", resource: str = "") -> None:
         """Raise the fault that this request is to meet, if any."""
         shares = self._shares.get(user)
         if shares is None:
             return
+        try:
+            self._draw(shares, verb)
+        except StatusError:
+            self.refused[user, verb, group, resource] += 1
+            raise
+
+    def _draw(self, shares: _Shares, verb: str) -> None:
         draw = shares.source.random()
         if draw < shares.too_many:
             self._count("too_many")

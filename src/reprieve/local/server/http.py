@@ -18,7 +18,7 @@ import orjson
 from aiohttp import web
 
 from reprieve.local.server import courtesy, subresources
-from reprieve.local.server.access import Access, User
+from reprieve.local.server.access import Access
 from reprieve.local.server.answers import Answers
 from reprieve.local.server.api import Api
 from reprieve.local.server.causes import Cause
@@ -32,6 +32,7 @@ from reprieve.local.server.errors import (
     unsupported_media_type,
 )
 from reprieve.local.server.faults import Faults
+from reprieve.local.server.identity import Attributes, User
 from reprieve.local.server.negotiation import decode_body, form_of
 from reprieve.local.server.options import (
     OPTIONS_KIND,
@@ -109,16 +110,20 @@ class HttpServer:
         if public is not None:
             return public
         user = self.access.authenticate(
-            request.headers.get("Authorization", ""), request.headers.get("Impersonate-User", "")
+            request.headers.get("Authorization", ""),
+            request.headers.get("Impersonate-User", ""),
+            request.headers.getall("Impersonate-Group", ()),
         )
         segments = segments_of(raw_path)
         if not _names_resource(segments):
+            self.access.check(user, Attributes(request.method.lower(), "", "", path=raw_path))
             return courtesy.document(self.api.registry, request, segments)
         target = target_of(self.api.registry, segments)
         verb = verb_of(request.method, target, request.query)
-        self.requests[user.name, verb, target.kind.group, target.attributes(verb).resource] += 1
-        self.access.check(user, target.attributes(verb))
-        self.faults.refuse(user.name, verb)
+        attributes = target.attributes(verb)
+        self.requests[user.name, verb, target.kind.group, attributes.resource] += 1
+        self.access.check(user, attributes)
+        self.faults.refuse(user.name, verb, target.kind.group, attributes.resource)
         if verb in _WRITES:
             return await self._write(request, user, target, verb)
         if verb == "watch":
@@ -312,7 +317,9 @@ class HttpServer:
     ) -> web.Response:
         obj = decode_body(body, request.headers.get("Content-Type", ""), target.kind)
         answers = self._answers(request, target)
-        return answers.plain(self.access.review(user, target.kind.kind, obj), 201)
+        return answers.plain(
+            self.access.review(user, target.kind.kind, obj, target.namespace or ""), 201
+        )
 
     # Inside
 

@@ -8,13 +8,14 @@ from typing import Any
 from reprieve.local.server import definitions, lifecycle
 from reprieve.local.server.admission import SYSTEM_PRIORITY_CLASSES
 from reprieve.local.server.api import Api
+from reprieve.local.server.bootstrap_roles import bootstrap_objects
 from reprieve.units.instants import format_instant
 
 __all__ = ["start_cluster"]
 
 
-def start_cluster(api: Api) -> None:
-    """Fill a new store, or take up what an earlier process left."""
+def start_cluster(api: Api, *, roles: bool = False) -> None:
+    """Fill a new store, or take up what an earlier process left; `roles`: also with roles."""
     definitions.install_stored(api)
     for name in lifecycle.BUILT_IN_NAMESPACES:
         _ensure(
@@ -41,6 +42,9 @@ def start_cluster(api: Api) -> None:
                 "preemptionPolicy": "PreemptLowerPriority",
             },
         )
+    if roles:
+        for obj in bootstrap_objects():
+            _ensure(api, f"{obj['kind'].lower()}s.rbac.authorization.k8s.io", obj)
     lifecycle.resume(api)
 
 

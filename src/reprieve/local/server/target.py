@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from reprieve.local.server.access import Attributes
 from reprieve.local.server.errors import bad_request, method_not_allowed, path_not_found
+from reprieve.local.server.identity import Attributes
 from reprieve.local.server.kinds import Kind, Registry
 
 __all__ = ["Target", "segments_of", "target_of", "verb_of"]
