@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reprieve.api.reprieve import Metadata, Preemption
+from reprieve.controllers.idle.records import IntentRecord
 from reprieve.engine.idle.evaluation import Evaluation, Reason, evaluate
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import (
@@ -24,6 +26,7 @@ from reprieve.engine.idle.model import (
     Policy,
     Reservation,
 )
+from reprieve.execution.intents import intent_spec
 from reprieve.telemetry.record import DATA_LIMIT, JSON_LIMIT, encode, relevant
 from reprieve.telemetry.replay import InputOmitted, SpoiltInput, decide_again, decode
 from reprieve.units.durations import SECOND
@@ -201,3 +204,10 @@ BOMB = packed(b"0" * (JSON_LIMIT + 1))
 def test_a_spoilt_input_is_named(spoilt: dict[str, Any], why: str) -> None:
     with pytest.raises(SpoiltInput, match=rf"^spec\.input\.{why}"):
         decode(spoilt)
+
+
+def test_the_operator_keeps_no_inputs_in_memory() -> None:
+    plan = evaluate(snapshot(workload("idle"), demand()), Policy(), NOW).plans[0]
+    written = Preemption(Metadata("idle-1"), intent_spec(plan, 1, NOW, decision_input=GOOD))
+    kept = IntentRecord.of(written).intent
+    assert kept.spec == intent_spec(plan, 1, NOW)
