@@ -31,6 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="conformance vectors, a folder per plane (default: ../shared/conformance)",
     )
+    parser.addoption(
+        "--golden",
+        metavar="DIR",
+        help="recorded answers of kubectl, a file per group (default: ../shared/observed/kubectl)",
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
