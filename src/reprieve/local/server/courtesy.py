@@ -29,17 +29,18 @@ VERSION: Final = {
 # kubectl falls back to version 2 for kinds that version 3 does not have: a document without any.
 _OPENAPI_2_TYPE: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _OPENAPI_2: Final = b"\x0a\x032.0"
+_VERSIONS: Final = ("/version", "/version/")
 _HEALTH: Final = ("/healthz", "/readyz", "/livez")
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 def public(method: str, path: str) -> web.Response | None:
     """Answer what needs no token, None for anything else."""
-    if path != "/version" and not path.startswith(_HEALTH):
+    if path not in _VERSIONS and not path.startswith(_HEALTH):
         return None
     if method not in ("GET", "HEAD"):
         raise method_not_allowed()
-    if path == "/version":
+    if path in _VERSIONS:
         return _json(orjson.dumps(VERSION, option=orjson.OPT_INDENT_2))
     return web.Response(text="ok")
 
