@@ -7,7 +7,9 @@ through `api`, over HTTP or in process; the machines that imitate nodes and cont
 
 from __future__ import annotations
 
+import base64
 import secrets
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,7 +23,7 @@ from reprieve.local.server.access import Access
 from reprieve.local.server.api import Api
 from reprieve.local.server.faults import Faults
 from reprieve.local.server.http import HttpServer, Stage, Write
-from reprieve.local.server.identity import ADMINISTRATOR
+from reprieve.local.server.identity import ADMINISTRATOR, ANONYMOUS
 from reprieve.local.server.kinds import Registry
 from reprieve.local.server.rbac import Roles
 from reprieve.local.server.selectors import SELECTABLE, field_values
@@ -35,7 +37,11 @@ __all__ = ["EmbeddedCluster", "Faults", "Stage", "Write"]
 class EmbeddedCluster:
     """An API server on 127.0.0.1; use as an async context manager or with `start` and `stop`.
 
-    Requests without a token are the administrator's: kubectl sends no token over plain HTTP.
+    Plain HTTP is the default: it starts faster, and every client can be used without a file. Then
+    requests without a token are the administrator's, since kubectl sends no token over it. With
+    `tls` the cluster has a certificate authority of its own, kubeconfig files name it, tokens
+    travel as in production, and who sends none is nobody:
+    refused, or with `rbac` `system:anonymous`.
 
     `port` 0 takes a free one; `data` is a folder in which objects outlive the process (created when
     missing), None keeps them in memory. With `rbac` a user may do what the stored roles allow and
@@ -49,9 +55,12 @@ class EmbeddedCluster:
         port: int = 0,
         data: Path | None = None,
         rbac: bool = False,
+        tls: bool = False,
     ) -> None:
         self.clock = clock or SystemClock()
-        self._port, self._data = port, data
+        self._port, self._data, self._tls = port, data, tls
+        self.certificate_authority: bytes | None = None
+        """The certificate that clients are to trust, PEM; None over plain HTTP."""
         self._runner: web.ServerRunner | None = None
         self.url = ""
         self.registry = Registry()
@@ -60,6 +69,8 @@ class EmbeddedCluster:
         self._access = Access(_secret(data))
         self.store = Store(self._fields, None if data is None else data / "objects.sqlite")
         self.api = Api(self.store, self.registry, self.clock)
+        if tls:
+            self._access.tokenless = ANONYMOUS
         if rbac:
             self._access.roles = Roles(self.store)
         self._http = HttpServer(self.api, self._access)
@@ -74,10 +85,11 @@ class EmbeddedCluster:
         server = web.Server(self._http.handle, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        context = self._secure() if self._tls else None
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=context)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.url = f"{'https' if self._tls else 'http'}://{host}:{port}"
 
     async def stop(self) -> None:
         """End all watches, close the port and the file."""
@@ -110,21 +122,25 @@ class EmbeddedCluster:
     ) -> None:
         """Write a kubeconfig file for `user`, readable by its owner only.
 
-        kubectl keeps tokens back over plain HTTP; it names the user by `as` instead.
+        kubectl keeps tokens back over plain HTTP; there it names the user by `as` instead.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
         path.chmod(0o600)
         context = {"cluster": "reprieve", "user": user, "namespace": namespace}
         credentials = {"token": self.token(user)}
-        if user != ADMINISTRATOR:
+        cluster = {"server": self.url}
+        if self.certificate_authority is not None:
+            encoded = base64.b64encode(self.certificate_authority).decode()
+            cluster["certificate-authority-data"] = encoded
+        elif user != ADMINISTRATOR:
             credentials["as"] = user
         path.write_text(
             yaml.safe_dump(
                 {
                     "apiVersion": "v1",
                     "kind": "Config",
-                    "clusters": [{"name": "reprieve", "cluster": {"server": self.url}}],
+                    "clusters": [{"name": "reprieve", "cluster": cluster}],
                     "users": [{"name": user, "user": credentials}],
                     "contexts": [{"name": "reprieve", "context": context}],
                     "current-context": "reprieve",
@@ -165,6 +181,14 @@ class EmbeddedCluster:
     def compact(self) -> None:
         """Forget history: watches from earlier versions get 410."""
         self.store.compact()
+
+    def _secure(self) -> ssl.SSLContext:
+        from reprieve.local.server import tls
+
+        authority = tls.authority_in(self._data)
+        self.certificate_authority = authority.certificate
+        names = ("127.0.0.1", "localhost", "kubernetes", "kubernetes.default.svc")
+        return tls.server_context(tls.issue(authority, names))
 
     def _fields(self, resource: str, obj: dict[str, Any]) -> dict[str, str]:
         plural, _, group = resource.partition(".")

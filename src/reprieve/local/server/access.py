@@ -59,6 +59,8 @@ class Access:
             user = self._owner(token.strip()) if scheme.lower() == "bearer" else ANONYMOUS
             if user == ANONYMOUS:
                 raise unauthorized()
+        elif user == ANONYMOUS and self.roles is None:
+            raise unauthorized()
         if not impersonated or (impersonated == user.name and not groups):
             return user
         for wanted in _impersonation(impersonated, groups):
