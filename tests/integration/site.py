@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reprieve.kube.client import Client, connect
+from reprieve.kube.client import Client, Propagation, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import (
@@ -319,6 +319,7 @@ async def _empty(kubeconfig: Path) -> None:
                                 metadata.get("namespace", ""),
                                 metadata["name"],
                                 grace_seconds=0,
+                                propagation=Propagation.BACKGROUND,
                             )
                     await asyncio.sleep(_LOOK_S)
     finally:
