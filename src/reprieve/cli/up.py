@@ -66,6 +66,8 @@ class _Options:
     data: Path | None
     port: int
     kubeconfig: Path | None
+    tls: bool
+    rbac: bool
 
 
 @click.command()
@@ -102,6 +104,8 @@ class _Options:
     metavar="FILE",
     help="Write the kubeconfig here.",
 )
+@click.option("--tls", is_flag=True, help="Serve HTTPS, with an authority of the cluster's own.")
+@click.option("--rbac", is_flag=True, help="Enforce roles; the operator and you have every right.")
 def up(
     scenario: str | None,
     headless: bool,
@@ -109,10 +113,12 @@ def up(
     data: Path | None,
     port: int,
     kubeconfig: Path | None,
+    tls: bool,
+    rbac: bool,
 ) -> None:
     """Start an embedded cluster with the operator and play a scenario on it."""
     headless = headless or not sys.stdout.isatty()
-    options = _Options(scenario, headless, duration, data, port, kubeconfig)
+    options = _Options(scenario, headless, duration, data, port, kubeconfig, tls, rbac)
     sys.exit(asyncio.run(_up(options)))
 
 
@@ -181,6 +187,8 @@ class _Session:
                     port=options.port,
                     data=options.data,
                     kubeconfig=kubeconfig,
+                    tls=options.tls,
+                    rbac=options.rbac,
                     on_operator_line=self._note_operator_line if options.headless else None,
                 )
             )

@@ -170,6 +170,11 @@ class EmbeddedCluster:
         return self._http.requests
 
     @property
+    def refused(self) -> Counter[tuple[str, str, str, str]]:
+        """How often (user, verb, group, resource) was answered 403 for want of a right."""
+        return self._http.refused
+
+    @property
     def on_write(self) -> Callable[[Write, Stage], Awaitable[None]] | None:
         """Called at each stage of each HTTP write."""
         return self._http.on_write

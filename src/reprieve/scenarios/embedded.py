@@ -7,15 +7,16 @@ stopped in the reverse order of its start, whatever happened.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from reprieve.local.cluster import EmbeddedCluster
 from reprieve.local.machines.embedded import EmbeddedObjects
 from reprieve.local.machines.run import Machines
+from reprieve.local.server.options import WriteOptions
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import OPERATOR_NAMESPACE, staged
@@ -55,24 +56,29 @@ async def embedded_stage(
     kubeconfig: Path | None = None,
     operator_arguments: Sequence[str] = (),
     on_operator_line: Callable[[str], None] | None = None,
+    tls: bool = False,
+    rbac: bool = False,
+    operator_user: str = OPERATOR_USER,
+    operator_roles: Sequence[Mapping[str, Any]] | None = None,
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
 
     `directory` takes the kubeconfig files, but people's where `kubeconfig` names another place;
-    `port` 0 is any free one; `data` None keeps the cluster in memory.
+    `port` 0 is any free one; `data` None keeps the cluster in memory. With `rbac` the operator has
+    the rights of `operator_roles`, roles and their bindings, and every right without them.
 
     Raises:
         OSError: the port is taken, or a file cannot be written.
     """
     clock = clock or SystemClock()
     async with contextlib.AsyncExitStack() as stack:
-        cluster = EmbeddedCluster(clock=clock, port=port, data=data)
+        cluster = EmbeddedCluster(clock=clock, port=port, data=data, tls=tls, rbac=rbac)
         await cluster.start()
         stack.push_async_callback(cluster.stop)
         kubeconfig = kubeconfig or directory / "kubeconfig"
         operator_kubeconfig = directory / "operator.kubeconfig"
         cluster.write_kubeconfig(kubeconfig)
-        cluster.write_kubeconfig(operator_kubeconfig, user=OPERATOR_USER)
+        cluster.write_kubeconfig(operator_kubeconfig, user=operator_user)
         stage, machines = await stack.enter_async_context(
             staged(
                 kubeconfig,
@@ -80,11 +86,13 @@ async def embedded_stage(
                 nodes,
                 clock,
                 store=EmbeddedObjects(cluster.api),
-                rights=_UserRights(cluster),
+                rights=_UserRights(cluster, operator_user),
                 operator_arguments=operator_arguments,
                 on_operator_line=on_operator_line,
             )
         )
+        if rbac:
+            await _give(cluster, operator_roles or [_every_right(operator_user)])
         yield EmbeddedStage(
             stage, cluster, machines, kubeconfig, operator_kubeconfig, machines.exporter.url
         )
@@ -95,14 +103,35 @@ def holds_cluster(data: Path) -> bool:
     return (data / "objects.sqlite").exists()
 
 
+async def _give(cluster: EmbeddedCluster, roles: Sequence[Mapping[str, Any]]) -> None:
+    """Create roles and bindings that are not there."""
+    for obj in roles:
+        kind = cluster.registry.by_kind(obj["apiVersion"], obj["kind"])
+        assert kind is not None, obj["kind"]
+        namespace = obj["metadata"].get("namespace", "")
+        if not cluster.api.exists(kind, namespace, obj["metadata"]["name"]):
+            await cluster.api.create(kind, namespace, dict(obj), WriteOptions())
+
+
+def _every_right(user: str) -> dict[str, Any]:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "reprieve-operator"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+
+
 class _UserRights:
     """The rights of the operator's user on an embedded cluster."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: EmbeddedCluster, user: str) -> None:
+        self._cluster, self._user = cluster, user
 
     async def deny(self, verb: str, group: str, resource: str) -> None:
-        self._cluster.deny(OPERATOR_USER, verb, group, resource)
+        self._cluster.deny(self._user, verb, group, resource)
 
     async def allow(self, verb: str, group: str, resource: str) -> None:
-        self._cluster.allow(OPERATOR_USER, verb, group, resource)
+        self._cluster.allow(self._user, verb, group, resource)

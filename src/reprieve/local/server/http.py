@@ -77,13 +77,17 @@ class Write:
 
 @dataclass(slots=True)
 class HttpServer:
-    """The handler and its switches. `requests` counts (user, verb, group, resource)."""
+    """The handler and its switches.
+
+    `requests` counts (user, verb, group, resource), `refused` those of them without a right.
+    """
 
     api: Api
     access: Access
     faults: Faults = field(default_factory=Faults)
     on_write: Callable[[Write, Stage], Awaitable[None]] | None = None
     requests: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    refused: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     _writes: Counter[str] = field(default_factory=Counter)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -122,7 +126,11 @@ class HttpServer:
         verb = verb_of(request.method, target, request.query)
         attributes = target.attributes(verb)
         self.requests[user.name, verb, target.kind.group, attributes.resource] += 1
-        self.access.check(user, attributes)
+        try:
+            self.access.check(user, attributes)
+        except StatusError:
+            self.refused[user.name, verb, target.kind.group, attributes.resource] += 1
+            raise
         self.faults.refuse(user.name, verb, target.kind.group, attributes.resource)
         if verb in _WRITES:
             return await self._write(request, user, target, verb)
