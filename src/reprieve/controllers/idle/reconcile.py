@@ -31,7 +31,7 @@ from reprieve.engine.idle.model import Phase, PodRow, Workload
 from reprieve.engine.idle.samples import write_due
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.intake.pods import pod_row, quota_short
-from reprieve.kube.errors import Conflict, NotFound
+from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.durations import SECOND
@@ -120,10 +120,14 @@ class Reconciler:
         )
         outcome = step(workload, facts, context.start.policy, now)
         self._workloads.remember(held, outcome.status)
-        if outcome.gpus != dict(held.object.spec.gpu_resources):
-            spec = msgspec.structs.replace(held.object.spec, gpu_resources=outcome.gpus)
-            await self._tracking.write_spec(held, spec)
-        await self._write(held, workload, outcome, now)
+        try:
+            if outcome.gpus != dict(held.object.spec.gpu_resources):
+                spec = msgspec.structs.replace(held.object.spec, gpu_resources=outcome.gpus)
+                await self._tracking.write_spec(held, spec)
+            await self._write(held, workload, outcome, now)
+        except ApiError:
+            self._workloads.take_back(held)
+            raise
         if outcome.action is Action.DELETE_GPU_WORKLOAD:
             await self._remove(held)
         elif outcome.action is Action.EVALUATE or outcome.phase_updated:
@@ -163,6 +167,7 @@ class Reconciler:
             )
         except (Conflict, NotFound):
             # Judged on an older version: the newer one comes through the watch.
+            self._workloads.take_back(held)
             self._again(held.key, Nanos(now + SECOND))
             return
         before = workload.status.phase

@@ -9,7 +9,7 @@ so that no decision is made on a value that a later poll has replaced.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -163,6 +163,15 @@ class TrackedWorkloads:
     def remember(self, held: TrackedWorkload, status: Status) -> None:
         """Keep a status that was decided, whether or not it is worth a write."""
         held.status = status
+
+    def take_back(self, held: TrackedWorkload) -> None:
+        """Let go of a decision that could not be written: it is made, and reported, again."""
+        known = held.status
+        held.status = replace(
+            held.written,
+            tracked_pods=known.tracked_pods,
+            last_metrics_update=known.last_metrics_update,
+        )
 
     def take(self, poll: KnownPoll) -> list[GpuWorkloadKey]:
         """Take in a poll; return the keys of the workloads that it may concern."""
