@@ -8,7 +8,7 @@ admitted nodes, largest request, name; nodes are tried tightest first, then by n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from reprieve.engine.idle.model import PodRow, Workload
@@ -62,39 +62,58 @@ def place(
         if any(takes(room, node, pod) for pod in pods)
     }
     ordered = sorted(pods, key=lambda pod: _hardness(pod, len(free)))
+    chosen = _search(ordered, free)
+    return None if chosen is None else tuple((pod.uid, chosen[pod.uid]) for pod in pods)
+
+
+def _search(pods: Sequence[PodRow], free: Room) -> dict[Uid, str] | None:
+    """Return a node by pod; None when there is none, or when the tries have run out.
+
+    Depth first with an explicit stack: a demand may have more pods than Python has frames.
+    """
+    # Whether this pod and all after it may go anywhere: then nodes with equal room are the same.
+    anywhere = [True] * (len(pods) + 1)
+    for index in reversed(range(len(pods))):
+        anywhere[index] = anywhere[index + 1] and pods[index].nodes is None
+    tries = max(LIMIT, 2 * len(pods))
     chosen: dict[Uid, str] = {}
-    if not _search(ordered, 0, free, chosen, [LIMIT]):
-        return None
-    return tuple((pod.uid, chosen[pod.uid]) for pod in pods)
+    stack: list[Iterator[str]] = []
+    while len(chosen) < len(pods):
+        index = len(chosen)
+        pod = pods[index]
+        if len(stack) == index:
+            stack.append(_candidates(pod, free, distinct=anywhere[index]))
+        node = next(stack[index], None)
+        if node is not None:
+            tries -= 1
+            if tries < 0:
+                return None
+            _move(free[node], pod, -1)
+            chosen[pod.uid] = node
+            continue
+        stack.pop()
+        if not chosen:
+            return None
+        back = pods[index - 1]
+        _move(free[chosen.pop(back.uid)], back, 1)
+    return chosen
 
 
-def _search(
-    pods: Sequence[PodRow], index: int, free: Room, chosen: dict[Uid, str], tries: list[int]
-) -> bool:
-    if index == len(pods):
-        return True
-    pod = pods[index]
+def _candidates(pod: PodRow, free: Room, *, distinct: bool) -> Iterator[str]:
+    """Yield the nodes that take the pod, tightest first; `distinct`: of equal ones only one."""
     names = [node for node in free if takes(free, node, pod)]
     names.sort(key=lambda node: (sum(free[node].get(name, 0) for name in pod.gpus), node))
-    seen: set[tuple[tuple[str, int], ...]] = set()
+    if not distinct:
+        return iter(names)
+    kept: dict[tuple[tuple[str, int], ...], str] = {}
     for node in names:
-        state = tuple(sorted(free[node].items()))
-        if pod.nodes is None and all(p.nodes is None for p in pods[index:]):
-            # Nodes with equal room are interchangeable for pods that may go anywhere.
-            if state in seen:
-                continue
-            seen.add(state)
-        tries[0] -= 1
-        if tries[0] < 0:
-            return False
-        for name, count in pod.gpus.items():
-            free[node][name] -= count
-        chosen[pod.uid] = node
-        if _search(pods, index + 1, free, chosen, tries):
-            return True
-        for name, count in pod.gpus.items():
-            free[node][name] += count
-    return False
+        kept.setdefault(tuple(sorted(free[node].items())), node)
+    return iter(kept.values())
+
+
+def _move(room: dict[str, int], pod: PodRow, sign: int) -> None:
+    for name, count in pod.gpus.items():
+        room[name] = room.get(name, 0) + sign * count
 
 
 def _hardness(pod: PodRow, nodes: int) -> tuple[int, int, str, Uid]:
