@@ -86,7 +86,7 @@ async def test_restart_policies_decide_who_is_started_again() -> None:
 
 
 async def test_a_pod_runs_for_ever_without_a_run_time() -> None:
-    async with running() as cluster:
+    async with running(without=["heartbeats"]) as cluster:
         await cluster.create(pod("p", 1, restartPolicy="Never"))
         await cluster.wait(365 * 24 * 3600)
         assert cluster.phases() == {"p": "Running"}
@@ -155,8 +155,8 @@ async def test_a_value_that_is_not_accepted_is_named_in_an_event() -> None:
         warnings = [e["message"] for e in cluster.all("events") if e["type"] == "Warning"]
         assert warnings == [
             (
-                "annotation sim.reprieve.dev/start-latency: 'soon' is not a duration; accepted: Go "
-                "durations such as 90s, 5m, 1h30m"
+                "annotation sim.reprieve.dev/start-latency: 'soon' is not a latency; accepted: a "
+                "Go duration such as 90s or 5m, uniform(1s, 5s), exponential(2s)"
             )
         ]
 

@@ -86,7 +86,7 @@ class ChildrenController:
         resource = self._informer.objects.resource_of(wanted.api_version, wanted.kind)
         if resource is None:
             text = f"no kind {wanted.kind} of {wanted.api_version} is served"
-            await self._recorder.warning(owner, "UnknownKind", text)
+            self._recorder.warning(owner, "UnknownKind", text)
             return
         namespace = owner["metadata"].get("namespace", "")
         present = self._informer.get(resource, namespace, wanted.name)
@@ -97,7 +97,7 @@ class ChildrenController:
         if present is None:
             made = child(owner, wanted.api_version, wanted.kind, wanted.name, wanted.body)
             await self._informer.create(resource, made)
-            await self._recorder.normal(owner, "Created", f"Created {wanted.kind}: {wanted.name}")
+            self._recorder.normal(owner, "Created", f"Created {wanted.kind}: {wanted.name}")
             return
         replicas = (wanted.body.get("spec") or {}).get("replicas")
         if replicas is None or not _is_below(present, owner) or _leaves(present):
@@ -123,7 +123,7 @@ class ChildrenController:
             await self._informer.create(
                 "pods", child(owner, "v1", "Pod", name, wanted.template, labels=wanted.labels)
             )
-            await self._recorder.normal(owner, "CreatedPod", f"Created pod: {name}")
+            self._recorder.normal(owner, "CreatedPod", f"Created pod: {name}")
 
 
 def _is_below(obj: Object, owner: Object) -> bool:

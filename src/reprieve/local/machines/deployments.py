@@ -92,7 +92,7 @@ class DeploymentController:
         )
         new = await self._informer.create(_REPLICA_SETS, made)
         if count:
-            await self._tell(deployment, f"Scaled up replica set {name} from 0 to {count}")
+            self._tell(deployment, f"Scaled up replica set {name} from 0 to {count}")
         return new
 
     async def _make_latest(self, deployment: Object, new: Object, old: list[Object]) -> Object:
@@ -152,9 +152,7 @@ class DeploymentController:
         scaled = await self._informer.update(_REPLICA_SETS, updated)
         direction = "up" if count > before else "down"
         name = fresh["metadata"]["name"]
-        await self._tell(
-            deployment, f"Scaled {direction} replica set {name} from {before} to {count}"
-        )
+        self._tell(deployment, f"Scaled {direction} replica set {name} from {before} to {count}")
         return scaled
 
     async def _forget_history(self, deployment: Object, old: list[Object]) -> None:
@@ -217,8 +215,8 @@ class DeploymentController:
         updated["metadata"]["annotations"] = {**annotations, _REVISION: str(revision)}
         return await self._informer.update(_DEPLOYMENTS, updated)
 
-    async def _tell(self, deployment: Object, message: str) -> None:
-        await self._recorder.normal(deployment, "ScalingReplicaSet", message)
+    def _tell(self, deployment: Object, message: str) -> None:
+        self._recorder.normal(deployment, "ScalingReplicaSet", message)
 
 
 def _strategy(deployment: Object) -> str:

@@ -1,77 +1,115 @@
 """Events (`v1`) of the machines: one object per subject, reason and text, counted up.
 
-Courtesy for `kubectl describe`: an event that cannot be written is dropped.
+Courtesy for `kubectl describe`, so nothing waits for them: what a machine records is written in the
+background, what cannot be written is dropped, and so is what comes while too many are pending.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import asyncio
+from collections import OrderedDict, deque
+from dataclasses import dataclass
 from typing import Final
 
 from reprieve.local.machines.objects import Object, Objects, StoreError
 from reprieve.units.clock import Clock
-from reprieve.units.instants import format_instant
+from reprieve.units.instants import Nanos, format_instant
 
-__all__ = ["Recorder"]
+__all__ = ["EventLog", "Recorder"]
 
 _REMEMBERED: Final = 5_000
+_PENDING: Final = 1_000
+"""As many as client-go's recorder keeps back."""
 
 
-class Recorder:
-    """Writes events in the name of one component."""
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    component: str
+    subject: Object
+    kind: str
+    reason: str
+    message: str
+    wall: Nanos
 
-    def __init__(self, objects: Objects, clock: Clock, component: str) -> None:
+
+class EventLog:
+    """Writes what the recorders were told, in order, as long as `run` runs."""
+
+    def __init__(self, objects: Objects, clock: Clock) -> None:
         self._objects = objects
         self._clock = clock
-        self._component = component
-        # (uid, reason, message) -> the event as stored, least recently used first.
-        self._known: OrderedDict[tuple[str, str, str], Object] = OrderedDict()
+        self._pending: deque[_Entry] = deque()
+        self._stirred = asyncio.Event()
+        # (component, uid, reason, message) -> the event as stored, least recently used first.
+        self._known: OrderedDict[tuple[str, str, str, str], Object] = OrderedDict()
         # The number in the last event's name; grows, so that names sort as they came about.
         self._number = 0
 
-    async def normal(self, subject: Object, reason: str, message: str) -> None:
-        await self._record(subject, "Normal", reason, message)
+    def note(self, component: str, subject: Object, kind: str, reason: str, message: str) -> None:
+        if len(self._pending) < _PENDING:
+            entry = _Entry(component, subject, kind, reason, message, self._clock.wall())
+            self._pending.append(entry)
+            self._stirred.set()
 
-    async def warning(self, subject: Object, reason: str, message: str) -> None:
-        await self._record(subject, "Warning", reason, message)
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            if not self._pending:
+                self._stirred.clear()
+                await self._stirred.wait()
+            try:
+                await self._write(self._pending.popleft())
+            except StoreError:
+                continue
 
-    async def _record(self, subject: Object, kind: str, reason: str, message: str) -> None:
-        metadata = subject["metadata"]
-        wall = self._clock.wall()
-        identity, now = (metadata["uid"], reason, message), format_instant(wall)
+    async def _write(self, entry: _Entry) -> None:
+        metadata, now = entry.subject["metadata"], format_instant(entry.wall)
+        identity = (entry.component, metadata["uid"], entry.reason, entry.message)
         known = self._known.pop(identity, None)
-        try:
-            if known is not None:
-                known = {**known, "count": known.get("count", 1) + 1, "lastTimestamp": now}
-                self._known[identity] = await self._objects.update("events", known)
-                return
-            self._number = max(self._number + 1, wall)
-            name = f"{metadata['name']}.{self._number:x}"
-            namespace = metadata.get("namespace") or "default"
-            event = {
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {"name": name, "namespace": namespace},
-                "involvedObject": {
-                    "apiVersion": subject["apiVersion"],
-                    "kind": subject["kind"],
-                    "name": metadata["name"],
-                    "namespace": metadata.get("namespace", ""),
-                    "uid": metadata["uid"],
-                    "resourceVersion": metadata.get("resourceVersion", ""),
-                },
-                "type": kind,
-                "reason": reason,
-                "message": message,
-                "count": 1,
-                "firstTimestamp": now,
-                "lastTimestamp": now,
-                "source": {"component": self._component},
-                "reportingComponent": self._component,
-                "reportingInstance": "",
-            }
-            self._known[identity] = await self._objects.create("events", event)
-        except StoreError:
+        if known is not None:
+            known = {**known, "count": known.get("count", 1) + 1, "lastTimestamp": now}
+            self._known[identity] = await self._objects.update("events", known)
             return
+        self._number = max(self._number + 1, entry.wall)
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{metadata['name']}.{self._number:x}",
+                "namespace": metadata.get("namespace") or "default",
+            },
+            "involvedObject": {
+                "apiVersion": entry.subject["apiVersion"],
+                "kind": entry.subject["kind"],
+                "name": metadata["name"],
+                "namespace": metadata.get("namespace", ""),
+                "uid": metadata["uid"],
+                "resourceVersion": metadata.get("resourceVersion", ""),
+            },
+            "type": entry.kind,
+            "reason": entry.reason,
+            "message": entry.message,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": entry.component},
+            "reportingComponent": entry.component,
+            "reportingInstance": "",
+        }
+        self._known[identity] = await self._objects.create("events", event)
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
+
+
+class Recorder:
+    """Records events in the name of one component."""
+
+    def __init__(self, log: EventLog, component: str) -> None:
+        self._log = log
+        self._component = component
+
+    def normal(self, subject: Object, reason: str, message: str) -> None:
+        self._log.note(self._component, subject, "Normal", reason, message)
+
+    def warning(self, subject: Object, reason: str, message: str) -> None:
+        self._log.note(self._component, subject, "Warning", reason, message)

@@ -50,6 +50,8 @@ class Informer:
         self._keys: dict[str, Key] = {}
         # owner's uid -> keys of the objects that name it in ownerReferences; values never empty.
         self._dependents: dict[str, dict[Key, None]] = {}
+        # node -> keys of the pods bound to it; values never empty.
+        self._on_node: dict[str, dict[Key, None]] = {}
         # uids seen deleted, oldest first; bounded, since a late answer is only ever a moment late.
         self._deleted: OrderedDict[str, None] = OrderedDict()
 
@@ -82,6 +84,10 @@ class Informer:
                     for r in obj["metadata"]["ownerReferences"]
                 ):
                     yield obj
+
+    def on_node(self, name: str) -> list[Object]:
+        """Return the pods that are bound to the node of this name."""
+        return [self._states["pods"][key] for key in self._on_node.get(name, ())]
 
     def apply(self, change: Change) -> None:
         """Take in one change and tell the listeners, unless it is older than what is held."""
@@ -170,6 +176,9 @@ class Informer:
         self._keys[obj["metadata"]["uid"]] = key
         for reference in obj["metadata"].get("ownerReferences") or ():
             self._dependents.setdefault(reference["uid"], {})[key] = None
+        node = key.resource == "pods" and obj["spec"].get("nodeName")
+        if node:
+            self._on_node.setdefault(node, {})[key] = None
 
     def _forget(self, key: Key, obj: Object) -> None:
         del self._states[key.resource][key]
@@ -179,6 +188,11 @@ class Informer:
             held.pop(key, None)
             if not held:
                 self._dependents.pop(reference["uid"], None)
+        node = key.resource == "pods" and obj["spec"].get("nodeName")
+        if node:
+            del self._on_node[node][key]
+            if not self._on_node[node]:
+                del self._on_node[node]
 
 
 def _version(obj: Object) -> int:

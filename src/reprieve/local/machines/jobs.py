@@ -207,7 +207,7 @@ class JobController:
                 pod["spec"].setdefault("hostname", stem)
             created.append(await self._informer.create("pods", pod))
             text = f"Created pod: {pod['metadata']['name']}"
-            await self._recorder.normal(job, "SuccessfulCreate", text)
+            self._recorder.normal(job, "SuccessfulCreate", text)
         return created
 
     async def _remove(
@@ -226,7 +226,7 @@ class JobController:
             tally.removed.add(pod["metadata"]["uid"])
             await self._informer.delete("pods", pod)
             text = f"Deleted pod: {pod['metadata']['name']}"
-            await self._recorder.normal(job, "SuccessfulDelete", text)
+            self._recorder.normal(job, "SuccessfulDelete", text)
         return order[count:]
 
     def _end(

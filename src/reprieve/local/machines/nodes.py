@@ -22,9 +22,12 @@ from typing import Any, Final
 
 import msgspec
 
+from reprieve.local.machines import simulation
+from reprieve.local.machines.events import Recorder
 from reprieve.local.machines.informer import Informer
 from reprieve.local.machines.objects import AlreadyThere, Change, Object
 from reprieve.local.machines.ownership import set_condition
+from reprieve.local.machines.simulation import InvalidSetting, Readiness
 from reprieve.units.clock import Clock
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import format_instant
@@ -35,6 +38,16 @@ __all__ = ["InvalidNodes", "NodeMachine", "NodeSpec", "load_nodes"]
 _DEFAULTS: Final = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}
 _NAME: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _HEARTBEAT_TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime")
+_STATES: Final = {
+    Readiness.TRUE: (True, "KubeletReady", "kubelet is posting ready status"),
+    Readiness.FALSE: (False, "KubeletNotReady", "the node was told to be not ready"),
+    Readiness.UNKNOWN: (None, "NodeStatusUnknown", "Kubelet stopped posting node status."),
+}
+_PRESSURES: Final = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "sufficient process ids available"),
+)
 
 
 class InvalidNodes(UsageError):
@@ -126,7 +139,9 @@ def load_nodes(text: str, source: str = "node file") -> list[NodeSpec]:
 
 
 class NodeMachine:
-    """Registers the nodes of the specification, as kubelets do when they start.
+    """Registers the nodes of the specification, as kubelets do when they start, and their status.
+
+    The annotation `sim.reprieve.dev/ready` decides the conditions (`simulation`).
 
     A node that is deleted while the machine runs stays away, as if its machine had been switched
     off; one that is there already keeps its labels and taints and gets its status.
@@ -134,9 +149,12 @@ class NodeMachine:
 
     name = "nodes"
 
-    def __init__(self, informer: Informer, clock: Clock, specs: Sequence[NodeSpec]) -> None:
+    def __init__(
+        self, informer: Informer, clock: Clock, recorder: Recorder, specs: Sequence[NodeSpec]
+    ) -> None:
         self._informer = informer
         self._clock = clock
+        self._recorder = recorder
         self._specs = {spec.name: spec for spec in specs}
         self._indexes = {name: index for index, name in enumerate(self._specs)}
         self._registered: set[str] = set()
@@ -160,7 +178,13 @@ class NodeMachine:
             except AlreadyThere:
                 return
         self._registered.add(key)
-        status = self._status(spec, (node.get("status") or {}).get("conditions") or [])
+        try:
+            readiness = simulation.readiness(node)
+        except InvalidSetting as problem:
+            self._recorder.warning(node, "InvalidSimulation", str(problem))
+            readiness = Readiness.TRUE
+        conditions = (node.get("status") or {}).get("conditions") or []
+        status = self._status(spec, conditions, readiness)
         if any((node.get("status") or {}).get(name) != value for name, value in status.items()):
             merged = {**(node.get("status") or {}), **status}
             await self._informer.update("nodes", {**node, "status": merged}, subresource="status")
@@ -179,7 +203,9 @@ class NodeMachine:
             "spec": {"taints": [dict(t) for t in spec.taints]} if spec.taints else {},
         }
 
-    def _status(self, spec: NodeSpec, conditions: list[dict[str, Any]]) -> dict[str, Any]:
+    def _status(
+        self, spec: NodeSpec, conditions: list[dict[str, Any]], readiness: Readiness
+    ) -> dict[str, Any]:
         now = format_instant(self._clock.wall())
         status: dict[str, Any] = {
             "capacity": dict(spec.allocatable),
@@ -202,20 +228,16 @@ class NodeMachine:
             },
             "conditions": [dict(present) for present in conditions],
         }
-        for kind, reason, message in (
-            ("MemoryPressure", "KubeletHasSufficientMemory", "sufficient memory available"),
-            ("DiskPressure", "KubeletHasNoDiskPressure", "no disk pressure"),
-            ("PIDPressure", "KubeletHasSufficientPID", "sufficient process ids available"),
-            ("Ready", "KubeletReady", "kubelet is posting ready status"),
-        ):
+        unknown = readiness is Readiness.UNKNOWN
+        ready, reason, message = _STATES[readiness]
+        wanted: list[tuple[str, bool | None, str, str]] = [
+            (kind, None, reason, message) if unknown else (kind, False, why, text)
+            for kind, why, text in _PRESSURES
+        ]
+        wanted.append(("Ready", ready, reason, message))
+        for kind, value, reason, message in wanted:
             set_condition(
-                status,
-                kind,
-                kind == "Ready",
-                now,
-                reason=reason,
-                message=message,
-                times=_HEARTBEAT_TIMES,
+                status, kind, value, now, reason=reason, message=message, times=_HEARTBEAT_TIMES
             )
         return status
 

@@ -102,18 +102,18 @@ def condition(obj: Object, kind: str) -> dict[str, Any] | None:
 def set_condition(
     status: dict[str, Any],
     kind: str,
-    value: bool,
+    value: bool | None,
     now: str,
     *,
     reason: str = "",
     message: str = "",
     times: tuple[str, ...] = ("lastTransitionTime",),
 ) -> None:
-    """Set a condition in place; the transition time moves only when the value does.
+    """Set a condition in place; the transition time moves only when the value does. None: Unknown.
 
     `times` names the fields that say when: the transition time first, others are kept up to date.
     """
-    text = "True" if value else "False"
+    text = "Unknown" if value is None else str(value)
     conditions = status.setdefault("conditions", [])
     present = next((c for c in conditions if c["type"] == kind), None)
     wanted = {"type": kind, "status": text}

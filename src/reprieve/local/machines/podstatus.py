@@ -14,19 +14,29 @@ from reprieve.local.machines.objects import Object
 from reprieve.local.machines.ownership import set_condition
 from reprieve.units.instants import parse_instant
 
-__all__ = ["KILLED", "creating", "finished", "restarted", "running", "running_since"]
+__all__ = [
+    "KILLED",
+    "disrupted",
+    "evicted",
+    "finished",
+    "restarted",
+    "running",
+    "running_since",
+    "set_ready",
+    "waiting",
+]
 
 KILLED: Final = 143  # 128 + SIGTERM
 
 _Status = dict[str, Any]
 
 
-def creating(pod: Object, node_address: str, now: str) -> _Status:
-    """Return the status of a pod whose containers are being made."""
+def waiting(pod: Object, node_address: str, now: str, reason: str = "ContainerCreating") -> _Status:
+    """Return the status of a pod whose containers do not run yet."""
     status = _base(pod, node_address, now)
     status["phase"] = "Pending"
     status["containerStatuses"] = [
-        _container(c, None, state={"waiting": {"reason": "ContainerCreating"}}, ready=False)
+        _container(c, None, state={"waiting": {"reason": reason}}, ready=False)
         for c in pod["spec"].get("containers") or ()
     ]
     for kind, value in (("Initialized", True), ("Ready", False), ("ContainersReady", False)):
@@ -56,22 +66,25 @@ def running(pod: Object, node_address: str, now: str) -> _Status:
     return status
 
 
-def restarted(pod: Object, exit_code: int, now: str) -> _Status:
+def restarted(pod: Object, exit_code: int, now: str, reason: str = "") -> _Status:
     """Return the status of a running pod whose containers have exited and started again."""
 
     def again(container: dict[str, Any]) -> dict[str, Any]:
         return {
             **container,
             "restartCount": container.get("restartCount", 0) + 1,
-            "lastState": {"terminated": _terminated(container, exit_code, now)},
+            "lastState": {"terminated": _terminated(container, exit_code, now, reason)},
             "state": {"running": {"startedAt": now}},
         }
 
     return {**(pod.get("status") or {}), "containerStatuses": _each_container(pod, again)}
 
 
-def finished(pod: Object, exit_code: int, now: str) -> _Status:
-    """Return the status of a pod whose containers have all ended with this exit code."""
+def finished(pod: Object, exit_code: int, now: str, reason: str = "") -> _Status:
+    """Return the status of a pod whose containers have all ended with this exit code.
+
+    `reason` says why each did, where Completed or Error does not.
+    """
     succeeded = exit_code == 0
 
     def end(container: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +92,7 @@ def finished(pod: Object, exit_code: int, now: str) -> _Status:
             **container,
             "ready": False,
             "started": False,
-            "state": {"terminated": _terminated(container, exit_code, now)},
+            "state": {"terminated": _terminated(container, exit_code, now, reason)},
         }
 
     status = {
@@ -88,9 +101,32 @@ def finished(pod: Object, exit_code: int, now: str) -> _Status:
         "conditions": [dict(c) for c in (pod.get("status") or {}).get("conditions") or ()],
         "containerStatuses": _each_container(pod, end),
     }
-    reason = "PodCompleted" if succeeded else "PodFailed"
+    unready = "PodCompleted" if succeeded else "PodFailed"
     for kind in ("Ready", "ContainersReady"):
-        _condition(status, pod, kind, False, now, unready=reason)
+        _condition(status, pod, kind, False, now, unready=unready)
+    return status
+
+
+def evicted(pod: Object, now: str) -> _Status:
+    """Return the status of a pod that its kubelet has put an end to, as under node pressure."""
+    message = "The node was told to evict the pod."
+    status = disrupted(
+        {**pod, "status": finished(pod, 137, now)}, "TerminationByKubelet", message, now
+    )
+    return {**status, "reason": "Evicted", "message": message}
+
+
+def disrupted(pod: Object, reason: str, message: str, now: str) -> _Status:
+    """Return the pod's status with the condition DisruptionTarget."""
+    status = _copied(pod)
+    set_condition(status, "DisruptionTarget", True, now, reason=reason, message=message)
+    return status
+
+
+def set_ready(pod: Object, value: bool, now: str) -> _Status:
+    """Return the pod's status with another Ready condition."""
+    status = _copied(pod)
+    set_condition(status, "Ready", value, now)
     return status
 
 
@@ -107,11 +143,15 @@ def running_since(pod: Object) -> int:
     return parse_instant(text) if text else 0
 
 
+def _copied(pod: Object) -> _Status:
+    old = pod.get("status") or {}
+    return {**old, "conditions": [dict(c) for c in old.get("conditions") or ()]}
+
+
 def _base(pod: Object, node_address: str, now: str) -> _Status:
     old = pod.get("status") or {}
     status: _Status = {
-        **old,
-        "conditions": [dict(c) for c in old.get("conditions") or ()],
+        **_copied(pod),
         "hostIP": node_address,
         "hostIPs": [{"ip": node_address}],
         "startTime": old.get("startTime") or now,
@@ -158,11 +198,11 @@ def _init_state(container: dict[str, Any], now: str) -> dict[str, Any]:
     return {"terminated": done}
 
 
-def _terminated(container: dict[str, Any], exit_code: int, now: str) -> dict[str, Any]:
+def _terminated(container: dict[str, Any], exit_code: int, now: str, reason: str) -> dict[str, Any]:
     started = ((container.get("state") or {}).get("running") or {}).get("startedAt")
     return {
         "exitCode": exit_code,
-        "reason": "Completed" if exit_code == 0 else "Error",
+        "reason": reason or ("Completed" if exit_code == 0 else "Error"),
         "startedAt": started or now,
         "finishedAt": now,
     }

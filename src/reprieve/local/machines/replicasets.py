@@ -53,13 +53,14 @@ class ReplicaSetController:
         surplus = len(active) - replicas_of(owner)
         for pod in in_order_of_removal(active)[: max(0, surplus)]:
             await self._informer.delete("pods", pod)
-            await self._tell(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+            name = pod["metadata"]["name"]
+            self._recorder.normal(owner, "SuccessfulDelete", f"Deleted pod: {name}")
         for _ in range(-surplus):
             name = f"{owner['metadata']['name']}-{suffix(self._generator)}"
             await self._informer.create(
                 "pods", child(owner, "v1", "Pod", name, owner["spec"]["template"])
             )
-            await self._tell(owner, "SuccessfulCreate", f"Created pod: {name}")
+            self._recorder.normal(owner, "SuccessfulCreate", f"Created pod: {name}")
         return await self._report(owner)
 
     async def _report(self, owner: Object) -> int | None:
@@ -83,6 +84,3 @@ class ReplicaSetController:
                 _REPLICA_SETS, {**fresh, "status": status}, subresource="status"
             )
         return again
-
-    async def _tell(self, owner: Object, reason: str, message: str) -> None:
-        await self._recorder.normal(owner, reason, message)

@@ -9,11 +9,12 @@ from typing import Final
 
 from reprieve.local.machines.children import ChildrenController
 from reprieve.local.machines.deployments import DeploymentController
-from reprieve.local.machines.events import Recorder
+from reprieve.local.machines.events import EventLog, Recorder
 from reprieve.local.machines.exporter import Exporter
 from reprieve.local.machines.exposure import ExporterService
 from reprieve.local.machines.garbage import GarbageCollector
 from reprieve.local.machines.gpus import Gpus
+from reprieve.local.machines.heartbeats import Heartbeats
 from reprieve.local.machines.informer import Informer
 from reprieve.local.machines.jobs import JobController
 from reprieve.local.machines.kubelet import Kubelet, KubeletTimes
@@ -22,12 +23,21 @@ from reprieve.local.machines.objects import ChangeType, Objects
 from reprieve.local.machines.replicasets import ReplicaSetController
 from reprieve.local.machines.scheduler import Scheduler
 from reprieve.local.machines.statefulsets import StatefulSetController
+from reprieve.local.machines.taints import NodeLifecycle, TaintEviction
 from reprieve.local.machines.worker import Machine, Worker
 from reprieve.units.clock import Clock
 
 __all__ = ["IN_CONTROLLER_MANAGER", "Machines"]
 
-IN_CONTROLLER_MANAGER: Final = ("jobs", "replicasets", "deployments", "statefulsets", "garbage")
+IN_CONTROLLER_MANAGER: Final = (
+    "jobs",
+    "replicasets",
+    "deployments",
+    "statefulsets",
+    "garbage",
+    "node-lifecycle",
+    "taint-eviction",
+)
 
 # Frequent, and of no interest to any machine.
 _IGNORED: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
@@ -59,18 +69,20 @@ class Machines:
         self.informer = Informer(objects)
         self.gpus = Gpus(self.informer, clock)
         self.exporter = Exporter(self.gpus, port=exporter_port)
-        node_machine = NodeMachine(self.informer, clock, nodes)
+        self._events = EventLog(objects, clock)
 
         def recorder(component: str) -> Recorder:
-            return Recorder(objects, clock, component)
+            return Recorder(self._events, component)
 
         def generator(machine: str) -> random.Random:
             return random.Random(f"{seed}/{machine}")
 
+        node_machine = NodeMachine(self.informer, clock, recorder("kubelet"), nodes)
         machines: list[Machine] = [
             node_machine,
+            Heartbeats(self.informer, clock, node_machine.names()),
             Scheduler(self.informer, clock, recorder("default-scheduler")),
-            Kubelet(self.informer, clock, recorder("kubelet"), times or KubeletTimes()),
+            Kubelet(self.informer, clock, recorder("kubelet"), times or KubeletTimes(), seed),
             JobController(self.informer, clock, recorder("job-controller"), generator("jobs")),
             ReplicaSetController(
                 self.informer, clock, recorder("replicaset-controller"), generator("replicasets")
@@ -81,6 +93,8 @@ class Machines:
                 self.informer, clock, recorder("children-controller"), generator("children")
             ),
             GarbageCollector(self.informer),
+            NodeLifecycle(self.informer, clock),
+            TaintEviction(self.informer, clock, recorder("taint-eviction-controller")),
         ]
         starting: list[NodeMachine | ExporterService] = [node_machine]
         if exporter_service:
@@ -128,6 +142,7 @@ class Machines:
     async def run(self) -> None:
         """Work until cancelled. The exporter is started and stopped apart from this."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._events.run(), name="events")
             taken_in = 0
             async for change in self._objects.changes():
                 if change.type is ChangeType.SYNCED:

@@ -111,7 +111,7 @@ class Scheduler:
         if best is not None:
             await self._informer.bind(pod, best[1])
             where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']} to {best[1]}"
-            await self._recorder.normal(pod, "Scheduled", f"Successfully assigned {where}")
+            self._recorder.normal(pod, "Scheduled", f"Successfully assigned {where}")
             return
         self._rejected.add(pod["metadata"]["uid"])
         preempts = pod["spec"].get("preemptionPolicy") != "Never"
@@ -122,7 +122,7 @@ class Scheduler:
         set_condition(status, "PodScheduled", False, now, reason="Unschedulable", message=message)
         if status != pod.get("status"):
             await self._informer.update("pods", updated, subresource="status")
-            await self._recorder.warning(pod, "FailedScheduling", message)
+            self._recorder.warning(pod, "FailedScheduling", message)
 
     def _take_in_node(self, change: Change, before: Object | None) -> bool:
         name = change.object["metadata"]["name"]

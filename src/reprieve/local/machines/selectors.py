@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["matches_labels", "matches_node_terms", "tolerates"]
+__all__ = ["matches_labels", "matches_node_terms", "tolerates", "tolerates_one"]
 
 
 def matches_labels(selector: Mapping[str, Any] | None, labels: Mapping[str, str] | None) -> bool:
@@ -36,10 +36,11 @@ def matches_node_terms(
 
 def tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Mapping[str, Any]) -> bool:
     """Whether one of the tolerations matches the taint."""
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
+    return any(tolerates_one(toleration, taint) for toleration in tolerations)
 
 
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+def tolerates_one(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Whether this toleration matches the taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     operator = toleration.get("operator") or "Equal"

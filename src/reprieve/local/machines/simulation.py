@@ -1,30 +1,48 @@
-"""The annotations `sim.reprieve.dev/*`, with which a manifest scripts what its pods do.
+"""The annotations `sim.reprieve.dev/*`, with which a manifest scripts what pods and nodes do.
 
-They are read from the pod and then from its controllers, nearest first: a value in the pod template
-wins over one on the Job, and `kubectl annotate job/x ...` reaches pods that run already. Nothing
-outside the embedded cluster knows these annotations.
+Those of pods are read from the pod and then from its controllers, nearest first: a value in the pod
+template wins over one on the Job, and `kubectl annotate job/x ...` reaches pods that run already.
+Nothing outside the embedded cluster knows these annotations.
 
 | annotation | value | meaning |
 |---|---|---|
 | `gpu-utilization` | percent, or a script such as `90 for 30s, 0` | what the exporter reports |
-| `start-latency` | duration | from binding to running |
-| `run-time` | duration | from running to exit; never without it |
-| `termination-time` | duration | from the deletion request to the end, at most the grace period |
+| `pull-latency` | latency | added for an image that the node has not pulled yet |
+| `start-latency` | latency | from binding (or the pull) to running |
+| `run-time` | latency | from running to exit; never without it |
+| `termination-time` | latency | from the deletion request to the end, at most the grace period |
 | `exit-code` | 0 to 255 | exit code when the run time is over |
+| `fail` | 1 to 255, or a word of `Failure` | fails as soon as it runs, once for each value |
+| `ready`, on a node | `true`, `false`, `unknown` | `unknown`: its kubelet does nothing any more |
+
+A latency is a duration or a distribution (`latency`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from reprieve.local.machines.informer import Informer, Key
+from reprieve.local.machines.latency import InvalidLatency, Latency, parse_latency
 from reprieve.local.machines.objects import Change, Object
 from reprieve.local.machines.ownership import controller_of
-from reprieve.units.durations import InvalidDuration, parse_duration
 
-__all__ = ["PREFIX", "InvalidSetting", "Setting", "duration", "exit_code", "pods_below", "setting"]
+__all__ = [
+    "PREFIX",
+    "Failure",
+    "InvalidSetting",
+    "Readiness",
+    "Setting",
+    "effective_readiness",
+    "exit_code",
+    "failure",
+    "latency",
+    "pods_below",
+    "readiness",
+    "setting",
+]
 
 PREFIX: Final = "sim.reprieve.dev/"
 _MAXIMUM_DEPTH: Final = 10
@@ -34,10 +52,29 @@ class Setting(StrEnum):
     """The part of the annotation after the prefix."""
 
     GPU_UTILIZATION = "gpu-utilization"
+    PULL_LATENCY = "pull-latency"
     START_LATENCY = "start-latency"
     RUN_TIME = "run-time"
     TERMINATION_TIME = "termination-time"
     EXIT_CODE = "exit-code"
+    FAIL = "fail"
+    READY = "ready"
+
+
+class Failure(StrEnum):
+    """How a pod fails on command, apart from an exit code."""
+
+    OUT_OF_MEMORY = "OOMKilled"  # the containers end with exit code 137
+    EVICTED = "Evicted"  # the pod fails for good, as under pressure on its node
+    IMAGE_PULL = "ImagePullBackOff"  # it does not start as long as this stands
+
+
+class Readiness(StrEnum):
+    """What a node's Ready condition is to be."""
+
+    TRUE = "true"
+    FALSE = "false"
+    UNKNOWN = "unknown"
 
 
 class InvalidSetting(ValueError):
@@ -53,22 +90,19 @@ def setting(informer: Informer, pod: Object, name: Setting) -> str | None:
     return None
 
 
-def duration(informer: Informer, pod: Object, name: Setting) -> int | None:
-    """Return the value in nanoseconds.
+def latency(informer: Informer, pod: Object, name: Setting) -> Latency | None:
+    """Return how long this takes, None when nobody says.
 
     Raises:
-        InvalidSetting: not a duration, or negative.
+        InvalidSetting: neither a duration nor a distribution.
     """
     text = setting(informer, pod, name)
     if text is None:
         return None
     try:
-        length = parse_duration(text)
-    except InvalidDuration as problem:
+        return parse_latency(text)
+    except InvalidLatency as problem:
         raise InvalidSetting(f"annotation {PREFIX}{name}: {problem}") from None
-    if length < 0:
-        raise InvalidSetting(f"annotation {PREFIX}{name}: {text!r} is negative")
-    return length
 
 
 def exit_code(informer: Informer, pod: Object) -> int:
@@ -85,6 +119,49 @@ def exit_code(informer: Informer, pod: Object) -> int:
             f"annotation {PREFIX}{Setting.EXIT_CODE}: {text!r}; accepted: a number from 0 to 255"
         )
     return int(text)
+
+
+def failure(informer: Informer, pod: Object) -> Failure | int | None:
+    """Return how the pod is to fail, an exit code or a word.
+
+    Raises:
+        InvalidSetting: neither.
+    """
+    text = setting(informer, pod, Setting.FAIL)
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and 0 < int(text) <= 255:
+        return int(text)
+    return _word(Failure, text, Setting.FAIL, "1 to 255, ")
+
+
+def readiness(node: Object) -> Readiness:
+    """Return what the node's Ready condition is to be.
+
+    Raises:
+        InvalidSetting: no such word.
+    """
+    text = (node["metadata"].get("annotations") or {}).get(PREFIX + Setting.READY)
+    return Readiness.TRUE if text is None else _word(Readiness, str(text), Setting.READY)
+
+
+def effective_readiness(node: Object) -> Readiness:
+    """Return the readiness; a word that is not accepted changes nothing."""
+    try:
+        return readiness(node)
+    except InvalidSetting:
+        return Readiness.TRUE
+
+
+_Word = TypeVar("_Word", Failure, Readiness)
+
+
+def _word(words: type[_Word], text: str, name: Setting, more: str = "") -> _Word:
+    try:
+        return words(text)
+    except ValueError:
+        accepted = f"{more}{', '.join(words)}"
+        raise InvalidSetting(f"annotation {PREFIX}{name}: {text!r}; accepted: {accepted}") from None
 
 
 def chain(informer: Informer, pod: Object) -> Iterator[Object]:

@@ -110,12 +110,12 @@ class StatefulSetController:
             pod["spec"]["subdomain"] = owner["spec"]["serviceName"]
         await self._informer.create("pods", pod)
         text = f"create Pod {name} in StatefulSet {owner['metadata']['name']} successful"
-        await self._recorder.normal(owner, "SuccessfulCreate", text)
+        self._recorder.normal(owner, "SuccessfulCreate", text)
 
     async def _delete(self, owner: Object, pod: Object) -> None:
         await self._informer.delete("pods", pod)
         names = f"Pod {pod['metadata']['name']} in StatefulSet {owner['metadata']['name']}"
-        await self._recorder.normal(owner, "SuccessfulDelete", f"delete {names} successful")
+        self._recorder.normal(owner, "SuccessfulDelete", f"delete {names} successful")
 
     async def _report(self, owner: Object, revision: str) -> int | None:
         pods = [pod for pod in self._pods(owner).values() if is_active(pod)]
