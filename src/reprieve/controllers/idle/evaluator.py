@@ -57,6 +57,7 @@ _EVALUATION: Final = "evaluation"
 _RULE_FOUND_PREEMPTING: Final = "FoundPreempting"
 _AT_ONCE: Final = 8
 _RETRY: Final = SECOND
+_COALESCE: Final = SECOND // 10
 _FAULT_PAUSE: Final = 30 * SECOND
 _LONGEST_PAUSE: Final = 30 * SECOND
 #: How long after its victims' end an intent waits for a demand that does not let go.
@@ -137,6 +138,8 @@ class Evaluator:
         try:
             while True:
                 await self._due.next()
+                # What comes in the next moment is decided on together.
+                await self._context.clock.sleep(_COALESCE)
                 try:
                     await self._once()
                 except Deposed:
