@@ -28,7 +28,7 @@ class Cluster:
         *,
         seed: int = 0,
         times: KubeletTimes | None = None,
-        without: Sequence[str] = (),
+        without: Sequence[str] = ("heartbeats",),
     ) -> None:
         self.clock = VirtualClock()
         self.store = DictObjects(self.clock)

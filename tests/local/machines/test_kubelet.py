@@ -86,7 +86,7 @@ async def test_restart_policies_decide_who_is_started_again() -> None:
 
 
 async def test_a_pod_runs_for_ever_without_a_run_time() -> None:
-    async with running(without=["heartbeats"]) as cluster:
+    async with running() as cluster:
         await cluster.create(pod("p", 1, restartPolicy="Never"))
         await cluster.wait(365 * 24 * 3600)
         assert cluster.phases() == {"p": "Running"}

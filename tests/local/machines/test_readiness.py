@@ -24,7 +24,7 @@ def taints(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 async def test_every_node_renews_its_lease_each_ten_seconds_spread_over_them() -> None:
-    async with running([gpu_node("gpu-0"), gpu_node("gpu-1")]) as cluster:
+    async with running([gpu_node("gpu-0"), gpu_node("gpu-1")], without=()) as cluster:
         await cluster.wait(31)
         leases = cluster.all("leases.coordination.k8s.io")
         assert [
@@ -81,7 +81,7 @@ async def test_pods_come_back_in_time_when_the_node_does() -> None:
 
 
 async def test_a_silent_kubelet_renews_nothing_and_ends_nothing() -> None:
-    async with running() as cluster:
+    async with running(without=()) as cluster:
         await cluster.create(pod("p", 1))
         await cluster.wait(2)
         await cluster.annotate("nodes", "gpu-0", ready="unknown")
