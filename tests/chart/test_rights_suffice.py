@@ -59,7 +59,7 @@ async def test_without_its_roles_the_tour_does_not_pass(tmp_path: Path) -> None:
         tour.nodes, tmp_path, rbac=True, operator_user=user, operator_roles=[UNRELATED]
     ) as embedded:
         stage = embedded.stage
-        operator = stage.launch({}, 1)
+        operator = stage.launch({"GPU_PREEMPTION_ENABLED": "true"}, 1)
         await operator.start()
         try:
             async with asyncio.timeout(30):

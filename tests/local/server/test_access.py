@@ -236,3 +236,17 @@ async def test_reviews_say_who_may_what_and_why(client: Client, alice: Client) -
         {**one, "nonResourceURLs": [path for path in one["nonResourceURLs"] if path[-1] != "/"]}
         for one in rules["status"]["nonResourceRules"]
     ]
+
+
+async def test_a_list_or_watch_of_one_name_is_covered_by_a_rule_with_that_name(
+    client: Client, alice: Client
+) -> None:
+    names = {"resourceNames": ["a"]}
+    await client.create(ROLES, role("one", ["list"], ["configmaps"], **names))
+    await client.create(BINDINGS, binding("alice", "Role", "one", "User", "alice"))
+
+    codes = [
+        (await alice.request("GET", CONFIG_MAPS, fieldSelector=selector))[0]
+        for selector in ("metadata.name=a", "metadata.name=b", "metadata.name!=a")
+    ]
+    assert codes == [200, 403, 403]

@@ -124,7 +124,7 @@ class HttpServer:
             return courtesy.document(self.api.registry, request, segments)
         target = target_of(self.api.registry, segments)
         verb = verb_of(request.method, target, request.query)
-        attributes = target.attributes(verb)
+        attributes = target.attributes(verb, request.query.get("fieldSelector", ""))
         self.requests[user.name, verb, target.kind.group, attributes.resource] += 1
         try:
             self.access.check(user, attributes)
@@ -157,7 +157,7 @@ class HttpServer:
             return answers.stored(stored)
         if target.subresource == "scale" and "scale" in kind.subresources:
             obj = await self.api.get(kind, namespace, name)
-            return answers.plain(subresources.scale_of(kind, obj))
+            return answers.object(subresources.scale_of(kind, obj))
         if target.subresource == "log" and "log" in kind.subresources:
             return courtesy.log(stored.decode())
         raise path_not_found()

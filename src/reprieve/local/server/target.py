@@ -29,11 +29,16 @@ class Target:
     subresource: str
     legacy_watch: bool = False
 
-    def attributes(self, verb: str) -> Attributes:
+    def attributes(self, verb: str, field_selector: str = "") -> Attributes:
+        """Return what rules are asked about; a list or watch of one name is about that name."""
         resource = self.kind.plural
         if self.subresource:
             resource += f"/{self.subresource}"
-        return Attributes(verb, self.kind.group, resource, self.namespace or "", self.name)
+        named = self.name
+        if not named and verb in ("list", "watch", "deletecollection"):
+            terms = [term.partition("=") for term in field_selector.split(",")]
+            named = next((v.lstrip("=") for path, _, v in terms if path == "metadata.name"), "")
+        return Attributes(verb, self.kind.group, resource, self.namespace or "", named)
 
 
 def segments_of(raw_path: str) -> list[str]:
