@@ -32,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="conformance vectors, a folder per plane (default: ../shared/conformance)",
     )
     parser.addoption(
+        "--scenarios",
+        metavar="DIR",
+        help="scenario files to play (default: ../shared/conformance/idle/scenarios)",
+    )
+    parser.addoption(
         "--golden",
         metavar="DIR",
         help="recorded answers of kubectl, a file per group (default: ../shared/observed/kubectl)",

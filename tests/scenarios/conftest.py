@@ -1,4 +1,4 @@
-"""Options of the scenario tests, and the one thread that plays all scenarios."""
+"""The files of the scenario tests, and the one thread that plays all scenarios."""
 
 from __future__ import annotations
 
@@ -15,18 +15,9 @@ OWN = Path(__file__).parent / "own"
 DEFAULT = Path(__file__).parents[2].parent / "shared" / "conformance" / "idle" / "scenarios"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--scenarios",
-        default=None,
-        metavar="DIR",
-        help="folder of scenario files to play, default ../shared/conformance/idle/scenarios",
-    )
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "scenario_file" in metafunc.fixturenames:
-        named = metafunc.config.getoption("--scenarios", default=None)
+        named = metafunc.config.getoption("--scenarios")
         folder = Path(named) if named else DEFAULT
         if named and not folder.is_dir():
             raise pytest.UsageError(f"--scenarios {named}: no such folder; accepted: a folder")
