@@ -210,13 +210,10 @@ class ControlPlane:
             )
 
     def _stop(self, name: str) -> None:
+        # Killed, since kube-apiserver would wait for watches to end; etcd keeps what it stored.
         process = self._running.pop(name)
-        process.terminate()
-        try:
-            process.wait(timeout=15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.kill()
+        process.wait()
 
     def _said(self, name: str) -> str:
         return "\n".join((self.folder / f"{name}.log").read_text().splitlines()[-15:])

@@ -177,22 +177,22 @@ class Site:
     async def workloads(self) -> list[Object]:
         return await self.all(GPU_WORKLOADS, NAMESPACE)
 
-    async def workload(self, root: str) -> Object:
-        """Return the newest GpuWorkload of a root `Kind/name`; an empty one without any."""
-        kind, _, name = root.partition("/")
-        found = [
-            item
-            for item in await self.workloads()
-            if (item["spec"]["workloadRef"]["kind"], item["spec"]["workloadRef"]["name"])
-            == (kind, name)
-        ]
-        return max(found, key=lambda item: int(item["metadata"]["resourceVersion"]), default={})
+    async def workload(self, root: str, uid: str = "") -> Object:
+        """Return the GpuWorkload of a root `Kind/name`, an empty one without any.
 
-    async def in_phase(self, root: str, *phases: str) -> Object:
+        `uid` chooses among roots that had the same name one after the other.
+        """
+        for item in await self.workloads():
+            reference = item["spec"]["workloadRef"]
+            if f"{reference['kind']}/{reference['name']}" == root and uid in ("", reference["uid"]):
+                return item
+        return {}
+
+    async def in_phase(self, root: str, *phases: str, uid: str = "") -> Object:
         """Wait until a root's GpuWorkload is in one of the phases and return it."""
 
         async def there() -> Object | None:
-            found = await self.workload(root)
+            found = await self.workload(root, uid)
             return found if found.get("status", {}).get("phase") in phases else None
 
         return await self.until(there, f"{root} is {' or '.join(phases)}")

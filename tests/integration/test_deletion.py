@@ -22,16 +22,12 @@ async def test_a_root_that_was_made_again_under_the_same_name_survives(site: Sit
     again = await site.create(job("notebook", 4, grace_period="1h"))
 
     await operator.start()
-    tracked = await site.in_phase("Job/notebook", "Active")
+    old = marked["spec"]["workloadRef"]["uid"]
+    tracked = await site.in_phase("Job/notebook", "Active", uid=again["metadata"]["uid"])
+    over = await site.in_phase("Job/notebook", "Preempted", uid=old)
 
-    async def over() -> Object | None:
-        workloads = await site.workloads()
-        old = [one for one in workloads if one["metadata"]["uid"] == marked["metadata"]["uid"]]
-        phase = old[0]["status"]["phase"] if old else "removed"
-        return {"phase": phase} if phase != "Preempting" else None
-
-    assert await site.until(over, "the old GpuWorkload is over") == {"phase": "Preempted"}
-    assert tracked["spec"]["workloadRef"]["uid"] == again["metadata"]["uid"]
+    assert over["metadata"]["uid"] == marked["metadata"]["uid"]
+    assert tracked["metadata"]["name"] != over["metadata"]["name"]
     survivor = await site.find(JOBS, "notebook")
     assert survivor["metadata"]["uid"] == again["metadata"]["uid"]
     assert "deletionTimestamp" not in survivor["metadata"]

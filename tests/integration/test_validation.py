@@ -90,7 +90,7 @@ async def test_the_charts_policy_keeps_others_from_forging_a_decision(site: Site
             "plane": "idle",
             "planId": "0000000000000000",
             "attempt": 1,
-            "proof": {"level": "sum"},
+            "proof": {"level": "Sum"},
             "victims": [],
             "decidedAt": "2026-01-01T00:00:00Z",
         },
