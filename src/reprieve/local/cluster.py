@@ -21,6 +21,7 @@ from aiohttp import web
 
 from reprieve.local.server.access import Access
 from reprieve.local.server.api import Api
+from reprieve.local.server.connection import Server
 from reprieve.local.server.faults import Faults
 from reprieve.local.server.http import HttpServer, Stage, Write
 from reprieve.local.server.identity import ADMINISTRATOR, ANONYMOUS
@@ -82,7 +83,7 @@ class EmbeddedCluster:
             OSError: the port is taken.
         """
         start_cluster(self.api, roles=self._access.roles is not None)
-        server = web.Server(self._http.handle, access_log=None)
+        server = Server(self._http.handle)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
         context = self._secure() if self._tls else None

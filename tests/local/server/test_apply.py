@@ -131,7 +131,7 @@ async def test_applying_needs_a_manager_and_known_fields(client: Client) -> None
     unknown, failure = await client.apply(PATH, {**body, "datum": {"a": "1"}}, "one")
 
     assert (nobody, status["details"]["causes"][0]["field"]) == (422, "fieldManager")
-    assert unknown == 500
+    assert unknown == 400
     assert failure["message"].endswith(".datum: field not declared in schema")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprieve.local.server.errors import StatusError, unauthorized
+from reprieve.local.server.errors import StatusError, bad_request, unauthorized
 from reprieve.local.server.identity import (
     ADMINISTRATOR,
     ANONYMOUS,
@@ -108,8 +108,7 @@ class Access:
         self, user: User, kind: str, obj: dict[str, Any], namespace: str = ""
     ) -> dict[str, Any]:
         """Answer a review of access, of rules, of a token or of the asking user itself."""
-        spec = obj.get("spec")
-        spec = spec if isinstance(spec, dict) else {}
+        spec = _part(kind, obj, "spec")
         status: dict[str, Any]
         match kind:
             case "SelfSubjectReview":
@@ -127,7 +126,7 @@ class Access:
                     groups = spec.get("groups")
                     groups = groups if isinstance(groups, list) else ()
                     user = User(str(spec.get("user", "")), tuple(map(str, groups)))
-                decision = self.decide(user, _attributes(spec, namespace))
+                decision = self.decide(user, _attributes(kind, spec, namespace))
                 status = {"allowed": decision.allowed}
                 if decision.reason:
                     status["reason"] = decision.reason
@@ -161,11 +160,22 @@ def _impersonation(name: str, groups: Sequence[str]) -> Iterator[Attributes]:
         yield Attributes("impersonate", "", "groups", "", group)
 
 
-def _attributes(spec: dict[str, Any], namespace: str) -> Attributes:
-    wanted = spec.get("resourceAttributes")
-    if not isinstance(wanted, dict):
-        path = spec.get("nonResourceAttributes")
-        path = path if isinstance(path, dict) else {}
+def _part(kind: str, holder: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an object inside a review, empty where there is none.
+
+    Raises:
+        StatusError: 400, it is something else.
+    """
+    part = holder.get(name)
+    if part is not None and not isinstance(part, dict):
+        raise bad_request(f"{kind} cannot be read: {name} is not an object")
+    return part or {}
+
+
+def _attributes(kind: str, spec: dict[str, Any], namespace: str) -> Attributes:
+    wanted = _part(kind, spec, "resourceAttributes")
+    if not wanted:
+        path = _part(kind, spec, "nonResourceAttributes")
         return Attributes(str(path.get("verb", "")), "", "", path=str(path.get("path") or "/"))
     resource = str(wanted.get("resource", ""))
     if wanted.get("subresource"):

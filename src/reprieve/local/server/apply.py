@@ -51,8 +51,8 @@ def apply(
     """Apply the configuration in `patch` (YAML or JSON) as `options.field_manager`.
 
     Raises:
-        StatusError: 400 no configuration, 409 conflicts that name their managers, 422 the result
-            is not valid, 500 a field that the schema does not have (as the real server answers).
+        StatusError: 400 no configuration, or a field that the schema does not have (the real
+            server answers 500), 409 conflicts that name their managers, 422 the result is invalid.
     """
     applied = _configuration(kind, namespace, name, patch)
     structure = structure_of(kind)
@@ -60,7 +60,7 @@ def apply(
     undeclared = _undeclared(structure, body, "")
     if undeclared:
         raise StatusError(
-            500,
+            400,
             "",
             f"failed to create typed patch object ({namespace}/{name}; {kind.group}/{kind.version}"
             f", Kind={kind.kind}): {undeclared}: field not declared in schema",

@@ -229,6 +229,17 @@ def _naming(crd: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Cause]:
     for word in ("plural", "singular", "kind", "listKind"):
         if not names.get(word):
             yield causes.required(f"spec.names.{word}")
+    for word in ("kind", "listKind"):
+        given = names.get(word)
+        if given and not _LABEL.fullmatch(str(given).lower()):
+            yield causes.bad(
+                f"spec.names.{word}",
+                given,
+                "may have mixed case, but should otherwise match: a DNS-1035 label must consist "
+                "of lower case alphanumeric characters or '-', start with an alphabetic "
+                "character, and end with an alphanumeric character (e.g. 'my-name',  or "
+                "'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+            )
     if names.get("kind") and names.get("kind") == names.get("listKind"):
         yield causes.bad(
             "spec.names.listKind", names["listKind"], "kind and listKind may not be the same"

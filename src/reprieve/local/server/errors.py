@@ -19,6 +19,7 @@ __all__ = [
     "method_not_allowed",
     "not_acceptable",
     "not_found",
+    "other_kind",
     "path_not_found",
     "precondition_failed",
     "too_large",
@@ -144,6 +145,17 @@ def precondition_failed(kind: Named, name: str, field: str, asked: str, found: s
 def bad_request(message: str) -> StatusError:
     """The request cannot be understood."""
     return StatusError(400, "BadRequest", message)
+
+
+def other_kind(kind: Named, api_version: object, name: object) -> StatusError:
+    """The object sent says that it is of another kind than the path's."""
+    package = (kind.group or "core").partition(".")[0]
+    group, _, version = str(api_version).rpartition("/")
+    return bad_request(
+        f'{name} in version "{version}" cannot be handled as a {kind.kind}: converting '
+        f"({group and group + '/'}{version}.{name}) to ({package}.{kind.kind}): "
+        "unknown conversion"
+    )
 
 
 def unauthorized() -> StatusError:

@@ -68,7 +68,11 @@ def decode_body(body: bytes, content_type: str, kind: Kind | None = None) -> dic
     """
     media = content_type.partition(";")[0].strip().lower()
     decoded: Any
-    if media in ("", "application/json", "application/x-www-form-urlencoded", "*/*"):
+    if not content_type or media in (
+        "application/json",
+        "application/x-www-form-urlencoded",
+        "*/*",
+    ):
         try:
             decoded = orjson.loads(body)
         except orjson.JSONDecodeError as error:

@@ -12,14 +12,23 @@ from typing import Any, Final
 import jsonpatch
 import orjson
 
-from reprieve.local.server.errors import StatusError, bad_request, unsupported_media_type
+from reprieve.local.server.errors import (
+    StatusError,
+    bad_request,
+    other_kind,
+    too_large,
+    unsupported_media_type,
+)
 from reprieve.local.server.kinds import Kind
+from reprieve.local.server.negotiation import check_depth
 from reprieve.local.server.options import PatchType
 from reprieve.local.server.structure import Structure, structure_of
 
 __all__ = ["accepted_types", "merge", "patched"]
 
 _OPERATIONS_LIMIT: Final = 10_000
+# Copies of copies grow without bound: so many bytes of JSON may one patch copy.
+_COPIED_LIMIT: Final = 3 * 1024 * 1024
 _ORDER: Final = "$setElementOrder/"
 _DELETE_VALUES: Final = "$deleteFromPrimitiveList/"
 
@@ -47,13 +56,21 @@ def patched(
         decoded = orjson.loads(patch)
     except orjson.JSONDecodeError:
         raise bad_request("invalid JSON patch") from None
+    was = (current.get("apiVersion"), current.get("kind"))
     if patch_type is PatchType.JSON:
-        return _json_patched(current, decoded)
-    if not isinstance(decoded, dict):
+        result = _json_patched(current, decoded)
+    elif not isinstance(decoded, dict):
         raise bad_request("invalid JSON patch: it is not an object")
-    if patch_type is PatchType.MERGE:
-        return merge(current, decoded)
-    return _merge_map(structure_of(kind), current, decoded)
+    else:
+        check_depth(decoded)
+        if patch_type is PatchType.MERGE:
+            result = merge(current, decoded)
+        else:
+            result = _merge_map(structure_of(kind), current, decoded)
+    says = (result.get("apiVersion"), result.get("kind"))
+    if says != was and None not in says:
+        raise other_kind(kind, *says)
+    return result
 
 
 def _json_patched(current: dict[str, Any], operations: Any) -> dict[str, Any]:
@@ -70,14 +87,31 @@ def _json_patched(current: dict[str, Any], operations: Any) -> dict[str, Any]:
             "The allowed maximum operations in a JSON patch is "
             f"{_OPERATIONS_LIMIT}, got {len(operations)}",
         )
+    check_depth(operations)
+    copied = 0
+    result: Any = current
     try:
-        result = jsonpatch.JsonPatch(operations).apply(current)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, ValueError):
+        for operation in operations:
+            if operation["op"] == "copy":
+                copied += len(
+                    orjson.dumps(jsonpatch.JsonPointer(operation["from"]).resolve(result))
+                )
+                if copied > _COPIED_LIMIT:
+                    raise too_large(_COPIED_LIMIT)
+            result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
+    except (
+        jsonpatch.JsonPatchException,
+        jsonpatch.JsonPointerException,
+        KeyError,
+        TypeError,
+        ValueError,
+    ):
         raise StatusError(
             422, "Invalid", "the server rejected our request due to an error in our request", {}
         ) from None
     if not isinstance(result, dict):
         raise bad_request("the patch does not leave an object")
+    check_depth(result)
     return result
 
 
