@@ -3,13 +3,16 @@
 Takes every pod without a node, without scheduling gates and with the scheduler name
 `default-scheduler`; order: (1) higher priority, (2) earlier creation, (3) earlier arrival,
 (4) namespace and name. Among the nodes that take the pod: (1) the larger free share of cpu and
-memory, (2) the name. A pod that no node takes gets the condition PodScheduled=False,
-Unschedulable, in kube-scheduler's words, and is tried again when a pod has gone or a node changed.
+memory, (2) the name. The search ends, as kube-scheduler's does in large clusters, with the
+hundredth node that takes the pod; the next search goes on behind it. A pod that no node takes gets the
+condition PodScheduled=False, Unschedulable, in kube-scheduler's words, and is tried again when a
+pod has gone or a node changed.
 """
 
 from __future__ import annotations
 
 import copy
+from bisect import insort
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -33,6 +36,8 @@ __all__ = ["SCHEDULER_NAME", "Scheduler"]
 SCHEDULER_NAME: Final = "default-scheduler"
 _QUEUE: Final = "queue"
 _RETRY: Final = SECOND
+_ENOUGH: Final = 100
+"""So many nodes that take a pod are compared."""
 
 
 class _Placed(NamedTuple):
@@ -50,6 +55,9 @@ class Scheduler:
         self._clock = clock
         self._recorder = recorder
         self._nodes: dict[str, NodeState] = {}
+        # The names in `_nodes`, sorted, and where the next search begins.
+        self._names: list[str] = []
+        self._first = 0
         # uid -> where its room is taken, for all and only pods with a node that have not finished;
         # every row is in `used` of its node when the node is known.
         self._placed: dict[str, _Placed] = {}
@@ -99,15 +107,19 @@ class Scheduler:
         requests = pod_requests(pod)
         rejections = []
         best: tuple[float, str] | None = None
-        for name in sorted(self._nodes):
-            state = self._nodes[name]
+        found = seen = 0
+        while seen < len(self._names) and found < _ENOUGH:
+            name = self._names[(self._first + seen) % len(self._names)]
+            state, seen = self._nodes[name], seen + 1
             rejection = reject(pod, requests, state)
             if rejection is not None:
                 rejections.append(rejection)
-            else:
-                share = free_share(requests, state)
-                if best is None or share > best[0]:
-                    best = (share, name)
+                continue
+            found += 1
+            score = (-free_share(requests, state), name)
+            best = score if best is None else min(best, score)
+        if found == _ENOUGH:
+            self._first = (self._first + seen) % len(self._names)
         if best is not None:
             await self._informer.bind(pod, best[1])
             where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']} to {best[1]}"
@@ -127,7 +139,8 @@ class Scheduler:
     def _take_in_node(self, change: Change, before: Object | None) -> bool:
         name = change.object["metadata"]["name"]
         if change.type is ChangeType.DELETED:
-            self._nodes.pop(name, None)
+            if self._nodes.pop(name, None) is not None:
+                self._names.remove(name)
         else:
             state = NodeState(change.object)
             known = self._nodes.get(name)
@@ -143,6 +156,8 @@ class Scheduler:
                 for placed in self._placed.values():
                     if placed.node == name:
                         _add(state, placed, 1)
+            if name not in self._nodes:
+                insort(self._names, name)
             self._nodes[name] = state
         self._rejected.clear()
         return bool(self._waiting)
