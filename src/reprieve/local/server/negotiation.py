@@ -119,6 +119,7 @@ def read_yaml(body: bytes) -> Any:
     except orjson.JSONDecodeError:
         pass
     try:
+        _check_nesting(body)
         loaded = yaml.load(body, Loader=_Loader)
     except (yaml.YAMLError, RecursionError, ValueError, TypeError):
         raise bad_request("error decoding YAML: the body is no YAML document") from None
@@ -129,6 +130,18 @@ def read_yaml(body: bytes) -> Any:
         return orjson.loads(orjson.dumps(loaded, option=orjson.OPT_NON_STR_KEYS))
     except (orjson.JSONEncodeError, orjson.JSONDecodeError):
         raise bad_request("error decoding YAML: the body has values that JSON has not") from None
+
+
+def _check_nesting(body: bytes) -> None:
+    """Refuse YAML whose nesting would overflow the stack of the library that composes it."""
+    depth = 0
+    for event in yaml.parse(body, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEPTH_LIMIT:
+            raise bad_request(f"the object is nested more than {DEPTH_LIMIT} levels deep")
 
 
 def check_depth(decoded: Any) -> None:
