@@ -1,0 +1,24 @@
+"""The embedded cluster on its own, as `bench.local` measures it: everything on, a data folder.
+
+`python -m bench.local_server FOLDER` prints its port and serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from reprieve.local.cluster import EmbeddedCluster
+
+__all__ = ["serve"]
+
+
+async def serve(folder: Path) -> None:
+    async with EmbeddedCluster(data=folder) as cluster:
+        print(cluster.url.rpartition(":")[2], flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))
