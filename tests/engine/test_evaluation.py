@@ -166,6 +166,17 @@ def test_an_always_victim_in_flight_is_credited_to_the_oldest_demand_only() -> N
     assert (plan.preemptor.name, names(plan)) == ("d2", ["idle"])
 
 
+def test_gpus_that_were_free_before_a_demand_came_are_not_credited_to_it() -> None:
+    released = {"preempted_at": ago(12), "pods": [], "released": ago(10)}
+    gone = workload("gone", Phase.PREEMPTED, **released)
+    before, after = demand(gpus=8, created=ago(11)), demand(gpus=8, created=ago(9))
+    # It waited for them when they came free: four more are enough.
+    assert names(one(gone, workload("idle"), before)) == ["idle"]
+    # It came to find them taken: four would be evicted in vain, and eight are needed.
+    assert evaluate(snapshot(gone, workload("idle"), after), POLICY, NOW).plans == ()
+    assert names(one(gone, workload("a"), workload("b"), after)) == ["a", "b"]
+
+
 def test_each_always_victim_is_a_plan_of_its_own() -> None:
     rows = [
         with_settings(workload(name), policy=PreemptionPolicy.ALWAYS) for name in ("b", "a", "c")

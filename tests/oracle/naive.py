@@ -57,6 +57,11 @@ def on_its_way(workload: Row, case: Case) -> str | None:
     return str(workload["preempted_for"])
 
 
+def over(workload: Row) -> bool:
+    """It was preempted and its pods are gone: its GPUs are free, for whoever came first."""
+    return workload["phase"] == "Preempted" and not workload["pods"]
+
+
 def always_victims(case: Case) -> list[Row]:
     chosen = [w for w in case["workloads"] if w["policy"] == "Always" and eligible(w, case)]
     return sorted(chosen, key=lambda w: (w["idle_since"], w["key"]))
@@ -85,6 +90,8 @@ def decide(case: Case, on_nodes: bool = False, trim: bool = False) -> list[tuple
     bank = {name: total(unowned, name) for name in names}
     gone: set[str] = set()
     for demand in demands(case):
+        offered = [w for w in unowned if not (over(w) and w["preempted_at"] <= demand["created"])]
+        bank = {name: min(bank[name], total(offered, name)) for name in names}
         short_name = demand["key"].split("/")[1]
         flying = [
             w for w in case["workloads"] if on_its_way(w, case) in (demand["key"], short_name)

@@ -3,9 +3,10 @@
 1. Workloads under policy Always that have been idle for their grace period: each is its own plan,
    without a preemptor.
 2. Demands (phase PendingGpu), oldest first. What is in flight for a demand is credited, then GPUs
-   freed under policy Always; what remains is collected from eligible OnPressure workloads, oldest
-   idle first, over all resource names at once, leaving out those that add nothing. If the sum
-   falls short for one name, nobody is taken. With fit Node every pending pod also needs a node.
+   freed under policy Always, unless they were free before it came (its pods found them taken);
+   what remains is collected from eligible OnPressure workloads, oldest idle first, over all
+   resource names at once, leaving out those that add nothing. If the sum falls short for one
+   name, nobody is taken. With fit Node every pending pod also needs a node.
 3. With `irreducible`, victims that can be put back are reprieved, youngest idle first.
 
 Eligible: Idle with a timer that has reached the grace period, not claimed by a plan, and (unless a
@@ -44,6 +45,7 @@ from reprieve.engine.plan import (
     Victim,
     plan_id,
 )
+from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 
@@ -219,6 +221,7 @@ def _spared(run: _Run, workload: Workload, reason: Reason, until: Nanos | None =
 
 def _serve(run: _Run, demand: Workload) -> None:
     need = {name: count for name, count in sorted(demand.gpus.items()) if count > 0}
+    _withdraw(run, demand)
     flying = [*run.flights.get(demand.key, ()), *run.flights.get(demand.ref.name, ())]
     flight = add(*(w.gpus for w in flying))
     credit = {
@@ -266,6 +269,26 @@ def _serve(run: _Run, demand: Workload) -> None:
             guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
         )
     )
+
+
+def _withdraw(run: _Run, demand: Workload) -> None:
+    """Take from the pool what was free already when the demand came.
+
+    Its pods were not placed on it, so somebody else was. Demands come in the order of creation.
+    """
+    members = [w for w in run.pool_members if not _was_free_before(w, demand)]
+    if len(members) < len(run.pool_members):
+        run.pool_members = members
+        left = add(*(w.gpus for w in members))
+        run.pool = {name: min(count, left.get(name, 0)) for name, count in run.pool.items()}
+
+
+def _was_free_before(workload: Workload, demand: Workload) -> bool:
+    if workload.status.phase is not Phase.PREEMPTED or workload.pods:
+        return False
+    since = workload.released if workload.released is not None else workload.status.preempted_at
+    # Creation has whole seconds.
+    return since is not None and since // SECOND <= demand.created // SECOND
 
 
 class _Search:
