@@ -28,7 +28,7 @@ def operator_rights(user: str, namespace: str) -> list[Object]:
             "--namespace",
             namespace,
             "--set",
-            f"admissionPolicy.extraUsers={{{user}}}",
+            f"admissionPolicy.extraUsers={{{user}}},rbac.actions=true",
         )
         found = [one for one in yaml.safe_load_all(text) if one and one["kind"] in KINDS]
     except HelmMissing:

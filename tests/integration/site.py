@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
+from reprieve.local.crds import permissive_definitions
 from reprieve.local.machines.objects import AlreadyThere
 from reprieve.local.machines.run import IN_CONTROLLER_MANAGER
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER, embedded_stage
@@ -43,7 +44,7 @@ __all__ = ["NAMESPACE", "OPERATOR_NAMESPACE", "Site", "embedded_site", "job", "r
 
 NAMESPACE = "team"
 PREFIX = "kaiwo.silogen.ai/gpu-preemption."
-NODES_OF_THE_SITE = [NodeSpec("gpu-0", {"amd.com/gpu": "4"})]
+NODES_OF_THE_SITE = (NodeSpec("gpu-0", {"amd.com/gpu": "4"}),)
 ENVIRONMENT = {
     "GPU_PREEMPTION_ENABLED": "true",
     "GPU_PREEMPTION_POLLING_INTERVAL": "500ms",
@@ -52,13 +53,21 @@ ENVIRONMENT = {
 JOBS = Resource("batch", "v1", "jobs", "Job")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 _PATIENCE_S = 90.0
 _LOOK_S = 0.1
 # Owners before what they own.
 _LEFT_BEHIND = (
+    *(
+        Resource(spec["group"], version["name"], spec["names"]["plural"], spec["names"]["kind"])
+        for spec in (definition["spec"] for definition in permissive_definitions())
+        for version in spec["versions"]
+        if version["storage"]
+    ),
     JOBS,
     DEPLOYMENTS,
+    STATEFUL_SETS,
     REPLICA_SETS,
     PODS,
     GPU_WORKLOADS,
@@ -250,7 +259,12 @@ async def embedded_site(folder: Path, *arguments: str) -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
-async def real_site(plane: ControlPlane, folder: Path, *arguments: str) -> AsyncIterator[Site]:
+async def real_site(
+    plane: ControlPlane,
+    folder: Path,
+    *arguments: str,
+    nodes: Sequence[NodeSpec] = NODES_OF_THE_SITE,
+) -> AsyncIterator[Site]:
     """A real API server, emptied of what an earlier test left; `arguments` are the operator's."""
     kubeconfig, operator_kubeconfig = folder / "kubeconfig", folder / "operator.kubeconfig"
     plane.write_kubeconfig(kubeconfig, ADMINISTRATOR)
@@ -266,7 +280,7 @@ async def real_site(plane: ControlPlane, folder: Path, *arguments: str) -> Async
         staged(
             kubeconfig,
             operator_kubeconfig,
-            NODES_OF_THE_SITE,
+            nodes,
             SystemClock(),
             operator_arguments=arguments,
             machines_without=IN_CONTROLLER_MANAGER if plane.has_controllers else (),
