@@ -17,9 +17,12 @@ __all__ = ["embedded"]
 
 @asynccontextmanager
 async def embedded(group: Group, kubeconfig: Path) -> AsyncIterator[None]:
-    """Run an embedded cluster, with machines where the group was recorded with controllers."""
+    """Run an embedded cluster, with machines where the group was recorded with controllers.
+
+    Roles are enforced where they are asked about; everywhere else the administrator asks.
+    """
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(EmbeddedCluster())
+        cluster = await stack.enter_async_context(EmbeddedCluster(rbac=group.name == "auth"))
         cluster.write_kubeconfig(kubeconfig, namespace=group.namespace)
         if group.plane == "full":
             machines = Machines(EmbeddedObjects(cluster.api), SystemClock(), [])

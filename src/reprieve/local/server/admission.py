@@ -17,7 +17,14 @@ from reprieve.local.server.schema import Cause
 if TYPE_CHECKING:
     from reprieve.local.server.api import Api
 
-__all__ = ["SYSTEM_PRIORITY_CLASSES", "admit_change", "admit_create", "has_generation", "prepared"]
+__all__ = [
+    "SYSTEM_PRIORITY_CLASSES",
+    "admit_change",
+    "admit_create",
+    "complete_update",
+    "has_generation",
+    "prepared",
+]
 
 SYSTEM_PRIORITY_CLASSES: Final = {
     "system-cluster-critical": (
@@ -192,22 +199,19 @@ def admit_change(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
         )
 
 
+def complete_update(kind: Kind, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Fill in what an update of a pod leaves out and a create was given."""
+    if kind.resource != "pods" or not isinstance(new.get("spec"), dict):
+        return
+    for word in ("priority", "preemptionPolicy"):
+        if word in old["spec"]:
+            new["spec"].setdefault(word, old["spec"][word])
+    _tolerate_failing_nodes(new["spec"])
+
+
 def _complete_pod(api: Api, obj: dict[str, Any]) -> None:
     spec, metadata = obj["spec"], obj["metadata"]
-    tolerations = spec.setdefault("tolerations", [])
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(
-            one.get("key") in (key, None, "") and one.get("effect") in ("NoExecute", None, "")
-            for one in tolerations
-        ):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-            )
+    _tolerate_failing_nodes(spec)
     if (
         "serviceAccountName" not in spec
         and api.store.get("serviceaccounts", metadata["namespace"], "default") is not None
@@ -224,6 +228,23 @@ def _complete_pod(api: Api, obj: dict[str, Any]) -> None:
                 "lastTransitionTime": None,
             }
         ]
+
+
+def _tolerate_failing_nodes(spec: dict[str, Any]) -> None:
+    tolerations = spec.setdefault("tolerations", [])
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(
+            one.get("key") in (key, None, "") and one.get("effect") in ("NoExecute", None, "")
+            for one in tolerations
+        ):
+            tolerations.append(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
+            )
 
 
 def _complete_service(obj: dict[str, Any]) -> None:

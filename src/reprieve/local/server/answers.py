@@ -100,7 +100,7 @@ class Answers:
         return b"{" + body[len(head) :]
 
     def _one(self, obj: dict[str, Any], metadata: dict[str, Any]) -> bytes:
-        if self.form is Form.TABLE and obj.get("kind") == self.kind.kind:
+        if self.form is Form.TABLE and obj.get("kind") in (self.kind.kind, "Scale"):
             return orjson.dumps(
                 table(
                     self.kind,

@@ -19,6 +19,7 @@ def builtin_kinds() -> Sequence[Kind]:
 
 def _kind(columns: Sequence[str]) -> Kind:
     package, name, plural, scope, short_names, categories, subresources, verbs = columns
+    package, _, kept = package.partition("@")
     holder, _, version = package.partition("/")
     return Kind(
         group=GROUPS[holder],
@@ -32,7 +33,8 @@ def _kind(columns: Sequence[str]) -> Kind:
         categories=_words(categories),
         subresources=frozenset(_words(subresources)),
         verbs=ALL_VERBS if verbs == "*" else _words(verbs),
-        layout=f"{package}.{name}",
+        layout=f"{holder}/{kept or version}.{name}",
+        stored=not kept,
         custom=None,
     )
 

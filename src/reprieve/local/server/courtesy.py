@@ -8,7 +8,12 @@ import orjson
 from aiohttp import web
 
 from reprieve.local.server import discovery, openapi
-from reprieve.local.server.errors import StatusError, bad_request, method_not_allowed
+from reprieve.local.server.errors import (
+    StatusError,
+    bad_request,
+    method_not_allowed,
+    path_not_found,
+)
 from reprieve.local.server.kinds import Registry
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
@@ -18,12 +23,16 @@ __all__ = ["connection_refused", "document", "log", "public", "token_request"]
 VERSION: Final = {
     "major": "1",
     "minor": "37",
-    "gitVersion": "v1.37.0+reprieve",
+    "emulationMajor": "1",
+    "emulationMinor": "37",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "36",
+    "gitVersion": "v1.37.0",
     "gitCommit": "unknown",
     "gitTreeState": "archive",
     "buildDate": "2026-01-01T00:00:00Z",
-    "goVersion": "none",
-    "compiler": "none",
+    "goVersion": "go1.26",
+    "compiler": "gc",
     "platform": "linux/amd64",
 }
 # kubectl falls back to version 2 for kinds that version 3 does not have: a document without any.
@@ -41,7 +50,8 @@ def public(method: str, path: str) -> web.Response | None:
     if method not in ("GET", "HEAD"):
         raise method_not_allowed()
     if path in _VERSIONS:
-        return _json(orjson.dumps(VERSION, option=orjson.OPT_INDENT_2))
+        body = orjson.dumps(VERSION, option=orjson.OPT_INDENT_2)
+        return web.Response(body=body, content_type="application/json")
     return web.Response(text="ok")
 
 
@@ -63,7 +73,7 @@ def document(registry: Registry, request: web.BaseRequest, segments: list[str]) 
         case ["api"] | ["apis"] if _wants_aggregated(request.headers.get("Accept", "")):
             body = discovery.aggregated(registry, segments == ["api"])
             return web.Response(body=body, headers={"Content-Type": _AGGREGATED})
-    found = discovery.legacy(registry, "/" + "/".join(segments))
+    found = discovery.legacy(registry, request.path, request.host)
     return _maybe(None if found is None else orjson.dumps(found))
 
 
@@ -78,7 +88,7 @@ def _json(body: bytes) -> web.Response:
 
 def _maybe(body: bytes | None) -> web.Response:
     if body is None:
-        return web.Response(status=404, text="404 page not found\n")
+        raise path_not_found()
     return _json(body)
 
 

@@ -21,10 +21,16 @@ AGGREGATED_MEDIA_TYPE: Final = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 )
 SUBRESOURCES: Final[Mapping[str, tuple[str, str, str, tuple[str, ...]]]] = {
+    "attach": ("", "", "PodAttachOptions", ("create", "get")),
     "binding": ("", "", "Binding", ("create",)),
+    "ephemeralcontainers": ("", "", "", ("get", "patch", "update")),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "exec": ("", "", "PodExecOptions", ("create", "get")),
     "finalize": ("", "", "", ("update",)),
     "log": ("", "", "", ("get",)),
+    "portforward": ("", "", "PodPortForwardOptions", ("create", "get")),
+    "proxy": ("", "", "ProxyOptions", ("create", "delete", "get", "patch", "update")),
+    "resize": ("", "", "", ("get", "patch", "update")),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "status": ("", "", "", ("get", "patch", "update")),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
@@ -43,11 +49,19 @@ _CUSTOM_VERBS: Final = (
 )
 
 
-def legacy(registry: Registry, path: str) -> dict[str, Any] | None:
-    """Return the document at `/api`, `/api/v1`, `/apis`, `/apis/GROUP[/VERSION]`, or None."""
+def legacy(registry: Registry, path: str, address: str = "") -> dict[str, Any] | None:
+    """Return the document at `/api`, `/api/v1`, `/apis`, `/apis/GROUP[/VERSION]`, or None.
+
+    `address`: host and port at which clients reach the server.
+    """
     match [part for part in path.split("/") if part]:
         case ["api"]:
-            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+            reachable = {"clientCIDR": "0.0.0.0/0", "serverAddress": address}
+            return {
+                "kind": "APIVersions",
+                "versions": ["v1"],
+                "serverAddressByClientCIDRs": [reachable],
+            }
         case ["api", "v1"]:
             return _resource_list(registry, "", "v1")
         case ["apis"]:
@@ -135,6 +149,11 @@ def _subresources(kind: Kind) -> list[str]:
     return sorted(kind.subresources, reverse=kind.custom is not None)
 
 
+def _subresource(kind: Kind, name: str) -> tuple[str, str, str, tuple[str, ...]]:
+    group, version, other, verbs = SUBRESOURCES[name]
+    return group, version, f"{kind.kind}{other}" if name == "proxy" else other, verbs
+
+
 def _aggregated(kind: Kind) -> dict[str, Any]:
     own = (
         {"group": kind.group, "version": kind.version, "kind": kind.kind}
@@ -152,7 +171,7 @@ def _aggregated(kind: Kind) -> dict[str, Any]:
     if kind.subresources:
         entry["subresources"] = []
         for name in _subresources(kind):
-            group, version, other, verbs = SUBRESOURCES[name]
+            group, version, other, verbs = _subresource(kind, name)
             response = {"group": group, "version": version, "kind": other} if other else own
             entry["subresources"].append(
                 {"subresource": name, "responseKind": response, "verbs": list(verbs)}
@@ -174,11 +193,11 @@ def _resource_list(registry: Registry, group: str, version: str) -> dict[str, An
             "verbs": _verbs(kind),
             **_names(kind),
         }
-        if "list" in kind.verbs:
+        if "watch" in kind.verbs:
             entry["storageVersionHash"] = _storage_hash(kind)
         resources.append(entry)
         for name in _subresources(kind):
-            own_group, own_version, other, verbs = SUBRESOURCES[name]
+            own_group, own_version, other, verbs = _subresource(kind, name)
             entry = {
                 "name": f"{kind.plural}/{name}",
                 "singularName": "",

@@ -25,8 +25,12 @@ from reprieve.units.instants import format_instant
 if TYPE_CHECKING:
     from reprieve.local.server.api import Api
 
-__all__ = ["bind", "evict", "merged", "scale_of", "with_scale"]
+__all__ = ["WRITTEN", "bind", "evict", "merged", "scale_of", "with_scale"]
 
+WRITTEN: Final = frozenset(("status", "scale", "finalize", "resize", "ephemeralcontainers"))
+"""Subresources that an update or a patch may change."""
+
+_EPHEMERAL: Final = "ephemeralContainers"
 _DISRUPTION_BUDGETS: Final = "poddisruptionbudgets.policy"
 
 
@@ -49,6 +53,11 @@ def merged(
         return result
     if subresource == "finalize":
         return {**old, "spec": new.get("spec") or {}, "metadata": dict(old["metadata"])}
+    if subresource == "resize":
+        return {**old, "spec": _resized(old["spec"], new.get("spec") or {})}
+    if subresource == "ephemeralcontainers":
+        debugging = (new.get("spec") or {}).get(_EPHEMERAL)
+        return {**old, "spec": {**old["spec"], _EPHEMERAL: debugging}}
     if "status" in kind.subresources:
         new.pop("status", None)
         if "status" in old:
@@ -56,6 +65,19 @@ def merged(
     if kind.resource == "namespaces" and "spec" in old:
         new["spec"] = old["spec"]
     return new
+
+
+def _resized(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod's spec with the resources of its containers taken from `new`."""
+    resized = dict(old)
+    for group in ("containers", "initContainers"):
+        given = {one.get("name"): one for one in new.get(group) or () if isinstance(one, dict)}
+        if group in old:
+            resized[group] = [
+                {**one, "resources": given.get(one["name"], one).get("resources") or {}}
+                for one in old[group]
+            ]
+    return resized
 
 
 def scale_of(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
@@ -271,7 +293,20 @@ def _ask_budgets(api: Api, namespace: str, pod: dict[str, Any], dry_run: bool) -
         status["disruptionsAllowed"] -= 1
         disrupted = status.setdefault("disruptedPods", {})
         disrupted[pod["metadata"]["name"]] = format_instant(api.clock.wall())
+        if not status["disruptionsAllowed"]:
+            _set_condition(budget, _insufficient(api, budget))
         api.store.put(_DISRUPTION_BUDGETS, budget)
+
+
+def _insufficient(api: Api, budget: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+        "observedGeneration": budget["status"].get("observedGeneration", 0),
+        "lastTransitionTime": format_instant(api.clock.wall()),
+    }
 
 
 def _disruption(message: str, seconds: int) -> StatusError:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
+from reprieve.local.server.internal_form import difference
 from reprieve.local.server.metadata import (
     check_labels,
     label_problem,
@@ -230,28 +231,33 @@ def pod_update(obj: Object, old: Object) -> Iterator[Cause]:
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
         )
+    # What may change is taken as it was, and what is left has to be the same.
+    kept = ["schedulingGates", "tolerations", "activeDeadlineSeconds"]
     if gates:
         # While a pod is gated its placement may be narrowed.
-        for word in ("nodeSelector", "affinity"):
-            if _is_narrowed(was.get(word), new.get(word)):
-                new.pop(word, None)
-                was.pop(word, None)
-    for word in ("schedulingGates", "tolerations", "activeDeadlineSeconds"):
-        new.pop(word, None)
-        was.pop(word, None)
+        placement = ("nodeSelector", "affinity")
+        kept += [word for word in placement if _is_narrowed(was.get(word), new.get(word))]
     if was.get("terminationGracePeriodSeconds", 0) < 0:
-        was["terminationGracePeriodSeconds"] = new.get("terminationGracePeriodSeconds")
+        kept.append("terminationGracePeriodSeconds")
+    for word in kept:
+        if word in was:
+            new[word] = was[word]
+        else:
+            new.pop(word, None)
     for group in ("containers", "initContainers"):
-        new[group] = _without_images(new.get(group))
-        was[group] = _without_images(was.get(group))
+        if group in new:
+            new[group] = _with_images(new[group], was.get(group) or ())
     if new != was:
-        yield causes.forbidden("spec", _CHANGEABLE)
+        yield causes.forbidden("spec", f"{_CHANGEABLE}\n{difference(was, new)}")
 
 
-def _without_images(containers: Any) -> list[dict[str, Any]]:
+def _with_images(containers: Sequence[Object], old: Sequence[Object]) -> list[Object]:
+    """Return `containers` with the images of those in the same places before."""
+    if len(containers) != len(old):
+        return list(containers)
     return [
-        {name: value for name, value in container.items() if name != "image"}
-        for container in containers or ()
+        {**container, "image": former.get("image", "")}
+        for container, former in zip(containers, old, strict=True)
     ]
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from reprieve.local.server import causes
+from reprieve.local.server import causes, internal_form
 from reprieve.local.server.causes import Cause
 from reprieve.local.server.validation.pods import pod_template_spec
 from reprieve.local.server.validation.selectors import label_selector, selects
@@ -256,7 +256,8 @@ def job_update(obj: Object, old: Object) -> Iterator[Cause]:
         if word == "template" and _is_startable(old):
             value, former = _placement_free(value or {}), _placement_free(former or {})
         if value != former:
-            yield causes.bad(f"spec.{word}", new.get(word), "field is immutable")
+            shown = internal_form.pod_template(new[word]) if word == "template" else new.get(word)
+            yield causes.bad(f"spec.{word}", shown, "field is immutable")
 
 
 def _is_startable(job_object: Object) -> bool:
