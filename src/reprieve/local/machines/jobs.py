@@ -1,9 +1,9 @@
 """The Job controller: pods up to parallelism, counts, and the conditions of the end.
 
 Source: the behaviour of `batch/v1` Jobs: completions and work queues, Indexed completion, suspend,
-backoffLimit with growing delays, activeDeadlineSeconds, ttlSecondsAfterFinished. Not imitated:
-podFailurePolicy, successPolicy, the tracking finalizer on pods (`tally` instead), adoption. A pod
-counts when the Job is its controller and its selector matches.
+backoffLimit with growing delays, podFailurePolicy, activeDeadlineSeconds, ttlSecondsAfterFinished.
+Not imitated: successPolicy, backoffLimitPerIndex, the tracking finalizer on pods (`tally` instead),
+adoption. A pod counts when the Job is its controller and its selector matches.
 """
 
 from __future__ import annotations
@@ -67,9 +67,18 @@ class JobController:
         if change.resource == "pods":
             owner = controller_of(change.object)
             if owner is not None and owner["kind"] == "Job":
-                namespace = change.object["metadata"].get("namespace", "")
-                return [Key(_JOBS, namespace, owner["name"])]
+                key = Key(_JOBS, change.object["metadata"].get("namespace", ""), owner["name"])
+                if change.type is ChangeType.DELETED:
+                    self._count_last(key, change.object)
+                return [key]
         return []
+
+    def _count_last(self, key: Key, pod: Object) -> None:
+        """Count a pod that may have gone before anybody looked at its Job."""
+        job = self._informer.at(key)
+        tally = None if job is None else self._tallies.get(job["metadata"]["uid"])
+        if job is not None and tally is not None:
+            tally.count([pod], self._clock.monotonic(), job["spec"].get("podFailurePolicy"))
 
     async def look(self, key: Key) -> int | None:
         job = self._informer.at(key)
@@ -94,10 +103,10 @@ class JobController:
     async def _sync(self, job: Object, pods: list[Object]) -> int | None:
         spec, now = job["spec"], self._clock.monotonic()
         uid, old = job["metadata"]["uid"], job.get("status") or {}
-        tally = self._tallies.get(uid)
+        tally, policy = self._tallies.get(uid), spec.get("podFailurePolicy")
         if tally is None:
-            tally = self._tallies[uid] = Tally.started(old, pods, now)
-        tally.count(pods, now)
+            tally = self._tallies[uid] = Tally.started(old, pods, now, policy)
+        tally.count(pods, now, policy)
         active = [p for p in pods if is_active(p)]
         status: dict[str, Any] = copy.deepcopy(job.get("status") or {})
         succeeded, failed = tally.all_succeeded, tally.all_failed
@@ -105,7 +114,7 @@ class JobController:
         self._note_suspension(job, status, suspended)
         again: int | None = None
 
-        failure = self._failure(job, status, pods, failed)
+        failure = self._failure(job, status, pods, tally)
         completions = _completions(spec)
         enough = succeeded >= completions if completions is not None else succeeded > 0
         if failure is None and not (enough and (completions is not None or not active)):
@@ -150,13 +159,15 @@ class JobController:
             set_condition(status, "Suspended", False, now, times=_TIMES, **text)
 
     def _failure(
-        self, job: Object, status: dict[str, Any], pods: list[Object], failed: int
+        self, job: Object, status: dict[str, Any], pods: list[Object], tally: Tally
     ) -> tuple[str, str] | None:
+        if tally.fatal:
+            return "PodFailurePolicy", tally.fatal
         spec = job["spec"]
         limit = spec.get("backoffLimit", 6)
         on_failure = spec["template"]["spec"].get("restartPolicy") == "OnFailure"
         restarts = sum(map(_restarts, pods)) if on_failure else 0
-        if failed > limit or (restarts > 0 and restarts >= limit):
+        if tally.all_failed > limit or (restarts > 0 and restarts >= limit):
             return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         deadline = self._deadline(job, status)
         if deadline is not None and deadline <= 0:
@@ -171,7 +182,8 @@ class JobController:
         return parse_instant(start) + int(seconds) * SECOND - self._clock.wall()
 
     def _still_ending(self, spec: dict[str, Any], pods: list[Object]) -> int:
-        if spec.get("podReplacementPolicy") != "Failed":
+        usual = "Failed" if spec.get("podFailurePolicy") else ""
+        if spec.get("podReplacementPolicy", usual) != "Failed":
             return 0
         return sum(map(_is_terminating, pods))
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from reprieve.local.machines.budgets import DisruptionController
 from reprieve.local.machines.children import ChildrenController
 from reprieve.local.machines.deployments import DeploymentController
 from reprieve.local.machines.events import EventLog, Recorder
@@ -20,6 +21,7 @@ from reprieve.local.machines.jobs import JobController
 from reprieve.local.machines.kubelet import Kubelet, KubeletTimes
 from reprieve.local.machines.nodes import NodeMachine, NodeSpec
 from reprieve.local.machines.objects import ChangeType, Objects
+from reprieve.local.machines.podgarbage import PodGarbageCollector
 from reprieve.local.machines.replicasets import ReplicaSetController
 from reprieve.local.machines.scheduler import Scheduler
 from reprieve.local.machines.statefulsets import StatefulSetController
@@ -37,6 +39,8 @@ IN_CONTROLLER_MANAGER: Final = (
     "garbage",
     "node-lifecycle",
     "taint-eviction",
+    "disruption",
+    "pod-gc",
 )
 
 # Frequent, and of no interest to any machine.
@@ -95,6 +99,8 @@ class Machines:
             GarbageCollector(self.informer),
             NodeLifecycle(self.informer, clock),
             TaintEviction(self.informer, clock, recorder("taint-eviction-controller")),
+            DisruptionController(self.informer, clock),
+            PodGarbageCollector(self.informer, clock),
         ]
         starting: list[NodeMachine | ExporterService] = [node_machine]
         if exporter_service:

@@ -4,9 +4,9 @@ Takes every pod without a node, without scheduling gates and with the scheduler 
 `default-scheduler`; order: (1) higher priority, (2) earlier creation, (3) earlier arrival,
 (4) namespace and name. Among the nodes that take the pod: (1) the larger free share of cpu and
 memory, (2) the name. The search ends, as kube-scheduler's does in large clusters, with the
-hundredth node that takes the pod; the next search goes on behind it. A pod that no node takes gets the
-condition PodScheduled=False, Unschedulable, in kube-scheduler's words, and is tried again when a
-pod has gone or a node changed.
+hundredth node that takes the pod; the next search goes on behind it. A pod that no node takes gets
+the condition PodScheduled=False, Unschedulable, in kube-scheduler's words, and is tried again when
+a pod has gone or a node changed.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from reprieve.local.machines.failurepolicy import judge
 from reprieve.local.machines.objects import Object
 from reprieve.units.durations import MINUTE, SECOND
 
@@ -27,29 +28,42 @@ class Tally:
     failed: set[str] = field(default_factory=set)
     earlier_succeeded: int = 0
     earlier_failed: int = 0
-    # Pods that the controller deleted itself; their end is no failure.
+    # Pods that the controller deleted itself, or that the policy ignores; their end is no failure.
     removed: set[str] = field(default_factory=set)
+    fatal: str = ""  # why the policy has the Job fail
     failures_in_a_row: int = 0
     failed_at: int = 0  # monotonic, of the last failure
 
     @classmethod
-    def started(cls, status: dict[str, Any], pods: Iterable[Object], now: int) -> Tally:
+    def started(
+        cls,
+        status: dict[str, Any],
+        pods: Iterable[Object],
+        now: int,
+        policy: dict[str, Any] | None,
+    ) -> Tally:
         """Return the tally of a Job that is seen for the first time."""
         tally = cls()
-        tally.count(pods, now)
+        tally.count(pods, now, policy)
         tally.failures_in_a_row = 0
         tally.earlier_succeeded = max(0, status.get("succeeded", 0) - len(tally.succeeded))
         tally.earlier_failed = max(0, status.get("failed", 0) - len(tally.failed))
         return tally
 
-    def count(self, pods: Iterable[Object], now: int) -> None:
-        """Count those that have ended since the last time."""
+    def count(self, pods: Iterable[Object], now: int, policy: dict[str, Any] | None) -> None:
+        """Count those that have ended since the last time, as the podFailurePolicy has it."""
         for pod in pods:
             uid, phase = pod["metadata"]["uid"], (pod.get("status") or {}).get("phase")
             if phase == "Succeeded" and uid not in self.succeeded:
                 self.succeeded.add(uid)
                 self.failures_in_a_row = 0
-            elif phase == "Failed" and uid not in self.failed | self.removed:
+            elif phase == "Failed" and uid not in self.failed and uid not in self.removed:
+                action, text = judge(policy, pod)
+                if action == "Ignore":
+                    self.removed.add(uid)
+                    continue
+                if action == "FailJob":
+                    self.fatal = self.fatal or text
                 self.failed.add(uid)
                 self.failures_in_a_row += 1
                 self.failed_at = now
