@@ -117,6 +117,36 @@ async def test_an_action_that_a_kind_does_not_support_is_refused_and_nothing_is_
         assert await site.phase(root) == "Idle"
 
 
+async def test_an_action_without_its_right_changes_nothing_and_names_the_right(site: Site) -> None:
+    rights = site.embedded.stage.rights
+    assert rights is not None
+    await rights.deny("patch", "apps", "deployments/scale")
+    await rights.deny("patch", "batch", "jobs")
+    scale, suspend = {ON_PREEMPTION: "ScaleToZero"}, {ON_PREEMPTION: "Suspend"}
+    await site.create(
+        deployment("service", 2, 1, policy="Always", **scale),
+        job("training", container(gpu=1), policy="Always", **suspend),
+    )
+    await site.run()
+
+    assert await site.until_event("GpuWorkload/deployment-service", "PreemptionFailed") == (
+        "Cannot scale to zero Deployment/service: patch on deployments/scale.apps is missing"
+    )
+    assert await site.until_event("GpuWorkload/job-training", "PreemptionFailed") == (
+        "Cannot suspend Job/training: patch on jobs.batch is missing"
+    )
+    assert site.evictions() == []
+    assert await site.events("GpuWorkload/job-training", "PreemptionStarted") == []
+    left = await site.get("deployments.apps", "service")
+    assert left is not None
+    assert FORMER_REPLICAS not in left["metadata"]["annotations"]
+
+    await rights.allow("patch", "apps", "deployments/scale")
+    await rights.allow("patch", "batch", "jobs")
+    await site.until_phase("Deployment/service", "Preempted")
+    await site.until_phase("Job/training", "Preempted")
+
+
 async def test_a_value_that_is_no_action_is_named_in_an_event_and_evicts_nobody(site: Site) -> None:
     await site.create(
         job("typo", container(gpu=2), policy="Always", **{ON_PREEMPTION: "Scale"}),

@@ -44,6 +44,12 @@ SUSPEND_FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("kubeflow.org", "MPIJob"): ("spec", "runPolicy", "suspend"),
     ("workload.codeflare.dev", "AppWrapper"): ("spec", "suspend"),
 }
+#: Verbs and subresources of the root's kind that each action writes.
+_NEEDED: Final[Mapping[Action, tuple[tuple[str, str], ...]]] = {
+    Action.DELETE: (("delete", ""),),
+    Action.SUSPEND: (("patch", ""),),
+    Action.SCALE_TO_ZERO: (("patch", ""), ("patch", "scale")),
+}
 SELF_SUBJECT_ACCESS_REVIEWS: Final = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False
 )
@@ -102,7 +108,8 @@ async def obstacle(
     """Return why the action cannot work on this root, None when nothing is known against it.
 
     Nothing is changed. With `ask` the API server is asked whether a deletion is permitted: in a set
-    of several, one that must stay would make the eviction of the others pointless.
+    of several, one that must stay would make the eviction of the others pointless. The rights that
+    the other actions need are always asked for, as operators often lack them.
     """
     root = victim.root
     try:
@@ -112,12 +119,14 @@ async def obstacle(
                 return Eviction(Result.REFUSED, f"{root.kind} has no suspend field")
             case Action.SCALE_TO_ZERO:
                 await _scale(client, resource, root)
-            case Action.DELETE if ask and not await _permitted(client, resource, root):
-                return Eviction(
-                    Result.FORBIDDEN, f"delete on {resource.plural}.{resource.group} is missing"
-                )
             case _:
                 pass
+        if ask or victim.action is not Action.DELETE:
+            for verb, subresource in _NEEDED[victim.action]:
+                if not await _permitted(client, resource, root, verb, subresource):
+                    name = "/".join(filter(None, (resource.plural, subresource)))
+                    right = f"{verb} on {'.'.join(filter(None, (name, resource.group)))}"
+                    return Eviction(Result.FORBIDDEN, f"{right} is missing")
     except NotFound:
         return Eviction(Result.REFUSED, f"{root.kind}/{root.name} has no scale subresource")
     except NotServed as missing:
@@ -129,11 +138,14 @@ async def obstacle(
     return None
 
 
-async def _permitted(client: Client, resource: Resource, root: ObjectRef) -> bool:
+async def _permitted(
+    client: Client, resource: Resource, root: ObjectRef, verb: str, subresource: str
+) -> bool:
     attributes = {
-        "verb": "delete",
+        "verb": verb,
         "group": resource.group,
         "resource": resource.plural,
+        "subresource": subresource,
         "namespace": root.namespace,
         "name": root.name,
     }
