@@ -22,6 +22,7 @@ from reprieve.local.server.identity import (
     User,
 )
 from reprieve.local.server.rbac import Decision, Roles
+from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["Access"]
 
@@ -105,7 +106,7 @@ class Access:
         return hmac.new(self.secret, name.encode(), hashlib.sha256).hexdigest()[:40]
 
     def review(
-        self, user: User, kind: str, obj: dict[str, Any], namespace: str = ""
+        self, user: User, kind: str, obj: dict[str, Any], namespace: str, now: Nanos
     ) -> dict[str, Any]:
         """Answer a review of access, of rules, of a token or of the asking user itself."""
         spec = _part(kind, obj, "spec")
@@ -113,6 +114,7 @@ class Access:
         match kind:
             case "SelfSubjectReview":
                 status = {"userInfo": _information(user)}
+                obj = {**obj, "metadata": {"creationTimestamp": format_instant(now)}}
             case "TokenReview":
                 owner = self._owner(str(spec.get("token", "")))
                 if owner == ANONYMOUS:
