@@ -39,25 +39,30 @@ async def test_owners_that_may_not_be_read_are_named_once_and_the_others_go_on(s
     assert found["spec"]["gpuResources"] == {"amd.com/gpu": 3}
 
 
-async def test_a_required_kind_that_may_not_be_listed_is_named_by_readyz(site: Site) -> None:
+async def test_required_kinds_that_may_not_be_read_are_named_by_readyz(site: Site) -> None:
     rights = site.embedded.stage.rights
     assert rights is not None
     await rights.deny("list", "", "namespaces")
-    await site.create(job("training", container(gpu=4), ttl="1h"))
+    await rights.deny("watch", "kaiwo.silogen.ai", "gpuworkloads")
+    await site.create(job("training", container(gpu=4), policy="Always"))
     operator = await site.run()
 
     async def refused() -> str:
         code, text = await operator.readiness()
-        return text if code == 503 and "namespaces" in text else ""
+        both = "namespaces: " in text and "gpuworkloads.kaiwo.silogen.ai: " in text
+        return text if code == 503 and both else ""
 
-    text = await site.until(refused)
+    lines = (await site.until(refused)).splitlines()
 
-    assert "[-] idle: the caches are not synced" in text
-    assert "namespaces: Forbidden" in text
-    assert "list" in next(line for line in text.splitlines() if "namespaces" in line)
+    assert "[-] idle: the caches are not synced" in lines
+    (listing,) = (line for line in lines if "namespaces: Forbidden: " in line)
+    assert "list" in listing
+    (watching,) = (line for line in lines if "gpuworkloads.kaiwo.silogen.ai: Forbidden: " in line)
+    assert "watch" in watching
     assert await site.all(GPU_WORKLOADS) == []
     await rights.allow("list", "", "namespaces")
-    await site.until_phase("Job/training", "Idle", seconds=60)
+    await rights.allow("watch", "kaiwo.silogen.ai", "gpuworkloads")
+    await site.until_phase("Job/training", "Preempted", seconds=90)
     assert (await operator.readiness())[0] == 200
 
 
