@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final, NewType
 
 __all__ = ["Nanos", "format_instant", "format_micro", "parse_instant"]
@@ -29,12 +30,18 @@ def parse_instant(text: str) -> Nanos:
 
 def format_instant(instant: Nanos) -> str:
     """Return `2026-03-04T10:00:00Z`; the part below a second is cut off."""
-    return _moment(instant).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(instant // 1_000_000_000)
 
 
 def format_micro(instant: Nanos) -> str:
     """Return the MicroTime form of Leases: `2026-03-04T10:00:00.000000Z`."""
     return _moment(instant).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# Many objects are written in one second.
+@lru_cache(maxsize=1024)
+def _second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _moment(instant: Nanos) -> datetime:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import Final
 
@@ -41,6 +42,8 @@ def parse_quantity(text: str | int | float) -> int:
     return ceil(_exact(text))
 
 
+# The same few amounts are compared again and again.
+@lru_cache(maxsize=4096, typed=True)
 def parse_milli(text: str | int | float) -> int:
     """Return the amount in thousandths of the base unit, rounded up.
 

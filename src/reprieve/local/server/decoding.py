@@ -13,6 +13,7 @@ import binascii
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from reprieve.local.server.amounts import NotAQuantity, canonical
@@ -41,10 +42,13 @@ def decode(layout: str, sent: Mapping[str, Any]) -> Decoded:
         WrongType: a value does not fit its field.
     """
     decoded = Decoded({})
-    known = message(layout)
     body = {name: value for name, value in sent.items() if name not in ("apiVersion", "kind")}
     decoded.object = {"apiVersion": sent.get("apiVersion"), "kind": sent.get("kind")}
-    decoded.object.update(_message(known, body, "", "", decoded.unknown))
+    try:
+        decoded.object.update(reader_of(layout)(body))
+    except Unexpected:
+        # What is unknown or wrong is named with its path.
+        decoded.object.update(_message(message(layout), body, "", "", decoded.unknown))
     return decoded
 
 
@@ -62,7 +66,100 @@ def decode_message(layout: str, sent: Any, path: str, unknown: list[str]) -> dic
             f"json: cannot unmarshal {_WORDS.get(type(sent), 'object')} into Go struct field "
             f".{path} of type v1.{known.name}"
         )
-    return _message(known, sent, path, path, unknown)
+    try:
+        return reader_of(layout)(sent)
+    except Unexpected:
+        return _message(known, sent, path, path, unknown)
+
+
+class Unexpected(Exception):
+    """Something that is unknown or wrong, found by a reader that knows no paths."""
+
+
+Reader = Callable[[Any], Any]
+MessageReader = Callable[[Any], dict[str, Any]]
+
+
+@cache
+def reader_of(layout: str) -> MessageReader:
+    """Return what `_message` does for good input, without its paths, in a third of its time."""
+    plan: dict[str, tuple[Reader | None, bool]] = {}
+    shown = _shown(message(layout))
+
+    def read(sent: Any) -> dict[str, Any]:
+        if type(sent) is not dict:
+            raise Unexpected
+        kept: dict[str, Any] = {}
+        for name, value in sent.items():
+            found = plan.get(name)
+            if found is None:
+                raise Unexpected
+            if value is None:
+                continue
+            inner, always = found
+            if inner is not None:
+                value = inner(value)
+            elif type(value) is not str:
+                raise Unexpected
+            if value or always:
+                kept[name] = value
+        for name, zero in shown:
+            if name not in kept:
+                kept[name] = zero()
+        return kept
+
+    for spec in message(layout).json.values():
+        always = spec.optional or (spec.is_message and spec.shape is Shape.ONE and spec.shown)
+        plan[spec.name] = (_field_reader(spec), always)
+    return read
+
+
+def _field_reader(spec: Field) -> Reader | None:
+    """Return the reader of one field, None for a text that is taken as it is."""
+    if spec.type in _SCHEMA_UNIONS:
+        return _unexpected
+    if not spec.is_message:
+        item = _strict(_SCALARS[spec.type])
+        if spec.shape is Shape.ONE and spec.type == "string":
+            return None
+    else:
+        layout = spec.type
+
+        # Looked up when it is needed: messages hold themselves.
+        def item(value: Any) -> Any:
+            return reader_of(layout)(value)
+
+    if spec.shape is Shape.LIST:
+
+        def read_list(value: Any) -> Any:
+            if type(value) is not list:
+                raise Unexpected
+            return [item(one) for one in value]
+
+        return read_list
+    if spec.shape is Shape.MAP:
+
+        def read_map(value: Any) -> Any:
+            if type(value) is not dict:
+                raise Unexpected
+            return {key: item(one) for key, one in value.items()}
+
+        return read_map
+    return item
+
+
+def _strict(scalar: Reader) -> Reader:
+    def read(value: Any) -> Any:
+        result = scalar(value)
+        if result is _REFUSED:
+            raise Unexpected
+        return result
+
+    return read
+
+
+def _unexpected(value: Any) -> Any:
+    raise Unexpected
 
 
 def _message(
@@ -225,13 +322,18 @@ def _bytes(value: Any) -> Any:
 
 
 def _time(write: Callable[[Any], str]) -> Callable[[Any], Any]:
+    # An object says the same few instants many times.
+    @lru_cache(maxsize=4096)
+    def normal(text: str) -> str:
+        return write(parse_instant(text))
+
     def read(value: Any) -> Any:
         if type(value) is not str:
             return _REFUSED
         if not value:
             return None
         try:
-            return write(parse_instant(value))
+            return normal(value)
         except ValueError:
             raise WrongType(
                 f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" '

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from reprieve.local.server import causes
@@ -84,8 +85,13 @@ def subdomain_problem(text: str) -> str | None:
     return None
 
 
-def qualified_name_problems(text: str) -> Iterator[str]:
-    """Yield why `text` is no qualified name, such as a label's key."""
+@lru_cache(maxsize=4096)
+def qualified_name_problems(text: str) -> tuple[str, ...]:
+    """Return why `text` is no qualified name, such as a label's key."""
+    return tuple(_qualified_name_problems(text))
+
+
+def _qualified_name_problems(text: str) -> Iterator[str]:
     parts = text.split("/")
     if len(parts) > 2:
         yield (

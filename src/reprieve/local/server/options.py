@@ -91,7 +91,10 @@ def parse_delete_options(query: Mapping[str, str], body: dict[str, Any]) -> Dele
         seconds = None if grace is None else int(grace)
     except (TypeError, ValueError):
         raise bad_request(f"gracePeriodSeconds: {grace!r} is not a number of seconds") from None
-    policy = body.get("propagationPolicy") or query.get("propagationPolicy")
+    policy = body.get("propagationPolicy", "")
+    if not isinstance(policy, str | None):
+        raise bad_request("propagationPolicy: not a text")
+    policy = policy or query.get("propagationPolicy")
     orphan = body.get("orphanDependents")
     if orphan is None and "orphanDependents" in query:
         orphan = query["orphanDependents"] == "true"

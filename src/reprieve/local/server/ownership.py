@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -203,12 +204,25 @@ def element(structure: Structure, item: Any) -> str | None:
         return "v:" + orjson.dumps(item, option=orjson.OPT_SORT_KEYS).decode()
     if structure.list_type != "map" or not isinstance(item, dict):
         return None
+    if not structure.defaults and len(structure.list_keys) == 1:
+        (only,) = structure.list_keys
+        return _key_element(only, item[only]) if type(item.get(only)) is str else _keys(item, only)
     defaults = dict(structure.defaults)
     keys = {
         key: item.get(key, defaults.get(key))
         for key in structure.list_keys
         if key in item or key in defaults
     }
+    return "k:" + orjson.dumps(keys, option=orjson.OPT_SORT_KEYS).decode()
+
+
+@lru_cache(maxsize=8192)
+def _key_element(key: str, value: str) -> str:
+    return f"k:{orjson.dumps({key: value}).decode()}"
+
+
+def _keys(item: Mapping[str, Any], key: str) -> str:
+    keys = {key: item[key]} if key in item else {}
     return "k:" + orjson.dumps(keys, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -245,16 +259,21 @@ def all_of(structure: Structure, value: Any) -> Fields:
     """Return the set of a value that is new as a whole, its containers included."""
     if not value or structure.atomic or not isinstance(value, dict | list):
         return {}
+    owned: Fields = {_SELF: {}}
     if isinstance(value, dict):
-        owned: Fields = {_SELF: {}}
         for key, part in value.items():
-            scalar = not isinstance(part, dict | list)
-            owned[f"f:{key}"] = {} if scalar else all_of(structure.field(key), part)
+            inner = part.__class__ is dict or part.__class__ is list
+            owned[f"f:{key}"] = all_of(structure.field(key), part) if inner else {}
         return owned
-    parts = children(structure, value)
-    if not parts:
+    if structure.list_type not in ("map", "set"):
         return {}
-    return {_SELF: {}, **{name: all_of(inner, part) for name, (inner, part) in parts.items()}}
+    items = structure.item()
+    for part in value:
+        name = element(structure, part)
+        if name is None:
+            return {}
+        owned[name] = all_of(items, part)
+    return owned
 
 
 def changed_fields(structure: Structure, old: Any, new: Any) -> tuple[Fields, Fields]:
