@@ -6,20 +6,23 @@ In front of `schema`, whose findings become Status errors here.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
 
 from reprieve.local.server import subresources
+from reprieve.local.server.admission import complete_update
 from reprieve.local.server.causes import Invalid, StrictDecoding
 from reprieve.local.server.errors import StatusError, bad_request, invalid
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.options import WriteOptions
 from reprieve.local.server.replacement import check_identity, keep_system_metadata
-from reprieve.local.server.schema import admit_update, decode, validate
+from reprieve.local.server.schema import decode, validate
 
 __all__ = ["check", "decoded", "succeeding"]
 
+_OF_PODS: Final = ("resize", "ephemeralcontainers")
 _STATUS_PARTS: Final = ("apiVersion", "kind", "metadata", "status")
 # Kinds that are written often and whose validation does not look at the status.
 _STATUS_WITHOUT_RULES: Final = frozenset(("pods", "jobs.batch"))
@@ -33,8 +36,9 @@ def succeeding(
     subresource: str,
     *,
     replaced_whole: bool,
+    mutate: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return what takes the place of `old`, decoded and valid.
+    """Return what takes the place of `old`, decoded, changed by `mutate`, and valid.
 
     Raises:
         StatusError: 400, 409 or 422.
@@ -43,14 +47,17 @@ def succeeding(
     new = subresources.merged(kind, old, new, subresource)
     if subresource != "status":
         keep_system_metadata(old, new)
-        new = decoded(kind, new, options)
-        check(kind, new, old)
+        new = mutate(decoded(kind, new, options))
+        complete_update(kind, old, new)
+        # What a subresource for it changed is not held against a pod.
+        check(kind, new, None if subresource in _OF_PODS else old)
         return new
     # The rest is the stored object's, which needs neither decoding nor another check.
     parts: dict[str, Any] = {name: new[name] for name in _STATUS_PARTS if name in new}
     parts = decoded(kind, parts, options)
     new |= {name: parts[name] for name in _STATUS_PARTS if name in parts}
     keep_system_metadata(old, new)
+    new = mutate(new)
     if kind.resource not in _STATUS_WITHOUT_RULES or new["metadata"] != old["metadata"]:
         check(kind, new, old)
     return new
@@ -79,9 +86,7 @@ def check(kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
         StatusError: 422 with all causes.
     """
     try:
-        validate(kind, obj)
-        if old is not None:
-            admit_update(kind, obj, old)
+        validate(kind, obj, old)
     except Invalid as error:
         raise invalid(kind, obj["metadata"].get("name", ""), error.causes) from None
 

@@ -9,10 +9,19 @@ fields (`ownership`), store. Source: the generic registry of k8s.io/apiserver.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from reprieve.local.server import admission, conversion, definitions, lifecycle, subresources
+from reprieve.local.server import (
+    admission,
+    conversion,
+    definitions,
+    lifecycle,
+    subresources,
+    webhooks,
+)
 from reprieve.local.server.acceptance import check, decoded, succeeding
 from reprieve.local.server.apply import apply
 from reprieve.local.server.deletion import is_finished, mark_deleted
@@ -27,10 +36,13 @@ from reprieve.local.server.errors import (
 from reprieve.local.server.kinds import Kind, Registry
 from reprieve.local.server.naming import name_object
 from reprieve.local.server.options import DeleteOptions, ListOptions, PatchType, WriteOptions
+from reprieve.local.server.outside import once, settled
 from reprieve.local.server.ownership import Manager, record_update, write_managers
 from reprieve.local.server.patches import patched
 from reprieve.local.server.reading import ListResult, WatchEvent, list_page, watch_events
+from reprieve.local.server.replacement import keep_system_metadata
 from reprieve.local.server.selectors import EVERYTHING, Selectors
+from reprieve.local.server.webhooks import Request
 from reprieve.local.store import Store, Stored
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
@@ -54,7 +66,9 @@ class Api:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         await self.store.durable()
-        return conversion.from_storage(kind, self.stored(kind, namespace, name).decode())
+        found = self.stored(kind, namespace, name)
+        (found,) = await conversion.read_as(self.store, kind, [found])
+        return conversion.from_storage(kind, found.decode())
 
     def stored(self, kind: Kind, namespace: str, name: str) -> Stored:
         """Return the object as it is kept.
@@ -84,7 +98,8 @@ class Api:
         """Return one page of at most `limit` objects (0: all) in order of namespace and name."""
         await self.store.durable()
         options = ListOptions(limit, continue_token, resource_version, match)
-        return list_page(self.store, kind, namespace, selectors, options)
+        page = list_page(self.store, kind, namespace, selectors, options)
+        return replace(page, stored=await conversion.read_as(self.store, kind, page.stored))
 
     def watch(
         self,
@@ -107,7 +122,9 @@ class Api:
     async def create(
         self, kind: Kind, namespace: str, obj: dict[str, Any], options: WriteOptions
     ) -> dict[str, Any]:
-        created = self._create(kind, namespace, _own(obj), options)
+        created = await self._settled(
+            options, lambda: self._create(kind, namespace, _own(obj), options)
+        )
         await self.store.durable()
         return created
 
@@ -122,8 +139,12 @@ class Api:
     ) -> dict[str, Any]:
         """Replace an object or one of its subresources (`status`, `scale`, `finalize`)."""
         self._check_subresource(kind, subresource)
-        old = self._read(kind, namespace, name)
-        updated = self._update(kind, old, _own(obj), options, subresource, replaced_whole=True)
+
+        def step() -> dict[str, Any]:
+            old = self._read(kind, namespace, name)
+            return self._update(kind, old, _own(obj), options, subresource, replaced_whole=True)
+
+        updated = await self._settled(options, step)
         await self.store.durable()
         return updated
 
@@ -139,7 +160,10 @@ class Api:
     ) -> dict[str, Any]:
         """Patch an object or subresource; a server-side apply creates what does not exist."""
         self._check_subresource(kind, subresource)
-        result = self._patch(kind, namespace, name, patch, patch_type, options, subresource)
+        result = await self._settled(
+            options,
+            lambda: self._patch(kind, namespace, name, patch, patch_type, options, subresource),
+        )
         await self.store.durable()
         return result
 
@@ -147,21 +171,49 @@ class Api:
         self, kind: Kind, namespace: str, name: str, options: DeleteOptions
     ) -> dict[str, Any]:
         """Delete: the object as it is now if something keeps it, else a Status of success."""
-        result = self._delete(kind, namespace, name, options)
+        result = await settled(self.store, lambda: self._delete(kind, namespace, name, options))
         await self.store.durable()
         return result
 
+    async def delete_all(self, kind: Kind, found: Sequence[Stored], options: DeleteOptions) -> None:
+        """Delete many objects; those that have gone are fine."""
+        for one in found:
+            if self.exists(kind, one.namespace, one.name):
+                await settled(
+                    self.store, partial(self._delete, kind, one.namespace, one.name, options)
+                )
+        await self.store.durable()
+
     async def bind(self, namespace: str, name: str, binding: dict[str, Any]) -> dict[str, Any]:
         """Put a pod on the node that the v1 Binding names."""
-        result = subresources.bind(self, namespace, name, binding)
+
+        def step() -> dict[str, Any]:
+            self._validated_part(namespace, name, "binding", ("v1", "Binding"), binding)
+            return subresources.bind(self, namespace, name, binding)
+
+        result = await settled(self.store, step)
         await self.store.durable()
         return result
 
     async def evict(self, namespace: str, name: str, eviction: dict[str, Any]) -> dict[str, Any]:
         """Delete a pod unless a PodDisruptionBudget forbids it (429)."""
-        result = subresources.evict(self, namespace, name, eviction)
+
+        def step() -> dict[str, Any]:
+            self._validated_part(namespace, name, "eviction", ("policy/v1", "Eviction"), eviction)
+            return subresources.evict(self, namespace, name, eviction)
+
+        result = await settled(self.store, step)
         await self.store.durable()
         return result
+
+    async def _settled(
+        self, options: WriteOptions, step: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        def anew() -> dict[str, Any]:
+            options.warnings.clear()
+            return step()
+
+        return await settled(self.store, anew)
 
     # One synchronous step each
 
@@ -177,7 +229,7 @@ class Api:
         lifecycle.check_namespace(self, kind, namespace, metadata["name"])
         if metadata.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = once("uid", lambda: str(uuid.uuid4()))
         metadata["creationTimestamp"] = format_instant(self.clock.wall())
         for system in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
             metadata.pop(system, None)
@@ -185,12 +237,15 @@ class Api:
         if admission.has_generation(kind):
             obj["metadata"]["generation"] = 1
         admission.admit_create(self, kind, obj)
+        request = Request(kind, "CREATE", namespace, metadata["name"], None, options)
+        obj = self._mutated(request, obj)
         check(kind, obj, None)
         if owner is not None:
             write_managers(obj, [owner])
         else:
             obj["metadata"].pop("managedFields", None)
             record_update(kind, None, obj, options.field_manager, self.clock.wall(), "")
+        webhooks.validated(self, request, obj)
         return self._insert(kind, obj, options)
 
     def _insert(self, kind: Kind, obj: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
@@ -204,7 +259,7 @@ class Api:
         kept = conversion.to_storage(self.registry, kind, obj)
         self.store.put(conversion.shelf(kind), kept)
         definitions.written(self, kind, kept)
-        return conversion.from_storage(kind, kept)
+        return conversion.answered(kind, obj, kept)
 
     def created_by_apply(
         self, kind: Kind, namespace: str, obj: dict[str, Any], owner: Manager, options: WriteOptions
@@ -222,10 +277,19 @@ class Api:
     ) -> dict[str, Any]:
         """Store the result of a server-side apply, whose ownership is already written."""
         managed = new["metadata"].get("managedFields")
-        new = succeeding(kind, old, new, options, subresource, replaced_whole=False)
+        request = self._change(kind, old, options, subresource)
+        new = succeeding(
+            kind,
+            old,
+            new,
+            options,
+            subresource,
+            replaced_whole=False,
+            mutate=partial(self._mutated, request),
+        )
         if managed is not None:
             new["metadata"]["managedFields"] = managed
-        return self.replace(kind, old, new, options)
+        return self.replace(request, old, new)
 
     def _update(
         self,
@@ -239,20 +303,73 @@ class Api:
     ) -> dict[str, Any]:
         if subresource == "scale":
             scaled = subresources.with_scale(kind, old, new)
-            self._update(kind, old, scaled, options, "", replaced_whole=replaced_whole)
+            request = self._change(kind, old, options, subresource)
+            webhooks.validated(self, request, subresources.scale_of(kind, scaled))
+            new = succeeding(
+                kind, old, scaled, options, "", replaced_whole=replaced_whole, mutate=_same
+            )
+            record_update(kind, old, new, options.field_manager, self.clock.wall(), "")
+            self._replace(kind, old, new, options)
             return subresources.scale_of(kind, self._reread(kind, old, scaled, options))
-        new = succeeding(kind, old, new, options, subresource, replaced_whole=replaced_whole)
+        request = self._change(kind, old, options, subresource)
+        new = succeeding(
+            kind,
+            old,
+            new,
+            options,
+            subresource,
+            replaced_whole=replaced_whole,
+            mutate=partial(self._mutated, request),
+        )
         record_update(kind, old, new, options.field_manager, self.clock.wall(), subresource)
-        return self.replace(kind, old, new, options)
+        return self.replace(request, old, new)
 
-    def replace(
+    def _change(
+        self, kind: Kind, old: dict[str, Any], options: WriteOptions, subresource: str
+    ) -> Request:
+        metadata = old["metadata"]
+        scale = ("autoscaling/v1", "Scale") if subresource == "scale" else None
+        place = metadata.get("namespace", ""), metadata["name"]
+        return Request(kind, "UPDATE", *place, old, options, subresource, scale)
+
+    def _mutated(self, request: Request, obj: dict[str, Any]) -> dict[str, Any]:
+        """Return a decoded object as the mutating webhooks leave it, decoded."""
+        changed = webhooks.mutated(self, request, obj)
+        if changed is obj:
+            return obj
+        assert isinstance(request.options, WriteOptions)
+        changed = decoded(request.kind, changed, request.options)
+        keep_system_metadata(obj, changed)
+        return changed
+
+    def _validated_part(
+        self,
+        namespace: str,
+        name: str,
+        subresource: str,
+        object_type: tuple[str, str],
+        obj: dict[str, Any],
+    ) -> None:
+        """Ask the validating webhooks about a Binding or Eviction of a pod."""
+        pods = self.registry.find("", "v1", "pods")
+        assert pods is not None
+        options = WriteOptions()
+        request = Request(pods, "CREATE", namespace, name, None, options, subresource, object_type)
+        webhooks.validated(self, request, obj)
+
+    def replace(self, request: Request, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+        """Store a valid new state of an existing object, or remove what is finished."""
+        webhooks.validated(self, request, new)
+        assert isinstance(request.options, WriteOptions)
+        return self._replace(request.kind, old, new, request.options)
+
+    def _replace(
         self,
         kind: Kind,
         old: dict[str, Any],
         new: dict[str, Any],
         options: WriteOptions,
     ) -> dict[str, Any]:
-        """Store an admitted new state of an existing object, or remove what is finished."""
         if new == old:
             return old
         if admission.has_generation(kind) and _desired(new) != _desired(old):
@@ -267,7 +384,7 @@ class Api:
         else:
             self.store.put(conversion.shelf(kind), kept)
             definitions.written(self, kind, kept)
-        return conversion.from_storage(kind, kept)
+        return conversion.answered(kind, new, kept)
 
     def _patch(
         self,
@@ -293,7 +410,13 @@ class Api:
         return self._update(kind, old, new, options, subresource)
 
     def _delete(
-        self, kind: Kind, namespace: str, name: str, options: DeleteOptions
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        options: DeleteOptions,
+        *,
+        asking: bool = True,
     ) -> dict[str, Any]:
         obj = self._read(kind, namespace, name)
         metadata = obj["metadata"]
@@ -305,6 +428,9 @@ class Api:
                 kind, name, "ResourceVersion", version, metadata["resourceVersion"]
             )
         lifecycle.check_deletable(kind, name)
+        if asking:
+            request = Request(kind, "DELETE", namespace, name, obj, options)
+            webhooks.validated(self, request, None)
         lifecycle.before_deletion(kind, obj)
         changed = mark_deleted(kind, obj, options, self.clock.wall())
         finished = is_finished(kind, obj)
@@ -320,12 +446,13 @@ class Api:
         if changed:
             self.store.put(conversion.shelf(kind), kept)
         lifecycle.deletion_marked(self, kind, kept)
-        return conversion.from_storage(kind, kept)
+        return conversion.answered(kind, obj, kept)
 
     def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> None:
-        """Delete without waiting for the disk; an object that has gone is fine."""
+        """Delete without waiting for the disk and without webhooks; one that has gone is fine."""
+        kind = self.registry.stored(kind.group, kind.plural) or kind
         if self.store.get(conversion.shelf(kind), namespace, name) is not None:
-            self._delete(kind, namespace, name, options)
+            self._delete(kind, namespace, name, options, asking=False)
 
     def _remove(self, kind: Kind, kept: dict[str, Any]) -> None:
         self.store.remove(conversion.shelf(kind), kept)
@@ -350,7 +477,7 @@ class Api:
             return
         if subresource not in kind.subresources:
             raise path_not_found()
-        if subresource not in ("status", "scale", "finalize"):
+        if subresource not in subresources.WRITTEN:
             raise method_not_allowed()
 
 
@@ -358,6 +485,10 @@ def _own(obj: dict[str, Any]) -> dict[str, Any]:
     """Return a copy whose parts that are changed before decoding are the server's own."""
     metadata = obj.get("metadata")
     return {**obj, "metadata": dict(metadata)} if isinstance(metadata, dict) else dict(obj)
+
+
+def _same(obj: dict[str, Any]) -> dict[str, Any]:
+    return obj
 
 
 def _desired(obj: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
 
-__all__ = ["InvalidRule", "Rules", "undefined_field"]
+__all__ = ["InvalidRule", "Rules", "condition_holds", "undefined_field"]
 
 Schema = Mapping[str, Any]
 
@@ -179,6 +179,34 @@ def _environment() -> Any:
         variables={"self": cel.Type.DYN, "oldSelf": cel.Type.DYN},
         extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath()],
     )
+
+
+@cache
+def _condition(text: str) -> Any:
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_math, ext_optional, ext_strings
+
+    names = ("object", "oldObject", "request")
+    environment = cel.NewEnv(
+        variables=dict.fromkeys(names, cel.Type.DYN),
+        extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath()],
+    )
+    return environment.compile(text)
+
+
+def condition_holds(text: str, values: Mapping[str, Any]) -> bool:
+    """Return what a match condition says of `object`, `oldObject` and `request`.
+
+    Raises:
+        ValueError: it does not compile, or gives no answer.
+    """
+    try:
+        value, problem = _evaluate(_condition(text), values)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+    if problem or not isinstance(value, bool):
+        raise ValueError(problem or "the expression gives no bool")
+    return value
 
 
 def _compile(text: str) -> Any:

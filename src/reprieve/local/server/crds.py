@@ -41,6 +41,7 @@ class CustomVersion:
     """What one version of a CRD says beyond names.
 
     `scale`: paths of spec replicas, status replicas and label selector (empty: none), or None.
+    `conversion`: the webhook that converts between the versions, None where only names differ.
     `status`: the status is a subresource of its own. `deprecation`: what writers are warned of.
     """
 
@@ -53,6 +54,7 @@ class CustomVersion:
     scale: tuple[str, str, str] | None
     selectable: tuple[str, ...]
     deprecation: str | None
+    conversion: Mapping[str, Any] | None = None
 
 
 _AGE: Final = Column(
@@ -159,6 +161,7 @@ def _custom_version(
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
         ),
         deprecation=warning if version.get("deprecated") else None,
+        conversion=(spec.get("conversion") or {}).get("webhook"),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from reprieve.local.server import courtesy, subresources
+from reprieve.local.server import conversion, courtesy, outside, subresources
 from reprieve.local.server.access import Access
 from reprieve.local.server.answers import Answers
 from reprieve.local.server.api import Api
@@ -52,7 +52,7 @@ __all__ = ["HttpServer", "Stage", "Write"]
 BODY_LIMIT: Final = 3 * 1024 * 1024
 _WRITES: Final = frozenset(("create", "update", "patch", "delete", "deletecollection"))
 _REVIEWS: Final = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
-_CONNECTIONS: Final = frozenset(("exec", "attach", "portforward"))
+_CONNECTIONS: Final = frozenset(("exec", "attach", "portforward", "proxy"))
 _log = logging.getLogger(__name__)
 
 
@@ -118,6 +118,7 @@ class HttpServer:
             request.headers.get("Impersonate-User", ""),
             request.headers.getall("Impersonate-Group", ()),
         )
+        outside.acting.set(user)
         segments = segments_of(raw_path)
         if not _names_resource(segments):
             self.access.check(user, Attributes(request.method.lower(), "", "", path=raw_path))
@@ -151,9 +152,10 @@ class HttpServer:
         stored = self.api.stored(kind, namespace, name)
         if target.subresource in _CONNECTIONS and kind.resource == "pods":
             raise courtesy.connection_refused(stored.decode())
-        if target.subresource in ("", "status"):
-            if target.subresource and "status" not in kind.subresources:
+        if target.subresource in ("", "status", "resize", "ephemeralcontainers"):
+            if target.subresource and target.subresource not in kind.subresources:
                 raise path_not_found()
+            (stored,) = await conversion.read_as(self.api.store, kind, [stored])
             return answers.stored(stored)
         if target.subresource == "scale" and "scale" in kind.subresources:
             obj = await self.api.get(kind, namespace, name)
@@ -315,19 +317,16 @@ class HttpServer:
         found = await self.api.list(
             target.kind, target.namespace, selectors=self._selectors(request, target)
         )
-        for stored in found.stored:
-            self.api.delete_now(target.kind, stored.namespace, stored.name, options)
-        await self.api.store.durable()
+        await self.api.delete_all(target.kind, found.stored, options)
         return self._answers(request, target).listed(found)
 
     async def _review(
         self, request: web.BaseRequest, user: User, target: Target, body: bytes
     ) -> web.Response:
         obj = decode_body(body, request.headers.get("Content-Type", ""), target.kind)
-        answers = self._answers(request, target)
-        return answers.plain(
-            self.access.review(user, target.kind.kind, obj, target.namespace or ""), 201
-        )
+        place = target.namespace or ""
+        review = self.access.review(user, target.kind.kind, obj, place, self.api.clock.wall())
+        return self._answers(request, target).plain(review, 201)
 
     # Inside
 

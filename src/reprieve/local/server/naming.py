@@ -9,6 +9,7 @@ from reprieve.local.server import conversion
 from reprieve.local.server.causes import Cause
 from reprieve.local.server.errors import bad_request, invalid
 from reprieve.local.server.kinds import Kind
+from reprieve.local.server.outside import once
 from reprieve.local.store import Store
 
 __all__ = ["name_object"]
@@ -29,7 +30,8 @@ def name_object(store: Store, kind: Kind, namespace: str, obj: dict[str, Any]) -
     if not isinstance(metadata, dict):
         raise bad_request(f"{kind.kind}.metadata is not an object")
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = _generated(store, kind, namespace, str(metadata["generateName"]))
+        prefix = str(metadata["generateName"])
+        metadata["name"] = once("name", lambda: _generated(store, kind, namespace, prefix))
     if not metadata.get("name"):
         message = "Required value: name or generateName is required"
         raise invalid(kind, "", [Cause("FieldValueRequired", message, "metadata.name")])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -234,7 +234,16 @@ class Watching:
             if what is not None:
                 seen.append(what)
             self.subscription.revision = event.revision
-        return seen
+        objects = [one.event.object for one in seen]
+        converted = await conversion.read_as(self._store, self.kind, objects)
+        return [
+            one if one.event.object is obj else Seen(one.type, replace(one.event, object=obj))
+            for one, obj in zip(seen, converted, strict=True)
+        ]
+
+    async def existing(self) -> list[Stored]:
+        """Return what is there at the start, in the version watched."""
+        return await conversion.read_as(self._store, self.kind, self.initial)
 
     def close(self) -> None:
         self._store.unsubscribe(self._resource, self.subscription)
@@ -278,7 +287,7 @@ async def watch_events(
     await store.durable()
     watching = Watching(store, kind, namespace, selectors, options)
     try:
-        for stored in watching.initial:
+        for stored in await watching.existing():
             yield WatchEvent(EventType.ADDED, conversion.from_storage(kind, stored.decode()))
         if options.send_initial_events and bookmarks:
             end = bookmark(kind, watching.version(), initial_events_end=True)

@@ -88,10 +88,11 @@ async def _write(
         api.clock,
     )
     bookmarks = request.query.get("allowWatchBookmarks") in ("true", "1")
+    existing = await watching.existing()
     response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache"})
     response.enable_chunked_encoding()
     await response.prepare(request)
-    first = [encoder.existing(stored) for stored in watching.initial]
+    first = [encoder.existing(stored) for stored in existing]
     if options.send_initial_events and bookmarks:
         first.append(encoder.bookmark(watching.version(), initial_events_end=True))
     if first:
