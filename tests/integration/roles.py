@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
+from reprieve.execution.evict import SELF_SUBJECT_ACCESS_REVIEWS
+from reprieve.kube.client import Client
+from reprieve.kube.resource import Resource
 from tests.chart.helm import CHART, HelmMissing, run_helm
 
 Object = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
+ROLES = {
+    "Role": Resource(RBAC, "v1", "roles", "Role"),
+    "ClusterRole": Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+}
+_LOOKS = 600
 KINDS = (
     "ClusterRole",
     "Role",
@@ -36,6 +46,62 @@ def operator_rights(user: str, namespace: str) -> list[Object]:
     roles = [one for one in found if one["kind"] in ("ClusterRole", "Role")]
     assert {role["kind"] for role in roles} == {"ClusterRole", "Role"}
     return [*found, *(_binding(role, user) for role in roles)]
+
+
+class RoleRights:
+    """`scenarios.stage.Rights` over the roles: RBAC knows no denial, so rules are rewritten.
+
+    Returns when the API server decides by the new rules.
+    """
+
+    def __init__(self, administrator: Client, operator: Client, rights: Sequence[Object]) -> None:
+        self._administrator = administrator
+        self._operator = operator
+        self._roles = [one for one in rights if one["kind"] in ("ClusterRole", "Role")]
+        self._denied: set[tuple[str, str, str]] = set()
+
+    async def deny(self, verb: str, group: str, resource: str) -> None:
+        self._denied.add((verb, group, resource))
+        await self._rewrite((verb, group, resource), allowed=False)
+
+    async def allow(self, verb: str, group: str, resource: str) -> None:
+        self._denied.discard((verb, group, resource))
+        await self._rewrite((verb, group, resource), allowed=True)
+
+    async def restore(self) -> None:
+        for denied in list(self._denied):
+            await self.allow(*denied)
+
+    async def _rewrite(self, right: tuple[str, str, str], allowed: bool) -> None:
+        for role in self._roles:
+            namespace = role["metadata"].get("namespace", "")
+            await self._administrator.patch(
+                ROLES[role["kind"]],
+                namespace,
+                role["metadata"]["name"],
+                {"rules": [one for rule in role["rules"] for one in self._left(rule)]},
+                dict,
+            )
+        for _ in range(_LOOKS):
+            if await self._has(*right) is allowed:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{right} is not {'granted' if allowed else 'revoked'}")
+
+    def _left(self, rule: Object) -> list[Object]:
+        return [
+            {**rule, "apiGroups": [group], "resources": [resource], "verbs": verbs}
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            if (verbs := [v for v in rule["verbs"] if (v, group, resource) not in self._denied])
+        ]
+
+    async def _has(self, verb: str, group: str, resource: str) -> bool:
+        attributes = {"verb": verb, "group": group, "resource": resource}
+        review: Object = await self._operator.create(
+            SELF_SUBJECT_ACCESS_REVIEWS, {"spec": {"resourceAttributes": attributes}}, dict
+        )
+        return bool(review["status"]["allowed"])
 
 
 def _roles_of_the_template(namespace: str) -> list[Object]:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +38,7 @@ from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import staged
 from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import ADMINISTRATOR, ControlPlane
-from tests.integration.roles import operator_rights
+from tests.integration.roles import RoleRights, operator_rights
 
 __all__ = ["NAMESPACE", "OPERATOR_NAMESPACE", "Site", "embedded_site", "job", "real_site"]
 
@@ -287,10 +287,16 @@ async def real_site(
         ) as (stage, _),
         _open("real", stage, (kubeconfig, operator_kubeconfig), cut) as site,
     ):
-        for manifest in operator_rights(OPERATOR_USER, OPERATOR_NAMESPACE):
+        given = operator_rights(OPERATOR_USER, OPERATOR_NAMESPACE)
+        for manifest in given:
             with contextlib.suppress(AlreadyThere):
                 await site.create(manifest)
-        yield site
+        rights = RoleRights(site.client, site.operator_client, given)
+        site.stage = replace(stage, rights=rights)
+        try:
+            yield site
+        finally:
+            await rights.restore()
 
 
 @asynccontextmanager
