@@ -119,7 +119,7 @@ def _field_reader(spec: Field) -> Reader | None:
     if spec.type in _SCHEMA_UNIONS:
         return _unexpected
     if not spec.is_message:
-        item = _strict(_SCALARS[spec.type])
+        item = _PLAIN.get(spec.type) or _strict(_SCALARS[spec.type])
         if spec.shape is Shape.ONE and spec.type == "string":
             return None
     else:
@@ -146,6 +146,37 @@ def _field_reader(spec: Field) -> Reader | None:
 
         return read_map
     return item
+
+
+def _plain_integer(bits: int) -> Reader:
+    limit = 1 << (bits - 1)
+
+    def read(value: Any) -> Any:
+        if type(value) is int and -limit <= value < limit:
+            return value
+        raise Unexpected
+
+    return read
+
+
+def _plain(wanted: type) -> Reader:
+    def read(value: Any) -> Any:
+        if type(value) is wanted:
+            return value
+        raise Unexpected
+
+    return read
+
+
+# What nearly all values are; others are read by their rules.
+_PLAIN: Final[Mapping[str, Reader]] = {
+    "string": _plain(str),
+    "bool": _plain(bool),
+    "int32": _plain_integer(32),
+    "int64": _plain_integer(64),
+    "RawExtension": _plain(dict),
+    "FieldsV1": _plain(dict),
+}
 
 
 def _strict(scalar: Reader) -> Reader:
