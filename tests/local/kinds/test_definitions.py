@@ -200,18 +200,21 @@ def test_a_stored_version_is_not_dropped() -> None:
     ]
 
 
-def test_conversion_by_webhook_is_refused_rather_than_done_wrong() -> None:
+def test_conversion_by_webhook_says_whom_to_ask_and_how() -> None:
     crd = definition()
     crd["spec"]["conversion"] = {"strategy": "Webhook"}
-    stored(crd)
-    other = {**crd["spec"]["versions"][0], "name": "v2", "storage": False}
-    crd["spec"]["versions"].append(other)
+    at = "spec.conversion.webhook"
     assert refusal(crd) == [
-        (
-            "spec.conversion.strategy: Forbidden: this cluster calls no conversion webhooks; "
-            "accepted: None, or one served version"
-        )
+        f"{at}.clientConfig: Required value: required when strategy is set to Webhook"
     ]
+    config = {"url": "https://127.0.0.1:9/convert"}
+    webhook = {"clientConfig": config, "conversionReviewVersions": ["v1beta1"]}
+    crd["spec"]["conversion"]["webhook"] = webhook
+    assert refusal(crd) == [
+        f'{at}.conversionReviewVersions: Invalid value: ["v1beta1"]: must include v1'
+    ]
+    webhook["conversionReviewVersions"] = ["v1", "v1beta1"]
+    stored(crd)
 
 
 def test_writers_of_a_deprecated_version_are_warned() -> None:

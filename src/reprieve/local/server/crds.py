@@ -250,12 +250,15 @@ def _naming(crd: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Cause]:
     strategy = (spec.get("conversion") or {}).get("strategy", "None")
     if strategy not in ("None", "Webhook"):
         yield causes.unsupported("spec.conversion.strategy", strategy, ("None", "Webhook"))
-    served = [version for version in spec.get("versions") or () if version.get("served")]
-    if strategy == "Webhook" and len(served) > 1:
-        # Better refused than converted wrongly.
-        yield causes.forbidden(
-            "spec.conversion.strategy",
-            "this cluster calls no conversion webhooks; accepted: None, or one served version",
+    webhook = (spec.get("conversion") or {}).get("webhook") or {}
+    reviews = webhook.get("conversionReviewVersions") or []
+    if strategy == "Webhook" and not webhook.get("clientConfig"):
+        yield causes.required(
+            "spec.conversion.webhook.clientConfig", "required when strategy is set to Webhook"
+        )
+    elif strategy == "Webhook" and "v1" not in reviews:
+        yield causes.bad(
+            "spec.conversion.webhook.conversionReviewVersions", reviews, "must include v1"
         )
     if spec.get("preserveUnknownFields"):
         yield causes.bad(
