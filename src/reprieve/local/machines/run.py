@@ -22,6 +22,7 @@ from reprieve.local.machines.kubelet import Kubelet, KubeletTimes
 from reprieve.local.machines.nodes import NodeMachine, NodeSpec
 from reprieve.local.machines.objects import ChangeType, Objects
 from reprieve.local.machines.podgarbage import PodGarbageCollector
+from reprieve.local.machines.podgroups import PodGroupProtection
 from reprieve.local.machines.replicasets import ReplicaSetController
 from reprieve.local.machines.scheduler import Scheduler
 from reprieve.local.machines.statefulsets import StatefulSetController
@@ -101,6 +102,7 @@ class Machines:
             TaintEviction(self.informer, clock, recorder("taint-eviction-controller")),
             DisruptionController(self.informer, clock),
             PodGarbageCollector(self.informer, clock),
+            PodGroupProtection(self.informer),
         ]
         starting: list[NodeMachine | ExporterService] = [node_machine]
         if exporter_service:

@@ -40,6 +40,7 @@ SYSTEM_PRIORITY_CLASSES: Final = {
     ),
 }
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
+_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 _PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 
 # Built-in kinds whose strategies count generations.
@@ -93,6 +94,10 @@ def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
                 claim_job(obj)
         case "podgroups.scheduling.k8s.io":
             _priority(api, kind, obj, obj.setdefault("spec", {}))
+            # Taken away when no pod of the group is left: `machines.podgroups`.
+            finalizers = obj["metadata"].setdefault("finalizers", [])
+            if _PROTECTION not in finalizers:
+                finalizers.append(_PROTECTION)
         case "priorityclasses.scheduling.k8s.io":
             _check_priority_class(api, kind, obj)
         case "services":
