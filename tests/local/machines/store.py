@@ -45,6 +45,13 @@ KINDS = {
     ("aim.silogen.ai/v1alpha1", "AIMService"): "aimservices.aim.silogen.ai",
     ("aim.eai.amd.com/v1alpha1", "AIMService"): "aimservices.aim.eai.amd.com",
     ("workload.codeflare.dev/v1beta2", "AppWrapper"): "appwrappers.workload.codeflare.dev",
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): "jobsets.jobset.x-k8s.io",
+    (
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+    ): "leaderworkersets.leaderworkerset.x-k8s.io",
+    ("kubeflow.org/v1", "PyTorchJob"): "pytorchjobs.kubeflow.org",
+    ("kubeflow.org/v2beta1", "MPIJob"): "mpijobs.kubeflow.org",
     ("serving.kserve.io/v1beta1", "InferenceService"): "inferenceservices.serving.kserve.io",
 }
 CLUSTER_SCOPED = {"nodes", "namespaces"}

@@ -112,6 +112,50 @@ CHAINS = [
         "Pod -> Job -> AppWrapper",
         1,
     ),
+    (
+        custom(
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            replicatedJobs=[
+                {
+                    "name": "train",
+                    "replicas": 2,
+                    "template": {"spec": {"template": template(1, restartPolicy="Never")}},
+                }
+            ],
+        ),
+        "Pod -> Job -> JobSet",
+        2,
+    ),
+    (
+        custom(
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            replicas=2,
+            leaderWorkerTemplate={"size": 3, "workerTemplate": template(1)},
+        ),
+        "Pod -> StatefulSet -> LeaderWorkerSet",
+        6,
+    ),
+    (
+        custom(
+            "kubeflow.org/v1",
+            "PyTorchJob",
+            pytorchReplicaSpecs={
+                "Master": {"template": template(1)},
+                "Worker": {"replicas": 2, "template": template(1)},
+            },
+        ),
+        "Pod -> PyTorchJob",
+        3,
+    ),
+    (
+        custom(
+            "kubeflow.org/v2beta1", "MPIJob", mpiReplicaSpecs={"Worker": {"template": template(1)}}
+        ),
+        "Pod -> MPIJob",
+        1,
+    ),
 ]
 
 
@@ -247,3 +291,95 @@ async def test_a_finished_job_completes_the_kaiwo_job_above_it() -> None:
         await cluster.create(custom(KAIWO, "KaiwoJob", job={"spec": {"template": body}}))
         await cluster.wait(30)
         assert cluster.one("kaiwojobs.kaiwo.silogen.ai", "work")["status"] == {"status": "COMPLETE"}
+
+
+def kubeflow(kind: str, **spec: Any) -> Object:
+    version = "v2beta1" if kind == "MPIJob" else "v1"
+    return custom(f"kubeflow.org/{version}", kind, **spec)
+
+
+async def test_numbered_pods_keep_their_names_and_failed_ones_are_made_anew() -> None:
+    async with running() as cluster:
+        specs = {
+            "Master": {"template": template(1)},
+            "Worker": {"replicas": 2, "template": template(1)},
+        }
+        await cluster.create(kubeflow("PyTorchJob", pytorchReplicaSpecs=specs))
+        await cluster.wait(2)
+        names = ["work-master-0", "work-worker-0", "work-worker-1"]
+        assert cluster.names("pods") == names
+        before = cluster.one("pods", "work-worker-0")["metadata"]["uid"]
+        await cluster.annotate("pods", "work-worker-0", fail="1")
+        await cluster.wait(2)
+        assert cluster.phases() == dict.fromkeys(names, "Running")
+        assert cluster.one("pods", "work-worker-0")["metadata"]["uid"] != before
+        await cluster.change("pytorchjobs.kubeflow.org", "work", runPolicy={"suspend": True})
+        await cluster.wait(3)
+        assert cluster.names("pods") == []
+        conditions = cluster.conditions("pytorchjobs.kubeflow.org", "work")
+        assert {t for t, c in conditions.items() if c[0] == "True"} == {"Suspended"}
+        await cluster.change("pytorchjobs.kubeflow.org", "work", runPolicy={"suspend": False})
+        await cluster.wait(3)
+        assert cluster.phases() == dict.fromkeys(names, "Running")
+        conditions = cluster.conditions("pytorchjobs.kubeflow.org", "work")
+        assert {t for t, c in conditions.items() if c[0] == "True"} == {"Running"}
+
+
+async def test_an_mpi_job_has_a_launcher_job_beside_its_workers() -> None:
+    async with running() as cluster:
+        specs = {
+            "Launcher": {"template": template(0)},
+            "Worker": {"replicas": 2, "template": template(2)},
+        }
+        await cluster.create(kubeflow("MPIJob", mpiReplicaSpecs=specs))
+        await cluster.wait(2)
+        assert chains(cluster) == {"Pod -> Job -> MPIJob", "Pod -> MPIJob"}
+        assert cluster.names("jobs.batch") == ["work-launcher"]
+        assert len(cluster.all("pods")) == 3
+
+
+async def test_a_job_set_suspends_its_jobs_and_follows_the_number_of_replicas() -> None:
+    async with running() as cluster:
+        replicated = {
+            "name": "train",
+            "replicas": 2,
+            "template": {"spec": {"template": template(1, restartPolicy="Never")}},
+        }
+        resource = "jobsets.jobset.x-k8s.io"
+        await cluster.create(
+            custom("jobset.x-k8s.io/v1alpha2", "JobSet", replicatedJobs=[replicated])
+        )
+        await cluster.wait(2)
+        assert cluster.names("jobs.batch") == ["work-train-0", "work-train-1"]
+        await cluster.change(resource, "work", suspend=True)
+        await cluster.wait(3)
+        assert cluster.names("pods") == []
+        assert cluster.names("jobs.batch") == ["work-train-0", "work-train-1"]
+        fewer = [{**replicated, "replicas": 1}]
+        await cluster.change(resource, "work", suspend=False, replicatedJobs=fewer)
+        await cluster.wait(3)
+        assert cluster.names("jobs.batch") == ["work-train-0"]
+        await cluster.annotate(resource, "work", run_time="1s")
+        await cluster.wait(3)
+        assert cluster.one(resource, "work")["status"]["terminalState"] == "Completed"
+
+
+async def test_the_groups_of_a_leader_worker_set_come_and_go() -> None:
+    async with running() as cluster:
+        resource = "leaderworkersets.leaderworkerset.x-k8s.io"
+        whole = {"size": 2, "leaderTemplate": template(0), "workerTemplate": template(1)}
+        await cluster.create(
+            custom(
+                "leaderworkerset.x-k8s.io/v1",
+                "LeaderWorkerSet",
+                replicas=2,
+                leaderWorkerTemplate=whole,
+            )
+        )
+        await cluster.wait(2)
+        assert cluster.names("pods") == ["work-0", "work-0-1", "work-1", "work-1-1"]
+        assert cluster.conditions(resource, "work")["Available"][0] == "True"
+        await cluster.change(resource, "work", replicas=1)
+        await cluster.wait(5)
+        assert cluster.names("pods") == ["work-0", "work-0-1"]
+        assert cluster.names("statefulsets.apps") == ["work", "work-0"]

@@ -1,14 +1,15 @@
 """Children from templates: keeps below an object what `families` says belongs there.
 
-Children with a fixed name are made when they are missing and follow the number of replicas of
-their template; a template changed otherwise is not carried down. Pods of a group are made and taken
-away by count; one that has succeeded still counts. A suspended object has no children. The status
-of an object with a template follows its pods (`progress`).
+Children with a fixed name are made when they are missing and follow the number of replicas and the
+suspension in their template; one changed otherwise is not carried down. Pods of a group are made
+and taken away by count; one that has succeeded still counts. A suspended object has no children.
+The status of an object with a template follows its pods (`progress`).
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 from collections.abc import Iterable
 from typing import Any, Final
@@ -27,6 +28,7 @@ from reprieve.units.instants import format_instant
 __all__ = ["ChildrenController"]
 
 _MAXIMUM_DEPTH: Final = 10
+_FOLLOWED: Final = ("replicas", "suspend")
 
 
 class ChildrenController:
@@ -67,6 +69,8 @@ class ChildrenController:
                 await self._group(owner, one, 0 if suspended else one.count)
             else:
                 await self._single(owner, one, suspended)
+        if wanted and FAMILIES[key.resource].prunes:
+            await self._prune(owner, [one for one in wanted if isinstance(one, Child)])
         if wanted:
             await self._report(key, suspended)
 
@@ -99,12 +103,20 @@ class ChildrenController:
             await self._informer.create(resource, made)
             self._recorder.normal(owner, "Created", f"Created {wanted.kind}: {wanted.name}")
             return
-        replicas = (wanted.body.get("spec") or {}).get("replicas")
-        if replicas is None or not _is_below(present, owner) or _leaves(present):
+        if not _is_below(present, owner) or _leaves(present):
             return
-        if present["spec"].get("replicas") != replicas:
-            spec: dict[str, Any] = {**present["spec"], "replicas": replicas}
-            await self._informer.update(resource, {**present, "spec": spec})
+        said, found = wanted.body.get("spec") or {}, present.get("spec") or {}
+        changed = {f: said[f] for f in _FOLLOWED if f in said and said[f] != found.get(f)}
+        if changed:
+            await self._informer.update(resource, {**present, "spec": {**found, **changed}})
+
+    async def _prune(self, owner: Object, wanted: list[Child]) -> None:
+        kept = {(one.api_version, one.kind, one.name) for one in wanted}
+        kinds = {(api_version, kind) for api_version, kind, _ in kept}
+        for key, obj in self._informer.dependents(owner["metadata"]["uid"]):
+            kind = (obj["apiVersion"], obj["kind"])
+            if kind in kinds and (*kind, key.name) not in kept and not _leaves(obj):
+                await self._informer.delete(key.resource, obj)
 
     async def _group(self, owner: Object, wanted: Pods, count: int) -> None:
         selector = {"matchLabels": wanted.labels}
@@ -113,13 +125,19 @@ class ChildrenController:
             for pod in self._informer.controlled(owner["metadata"]["uid"], "pods")
             if matches_labels(selector, pod["metadata"].get("labels"))
         ]
+        if wanted.numbered:
+            for pod in held:
+                if (pod.get("status") or {}).get("phase") == "Failed" and not _leaves(pod):
+                    await self._informer.delete("pods", pod)
         active = [pod for pod in held if is_active(pod)]
         done = [pod for pod in held if (pod.get("status") or {}).get("phase") == "Succeeded"]
         surplus = len(active) + len(done) - count
         for pod in in_order_of_removal(active)[: max(0, surplus)]:
             await self._informer.delete("pods", pod)
+        names = {pod["metadata"]["name"] for pod in [*active, *done]}
+        free = (n for i in itertools.count() if (n := f"{wanted.stem}-{i}") not in names)
         for _ in range(-surplus):
-            name = f"{wanted.stem}-{suffix(self._generator)}"
+            name = next(free) if wanted.numbered else f"{wanted.stem}-{suffix(self._generator)}"
             await self._informer.create(
                 "pods", child(owner, "v1", "Pod", name, wanted.template, labels=wanted.labels)
             )

@@ -10,6 +10,10 @@
 | AIMService | Deployment | `template` (a pod template) |
 | InferenceService | Deployment | `predictor` with containers, or a model with resources |
 | AppWrapper | its components | `components[].template` |
+| JobSet | Jobs | `replicatedJobs[].template` |
+| LeaderWorkerSet | StatefulSets: of the leaders, of each group's workers | `leaderWorkerTemplate` |
+| PyTorchJob | pods, numbered | `pytorchReplicaSpecs.*.template` |
+| MPIJob | a launcher Job and worker pods, numbered | `mpiReplicaSpecs.*.template` |
 
 An object whose spec has no template has no children. What the real controllers do beyond making
 children (services, ingress, autoscaling, the end of a RayJob) is not imitated.
@@ -42,12 +46,16 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """A group of like pods; `labels` tell them from those of other groups."""
+    """A group of like pods; `labels` tell them from those of other groups.
+
+    `numbered`: their names end in 0, 1, ... and one that has failed is made anew under its name.
+    """
 
     stem: str
     count: int
     template: Object
     labels: dict[str, str] = field(default_factory=dict)
+    numbered: bool = False
 
 
 _Maker: TypeAlias = Callable[[str, _Spec], list[Child | Pods]]
@@ -57,11 +65,13 @@ _Maker: TypeAlias = Callable[[str, _Spec], list[Child | Pods]]
 class Family:
     """One kind: `make` gives the children of an object of this name and spec.
 
-    `suspends`: `spec.suspend: true` takes the children away.
+    `suspends`: where in the spec `true` takes the children away. `prunes`: children of the same
+    kinds that are not wanted any more go.
     """
 
     make: _Maker
-    suspends: bool = False
+    suspends: tuple[str, ...] = ()
+    prunes: bool = False
 
 
 def children(family: Family, obj: Object) -> tuple[list[Child | Pods], bool]:
@@ -72,8 +82,14 @@ def children(family: Family, obj: Object) -> tuple[list[Child | Pods], bool]:
     spec = obj.get("spec")
     if not isinstance(spec, dict):
         return [], False
-    suspended = family.suspends and spec.get("suspend") is True
+    suspended = False
     try:
+        if family.suspends:
+            *path, last = family.suspends
+            inner = spec
+            for part in path:
+                inner = inner.get(part) or {}
+            suspended = inner.get(last) is True
         return family.make(obj["metadata"]["name"], spec), suspended
     except (AttributeError, KeyError, TypeError, ValueError):
         return [], suspended
@@ -151,10 +167,11 @@ def _job(name: str, template: Object, replicas: int) -> Child:
 def _deployment(name: str, template: Object, replicas: int) -> Child:
     """Return a Deployment; labels that tell its pods are added to the template."""
     labels = {"app": name}
-    full = copy.deepcopy(template)
-    metadata = full.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": full}
+    spec = {
+        "replicas": replicas,
+        "selector": {"matchLabels": labels},
+        "template": _labelled(template, labels),
+    }
     return Child("apps/v1", "Deployment", name, {"spec": spec})
 
 
@@ -194,6 +211,97 @@ def _app_wrapper(name: str, spec: _Spec) -> list[Child | Pods]:
     return made
 
 
+def _job_set(name: str, spec: _Spec) -> list[Child | Pods]:
+    made: list[Child | Pods] = []
+    for replicated in spec.get("replicatedJobs") or ():
+        template = replicated.get("template") or {}
+        if not _is_pod_template((template.get("spec") or {}).get("template")):
+            continue
+        group = replicated["name"]
+        for index in range(_count(replicated.get("replicas"), 1)):
+            labels = {
+                "jobset.sigs.k8s.io/jobset-name": name,
+                "jobset.sigs.k8s.io/replicatedjob-name": group,
+                "jobset.sigs.k8s.io/job-index": str(index),
+            }
+            job = {**template["spec"], "suspend": spec.get("suspend") is True}
+            job["template"] = _labelled(job["template"], labels)
+            metadata = _labelled(template, labels)["metadata"]
+            body = {"metadata": metadata, "spec": job}
+            made.append(Child("batch/v1", "Job", f"{name}-{group}-{index}", body))
+    return made
+
+
+def _leader_worker_set(name: str, spec: _Spec) -> list[Child | Pods]:
+    whole = spec["leaderWorkerTemplate"]
+    worker = whole["workerTemplate"]
+    leader = whole.get("leaderTemplate") or worker
+    if not (_is_pod_template(worker) and _is_pod_template(leader)):
+        return []
+    prefix, groups = "leaderworkerset.sigs.k8s.io", _count(spec.get("replicas"), 1)
+
+    def stateful_set(title: str, template: Object, role: str, count: int, first: int) -> Child:
+        labels = {f"{prefix}/name": name, f"{prefix}/role": role}
+        if role == "worker":
+            labels[f"{prefix}/group-index"] = title.removeprefix(f"{name}-")
+        body = {
+            "serviceName": name,
+            "replicas": count,
+            "ordinals": {"start": first},
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": _labelled(template, labels),
+        }
+        return Child("apps/v1", "StatefulSet", title, {"spec": body})
+
+    workers = _count(whole.get("size"), 1) - 1
+    return [
+        stateful_set(name, leader, "leader", groups, 0),
+        *(
+            stateful_set(f"{name}-{index}", worker, "worker", workers, 1)
+            for index in range(groups if workers > 0 else 0)
+        ),
+    ]
+
+
+def _kubeflow(path: str, *, launcher: str = "") -> _Maker:
+    """Return the maker for a Kubeflow job: numbered pods per role; the launcher's is a Job."""
+
+    def make(name: str, spec: _Spec) -> list[Child | Pods]:
+        made: list[Child | Pods] = []
+        for role, replica in spec[path].items():
+            if not _is_pod_template(replica.get("template")):
+                continue
+            title = role.lower()
+            labels = {
+                "training.kubeflow.org/job-name": name,
+                "training.kubeflow.org/replica-type": title,
+            }
+            template = _labelled(replica["template"], labels)
+            policy = replica.get("restartPolicy") or "Never"
+            inner = {
+                **template["spec"],
+                "restartPolicy": "Never" if policy == "ExitCode" else policy,
+            }
+            template, count = {**template, "spec": inner}, _count(replica.get("replicas"), 1)
+            if role == launcher:
+                made.append(_job(f"{name}-{title}", copy.deepcopy(template), count))
+            else:
+                made.append(Pods(f"{name}-{title}", count, template, labels, numbered=True))
+        return made
+
+    return make
+
+
+def _labelled(template: Object, labels: dict[str, str]) -> Object:
+    """Return the template with these labels added."""
+    metadata = template.get("metadata") or {}
+    return {
+        **template,
+        "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}},
+    }
+
+
 def _is_pod_template(value: object) -> TypeGuard[Object]:
     return isinstance(value, dict) and bool((value.get("spec") or {}).get("containers"))
 
@@ -202,10 +310,15 @@ def _count(value: object, default: int) -> int:
     return value if isinstance(value, int) and value >= 0 else default
 
 
+_SUSPEND: Final = ("suspend",)
+_RUN_POLICY: Final = ("runPolicy", "suspend")
+
 FAMILIES: Final[Mapping[str, Family]] = {
-    "rayclusters.ray.io": Family(_ray_cluster, suspends=True),
-    "rayjobs.ray.io": Family(_ray_cluster_of("rayClusterSpec", ""), suspends=True),
-    "rayservices.ray.io": Family(_ray_cluster_of("rayClusterConfig", "-raycluster"), suspends=True),
+    "rayclusters.ray.io": Family(_ray_cluster, suspends=_SUSPEND),
+    "rayjobs.ray.io": Family(_ray_cluster_of("rayClusterSpec", ""), suspends=_SUSPEND),
+    "rayservices.ray.io": Family(
+        _ray_cluster_of("rayClusterConfig", "-raycluster"), suspends=_SUSPEND
+    ),
     "kaiwojobs.kaiwo.silogen.ai": Family(
         _kaiwo({"job": ("batch/v1", "Job"), "rayJob": ("ray.io/v1", "RayJob")}, _job)
     ),
@@ -218,7 +331,13 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "aimservices.aim.silogen.ai": Family(_aim_service),
     "aimservices.aim.eai.amd.com": Family(_aim_service),
     "inferenceservices.serving.kserve.io": Family(_inference_service),
-    "appwrappers.workload.codeflare.dev": Family(_app_wrapper, suspends=True),
+    "appwrappers.workload.codeflare.dev": Family(_app_wrapper, suspends=_SUSPEND),
+    "jobsets.jobset.x-k8s.io": Family(_job_set, prunes=True),
+    "leaderworkersets.leaderworkerset.x-k8s.io": Family(_leader_worker_set, prunes=True),
+    "pytorchjobs.kubeflow.org": Family(_kubeflow("pytorchReplicaSpecs"), suspends=_RUN_POLICY),
+    "mpijobs.kubeflow.org": Family(
+        _kubeflow("mpiReplicaSpecs", launcher="Launcher"), suspends=_RUN_POLICY
+    ),
 }
 """By resource. The chain of owners down to the pods comes about by itself: a RayCluster made for a
 RayJob is looked at like any other."""

@@ -83,6 +83,24 @@ def _ready(status: Status, state: State, now: str) -> None:
     set_condition(status, "Ready", state is State.RUNNING, now)
 
 
+def _conditions(**of: State) -> _Writer:
+    """Return the writer of conditions, each true in its state; the false ones only once seen."""
+
+    def write(status: Status, state: State, now: str) -> None:
+        known = {found["type"] for found in status.get("conditions") or ()}
+        for kind, its in of.items():
+            if its is state or kind in known:
+                set_condition(status, kind, its is state, now)
+
+    return write
+
+
+_KUBEFLOW: Final = _conditions(
+    Suspended=State.SUSPENDED,
+    Created=State.PENDING,
+    Running=State.RUNNING,
+    Succeeded=State.SUCCEEDED,
+)
 _KAIWO: Final = _words("status", "PENDING", "PENDING", "RUNNING", "COMPLETE")
 _AIM: Final = _words("status", "Pending", "Pending", "Running", "Running")
 
@@ -101,5 +119,13 @@ STATUSES: Final[Mapping[str, _Writer]] = {
     "appwrappers.workload.codeflare.dev": _words(
         "phase", "Suspended", "Resuming", "Running", "Succeeded"
     ),
+    "jobsets.jobset.x-k8s.io": _together(
+        _words("terminalState", "", "", "", "Completed"), _conditions(Completed=State.SUCCEEDED)
+    ),
+    "leaderworkersets.leaderworkerset.x-k8s.io": _conditions(
+        Progressing=State.PENDING, Available=State.RUNNING
+    ),
+    "pytorchjobs.kubeflow.org": _KUBEFLOW,
+    "mpijobs.kubeflow.org": _KUBEFLOW,
 }
 """By resource: changes a status in place to say a state."""

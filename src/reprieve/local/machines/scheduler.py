@@ -153,8 +153,9 @@ class Scheduler:
                     self._nodes[name] = state
                     return False
             else:
-                for placed in self._placed.values():
-                    if placed.node == name:
+                for pod in self._informer.on_node(name):
+                    placed = self._placed.get(pod["metadata"]["uid"])
+                    if placed is not None:
                         _add(state, placed, 1)
             if name not in self._nodes:
                 insort(self._names, name)
