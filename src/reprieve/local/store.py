@@ -2,9 +2,10 @@
 
 The store knows no kinds: an object is encoded JSON under (resource, namespace, name), with the few
 values that selectors ask for. One counter numbers all writes, as etcd's revision does, and is the
-object's `resourceVersion`. Reads are answered from memory. With a file, all writes of one turn of
-the event loop go to SQLite in one synchronous transaction; `durable` returns when that is done, and
-watchers are told afterwards only, so that nobody hears of a write that a crash could take back.
+object's `resourceVersion`. Reads are answered from memory. With a file, all writes of a turn of the
+event loop, and of the turns after it while more come, go to SQLite in one synchronous transaction;
+`durable` returns when that is done, and watchers are told afterwards only, so that nobody hears of
+a write that a crash could take back.
 
 History is kept per resource, bounded; who asks for more gets `Compacted` (HTTP 410).
 """
@@ -37,6 +38,8 @@ __all__ = [
 HISTORY_PER_RESOURCE: Final = 10_000
 # So many of the last events keep their encoded forms, for the watchers that are not behind.
 SHARED_EVENTS: Final = 256
+# Turns of the event loop for which a transaction waits while more writes come.
+LONGEST_GATHERING: Final = 8
 
 
 class Compacted(Exception):
@@ -278,7 +281,15 @@ class Store:
         if self._batch is None:
             loop = asyncio.get_running_loop()
             self._batch = loop.create_future()
-            loop.call_soon(self._flush)
+            loop.call_soon(self._gather, 0, LONGEST_GATHERING)
+
+    def _gather(self, seen: int, turns: int) -> None:
+        """Flush when a turn of the event loop has brought no more writes, or after `turns`."""
+        if turns and len(self._unpublished) > seen and self._disk is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._gather, len(self._unpublished), turns - 1)
+        else:
+            self._flush()
 
     def _flush(self) -> None:
         events, self._unpublished = self._unpublished, []

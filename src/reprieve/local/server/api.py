@@ -402,8 +402,10 @@ class Api:
             old = None if stored is None else conversion.from_storage(kind, stored.decode())
             return apply(self, kind, namespace, name, old, patch, options, subresource)
         old = self._read(kind, namespace, name)
-        # Read twice: the patch changes its target, which is compared with the old object.
-        target = self._read(kind, namespace, name)
+        target = old
+        if subresource != "status" or patch_type is PatchType.JSON or kind.custom is not None:
+            # Read twice: the patch changes its target, which is compared with the old object.
+            target = self._read(kind, namespace, name)
         if subresource == "scale":
             target = subresources.scale_of(kind, target)
         new = patched(kind, target, patch, patch_type)

@@ -21,7 +21,15 @@ from reprieve.local.server.errors import (
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.protobuf import UnsupportedProtobuf, decode
 
-__all__ = ["Form", "as_partial", "check_depth", "decode_body", "form_of", "read_yaml"]
+__all__ = [
+    "DEPTH_LIMIT",
+    "Form",
+    "as_partial",
+    "check_depth",
+    "decode_body",
+    "form_of",
+    "read_yaml",
+]
 
 BODY_TYPES: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 _YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml")

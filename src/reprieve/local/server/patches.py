@@ -20,7 +20,7 @@ from reprieve.local.server.errors import (
     unsupported_media_type,
 )
 from reprieve.local.server.kinds import Kind
-from reprieve.local.server.negotiation import check_depth
+from reprieve.local.server.negotiation import DEPTH_LIMIT, check_depth
 from reprieve.local.server.options import PatchType
 from reprieve.local.server.structure import Structure, structure_of
 
@@ -44,7 +44,7 @@ def accepted_types(kind: Kind) -> list[str]:
 def patched(
     kind: Kind, current: dict[str, Any], patch: bytes, patch_type: PatchType
 ) -> dict[str, Any]:
-    """Return `current` patched; it may be changed in place.
+    """Return `current` patched; a JSON patch changes it in place.
 
     Raises:
         StatusError: 400 not a patch, 415 a type that the kind does not take, 422 the patch does
@@ -62,7 +62,8 @@ def patched(
     elif not isinstance(decoded, dict):
         raise bad_request("invalid JSON patch: it is not an object")
     else:
-        check_depth(decoded)
+        if patch.count(b"{") + patch.count(b"[") > DEPTH_LIMIT:
+            check_depth(decoded)
         if patch_type is PatchType.MERGE:
             result = merge(current, decoded)
         else:
@@ -116,7 +117,8 @@ def _json_patched(current: dict[str, Any], operations: Any) -> dict[str, Any]:
 
 
 def merge(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """Apply a JSON merge patch in place and return the result."""
+    """Return the result of a JSON merge patch; parts without changes are those of `current`."""
+    current = dict(current)
     for key, value in patch.items():
         if value is None:
             current.pop(key, None)
@@ -141,8 +143,10 @@ def _merge_map(
     retained = patch.get("$retainKeys")
     if isinstance(retained, list):
         current = {key: value for key, value in current.items() if key in retained}
+    else:
+        current = dict(current)
     for key, value in patch.items():
-        if key.startswith("$"):
+        if key[:1] == "$":
             _obey(structure, current, key, value)
             continue
         inner = structure.field(key)
