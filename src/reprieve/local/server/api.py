@@ -19,6 +19,8 @@ from reprieve.local.server import (
     conversion,
     definitions,
     lifecycle,
+    limit_ranges,
+    quotas,
     subresources,
     webhooks,
 )
@@ -246,6 +248,8 @@ class Api:
             obj["metadata"].pop("managedFields", None)
             record_update(kind, None, obj, options.field_manager, self.clock.wall(), "")
         webhooks.validated(self, request, obj)
+        limit_ranges.check(self, kind, obj)
+        quotas.check(self, kind, obj)
         return self._insert(kind, obj, options)
 
     def _insert(self, kind: Kind, obj: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
@@ -259,6 +263,7 @@ class Api:
         kept = conversion.to_storage(self.registry, kind, obj)
         self.store.put(conversion.shelf(kind), kept)
         definitions.written(self, kind, kept)
+        quotas.written(self, kind, kept, None)
         return conversion.answered(kind, obj, kept)
 
     def created_by_apply(
@@ -384,6 +389,7 @@ class Api:
         else:
             self.store.put(conversion.shelf(kind), kept)
             definitions.written(self, kind, kept)
+            quotas.written(self, kind, kept, old)
         return conversion.answered(kind, new, kept)
 
     def _patch(
@@ -403,8 +409,8 @@ class Api:
             return apply(self, kind, namespace, name, old, patch, options, subresource)
         old = self._read(kind, namespace, name)
         target = old
-        if subresource != "status" or patch_type is PatchType.JSON or kind.custom is not None:
-            # Read twice: the patch changes its target, which is compared with the old object.
+        if subresource != "status" or kind.custom is not None:
+            # Read twice: what is made of the target is compared with the old object.
             target = self._read(kind, namespace, name)
         if subresource == "scale":
             target = subresources.scale_of(kind, target)
@@ -459,6 +465,7 @@ class Api:
     def _remove(self, kind: Kind, kept: dict[str, Any]) -> None:
         self.store.remove(conversion.shelf(kind), kept)
         definitions.removed(self, kind, kept)
+        quotas.written(self, kind, None, kept)
         lifecycle.removed(self, kind, kept)
 
     # Inside

@@ -278,6 +278,10 @@ def all_of(structure: Structure, value: Any) -> Fields:
 
 def changed_fields(structure: Structure, old: Any, new: Any) -> tuple[Fields, Fields]:
     """Return the sets of fields that were added or modified, and of those that were removed."""
+    if not old:
+        added = all_of(structure, new)
+        added.pop(_SELF, None)
+        return added, {}
     if type(old) is dict and type(new) is dict and not structure.atomic:
         # Most parts of most updates are as they were.
         same = [key for key, part in new.items() if key in old and part == old[key]]

@@ -44,7 +44,7 @@ def accepted_types(kind: Kind) -> list[str]:
 def patched(
     kind: Kind, current: dict[str, Any], patch: bytes, patch_type: PatchType
 ) -> dict[str, Any]:
-    """Return `current` patched; a JSON patch changes it in place.
+    """Return `current` patched, which itself is left as it is; the result may share its parts.
 
     Raises:
         StatusError: 400 not a patch, 415 a type that the kind does not take, 422 the patch does
@@ -90,7 +90,7 @@ def _json_patched(current: dict[str, Any], operations: Any) -> dict[str, Any]:
         )
     check_depth(operations)
     copied = 0
-    result: Any = current
+    result: Any = orjson.loads(orjson.dumps(current))
     try:
         for operation in operations:
             if operation["op"] == "copy":
