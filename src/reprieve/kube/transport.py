@@ -267,6 +267,9 @@ class HttpWire:
 
     async def close(self) -> None:
         if self._session is not None:
+            # A server that is slow to say goodbye would keep sockets beyond the end of the loop.
+            if self._session.connector is not None:
+                await self._session.connector.close(abort_ssl=True)
             await self._session.close()
             self._session = None
 
@@ -335,4 +338,7 @@ class _HttpAnswer:
     def close(self) -> None:
         # A finished response went back to the pool when it was read; others are cut off.
         if not self._response.closed:
+            connection = self._response.connection
+            if connection is not None and connection.transport is not None:
+                connection.transport.abort()
             self._response.close()
