@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
+from reprieve.local.server import limit_ranges
 from reprieve.local.server.defaults import claim_job
 from reprieve.local.server.errors import forbidden, invalid
 from reprieve.local.server.kinds import Kind
@@ -87,6 +88,7 @@ def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
     """
     match kind.resource:
         case "pods":
+            limit_ranges.complete(api, obj)
             _priority(api, kind, obj, obj["spec"])
             _complete_pod(api, obj)
         case "jobs.batch":

@@ -26,7 +26,7 @@ def pod_defaults(pod: Object) -> None:
                 port.setdefault("hostPort", port.get("containerPort"))
     status = pod.setdefault("status", {})
     status.setdefault("phase", "Pending")
-    status.setdefault("qosClass", _quality(spec))
+    status.setdefault("qosClass", quality(spec))
 
 
 def _requests_from_limits(resources: Object) -> None:
@@ -37,7 +37,7 @@ def _requests_from_limits(resources: Object) -> None:
             requests.setdefault(name, amount)
 
 
-def _quality(spec: Mapping[str, Any]) -> str:
+def quality(spec: Mapping[str, Any]) -> str:
     """Return the quality of service class by CPU and memory of all containers."""
     containers = [*spec.get("initContainers", ()), *spec.get("containers", ())]
     guaranteed, anything = bool(containers), False
