@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gc
+import socket
 import ssl
+import threading
+import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -88,3 +93,45 @@ async def test_a_server_with_an_unknown_certificate_is_not_talked_to(
     with pytest.raises(Unreachable, match="certificate verify failed"):
         await transport.request(Request("GET", "/api/v1/pods"), retry=False)
     await transport.close()
+
+
+def test_a_watch_ends_without_the_goodbye_of_a_server_that_fell_silent(tmp_path: Path) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(CERTIFICATE, KEY)
+    over = threading.Event()
+
+    def serve() -> None:
+        accepted, _ = listener.accept()
+        with tls.wrap_socket(accepted, server_side=True) as stream:
+            stream.recv(65_536)
+            stream.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            over.wait()
+
+    async def watch_and_leave() -> None:
+        opened = asyncio.Event()
+        client = connect(await load_connection(kubeconfig), SystemClock())
+
+        async def watch() -> None:
+            async for _ in client.watch(PODS, dict, resource_version="1", opened=opened.set):
+                pass
+
+        watching = asyncio.create_task(watch())
+        await opened.wait()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await client.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        cluster = {"certificate-authority": str(CERTIFICATE)}
+        kubeconfig = _kubeconfig(tmp_path, address, cluster, {})
+        serving = threading.Thread(target=serve)
+        serving.start()
+        with warnings.catch_warnings(record=True) as left:
+            warnings.simplefilter("always")
+            asyncio.run(watch_and_leave())
+            gc.collect()
+        over.set()
+        serving.join()
+
+    assert [str(one.message) for one in left] == []

@@ -16,6 +16,7 @@ from typing import Any, Final
 from reprieve.api.crds import all_crds
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
+from reprieve.kube.transport import HttpWire
 from reprieve.local.crds import permissive_definitions
 from reprieve.local.machines.gpus import Root
 from reprieve.local.machines.nodes import NodeSpec as MachineSpec
@@ -33,6 +34,7 @@ __all__ = ["OPERATOR_NAMESPACE", "staged"]
 
 OPERATOR_NAMESPACE: Final = "kaiwo-system"
 _OBSERVED: Final = ("nodes", "pods", "events", GPUWORKLOADS)
+_CONNECTIONS: Final = 1_000
 _LOOK: Final = 20 * MILLISECOND
 
 
@@ -55,7 +57,10 @@ async def staged(
     `machines_without` names those whose work real controllers do (`Machines`).
     """
     async with contextlib.AsyncExitStack() as stack:
-        client = connect(await load_connection(str(kubeconfig)), clock, field_manager="scenario")
+        connection = await load_connection(str(kubeconfig))
+        # Each watched kind holds a connection, and a real server may have hundreds of kinds.
+        wire = HttpWire(connection, limit=_CONNECTIONS)
+        client = connect(connection, clock, field_manager="scenario", wire=wire)
         stack.push_async_callback(client.close)
         objects = KubeObjects(client, clock)
         await _install(objects, clock)
