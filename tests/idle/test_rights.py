@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprieve.scenarios.embedded import OPERATOR_USER
 from tests.idle.site import (
     GPU_WORKLOADS,
     NAMESPACE,
@@ -64,6 +65,32 @@ async def test_required_kinds_that_may_not_be_read_are_named_by_readyz(site: Sit
     await rights.allow("watch", "kaiwo.silogen.ai", "gpuworkloads")
     await site.until_phase("Job/training", "Preempted", seconds=90)
     assert (await operator.readiness())[0] == 200
+
+
+async def test_while_a_kind_cannot_be_watched_nothing_is_decided_and_that_is_said_once(
+    site: Site,
+) -> None:
+    rights = site.embedded.stage.rights
+    assert rights is not None
+    await site.create(job("training", container(gpu=4), grace_period="1h"))
+    operator = await site.run()
+    await site.until_phase("Job/training", "Idle")
+
+    await rights.deny("watch", "", "pods")
+    site.cluster.faults.configure(user=OPERATOR_USER, seed=1, drop_watch=1.0)
+    await site.create(pod("other", 1))
+    await site.until(lambda: operator.said("WARNING", "nothing is decided: pods: Forbidden"))
+    site.cluster.faults.clear()
+    await site.annotate("jobs.batch", "training", policy="Always", grace_period="1s")
+    scrapes = site.embedded.machines.exporter.scrapes
+    await site.until(lambda: site.embedded.machines.exporter.scrapes > scrapes + 10)
+
+    assert len(operator.said("nothing is decided: pods: Forbidden")) == 1
+    assert (await operator.readiness())[0] == 503
+    assert site.evictions() == []
+    await rights.allow("watch", "", "pods")
+    await site.until_phase("Job/training", "Preempted", seconds=90)
+    assert operator.said("decisions go on")
 
 
 async def test_a_root_that_disappears_is_seen_without_any_event_of_its_pods(site: Site) -> None:

@@ -109,6 +109,7 @@ class Evaluator:
         self._released: dict[str, Nanos] = {}
         # By plan id: until when (monotonic) a plan that was abandoned is held, and the pause.
         self._held: dict[str, tuple[int, int]] = {}
+        self._said_back = ""  # why nothing is decided, as last logged
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -166,8 +167,13 @@ class Evaluator:
             await self._adopt()
             await self._complete()
         held_back = self._held_back()
+        if held_back != self._said_back:
+            self._said_back = held_back
+            if held_back:
+                log.warning("nothing is decided: %s", held_back)
+            else:
+                log.info("decisions go on")
         if held_back:
-            log.warning("nothing is decided: %s", held_back)
             self.ask_at(Nanos(context.clock.wall() + _RETRY))
             return
         now = context.clock.wall()
