@@ -18,14 +18,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import orjson
 
+from bench.lean_client import Connection, Watcher, request_bytes
 from bench.local_objects import namespaces, new_pod, path_of, running_status
 from bench.measuring import print_line
 
@@ -65,10 +65,11 @@ async def _run(case: str, quick: bool) -> None:
 
 @dataclass
 class Server:
-    """A server process and a client session with so many connections."""
+    """A server process and connections to it that are not in use."""
 
     pid: int
-    session: aiohttp.ClientSession
+    port: int
+    free: list[Connection]
 
     def cpu_seconds(self) -> float:
         return _cpu_seconds(self.pid)
@@ -79,17 +80,20 @@ class Server:
                 return int(line.split()[1])
         raise AssertionError("no VmRSS")
 
-    async def send(self, method: str, path: str, body: bytes = b"", kind: str = "") -> Any:
-        """Send one request and return the decoded answer.
+    async def send(self, request: bytes) -> bytes:
+        """Send a request and return the body of its answer.
 
         Raises:
             AssertionError: it was refused.
         """
-        headers = {"Content-Type": kind or "application/json"} if body else {}
-        async with self.session.request(method, path, data=body or None, headers=headers) as answer:
-            read = await answer.read()
-            assert answer.status < 300, (method, path, answer.status, read[:300])
-            return orjson.loads(read)
+        connection = self.free.pop()
+        code, body = await connection.send(request)
+        self.free.append(connection)
+        assert code < 300, (request[:300], code, body[:300])
+        return body
+
+    async def get(self, path: str) -> Any:
+        return orjson.loads(await self.send(request_bytes("GET", path)))
 
 
 @contextlib.asynccontextmanager
@@ -102,31 +106,50 @@ async def running_server() -> AsyncIterator[Server]:
         try:
             assert process.stdout is not None
             port = int(await process.stdout.readline())
-            async with aiohttp.ClientSession(
-                f"http://127.0.0.1:{port}",
-                connector=aiohttp.TCPConnector(limit=CONNECTIONS + WATCHERS),
-            ) as session:
-                server = Server(process.pid, session)
-                for name in namespaces():
-                    body = orjson.dumps({"metadata": {"name": name}})
-                    await server.send("POST", "/api/v1/namespaces", body)
-                yield server
+            loop = asyncio.get_running_loop()
+            free = [
+                (await loop.create_connection(Connection, "127.0.0.1", port))[1]
+                for _ in range(CONNECTIONS)
+            ]
+            server = Server(process.pid, port, free)
+            for name in namespaces():
+                body = orjson.dumps({"metadata": {"name": name}})
+                await server.send(request_bytes("POST", "/api/v1/namespaces", body))
+            yield server
+            for connection in free:
+                connection.transport.close()
         finally:
             process.terminate()
             await process.wait()
 
 
-async def at_once(jobs: Iterable[Callable[[], Awaitable[Any]]]) -> None:
-    """Run all jobs, as many at a time as there are connections."""
-    waiting = iter(jobs)
+async def at_once(server: Server, requests: Iterable[bytes]) -> None:
+    """Send all requests, as many at a time as there are connections."""
+    waiting = iter(requests)
 
     async def work() -> None:
-        for job in waiting:
-            await job()
+        for request in waiting:
+            await server.send(request)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(CONNECTIONS):
             group.create_task(work())
+
+
+def creates(indexes: Iterable[int]) -> list[bytes]:
+    return [
+        request_bytes("POST", path_of(index).rpartition("/")[0], orjson.dumps(new_pod(index)))
+        for index in indexes
+    ]
+
+
+def status_patches(indexes: Iterable[int]) -> list[bytes]:
+    return [
+        request_bytes(
+            "PATCH", f"{path_of(index)}/status", orjson.dumps(running_status(index)), STRATEGIC
+        )
+        for index in indexes
+    ]
 
 
 async def run_requests(pods: int, lists: int) -> None:
@@ -136,44 +159,27 @@ async def run_requests(pods: int, lists: int) -> None:
         AssertionError: a result is wrong.
     """
     async with running_server() as server:
-        bodies = [(path_of(index), orjson.dumps(new_pod(index))) for index in range(pods)]
-        statuses = [orjson.dumps(running_status(index)) for index in range(pods)]
-
-        async def create(index: int) -> None:
-            path, body = bodies[index]
-            await server.send("POST", path.rpartition("/")[0], body)
-
-        async def patch(index: int) -> None:
-            await server.send("PATCH", f"{bodies[index][0]}/status", statuses[index], STRATEGIC)
-
-        async def get(index: int) -> None:
-            got = await server.send("GET", bodies[index][0])
-            assert got["metadata"]["name"] == bodies[index][0].rpartition("/")[2]
-            assert got["status"]["phase"] == "Running"
-
-        for case, job in (("create", create), ("status-patch", patch), ("get", get)):
-            await _measure(server, case, pods, [lambda i=i, job=job: job(i) for i in range(pods)])
-
-        seen: set[str] = set()
-
-        async def listed() -> None:
-            for page in await _pages(server):
-                seen.update(one["metadata"]["uid"] for one in page)
-
-        async def fetched() -> None:
-            async with server.session.get("/api/v1/pods") as answer:
-                assert answer.status == 200
-                await answer.read()
-
-        await _measure(server, "list", pods * lists, [fetched] * lists, unit="objects")
-        await listed()
-        assert len(seen) == pods, len(seen)
+        every = range(pods)
+        await _measure(server, "create", pods, creates(every))
+        await _measure(server, "status-patch", pods, status_patches(every))
+        gets = [request_bytes("GET", path_of(index)) for index in every]
+        await _measure(server, "get", pods, gets)
+        whole = [request_bytes("GET", "/api/v1/pods")] * lists
+        await _measure(server, "list", pods * lists, whole, unit="objects")
+        found = [one for page in await _pages(server) for one in page]
+        meant = {path_of(index).rpartition("/")[2]: running_status(index) for index in every}
+        assert len(found) == len({one["metadata"]["uid"] for one in found}) == pods, len(found)
+        for one in found:
+            status = meant[one["metadata"]["name"]]["status"]
+            assert {key: one["status"][key] for key in ("phase", "podIP")} == {
+                key: status[key] for key in ("phase", "podIP")
+            }, one["status"]
 
 
 async def _pages(server: Server) -> list[list[Any]]:
     pages, token = [], ""
     while True:
-        page = await server.send("GET", f"/api/v1/pods?limit=500&continue={token}")
+        page = await server.get(f"/api/v1/pods?limit=500&continue={token}")
         pages.append(page["items"])
         token = page["metadata"].get("continue", "")
         if not token:
@@ -181,14 +187,10 @@ async def _pages(server: Server) -> list[list[Any]]:
 
 
 async def _measure(
-    server: Server,
-    case: str,
-    count: int,
-    jobs: list[Callable[[], Awaitable[Any]]],
-    unit: str = "requests",
+    server: Server, case: str, count: int, requests: list[bytes], unit: str = "requests"
 ) -> None:
     before = server.cpu_seconds()
-    await at_once(jobs)
+    await at_once(server, requests)
     used = server.cpu_seconds() - before
     rate = round(count / used) if used else None
     print_line("local", case, **{unit: count}, cpu_ms=round(used * 1e3, 1), per_cpu_second=rate)
@@ -198,34 +200,24 @@ async def run_watch(events: int) -> None:
     """Tell 20 watchers of so many changes; the same number of changes without any is taken off."""
     async with running_server() as server:
         path = path_of(0)
-        await server.send("POST", path.rpartition("/")[0], orjson.dumps(new_pod(0)))
-        alone = await _changes(server, path, events)
-        version = (await server.send("GET", path))["metadata"]["resourceVersion"]
-        counts = [0] * WATCHERS
-        query = f"/api/v1/pods?watch=true&resourceVersion={version}"
-
-        async def follow(watcher: int) -> None:
-            async with server.session.get(query, timeout=aiohttp.ClientTimeout()) as answer:
-                ready.release()
-                tail = b""
-                async for part in answer.content.iter_any():
-                    tail += part
-                    *lines, tail = tail.split(b"\n")
-                    counts[watcher] += len(lines)
-                    if counts[watcher] >= events:
-                        assert orjson.loads(lines[-1])["type"] == "MODIFIED"
-                        return
-
-        ready = asyncio.Semaphore(0)
+        await at_once(server, creates([0]))
+        alone = await _changes(server, path, "alone", events)
+        version = (await server.get(path))["metadata"]["resourceVersion"]
+        query = request_bytes("GET", f"/api/v1/pods?watch=true&resourceVersion={version}")
+        loop = asyncio.get_running_loop()
         before = server.cpu_seconds()
-        async with asyncio.TaskGroup() as group:
-            for watcher in range(WATCHERS):
-                group.create_task(follow(watcher))
-            for _ in range(WATCHERS):
-                await ready.acquire()
-            await _changes(server, path, events)
+        watchers = []
+        for _ in range(WATCHERS):
+            _, watcher = await loop.create_connection(
+                lambda: Watcher(query, events), "127.0.0.1", server.port
+            )
+            watchers.append(watcher)
+            await watcher.began
+        await _changes(server, path, "watched", events)
+        for watcher in watchers:
+            await watcher.done
         used = server.cpu_seconds() - before
-        assert counts == [events] * WATCHERS, counts
+        assert [watcher.events for watcher in watchers] == [events] * WATCHERS
         print_line(
             "local",
             "watch",
@@ -237,39 +229,28 @@ async def run_watch(events: int) -> None:
         )
 
 
-async def _changes(server: Server, path: str, count: int) -> float:
+async def _changes(server: Server, path: str, word: str, count: int) -> float:
+    """Change one pod so often and return the server's CPU seconds."""
     before = server.cpu_seconds()
-
-    async def change(number: int) -> None:
-        body = orjson.dumps({"metadata": {"annotations": {"bench.example/step": str(number)}}})
-        await server.send("PATCH", path, body, "application/merge-patch+json")
-
-    stamp = os.urandom(2)[0]
-    await at_once([lambda n=n: change(stamp * 1_000_000 + n) for n in range(count)])
+    kind = "application/merge-patch+json"
+    bodies = (
+        orjson.dumps({"metadata": {"annotations": {"bench.example/step": f"{word}-{number}"}}})
+        for number in range(count)
+    )
+    await at_once(server, [request_bytes("PATCH", path, body, kind) for body in bodies])
     return server.cpu_seconds() - before
 
 
 async def run_memory(pods: int) -> None:
     """Create and start so many pods and see what the server's memory grew by."""
     async with running_server() as server:
-
-        async def fill(start: int, end: int) -> None:
-            async def both(index: int) -> None:
-                path = path_of(index)
-                await server.send("POST", path.rpartition("/")[0], orjson.dumps(new_pod(index)))
-                status = orjson.dumps(running_status(index))
-                await server.send("PATCH", f"{path}/status", status, STRATEGIC)
-
-            await at_once([lambda i=i: both(i) for i in range(start, end)])
-
         # What grows once and what history holds in any case is there before.
         first = pods // 4
-        await fill(0, first)
+        await _fill(server, range(first))
         before = server.resident_kib()
-        await fill(first, first + pods)
+        await _fill(server, range(first, first + pods))
         grown = server.resident_kib() - before
-        async with server.session.get(path_of(first)) as answer:
-            size = len(await answer.read())
+        size = len(await server.send(request_bytes("GET", path_of(first))))
         found = sum(len(page) for page in await _pages(server))
         assert found == first + pods, found
         print_line(
@@ -280,6 +261,11 @@ async def run_memory(pods: int) -> None:
             kib_per_object=round(grown / pods, 2),
             resident_mib=round(server.resident_kib() / 1024, 1),
         )
+
+
+async def _fill(server: Server, indexes: range) -> None:
+    await at_once(server, creates(indexes))
+    await at_once(server, status_patches(indexes))
 
 
 async def run_up() -> None:
