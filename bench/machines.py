@@ -4,7 +4,8 @@
 and 100 end every second, half of them by themselves, half because they are deleted. Server,
 machines and the load run in one process on one core. A transition's lag is the time from the
 instant at which it was due (what it waits for has happened, its latency is over) to its write.
-`--quick` takes a small cluster: a smoke test that asserts results and never times.
+Time passes as on a core of its own (`bench.core`). `--quick` takes a small cluster: a smoke test
+that asserts results and never times.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from bench.core import CoreClock, CoreLoop
 from bench.measuring import peak_mib, print_line
+from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.local.cluster import EmbeddedCluster
 from reprieve.local.machines import podstatus
 from reprieve.local.machines.embedded import EmbeddedObjects
@@ -26,7 +29,6 @@ from reprieve.local.machines.kubelet import KubeletTimes
 from reprieve.local.machines.nodes import NodeSpec
 from reprieve.local.machines.objects import Change, ChangeType, Object
 from reprieve.local.machines.run import Machines
-from reprieve.units.clock import SystemClock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant, format_micro
 
@@ -55,7 +57,7 @@ _QUICK = Size(nodes=20, pods=200, starts_per_second=10, life=1, window=2)
 class Lags:
     """Listens to the informer of the machines and notes when each due transition was written."""
 
-    def __init__(self, clock: SystemClock, life: int) -> None:
+    def __init__(self, clock: CoreClock, life: int) -> None:
         self._clock = clock
         self._life = life * SECOND
         # uid -> what is awaited next and since when it is due, monotonic.
@@ -99,13 +101,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.machines", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small cluster, a short time")
     chosen = parser.parse_args(arguments)
-    asyncio.run(_steady(_QUICK if chosen.quick else _FULL))
+    relax_collector()
+    with asyncio.Runner(loop_factory=CoreLoop) as runner:
+        runner.run(_steady(_QUICK if chosen.quick else _FULL))
     return 0
 
 
 async def _steady(size: Size) -> None:
-    clock = SystemClock()
-    async with EmbeddedCluster() as cluster:
+    clock = CoreClock()
+    async with EmbeddedCluster(clock=clock) as cluster:
         objects = EmbeddedObjects(cluster.api)
         await _fill(cluster, objects, size)
         nodes = [
@@ -121,13 +125,16 @@ async def _steady(size: Size) -> None:
             if cluster.store.count("leases.coordination.k8s.io") == size.nodes:
                 break
             await asyncio.sleep(0.1)
-        load = asyncio.create_task(_load(objects, size))
+        freeze_records()
+        load = asyncio.create_task(_load(objects, clock, size))
         await asyncio.sleep(size.life + 5)
         lags.counting = True
-        cpu, wall, revision = time.process_time(), time.perf_counter(), cluster.store.revision
+        cpu, since, revision = time.process_time(), clock.monotonic(), cluster.store.revision
+        wall = time.perf_counter()
         await asyncio.sleep(size.window)
         lags.counting = False
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        cpu, core = time.process_time() - cpu, (clock.monotonic() - since) / SECOND
+        wall = time.perf_counter() - wall
         writes = cluster.store.revision - revision
         load.cancel()
         _check(cluster, machines, clock, lags, size)
@@ -141,8 +148,8 @@ async def _steady(size: Size) -> None:
         lag_max_ms=_at(everything, 1.0),
         p99_ms={name: _at(sorted(found), 0.99) for name, found in lags.lags.items()},
         transitions=len(everything),
-        writes_per_s=round(writes / wall, 1),
-        cpu_share=round(cpu / wall, 2),
+        writes_per_s=round(writes / core, 1),
+        cpu_share=round(cpu / core, 2),
         cpu_ms=round(cpu * 1e3, 1),
         wall_ms=round(wall * 1e3, 1),
         peak_mib=peak_mib(),
@@ -158,7 +165,7 @@ async def _fill(cluster: EmbeddedCluster, objects: EmbeddedObjects, size: Size) 
         )
     first = await objects.create("pods", _pod("pattern", "team-0", 1))
     await objects.delete("pods", "team-0", "pattern")
-    now = format_instant(SystemClock().wall())
+    now = format_instant(cluster.clock.wall())
     for number in range(size.pods - size.starts_per_second * size.life):
         pod = copy.deepcopy(first)
         pod["metadata"] |= {
@@ -175,12 +182,12 @@ async def _fill(cluster: EmbeddedCluster, objects: EmbeddedObjects, size: Size) 
             await asyncio.sleep(0)
 
 
-async def _load(objects: EmbeddedObjects, size: Size) -> None:
+async def _load(objects: EmbeddedObjects, clock: CoreClock, size: Size) -> None:
     """Create so many pods a second; delete each a second after it has ended, or to end it."""
-    started = time.perf_counter()
+    started = clock.monotonic()
     number = deleted = 0
     while True:
-        due = int((time.perf_counter() - started) * size.starts_per_second)
+        due = (clock.monotonic() - started) * size.starts_per_second // SECOND
         while number < due:
             ends = number % 2 == 0
             await objects.create("pods", _load_pod(number, size.life if ends else None))
@@ -219,7 +226,7 @@ def _pod(name: str, namespace: str, gpus: int) -> Object:
 
 
 def _check(
-    cluster: EmbeddedCluster, machines: Machines, clock: SystemClock, lags: Lags, size: Size
+    cluster: EmbeddedCluster, machines: Machines, clock: CoreClock, lags: Lags, size: Size
 ) -> None:
     """Leases are fresh, pods are as many as they should be, each kind of transition was seen."""
     oldest = format_micro(Nanos(clock.wall() - 15 * SECOND))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from reprieve.local.machines.informer import Informer, Key
 from reprieve.local.machines.objects import Change, ChangeType, Object
 from reprieve.local.machines.ownership import controller_of, is_active, is_ready, set_condition
-from reprieve.local.machines.replicas import replicas_of
+from reprieve.local.machines.replicas import replicas_of, scaled
 from reprieve.local.machines.selections import Selections
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
@@ -94,8 +94,8 @@ class DisruptionController:
             return len(pods), least
         expected = self._wanted(pods)
         if least is not None:
-            return expected, _scaled(least, expected)
-        return expected, max(0, expected - _scaled(0 if most is None else most, expected))
+            return expected, scaled(least, expected)
+        return expected, max(0, expected - scaled(0 if most is None else most, expected))
 
     def _wanted(self, pods: list[Object]) -> int:
         owned = Counter((controller_of(pod) or {}).get("uid", "") for pod in pods)
@@ -105,11 +105,3 @@ class DisruptionController:
             counted = found is not None and "replicas" in (found[1].get("spec") or {})
             total += replicas_of(found[1]) if found is not None and counted else count
         return total
-
-
-def _scaled(value: int | str, total: int) -> int:
-    """Return the number that an int-or-percent stands for, percentages rounded up."""
-    if isinstance(value, int):
-        return value
-    percent = value.removesuffix("%")
-    return -(-total * int(percent) // 100) if percent.isdigit() else 0

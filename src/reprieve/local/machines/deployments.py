@@ -20,6 +20,7 @@ from reprieve.local.machines.replicas import (
     matching,
     replicas_of,
     same_status,
+    scaled,
     template_hash,
 )
 from reprieve.units.clock import Clock
@@ -229,17 +230,9 @@ def _bounds(deployment: Object) -> tuple[int, int]:
         return 0, 0
     rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
     wanted = replicas_of(deployment)
-    surge = _share(rolling.get("maxSurge", "25%"), wanted, up=True)
-    unavailable = _share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+    surge = scaled(rolling.get("maxSurge", "25%"), wanted)
+    unavailable = scaled(rolling.get("maxUnavailable", "25%"), wanted, up=False)
     return surge, min(wanted, unavailable or (0 if surge else 1))
-
-
-def _share(value: int | str, whole: int, *, up: bool) -> int:
-    text = str(value)
-    if not text.endswith("%"):
-        return int(text) if text.isdigit() else 0
-    percent = int(text[:-1]) if text[:-1].isdigit() else 0
-    return -(-percent * whole // 100) if up else percent * whole // 100
 
 
 def _room(deployment: Object, sets: list[Object]) -> int:

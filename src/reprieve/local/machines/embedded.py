@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn
 
 from reprieve.local.machines.informer import Key, key_of
 from reprieve.local.machines.objects import (
+    FREQUENT,
     AlreadyThere,
     Change,
     Changed,
@@ -147,7 +148,8 @@ class EmbeddedObjects:
         """Start a watch for every resource that is wanted, or served now, and has none."""
         if resources is None:
             kinds = [kind for kind in self._api.registry.all() if "watch" in kind.verbs]
-            resources = [kind.resource for kind in kinds if kind.resource == shelf(kind)]
+            shelves = [kind.resource for kind in kinds if kind.resource == shelf(kind)]
+            resources = [resource for resource in shelves if resource not in FREQUENT]
         for resource in resources:
             if resource not in watches:
                 watch = asyncio.create_task(self._follow(resource, feed))

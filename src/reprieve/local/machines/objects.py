@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 __all__ = [
+    "FREQUENT",
     "AlreadyThere",
     "Change",
     "ChangeType",
@@ -22,6 +23,9 @@ __all__ = [
     "Refused",
     "StoreError",
 ]
+
+FREQUENT: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
+"""Resources of which no machine wants to know, and which change most."""
 
 Object: TypeAlias = dict[str, Any]
 """An API object as JSON would give it, `apiVersion` and `kind` included."""
@@ -128,7 +132,8 @@ class Objects(Protocol):
     def changes(self, resources: Sequence[str] | None = None) -> AsyncIterator[Change]:
         """Give every existing object as ADDED, then SYNCED, then each change as it happens.
 
-        `resources` None means all that are served, also those that are served later. A resource
+        `resources` None means all that are served, also those that are served later; the `FREQUENT`
+        ones may be left out. A resource
         that is not served counts as empty. Changes of one resource come in order; a gap in the feed
         is filled in by giving what exists now, and DELETED for what has gone.
         """

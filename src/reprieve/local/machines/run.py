@@ -9,7 +9,9 @@ from typing import Final
 
 from reprieve.local.machines.budgets import DisruptionController
 from reprieve.local.machines.children import ChildrenController
+from reprieve.local.machines.daemonsets import DaemonSetController
 from reprieve.local.machines.deployments import DeploymentController
+from reprieve.local.machines.endpoints import EndpointsController
 from reprieve.local.machines.events import EventLog, Recorder
 from reprieve.local.machines.exporter import Exporter
 from reprieve.local.machines.exposure import ExporterService
@@ -20,7 +22,7 @@ from reprieve.local.machines.informer import Informer
 from reprieve.local.machines.jobs import JobController
 from reprieve.local.machines.kubelet import Kubelet, KubeletTimes
 from reprieve.local.machines.nodes import NodeMachine, NodeSpec
-from reprieve.local.machines.objects import ChangeType, Objects
+from reprieve.local.machines.objects import FREQUENT, ChangeType, Objects
 from reprieve.local.machines.podgarbage import PodGarbageCollector
 from reprieve.local.machines.podgroups import PodGroupProtection
 from reprieve.local.machines.replicasets import ReplicaSetController
@@ -42,10 +44,10 @@ IN_CONTROLLER_MANAGER: Final = (
     "taint-eviction",
     "disruption",
     "pod-gc",
+    "daemonsets",
+    "endpointslices",
 )
 
-# Frequent, and of no interest to any machine.
-_IGNORED: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
 _BATCH: Final = 50
 
 
@@ -102,6 +104,10 @@ class Machines:
             TaintEviction(self.informer, clock, recorder("taint-eviction-controller")),
             DisruptionController(self.informer, clock),
             PodGarbageCollector(self.informer, clock),
+            DaemonSetController(
+                self.informer, clock, recorder("daemonset-controller"), generator("daemonsets")
+            ),
+            EndpointsController(self.informer),
             PodGroupProtection(self.informer),
         ]
         starting: list[NodeMachine | ExporterService] = [node_machine]
@@ -160,7 +166,7 @@ class Machines:
                     for worker in self._workers.values():
                         tasks.create_task(worker.run(), name=worker.machine.name)
                     self._synced.set()
-                elif change.resource not in _IGNORED:
+                elif change.resource not in FREQUENT:
                     self.informer.apply(change)
                 taken_in += 1
                 if taken_in % _BATCH == 0:
