@@ -23,6 +23,7 @@ import click
 import msgspec
 
 from reprieve.local.machines.objects import StoreError
+from reprieve.local.server.faults import InvalidFaults, parse_faults
 from reprieve.scenarios.catalogue import DEFAULT, find
 from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage, holds_cluster
 from reprieve.scenarios.model import Scenario
@@ -66,6 +67,7 @@ class _Options:
     data: Path | None
     port: int
     kubeconfig: Path | None
+    faults: str | None
     tls: bool
     rbac: bool
 
@@ -104,6 +106,11 @@ class _Options:
     metavar="FILE",
     help="Write the kubeconfig here.",
 )
+@click.option(
+    "--faults",
+    metavar="TEXT",
+    help="Answer badly on purpose: such as seed=1,user=reprieve,conflict=0.05,latency=20ms.",
+)
 @click.option("--tls", is_flag=True, help="Serve HTTPS, with an authority of the cluster's own.")
 @click.option("--rbac", is_flag=True, help="Enforce roles; the operator and you have every right.")
 def up(
@@ -113,12 +120,13 @@ def up(
     data: Path | None,
     port: int,
     kubeconfig: Path | None,
+    faults: str | None,
     tls: bool,
     rbac: bool,
 ) -> None:
     """Start an embedded cluster with the operator and play a scenario on it."""
     headless = headless or not sys.stdout.isatty()
-    options = _Options(scenario, headless, duration, data, port, kubeconfig, tls, rbac)
+    options = _Options(scenario, headless, duration, data, port, kubeconfig, faults, tls, rbac)
     sys.exit(asyncio.run(_up(options)))
 
 
@@ -129,6 +137,10 @@ async def _up(options: _Options) -> int:
         UsageError: a flag names something that cannot be used.
     """
     scenario = find(options.scenario or DEFAULT)
+    try:
+        faults = None if options.faults is None else parse_faults(options.faults)
+    except InvalidFaults as error:
+        raise UsageError(f"--faults: {error}") from None
     if options.scenario is None and options.data is not None and holds_cluster(options.data):
         # What people left there is taken up as it is; the tour would trip over it.
         scenario = msgspec.structs.replace(scenario, steps=())
@@ -137,14 +149,20 @@ async def _up(options: _Options) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     with tempfile.TemporaryDirectory(prefix="reprieve-up-") as directory:
-        return await _Session(options, scenario, stop).run(Path(directory))
+        return await _Session(options, scenario, stop, faults).run(Path(directory))
 
 
 class _Session:
     """One `reprieve up`, from the first line to the exit code."""
 
-    def __init__(self, options: _Options, scenario: Scenario, stop: asyncio.Event) -> None:
-        self._options = options
+    def __init__(
+        self,
+        options: _Options,
+        scenario: Scenario,
+        stop: asyncio.Event,
+        faults: dict[str, Any] | None,
+    ) -> None:
+        self._options, self._faults = options, faults
         self._scenario = scenario
         self._stop = stop
         self._operator: OperatorProcesses | None = None
@@ -157,6 +175,8 @@ class _Session:
             embedded = await self._start(stack, directory)
             self._say(f"export KUBECONFIG={shlex.quote(str(embedded.kubeconfig.absolute()))}")
             stage = embedded.stage
+            if self._faults is not None:
+                embedded.cluster.faults.configure(**self._faults)
             if self._options.headless:
                 stage.observer.listen(lambda resource, item: self._print(stage.observer))
             stack.push_async_callback(self._stop_operator)

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from reprieve.local.server.access import Access
 from reprieve.local.server.api import Api
+from reprieve.local.server.clock import JumpingClock
 from reprieve.local.server.connection import Server
 from reprieve.local.server.faults import Faults
 from reprieve.local.server.http import HttpServer, Stage, Write
@@ -58,7 +59,7 @@ class EmbeddedCluster:
         rbac: bool = False,
         tls: bool = False,
     ) -> None:
-        self.clock = clock or SystemClock()
+        self.clock = JumpingClock(clock or SystemClock())
         self._port, self._data, self._tls = port, data, tls
         self.certificate_authority: bytes | None = None
         """The certificate that clients are to trust, PEM; None over plain HTTP."""
@@ -183,6 +184,10 @@ class EmbeddedCluster:
     @on_write.setter
     def on_write(self, hook: Callable[[Write, Stage], Awaitable[None]] | None) -> None:
         self._http.on_write = hook
+
+    def jump_clock(self, nanoseconds: int) -> None:
+        """Move the server's wall clock, forwards or back; nobody else's."""
+        self.clock.offset += nanoseconds
 
     def compact(self) -> None:
         """Forget history: watches from earlier versions get 410."""

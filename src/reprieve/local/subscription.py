@@ -17,7 +17,8 @@ import orjson
 
 __all__ = ["EventType", "Stored", "StoredEvent", "Subscription"]
 
-BACKLOG_PER_WATCHER: Final = 100_000
+# More than one turn of the event loop brings, and little enough to keep for many that are stuck.
+BACKLOG_PER_WATCHER: Final = 20_000
 
 
 class EventType(StrEnum):
@@ -66,7 +67,7 @@ class Subscription:
     def __init__(self, replay: Iterable[StoredEvent], revision: int) -> None:
         self._backlog: deque[StoredEvent] = deque(replay)
         self._wake: asyncio.Future[None] | None = None
-        self.closed = False
+        self.ended = asyncio.Event()
         # The revision up to which everything has been handed out or is in the backlog.
         self.revision = revision
         self.bookmark_due = False
@@ -80,8 +81,12 @@ class Subscription:
             self.wake()
 
     def close(self) -> None:
-        self.closed = True
+        self.ended.set()
         self.wake()
+
+    @property
+    def closed(self) -> bool:
+        return self.ended.is_set()
 
     @property
     def caught_up(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -189,6 +190,13 @@ class Stream:
 
     def close(self) -> None:
         self.response.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when `condition` holds; what never does fails the test."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
 
 
 def seen(events: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -132,6 +132,8 @@ class HttpServer:
         except StatusError:
             self.refused[user.name, verb, target.kind.group, attributes.resource] += 1
             raise
+        if delay := self.faults.delay(user.name):
+            await self.api.clock.sleep(delay)
         self.faults.refuse(user.name, verb, target.kind.group, attributes.resource)
         if verb in _WRITES:
             return await self._write(request, user, target, verb)
@@ -196,7 +198,7 @@ class HttpServer:
             target,
             selectors,
             parse_list_options(request.query, watch=True),
-            drops=lambda: self.faults.drops_watch(user.name),
+            fate=lambda: self.faults.fate_of_watch(user.name),
         )
 
     # Writing

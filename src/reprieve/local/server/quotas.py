@@ -1,7 +1,8 @@
 """ResourceQuotas: what a namespace may hold, counted and added up when something is created.
 
-What is used is counted anew from the objects each time, so it cannot drift; `status` is written
-for readers. Source: the ResourceQuota admission plugin and its evaluators; texts of a 1.37 server.
+`status.used` is what counts, as in a real cluster; the server itself keeps it, and counts it anew
+from the objects with every write that changes it, so it cannot drift. Source: the ResourceQuota
+admission plugin and its evaluators; texts of a 1.37 server.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
                 why = f"failed quota: {name}: must specify {missing}"
                 raise forbidden(kind, metadata["name"], why)
         asked = {one: amount for one, amount in _usage(kind.resource, obj).items() if one in hard}
-        used = _used(api, quota, asked)
+        used = _known(quota, asked) or _used(api, quota, asked)
         over = sorted(one for one in asked if asked[one] and used[one] + asked[one] > hard[one])
         if over:
             raise forbidden(
@@ -77,8 +78,7 @@ def written(
 ) -> None:
     """Write the status of the quotas that a write or removal concerns."""
     obj = new or old or {}
-    changed = new is not None and old is not None and kind.resource != _QUOTAS
-    if changed and (kind.resource != "pods" or _is_over(new or {}) == _is_over(old or {})):
+    if new is not None and old is not None and not _counts_otherwise(kind, new, old):
         return
     for quota in _quotas(api, obj["metadata"].get("namespace", "")):
         if kind.resource != _QUOTAS and not any(
@@ -94,6 +94,12 @@ def written(
             api.store.put(_QUOTAS, {**quota, "status": status})
 
 
+def _counts_otherwise(kind: Kind, new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    if kind.resource == _QUOTAS:
+        return bool(new.get("spec") != old.get("spec"))
+    return kind.resource == "pods" and _is_over(new) != _is_over(old)
+
+
 def _quotas(api: Api, namespace: str) -> list[dict[str, Any]]:
     if not namespace or not api.store.count(_QUOTAS):
         return []
@@ -103,6 +109,15 @@ def _quotas(api: Api, namespace: str) -> list[dict[str, Any]]:
 
 def _hard(quota: Mapping[str, Any]) -> dict[str, int]:
     return {name: parse_milli(amount) for name, amount in quota["spec"]["hard"].items()}
+
+
+def _known(quota: Mapping[str, Any], names: Iterable[str]) -> dict[str, int] | None:
+    """Return what the status says is used, None if it is about something else."""
+    status = quota.get("status") or {}
+    used = status.get("used") or {}
+    if status.get("hard") != quota["spec"]["hard"] or not all(name in used for name in names):
+        return None
+    return {name: parse_milli(used[name]) for name in names}
 
 
 def _used(api: Api, quota: Mapping[str, Any], names: Iterable[str]) -> Counter[str]:

@@ -1,7 +1,8 @@
 """Watches over HTTP: each event is encoded once per form and written to all that watch it.
 
 A stream ends after `timeoutSeconds`, when the store closes it (too slow, server stops) or when the
-client goes. Bookmarks come about once a minute and before the end, to clients that want them.
+client goes; a client that does not even take the end is cut off a little later. Bookmarks come
+about once a minute and before the end, to clients that want them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from reprieve.local.server import conversion
 from reprieve.local.server.answers import JSON, encoded
 from reprieve.local.server.api import Api
 from reprieve.local.server.errors import bad_request
+from reprieve.local.server.faults import WatchFate
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.negotiation import Form, as_partial, form_of
 from reprieve.local.server.options import ListOptions
@@ -32,6 +34,8 @@ __all__ = ["stream"]
 
 BOOKMARK_INTERVAL: Final = 60 * SECOND
 LONGEST_WATCH_SECONDS: Final = 3_600
+# How long a stream that has been closed may take to write what is left.
+LAST_WORDS: Final = 5 * SECOND
 
 
 async def stream(
@@ -40,9 +44,9 @@ async def stream(
     target: Target,
     selectors: Selectors,
     options: ListOptions,
-    drops: Callable[[], bool],
+    fate: Callable[[], WatchFate],
 ) -> web.StreamResponse:
-    """Write the watch until it ends; `drops` says after each write whether it is cut off."""
+    """Write the watch until it ends; `fate` says after each write what becomes of it."""
     try:
         seconds = int(request.query.get("timeoutSeconds") or LONGEST_WATCH_SECONDS)
     except ValueError:
@@ -52,9 +56,10 @@ async def stream(
     timers = [
         asyncio.create_task(_end(api.clock, watching, seconds)),
         asyncio.create_task(_remind(api.clock, watching)),
+        asyncio.create_task(_cut_off(api.clock, watching, request.transport)),
     ]
     try:
-        return await _write(api, request, target, watching, options, drops)
+        return await _write(api, request, target, watching, options, fate)
     finally:
         watching.close()
         for timer in timers:
@@ -64,6 +69,14 @@ async def stream(
 async def _end(clock: Clock, watching: Watching, seconds: int) -> None:
     await clock.sleep(max(1, seconds) * SECOND)
     watching.subscription.close()
+
+
+async def _cut_off(clock: Clock, watching: Watching, transport: asyncio.Transport | None) -> None:
+    """Break the connection of a client that does not read what it is sent."""
+    await watching.subscription.ended.wait()
+    await clock.sleep(LAST_WORDS)
+    if transport is not None:
+        transport.abort()
 
 
 async def _remind(clock: Clock, watching: Watching) -> None:
@@ -79,7 +92,7 @@ async def _write(
     target: Target,
     watching: Watching,
     options: ListOptions,
-    drops: Callable[[], bool],
+    fate: Callable[[], WatchFate],
 ) -> web.StreamResponse:
     encoder = _Encoder(
         target.kind,
@@ -105,7 +118,12 @@ async def _write(
         subscription.bookmark_due = False
         if lines:
             await response.write(b"".join(lines))
-        if subscription.closed or (lines and drops()):
+        if subscription.closed:
+            break
+        what = fate() if lines else WatchFate.GOES_ON
+        if what is WatchFate.FROZEN:
+            await subscription.ended.wait()
+        if what is not WatchFate.GOES_ON:
             break
     await response.write_eof()
     return response
