@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import yaml
@@ -28,6 +29,7 @@ KINDS = (
 )
 
 
+@cache
 def operator_rights(user: str, namespace: str) -> list[Object]:
     """Return roles, bindings and, with a Helm at hand, the policy, as installed in `namespace`."""
     try:

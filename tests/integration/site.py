@@ -38,7 +38,7 @@ from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import staged
 from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import ADMINISTRATOR, ControlPlane
-from tests.integration.roles import RoleRights, operator_rights
+from tests.integration.roles import RBAC, RoleRights, operator_rights
 
 __all__ = ["NAMESPACE", "OPERATOR_NAMESPACE", "Site", "embedded_site", "job", "real_site"]
 
@@ -238,8 +238,15 @@ class Site:
 
 @asynccontextmanager
 async def embedded_site(folder: Path, *arguments: str) -> AsyncIterator[Site]:
-    """The embedded cluster; `arguments` are the operator's."""
-    async with embedded_stage(NODES_OF_THE_SITE, folder, operator_arguments=arguments) as embedded:
+    """The embedded cluster with the chart's roles in force; `arguments` are the operator's."""
+    given = operator_rights(OPERATOR_USER, OPERATOR_NAMESPACE)
+    async with embedded_stage(
+        NODES_OF_THE_SITE,
+        folder,
+        operator_arguments=arguments,
+        rbac=True,
+        operator_roles=[one for one in given if one["apiVersion"].startswith(RBAC)],
+    ) as embedded:
 
         @asynccontextmanager
         async def cut() -> AsyncIterator[None]:
