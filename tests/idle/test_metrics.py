@@ -245,8 +245,8 @@ async def test_nvidia_and_intel_gpus_are_watched_when_switched_on(tmp_path: Path
         assert mig["spec"]["gpuResources"] == {"nvidia.com/mig-1g.10gb": 2}
         assert mig["status"]["aggregatedUtilization"] == 3
         assert [s["gpuId"] for s in mig["status"]["trackedPods"][0]["gpuMetrics"]] == ["0", "0"]
-        whole = await site.until_phase("Pod/whole", "Active")
-        assert whole["status"]["aggregatedUtilization"] == 42
+        await site.until(lambda: _uses(site, "Pod/whole", 42))
+        assert await site.phase("Pod/whole") == "Active"
         intel = await site.until_phase("Pod/intel", "Idle")
         assert intel["spec"]["gpuResources"] == {"gpu.intel.com/i915": 1}
         assert intel["status"]["aggregatedUtilization"] == 1
@@ -259,6 +259,11 @@ async def test_nvidia_and_intel_gpus_are_watched_when_switched_on(tmp_path: Path
         assert over["status"]["preemptionReason"].startswith(
             "Preempted to free 2 nvidia.com/mig-1g.10gb for pending workload job-demand-"
         )
+
+
+async def _uses(site: Site, root: str, percent: float) -> bool:
+    found = await site.workload(root)
+    return found is not None and found["status"].get("aggregatedUtilization") == percent
 
 
 async def _has_condition(site: Site, root: str, condition: tuple[str, str]) -> bool:
