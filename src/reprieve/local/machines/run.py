@@ -9,6 +9,7 @@ from typing import Final
 
 from reprieve.local.machines.budgets import DisruptionController
 from reprieve.local.machines.children import ChildrenController
+from reprieve.local.machines.cronjobs import CronJobController
 from reprieve.local.machines.daemonsets import DaemonSetController
 from reprieve.local.machines.deployments import DeploymentController
 from reprieve.local.machines.endpoints import EndpointsController
@@ -45,6 +46,7 @@ IN_CONTROLLER_MANAGER: Final = (
     "disruption",
     "pod-gc",
     "daemonsets",
+    "cronjobs",
     "endpointslices",
 )
 
@@ -107,6 +109,7 @@ class Machines:
             DaemonSetController(
                 self.informer, clock, recorder("daemonset-controller"), generator("daemonsets")
             ),
+            CronJobController(self.informer, clock, recorder("cronjob-controller")),
             EndpointsController(self.informer),
             PodGroupProtection(self.informer),
         ]
