@@ -195,7 +195,7 @@ class Stream:
 async def until(condition: Callable[[], bool]) -> None:
     """Return when `condition` holds; what never does fails the test."""
     async with asyncio.timeout(10):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
 

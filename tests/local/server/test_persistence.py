@@ -1,33 +1,16 @@
-"""A data folder: what was acknowledged is there after the process was killed at any moment."""
+"""A data folder: what a cluster keeps in it, and who may use it."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientError
 
 from reprieve.local.cluster import EmbeddedCluster
 from reprieve.units.errors import UsageError
 from tests.local.server.builders import CONFIG_MAPS, Client, config_map, definition, kind_of, task
 
 TASKS = "/apis/example.com/v1/namespaces/default/tasks"
-
-SERVE = """
-import asyncio, sys
-from pathlib import Path
-from reprieve.local.cluster import EmbeddedCluster
-
-async def main() -> None:
-    async with EmbeddedCluster(data=Path(sys.argv[1])) as cluster:
-        print(cluster.url, cluster.token(), flush=True)
-        await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
 
 
 async def test_objects_versions_tokens_and_definitions_outlive_a_restart(tmp_path: Path) -> None:
@@ -87,41 +70,3 @@ async def test_a_foreign_file_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"objects\.sqlite: cannot be opened"):
         EmbeddedCluster(data=tmp_path)
     assert path.read_text().startswith("this is no database")
-
-
-@pytest.mark.parametrize("after", [1, 7, 23])
-async def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path: Path, after: int) -> None:
-    """Eight writers; the process is killed once `after` writes have been answered."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVE, str(tmp_path), stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    url, token = (await process.stdout.readline()).decode().split()
-    acknowledged: dict[str, str] = {}
-    cluster = EmbeddedCluster(data=tmp_path / "other")
-    cluster.url = url
-
-    async def write(writer: int, client: Client) -> None:
-        for index in range(1_000):
-            name = f"w{writer}-{index}"
-            try:
-                made = await client.create(CONFIG_MAPS, config_map(name))
-            except (ClientError, OSError):
-                return
-            acknowledged[name] = made["metadata"]["resourceVersion"]
-            if len(acknowledged) == after:
-                process.send_signal(signal.SIGKILL)
-
-    async with Client(cluster) as client:
-        client.session.headers["Authorization"] = f"Bearer {token}"
-        await asyncio.gather(*(write(writer, client) for writer in range(8)))
-    await process.wait()
-    cluster.store.close()
-    async with EmbeddedCluster(data=tmp_path) as second, Client(second) as client:
-        items = (await client.get(CONFIG_MAPS))["items"]
-        found = {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in items}
-        later = await client.create(CONFIG_MAPS, config_map("later"))
-
-    assert len(acknowledged) >= after
-    assert acknowledged.items() <= found.items()
-    assert int(later["metadata"]["resourceVersion"]) > max(map(int, found.values()))
