@@ -197,12 +197,28 @@ async def test_missing_rights_are_reported_once_with_the_rule_and_tried_again() 
         [report] = stage.reports
         assert isinstance(report, Forbidden)
         assert report.rule == '- {apiGroups: [""], resources: ["pods"], verbs: ["list"]}'
-        assert 10 <= len(stage.wire.requests) <= 21
+        assert 10 <= len(stage.wire.requests) <= 25
         stage.pods.refuse = lambda request: None
         await stage.settle(MINUTE)
         assert stage.reflector.synced.is_set()
         assert stage.reflector.health is Health.WATCHING
         assert stage.reflector.error is None
+
+
+async def test_a_server_that_refuses_while_it_starts_is_asked_again_soon() -> None:
+    stage = Stage()
+    stage.pods.put(pod("a"))
+    async with stage.running():
+        await stage.settle()
+        stage.pods.refuse = lambda request: refusal(403, "Forbidden", "pods is forbidden")
+        stage.pods.end_watches()
+        await stage.settle(SECOND)
+        stage.pods.refuse = lambda request: None
+        stage.pods.put(pod("b"))
+        await stage.settle(5 * SECOND)
+        assert stage.reflector.health is Health.WATCHING
+    assert stage.sink.told[-1] == ("applied", "b@12")
+    assert len(stage.pods.lists) == 1
 
 
 async def test_a_kind_that_is_not_served_is_waited_for() -> None:

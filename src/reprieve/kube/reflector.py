@@ -4,8 +4,9 @@
 2. Watch from there, with bookmarks. A watch that ends is resumed from the last version seen.
 3. 410 (the version is forgotten): list again, not older than the last version seen. One list at
    the start and one per 410; nothing else makes this lister list, but a list that fails is retried.
-4. 403: reported once with the rule to add, then tried again slowly. 404 (the kind is not served):
-   likewise; what is held stays until the kind is back and listed again.
+4. 403: reported once with the rule to add and tried again as below, since a server that has just
+   started refuses everything until it has read its roles. 404 (the kind is not served): likewise,
+   slowly; what is held stays until the kind is back and listed again.
 5. Everything else: jittered exponential backoff, which starts over once a watch has delivered.
 
 Source: client-go's Reflector; the design's section "State that can be trusted".
@@ -45,7 +46,6 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 _BACKOFF_FIRST: Final = 800 * MILLISECOND
 _BACKOFF_MOST: Final = 30 * SECOND
-_REFUSED_PAUSE: Final = 30 * SECOND
 _NOT_SERVED_PAUSE: Final = 5 * SECOND
 _WATCH_SECONDS: Final = (300, 600)
 
@@ -238,7 +238,7 @@ class Reflector(Generic[T]):
         self.error = error
         match error:
             case Forbidden() | Unauthorized():
-                self.health, pause = Health.FORBIDDEN, self._spread(_REFUSED_PAUSE)
+                self.health, pause = Health.FORBIDDEN, self._backoff()
             case NotFound():
                 self.health, pause = Health.NOT_SERVED, self._spread(_NOT_SERVED_PAUSE)
                 self._listed = False
