@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from reprieve.local.cluster import EmbeddedCluster
 from reprieve.local.crds import permissive_definitions
 from reprieve.local.machines.embedded import EmbeddedObjects
 from reprieve.local.machines.exposure import EXPORTER_NAMESPACE, EXPORTER_SERVICE
+from reprieve.local.machines.informer import Informer
 from reprieve.local.machines.objects import (
     AlreadyThere,
     Change,
@@ -30,15 +31,21 @@ from tests.local.machines.test_children import CHAINS
 
 
 class Embedded:
-    """Machines on an embedded cluster whose clock stands still; without heartbeats."""
+    """Machines on an embedded cluster whose clock stands still, without heartbeats unless asked."""
 
-    def __init__(self, data: Path | None = None, seed: int = 0, **options: Any) -> None:
+    def __init__(
+        self,
+        data: Path | None = None,
+        seed: int = 0,
+        without: Sequence[str] = ("heartbeats",),
+        **options: Any,
+    ) -> None:
         self.clock = VirtualClock()
         self.cluster = EmbeddedCluster(clock=self.clock, data=data)
         self.objects = EmbeddedObjects(self.cluster.api)
         nodes = [gpu_node("gpu-0", 8)]
         self.machines = Machines(
-            self.objects, self.clock, nodes, seed=seed, without=["heartbeats"], **options
+            self.objects, self.clock, nodes, seed=seed, without=without, **options
         )
 
     async def wait(self, seconds: float = 0) -> None:
@@ -257,3 +264,57 @@ async def test_chains_come_about_with_the_permissive_definitions(
     await embedded.objects.delete(KINDS[obj["apiVersion"], obj["kind"]], "default", "work")
     await embedded.wait(10)
     assert embedded.phases() == {}
+
+
+async def test_what_the_machines_write_passes_the_validation_of_the_server() -> None:
+    embedded = Embedded(without=())
+    async with embedded.cluster:
+        await embedded.machines.start()
+        await embedded.create(workload("DaemonSet", "agent", 0))
+        await embedded.create(workload("Deployment", "web", 1, replicas=2))
+        tick = {"schedule": "* * * * *", "jobTemplate": {"spec": job("tick")["spec"]}}
+        for api_version, kind, spec in (
+            ("batch/v1", "CronJob", tick),
+            ("v1", "Service", {"selector": {"app": "web"}, "ports": [{"port": 80}]}),
+            (
+                "policy/v1",
+                "PodDisruptionBudget",
+                {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+            ),
+        ):
+            metadata = {"name": "extra", "namespace": "default"}
+            body = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+            await embedded.create(body)
+        await embedded.wait(65)
+        informer = embedded.machines.informer
+        [lease] = embedded.cluster.store.range("leases.coordination.k8s.io", "kube-node-lease")
+        assert lease.decode()["spec"]["holderIdentity"] == "gpu-0"
+        [found] = informer.all("endpointslices.discovery.k8s.io")
+        assert [e["conditions"]["ready"] for e in found["endpoints"]] == [True, True]
+        [budget] = informer.all("poddisruptionbudgets.policy")
+        assert budget["status"]["disruptionsAllowed"] == 1
+        assert [o["status"]["numberReady"] for o in informer.all("daemonsets.apps")] == [1]
+        assert len(list(informer.all("jobs.batch"))) == 1
+
+        node = informer.get("nodes", "", "gpu-0")
+        assert node is not None
+        metadata = {**node["metadata"], "annotations": sim(ready="false")}
+        await embedded.objects.update("nodes", {**node, "metadata": metadata})
+        await embedded.wait(200)
+        served = [name for name in embedded.phases() if name.startswith("web-")]
+        assert len(served) == 2  # the server's default toleration: 300 s
+        assert [e["conditions"]["ready"] for e in _only(informer, found)["endpoints"]] == [
+            False,
+            False,
+        ]
+        await embedded.wait(110)
+        replaced = [name for name in embedded.phases() if name.startswith("web-")]
+        assert set(replaced).isdisjoint(served)
+        assert [embedded.phases()[name] for name in replaced] == ["Pending", "Pending"]
+        await embedded.machines.stop()
+
+
+def _only(informer: Informer, like: Object) -> Object:
+    found = informer.by_uid(like["metadata"]["uid"])
+    assert found is not None
+    return found[1]
