@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
+
+import pytest
 
 from reprieve.kube.resource import GPU_WORKLOADS, PREEMPTIONS
 from reprieve.units.clock import SystemClock
@@ -80,6 +84,31 @@ async def test_a_killed_operator_is_followed_by_one_that_evicts_once(site: Site)
     ]
     assert evicted == [victim["spec"]["workloadRef"]["uid"]]
     assert gone["metadata"]["uid"] == victim["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("site", ["real"], indirect=True)
+async def test_an_api_server_that_starts_anew_costs_neither_the_operator_nor_its_idle_timer(
+    site: Site,
+) -> None:
+    site.reports("Job/notebook", 0)
+    await site.create(job("notebook", 4, policy="Always", grace_period="1h"))
+    operator = await site.operator()
+    before = await site.in_phase("Job/notebook", "Idle")
+
+    async with site.cut_watches():
+        pass
+    with contextlib.suppress(TimeoutError):
+        # The lease may have run out meanwhile: then the process ends, and what supervises it
+        # starts it again.
+        await asyncio.wait_for(operator.stopped_by_itself(), 6)
+        await site.operator()
+    grace = {"metadata": {"annotations": {"kaiwo.silogen.ai/gpu-preemption.grace-period": "1s"}}}
+    await site.client.patch(JOBS, NAMESPACE, "notebook", grace, dict)
+
+    gone = await site.in_phase("Job/notebook", "Preempted")
+    assert gone["status"]["preemptionReason"].startswith("Policy is Always")
+    assert gone["metadata"]["uid"] == before["metadata"]["uid"]
+    assert await site.find(JOBS, "notebook") == {}
 
 
 async def preempting(site: Site, workload: Object) -> None:

@@ -289,6 +289,8 @@ class HttpWire:
     def _unreachable(self, cause: BaseException) -> Unreachable:
         timed_out = isinstance(cause, TimeoutError)
         text = "no answer in time" if timed_out else str(cause) or type(cause).__name__
+        if isinstance(cause, aiohttp.ClientPayloadError):
+            text = "the connection ended in the middle of an answer"
         return Unreachable(f"{self._connection.server}: {text}", reason="Timeout" * timed_out)
 
 
