@@ -8,7 +8,16 @@ import pytest
 
 from reprieve.local.machines.podgarbage import PodGarbageCollector
 from reprieve.local.server.errors import StatusError
-from tests.local.machines.cluster import Cluster, gpu_node, job, pod, running, sim, workload
+from tests.local.machines.cluster import (
+    Cluster,
+    gpu_node,
+    job,
+    pod,
+    running,
+    sim,
+    template,
+    workload,
+)
 from tests.local.machines.test_embedded import Embedded
 
 
@@ -60,6 +69,19 @@ async def test_a_budget_counts_on_what_the_controller_wants_not_on_what_there_is
         await cluster.create(budget("b", {"app": "web"}, maxUnavailable=2))
         await cluster.wait(2)
         assert counts(cluster) == (4, 2, 2, 0)
+
+
+async def test_a_budget_counts_a_deployment_once_in_the_middle_of_a_roll_out() -> None:
+    async with running([gpu_node("gpu-0", 8)]) as cluster:
+        await cluster.create(workload("Deployment", "web", 1, replicas=4))
+        await cluster.create(budget("b", {"app": "web"}, maxUnavailable=1))
+        await cluster.wait(2)
+        settings = sim(start_latency="1h")
+        body = template(1, labels={"app": "web"}, annotations=settings)
+        await cluster.change("deployments.apps", "web", template=body)
+        await cluster.wait(5)
+        assert len(cluster.names("replicasets.apps")) == 2
+        assert counts(cluster) == (4, 3, 3, 0)
 
 
 async def test_pods_are_evicted_through_a_budget_until_it_forbids() -> None:

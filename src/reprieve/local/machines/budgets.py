@@ -98,10 +98,21 @@ class DisruptionController:
         return expected, max(0, expected - scaled(0 if most is None else most, expected))
 
     def _wanted(self, pods: list[Object]) -> int:
-        owned = Counter((controller_of(pod) or {}).get("uid", "") for pod in pods)
-        total = 0
-        for uid, count in owned.items():
-            found = self._informer.by_uid(uid)
-            counted = found is not None and "replicas" in (found[1].get("spec") or {})
-            total += replicas_of(found[1]) if found is not None and counted else count
-        return total
+        counts: Counter[str] = Counter()
+        numbers: dict[str, int] = {}
+        for pod in pods:
+            owner = self._controller(pod)
+            if owner is not None and owner["kind"] == "ReplicaSet":
+                owner = (
+                    self._controller(owner) or owner
+                )  # in the middle of a roll-out there are two
+            uid = pod["metadata"]["uid"] if owner is None else owner["metadata"]["uid"]
+            counts[uid] += 1
+            if owner is not None and "replicas" in (owner.get("spec") or {}):
+                numbers[uid] = replicas_of(owner)
+        return sum(numbers.get(uid, count) for uid, count in counts.items())
+
+    def _controller(self, obj: Object) -> Object | None:
+        reference = controller_of(obj)
+        found = self._informer.by_uid(reference["uid"]) if reference else None
+        return found[1] if found else None
