@@ -5,27 +5,55 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from reprieve.local.cluster import EmbeddedCluster
 from reprieve.local.machines.embedded import EmbeddedObjects
+from reprieve.local.machines.kubelet import KubeletTimes
 from reprieve.local.machines.run import Machines
 from reprieve.units.clock import SystemClock
+from tests.integration.control_plane import ADMINISTRATOR, ControlPlane
 from tests.kubectl.golden import Group
+from tests.kubectl.play import Cluster
 
-__all__ = ["embedded"]
+__all__ = ["embedded", "on"]
+
+
+def on(plane: ControlPlane) -> Cluster:
+    """Return what gives each group the same running control plane."""
+
+    @asynccontextmanager
+    async def cluster(group: Group, kubeconfig: Path) -> AsyncIterator[None]:
+        _write_kubeconfig(plane, kubeconfig, group.namespace)
+        yield
+
+    return cluster
+
+
+def _write_kubeconfig(plane: ControlPlane, path: Path, namespace: str) -> None:
+    plane.write_kubeconfig(path, ADMINISTRATOR)
+    config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config["contexts"][0]["context"]["namespace"] = namespace
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
 
 
 @asynccontextmanager
 async def embedded(group: Group, kubeconfig: Path) -> AsyncIterator[None]:
-    """Run an embedded cluster, with machines where the group was recorded with controllers.
+    """Run an embedded cluster, with machines and controllers where it was recorded with them.
 
     Roles are enforced where they are asked about; everywhere else the administrator asks.
     """
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(EmbeddedCluster(rbac=group.name == "auth"))
+        cluster = await stack.enter_async_context(
+            EmbeddedCluster(rbac=group.name == "auth", controllers=group.plane == "full")
+        )
         cluster.write_kubeconfig(kubeconfig, namespace=group.namespace)
         if group.plane == "full":
-            machines = Machines(EmbeddedObjects(cluster.api), SystemClock(), [])
+            # The recorded cluster had a stand-in for kubelets that took no time either.
+            times = KubeletTimes(start_latency=0, termination_time=0)
+            machines = Machines(EmbeddedObjects(cluster.api), SystemClock(), [], times=times)
             await machines.start()
             stack.push_async_callback(machines.stop)
         yield

@@ -1,25 +1,41 @@
-"""The cases that the embedded cluster answers otherwise than a real API server, with reasons."""
+"""The cases of the golden table that are answered otherwise than recorded, with reasons."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import yaml
 
-__all__ = ["EXCEPTIONS", "exceptions_markdown"]
+from tests.integration.control_plane import Binaries
 
-EXCEPTIONS: Final[Mapping[str, str]] = yaml.safe_load(
+__all__ = ["EMBEDDED", "embedded_markdown", "of_real_server"]
+
+_ALL: Final[Mapping[str, Mapping[str, str]]] = yaml.safe_load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
+EMBEDDED: Final = _ALL["embedded"]
 
 
-def exceptions_markdown() -> str:
+def of_real_server(binaries: Binaries) -> Mapping[str, str]:
+    """Return the exceptions of this API server."""
+    said = subprocess.run(
+        [binaries.apiserver, "--version"], check=True, capture_output=True, text=True
+    ).stdout
+    version = re.search(r"v\d+\.\d+", said)
+    own = _ALL.get(f"kube-apiserver {version[0]}", {}) if version else {}
+    return {**_ALL["kube-apiserver"], **own}
+
+
+def embedded_markdown() -> str:
     """Return the list for `docs/embedded-cluster.md`: reasons, with the cases that share each."""
     by_reason: dict[str, list[str]] = {}
-    for case, reason in EXCEPTIONS.items():
+    for case, reason in EMBEDDED.items():
         by_reason.setdefault(reason, []).append(f"`{case}`")
     return "".join(
-        f"- {reason}: {', '.join(sorted(cases))}.\n" for reason, cases in by_reason.items()
+        f"- {reason[0].upper()}{reason[1:]}: {', '.join(sorted(cases))}.\n"
+        for reason, cases in by_reason.items()
     )

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from tests.kubectl.golden import Answer, Case, Group
 
@@ -52,14 +52,15 @@ class Play:
         self._all: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="golden table", daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
 
     def answer(self, group: str, case: str) -> Answer:
         """Return what was answered, or raise what kept the case from being played."""
         return self._answers[group, case].result()
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End what still plays; clusters are stopped before this returns."""
 
         def cancel() -> None:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kubectl.exceptions import EXCEPTIONS
+from tests.kubectl import exceptions
 from tests.kubectl.golden import LIMIT_PERCENT, Case, Group, difference
 from tests.kubectl.play import Play
 
 
 def test_embedded_cluster(embedded_case: tuple[Group, Case], embedded_play: Play) -> None:
-    group, case = embedded_case
-    found = difference(case.answer, embedded_play.answer(group.name, case.name))
+    _compare(embedded_case, embedded_play)
+
+
+def test_real_api_server(real_case: tuple[Group, Case], real_play: Play) -> None:
+    _compare(real_case, real_play)
+
+
+def _compare(played: tuple[Group, Case], play: Play) -> None:
+    group, case = played
+    found = difference(case.answer, play.answer(group.name, case.name))
     if found:
         pytest.fail(f"kubectl {' '.join(case.argv)}\n{found}", pytrace=False)
 
 
 def test_exceptions_are_few_and_of_stable_cases(golden_group: Group) -> None:
     excepted = {
-        name.partition("::")[2] for name in EXCEPTIONS if name.startswith(f"{golden_group.name}::")
+        name.partition("::")[2]
+        for name in exceptions.EMBEDDED
+        if name.startswith(f"{golden_group.name}::")
     }
     stable = {case.name for case in golden_group.stable}
     assert excepted <= stable

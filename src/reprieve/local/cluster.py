@@ -42,12 +42,13 @@ class EmbeddedCluster:
     Plain HTTP is the default: it starts faster, and every client can be used without a file. Then
     requests without a token are the administrator's, since kubectl sends no token over it. With
     `tls` the cluster has a certificate authority of its own, kubeconfig files name it, tokens
-    travel as in production, and who sends none is nobody:
-    refused, or with `rbac` `system:anonymous`.
+    travel as in production, and who sends none is nobody: refused, or with `rbac`
+    `system:anonymous`.
 
     `port` 0 takes a free one; `data` is a folder in which objects outlive the process (created when
     missing), None keeps them in memory. With `rbac` a user may do what the stored roles allow and
-    no more, without it everything.
+    no more, without it everything. The server itself empties deleted namespaces and counts for
+    ResourceQuotas; without `controllers` it leaves that, like a bare API server, to somebody else.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class EmbeddedCluster:
         data: Path | None = None,
         rbac: bool = False,
         tls: bool = False,
+        controllers: bool = True,
     ) -> None:
         self.clock = JumpingClock(clock or SystemClock())
         self._port, self._data, self._tls = port, data, tls
@@ -70,7 +72,7 @@ class EmbeddedCluster:
             data.mkdir(parents=True, exist_ok=True)
         self._access = Access(_secret(data))
         self.store = Store(self._fields, None if data is None else data / "objects.sqlite")
-        self.api = Api(self.store, self.registry, self.clock)
+        self.api = Api(self.store, self.registry, self.clock, controllers=controllers)
         if tls:
             self._access.tokenless = ANONYMOUS
         if rbac:

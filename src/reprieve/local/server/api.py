@@ -59,7 +59,11 @@ class Api:
     Every method raises `StatusError` where the real server answers with a failure.
     """
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, clock: Clock, *, controllers: bool = True
+    ) -> None:
+        """`controllers`: empty deleted namespaces and count for quotas, as controllers would."""
+        self.controllers = controllers
         self.store = store
         self.registry = registry
         self.clock = clock

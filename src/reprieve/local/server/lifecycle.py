@@ -76,7 +76,7 @@ def before_deletion(kind: Kind, obj: dict[str, Any]) -> None:
 
 def deletion_marked(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
     """Start to empty a namespace or a definition that has just been marked."""
-    if kind.resource == _NAMESPACES:
+    if kind.resource == _NAMESPACES and api.controllers:
         namespace = obj["metadata"]["name"]
         for inner in _distinct(api):
             if inner.namespaced:
@@ -130,7 +130,8 @@ def _delete_all(api: Api, kind: Kind, namespace: str | None) -> None:
 def _finish_namespace(api: Api, namespace: str) -> None:
     stored = api.store.get(_NAMESPACES, "", namespace)
     if (
-        stored is None
+        not api.controllers
+        or stored is None
         or stored.fields.get("status.phase") != "Terminating"
         or api.store.objects_in(namespace)
     ):

@@ -52,6 +52,8 @@ def check(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
     """
     metadata = obj["metadata"]
     for quota in _quotas(api, metadata.get("namespace", "")):
+        if not (api.controllers or quota.get("status", {}).get("hard")):
+            continue
         hard = _hard(quota)
         if not _in_scope(quota, kind.resource, obj):
             continue
@@ -77,6 +79,8 @@ def written(
     api: Api, kind: Kind, new: Mapping[str, Any] | None, old: Mapping[str, Any] | None
 ) -> None:
     """Write the status of the quotas that a write or removal concerns."""
+    if not api.controllers:
+        return
     obj = new or old or {}
     if new is not None and old is not None and not _counts_otherwise(kind, new, old):
         return
