@@ -149,6 +149,8 @@ async def test_a_webhook_that_fails_is_named_and_nothing_is_lost(
         await client.request("GET", OLD),
         await client.request("POST", OLD, task("v1beta1", "b", count=1)),
     ]
+    watch = await client.watch(OLD, resourceVersion="1")
+    (error,) = await watch.rest()
     kept = await client.get(NEW)
     space, _ = await client.request("DELETE", f"{NEW}/a")
 
@@ -157,4 +159,5 @@ async def test_a_webhook_that_fails_is_named_and_nothing_is_lost(
         (500, "conversion webhook for example.com/v1, Kind=Task failed: no idea"),
         (500, "conversion webhook for example.com/v1beta1, Kind=Task failed: no idea"),
     ]
+    assert (error["type"], error["object"]["code"]) == ("ERROR", 500)
     assert ([one["spec"] for one in kept["items"]], space) == ([{"replicas": 1}], 200)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from reprieve.local.server import subresources
+from reprieve.local.server import subresources, webhooks
 from reprieve.local.server.admission import complete_update
 from reprieve.local.server.causes import Invalid, StrictDecoding
 from reprieve.local.server.errors import StatusError, bad_request, invalid
@@ -20,7 +20,10 @@ from reprieve.local.server.options import WriteOptions
 from reprieve.local.server.replacement import check_identity, keep_system_metadata
 from reprieve.local.server.schema import decode, validate
 
-__all__ = ["check", "decoded", "succeeding"]
+if TYPE_CHECKING:
+    from reprieve.local.server.api import Api
+
+__all__ = ["check", "decoded", "mutated", "succeeding"]
 
 _OF_PODS: Final = ("resize", "ephemeralcontainers")
 _STATUS_PARTS: Final = ("apiVersion", "kind", "metadata", "status")
@@ -61,6 +64,21 @@ def succeeding(
     if kind.resource not in _STATUS_WITHOUT_RULES or new["metadata"] != old["metadata"]:
         check(kind, new, old)
     return new
+
+
+def mutated(api: Api, request: webhooks.Request, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return a decoded object as the mutating webhooks leave it, decoded.
+
+    Raises:
+        StatusError: as `webhooks.mutated`, or 400 for what a webhook made.
+    """
+    changed = webhooks.mutated(api, request, obj)
+    if changed is obj:
+        return obj
+    assert isinstance(request.options, WriteOptions)
+    changed = decoded(request.kind, changed, request.options)
+    keep_system_metadata(obj, changed)
+    return changed
 
 
 def decoded(kind: Kind, obj: dict[str, Any], options: WriteOptions) -> dict[str, Any]:

@@ -21,19 +21,19 @@ from reprieve.local.server import (
     lifecycle,
     limit_ranges,
     quotas,
+    removal,
     subresources,
     webhooks,
 )
-from reprieve.local.server.acceptance import check, decoded, succeeding
+from reprieve.local.server.acceptance import check, decoded, mutated, succeeding
 from reprieve.local.server.apply import apply
-from reprieve.local.server.deletion import is_finished, mark_deleted
+from reprieve.local.server.deletion import is_finished
 from reprieve.local.server.errors import (
     already_exists,
     bad_request,
     method_not_allowed,
     not_found,
     path_not_found,
-    precondition_failed,
 )
 from reprieve.local.server.kinds import Kind, Registry
 from reprieve.local.server.naming import name_object
@@ -42,7 +42,6 @@ from reprieve.local.server.outside import once, settled
 from reprieve.local.server.ownership import Manager, record_update, write_managers
 from reprieve.local.server.patches import patched
 from reprieve.local.server.reading import ListResult, WatchEvent, list_page, watch_events
-from reprieve.local.server.replacement import keep_system_metadata
 from reprieve.local.server.selectors import EVERYTHING, Selectors
 from reprieve.local.server.webhooks import Request
 from reprieve.local.store import Store, Stored
@@ -147,7 +146,7 @@ class Api:
         self._check_subresource(kind, subresource)
 
         def step() -> dict[str, Any]:
-            old = self._read(kind, namespace, name)
+            old = self.read(kind, namespace, name)
             return self._update(kind, old, _own(obj), options, subresource, replaced_whole=True)
 
         updated = await self._settled(options, step)
@@ -177,7 +176,9 @@ class Api:
         self, kind: Kind, namespace: str, name: str, options: DeleteOptions
     ) -> dict[str, Any]:
         """Delete: the object as it is now if something keeps it, else a Status of success."""
-        result = await settled(self.store, lambda: self._delete(kind, namespace, name, options))
+        result = await settled(
+            self.store, lambda: removal.delete(self, kind, namespace, name, options)
+        )
         await self.store.durable()
         return result
 
@@ -186,7 +187,8 @@ class Api:
         for one in found:
             if self.exists(kind, one.namespace, one.name):
                 await settled(
-                    self.store, partial(self._delete, kind, one.namespace, one.name, options)
+                    self.store,
+                    partial(removal.delete, self, kind, one.namespace, one.name, options),
                 )
         await self.store.durable()
 
@@ -194,7 +196,7 @@ class Api:
         """Put a pod on the node that the v1 Binding names."""
 
         def step() -> dict[str, Any]:
-            self._validated_part(namespace, name, "binding", ("v1", "Binding"), binding)
+            webhooks.validated_part(self, namespace, name, "binding", binding)
             return subresources.bind(self, namespace, name, binding)
 
         result = await settled(self.store, step)
@@ -205,7 +207,7 @@ class Api:
         """Delete a pod unless a PodDisruptionBudget forbids it (429)."""
 
         def step() -> dict[str, Any]:
-            self._validated_part(namespace, name, "eviction", ("policy/v1", "Eviction"), eviction)
+            webhooks.validated_part(self, namespace, name, "eviction", eviction)
             return subresources.evict(self, namespace, name, eviction)
 
         result = await settled(self.store, step)
@@ -244,7 +246,7 @@ class Api:
             obj["metadata"]["generation"] = 1
         admission.admit_create(self, kind, obj)
         request = Request(kind, "CREATE", namespace, metadata["name"], None, options)
-        obj = self._mutated(request, obj)
+        obj = mutated(self, request, obj)
         check(kind, obj, None)
         if owner is not None:
             write_managers(obj, [owner])
@@ -286,7 +288,7 @@ class Api:
     ) -> dict[str, Any]:
         """Store the result of a server-side apply, whose ownership is already written."""
         managed = new["metadata"].get("managedFields")
-        request = self._change(kind, old, options, subresource)
+        request = webhooks.change_of(kind, old, options, subresource)
         new = succeeding(
             kind,
             old,
@@ -294,7 +296,7 @@ class Api:
             options,
             subresource,
             replaced_whole=False,
-            mutate=partial(self._mutated, request),
+            mutate=partial(mutated, self, request),
         )
         if managed is not None:
             new["metadata"]["managedFields"] = managed
@@ -312,7 +314,7 @@ class Api:
     ) -> dict[str, Any]:
         if subresource == "scale":
             scaled = subresources.with_scale(kind, old, new)
-            request = self._change(kind, old, options, subresource)
+            request = webhooks.change_of(kind, old, options, subresource)
             webhooks.validated(self, request, subresources.scale_of(kind, scaled))
             new = succeeding(
                 kind, old, scaled, options, "", replaced_whole=replaced_whole, mutate=_same
@@ -320,7 +322,7 @@ class Api:
             record_update(kind, old, new, options.field_manager, self.clock.wall(), "")
             self._replace(kind, old, new, options)
             return subresources.scale_of(kind, self._reread(kind, old, scaled, options))
-        request = self._change(kind, old, options, subresource)
+        request = webhooks.change_of(kind, old, options, subresource)
         new = succeeding(
             kind,
             old,
@@ -328,43 +330,10 @@ class Api:
             options,
             subresource,
             replaced_whole=replaced_whole,
-            mutate=partial(self._mutated, request),
+            mutate=partial(mutated, self, request),
         )
         record_update(kind, old, new, options.field_manager, self.clock.wall(), subresource)
         return self.replace(request, old, new)
-
-    def _change(
-        self, kind: Kind, old: dict[str, Any], options: WriteOptions, subresource: str
-    ) -> Request:
-        metadata = old["metadata"]
-        scale = ("autoscaling/v1", "Scale") if subresource == "scale" else None
-        place = metadata.get("namespace", ""), metadata["name"]
-        return Request(kind, "UPDATE", *place, old, options, subresource, scale)
-
-    def _mutated(self, request: Request, obj: dict[str, Any]) -> dict[str, Any]:
-        """Return a decoded object as the mutating webhooks leave it, decoded."""
-        changed = webhooks.mutated(self, request, obj)
-        if changed is obj:
-            return obj
-        assert isinstance(request.options, WriteOptions)
-        changed = decoded(request.kind, changed, request.options)
-        keep_system_metadata(obj, changed)
-        return changed
-
-    def _validated_part(
-        self,
-        namespace: str,
-        name: str,
-        subresource: str,
-        object_type: tuple[str, str],
-        obj: dict[str, Any],
-    ) -> None:
-        """Ask the validating webhooks about a Binding or Eviction of a pod."""
-        pods = self.registry.find("", "v1", "pods")
-        assert pods is not None
-        options = WriteOptions()
-        request = Request(pods, "CREATE", namespace, name, None, options, subresource, object_type)
-        webhooks.validated(self, request, obj)
 
     def replace(self, request: Request, old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         """Store a valid new state of an existing object, or remove what is finished."""
@@ -389,7 +358,7 @@ class Api:
             return new
         kept = conversion.to_storage(self.registry, kind, new)
         if is_finished(kind, kept):
-            self._remove(kind, kept)
+            removal.remove(self, kind, kept)
         else:
             self.store.put(conversion.shelf(kind), kept)
             definitions.written(self, kind, kept)
@@ -411,70 +380,25 @@ class Api:
         if patch_type is PatchType.APPLY:
             old = None if stored is None else conversion.from_storage(kind, stored.decode())
             return apply(self, kind, namespace, name, old, patch, options, subresource)
-        old = self._read(kind, namespace, name)
+        old = self.read(kind, namespace, name)
         target = old
         if subresource != "status" or kind.custom is not None:
             # Read twice: what is made of the target is compared with the old object.
-            target = self._read(kind, namespace, name)
+            target = self.read(kind, namespace, name)
         if subresource == "scale":
             target = subresources.scale_of(kind, target)
         new = patched(kind, target, patch, patch_type)
         return self._update(kind, old, new, options, subresource)
 
-    def _delete(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        options: DeleteOptions,
-        *,
-        asking: bool = True,
-    ) -> dict[str, Any]:
-        obj = self._read(kind, namespace, name)
-        metadata = obj["metadata"]
-        if options.uid is not None and options.uid != metadata["uid"]:
-            raise precondition_failed(kind, name, "UID", options.uid, metadata["uid"])
-        version = options.resource_version
-        if version is not None and version != metadata["resourceVersion"]:
-            raise precondition_failed(
-                kind, name, "ResourceVersion", version, metadata["resourceVersion"]
-            )
-        lifecycle.check_deletable(kind, name)
-        if asking:
-            request = Request(kind, "DELETE", namespace, name, obj, options)
-            webhooks.validated(self, request, None)
-        lifecycle.before_deletion(kind, obj)
-        changed = mark_deleted(kind, obj, options, self.clock.wall())
-        finished = is_finished(kind, obj)
-        if options.dry_run:
-            return _success(kind, metadata) if finished else obj
-        kept = conversion.to_storage(self.registry, kind, obj)
-        if finished:
-            if changed and kind.resource == "pods":
-                # Watchers are shown the deletion of a pod before its end, even without grace.
-                self.store.put("pods", kept)
-            self._remove(kind, kept)
-            return _success(kind, metadata)
-        if changed:
-            self.store.put(conversion.shelf(kind), kept)
-        lifecycle.deletion_marked(self, kind, kept)
-        return conversion.answered(kind, obj, kept)
-
     def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> None:
         """Delete without waiting for the disk and without webhooks; one that has gone is fine."""
         kind = self.registry.stored(kind.group, kind.plural) or kind
         if self.store.get(conversion.shelf(kind), namespace, name) is not None:
-            self._delete(kind, namespace, name, options, asking=False)
-
-    def _remove(self, kind: Kind, kept: dict[str, Any]) -> None:
-        self.store.remove(conversion.shelf(kind), kept)
-        definitions.removed(self, kind, kept)
-        quotas.written(self, kind, None, kept)
-        lifecycle.removed(self, kind, kept)
+            removal.delete(self, kind, namespace, name, options, asking=False)
 
     # Inside
 
-    def _read(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+    def read(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         return conversion.from_storage(kind, self.stored(kind, namespace, name).decode())
 
     def _reread(
@@ -483,7 +407,7 @@ class Api:
         if options.dry_run:
             return scaled
         metadata = old["metadata"]
-        return self._read(kind, metadata.get("namespace", ""), metadata["name"])
+        return self.read(kind, metadata.get("namespace", ""), metadata["name"])
 
     def _check_subresource(self, kind: Kind, subresource: str) -> None:
         if not subresource:
@@ -506,16 +430,3 @@ def _same(obj: dict[str, Any]) -> dict[str, Any]:
 
 def _desired(obj: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
-
-
-def _success(kind: Kind, metadata: dict[str, Any]) -> dict[str, Any]:
-    details = {"name": metadata["name"], "group": kind.group, "kind": kind.plural}
-    if not kind.group:
-        del details["group"]
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {**details, "uid": metadata["uid"]},
-    }

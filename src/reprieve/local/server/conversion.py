@@ -22,7 +22,7 @@ from reprieve.local.server.errors import StatusError
 from reprieve.local.server.kinds import Kind, Registry
 from reprieve.local.store import Store, Stored
 
-__all__ = ["answered", "from_storage", "in_version", "read_as", "shelf", "to_storage"]
+__all__ = ["answered", "asks", "from_storage", "in_version", "read_as", "shelf", "to_storage"]
 
 _SECONDS: Final = 30
 # What of the metadata a webhook is asked about, and may change.
@@ -117,6 +117,11 @@ async def read_as(store: Store, kind: Kind, found: Sequence[Stored]) -> list[Sto
         for one, obj, answer in zip(others, objects, answers, strict=True)
     }
     return [dataclasses.replace(one, body=bodies.get(id(one), one.body)) for one in found]
+
+
+def asks(kind: Kind) -> bool:
+    """Return whether other versions of `kind` are converted by a webhook."""
+    return _webhook(kind) is not None
 
 
 def _webhook(kind: Kind) -> Mapping[str, Any] | None:

@@ -234,6 +234,8 @@ class Watching:
             if what is not None:
                 seen.append(what)
             self.subscription.revision = event.revision
+        if not conversion.asks(self.kind):
+            return seen
         objects = [one.event.object for one in seen]
         converted = await conversion.read_as(self._store, self.kind, objects)
         return [

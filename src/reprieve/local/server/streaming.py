@@ -17,7 +17,7 @@ from aiohttp import web
 from reprieve.local.server import conversion
 from reprieve.local.server.answers import JSON, encoded
 from reprieve.local.server.api import Api
-from reprieve.local.server.errors import bad_request
+from reprieve.local.server.errors import StatusError, bad_request
 from reprieve.local.server.faults import WatchFate
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.negotiation import Form, as_partial, form_of
@@ -112,7 +112,12 @@ async def _write(
         await response.write(b"".join(first))
     subscription = watching.subscription
     while True:
-        lines = [encoder.event(seen) for seen in await watching.batch()]
+        try:
+            lines = [encoder.event(seen) for seen in await watching.batch()]
+        except StatusError as error:
+            # An event that could not be converted; what follows it must not be shown.
+            await response.write(encoder.error(error))
+            break
         if (subscription.bookmark_due or subscription.closed) and bookmarks:
             lines.append(encoder.bookmark(watching.version()))
         subscription.bookmark_due = False
@@ -150,6 +155,9 @@ class _Encoder:
             line = shared[form] = self._line(seen.type, self._body(stored))
         self._columns = False
         return line
+
+    def error(self, error: StatusError) -> bytes:
+        return self._line(EventType.ERROR, orjson.dumps(error.status()))
 
     def bookmark(self, version: str, *, initial_events_end: bool = False) -> bytes:
         obj = bookmark(self._kind, version, initial_events_end=initial_events_end)

@@ -30,7 +30,7 @@ from reprieve.local.store import Store
 if TYPE_CHECKING:
     from reprieve.local.server.api import Api
 
-__all__ = ["Request", "mutated", "validated"]
+__all__ = ["Request", "change_of", "mutated", "validated", "validated_part"]
 
 _GROUP: Final = "admissionregistration.k8s.io"
 _MUTATING: Final = f"mutatingwebhookconfigurations.{_GROUP}"
@@ -86,6 +86,30 @@ def validated(api: Api, request: Request, obj: dict[str, Any] | None) -> None:
     for hook, as_kind in _matching(api, _VALIDATING, request, obj):
         sent = None if obj is None else _in_version(request.kind, as_kind, obj)
         _answer(hook, as_kind, request, sent)
+
+
+def change_of(kind: Kind, old: dict[str, Any], options: WriteOptions, subresource: str) -> Request:
+    """Return the request that changes `old`."""
+    metadata = old["metadata"]
+    scale = ("autoscaling/v1", "Scale") if subresource == "scale" else None
+    place = metadata.get("namespace", ""), metadata["name"]
+    return Request(kind, "UPDATE", *place, old, options, subresource, scale)
+
+
+def validated_part(
+    api: Api, namespace: str, name: str, subresource: str, obj: dict[str, Any]
+) -> None:
+    """Ask the validating webhooks about a Binding or Eviction of a pod.
+
+    Raises:
+        StatusError: as `validated`.
+    """
+    pods = api.registry.find("", "v1", "pods")
+    assert pods is not None
+    kind = {"binding": ("v1", "Binding"), "eviction": ("policy/v1", "Eviction")}[subresource]
+    options = WriteOptions()
+    request = Request(pods, "CREATE", namespace, name, None, options, subresource, kind)
+    validated(api, request, obj)
 
 
 def _matching(
