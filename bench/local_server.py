@@ -1,4 +1,4 @@
-"""The embedded cluster on its own, as `bench.local` measures it: everything on, a data folder.
+"""The embedded cluster on its own, as `bench.local` measures it: as `reprieve up` runs it.
 
 `python -m bench.local_server FOLDER` prints its port and serves.
 """
@@ -9,12 +9,14 @@ import asyncio
 import sys
 from pathlib import Path
 
+from reprieve.controllers.collector import relax_collector
 from reprieve.local.cluster import EmbeddedCluster
 
 __all__ = ["serve"]
 
 
 async def serve(folder: Path) -> None:
+    relax_collector()
     async with EmbeddedCluster(data=folder) as cluster:
         print(cluster.url.rpartition(":")[2], flush=True)
         await asyncio.Event().wait()

@@ -22,6 +22,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from reprieve.controllers.collector import relax_collector
 from reprieve.local.machines.objects import StoreError
 from reprieve.local.server.faults import InvalidFaults, parse_faults
 from reprieve.scenarios.catalogue import DEFAULT, find
@@ -144,6 +145,7 @@ async def _up(options: _Options) -> int:
     if options.scenario is None and options.data is not None and holds_cluster(options.data):
         # What people left there is taken up as it is; the tour would trip over it.
         scenario = msgspec.structs.replace(scenario, steps=())
+    relax_collector()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
