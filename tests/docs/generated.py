@@ -13,6 +13,7 @@ from typing import Final
 from reprieve.engine.idle.vendors import KNOWN_VENDORS
 from reprieve.telemetry.metrics import Metrics
 from reprieve.wording.documentation import switches_markdown, transitions_markdown
+from tests.kubectl.exceptions import embedded_markdown
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 # What the exposition puts behind a family's name.
@@ -66,6 +67,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "literal": switches_markdown,
     "vendors": vendors,
     "metrics": metrics,
+    "exceptions": embedded_markdown,
 }
 
 
