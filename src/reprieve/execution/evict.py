@@ -17,7 +17,14 @@ from reprieve.api.reprieve import Action, ObjectRef, Victim
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client, Json, Propagation
 from reprieve.kube.discovery import NotServed, RestMapper
-from reprieve.kube.errors import ApiError, Conflict, Forbidden, NotFound
+from reprieve.kube.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+)
 from reprieve.kube.resource import Resource
 from reprieve.kube.writes import Priority
 
@@ -149,10 +156,18 @@ async def _permitted(
         "namespace": root.namespace,
         "name": root.name,
     }
-    review: Json = await client.create(
-        SELF_SUBJECT_ACCESS_REVIEWS, {"spec": {"resourceAttributes": attributes}}, dict
-    )
-    return bool(review["status"]["allowed"])
+    question = {"spec": {"resourceAttributes": attributes}}
+    for attempt in range(_ATTEMPTS):
+        try:
+            review: Json = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, question, dict)
+        except (ServerError, TooManyRequests):
+            if attempt == _ATTEMPTS - 1:
+                raise
+            # A question changes nothing, so it may be asked again.
+            await client.transport.pause(attempt)
+        else:
+            return bool(review["status"]["allowed"])
+    raise AssertionError("the last attempt returns or raises")
 
 
 async def _scale(client: Client, resource: Resource, root: ObjectRef) -> Json:

@@ -174,7 +174,7 @@ class Executor:
         readings = [await marks.read(victim.subject, intent) for victim in intent.spec.victims]
         paired = list(zip(intent.spec.victims, readings, strict=True))
         if not any(reading.marked or reading.evicted for reading in readings):
-            reason = "no victim was marked before the process that planned this ended"
+            reason = "no victim was marked before its execution was interrupted"
             for victim, _ in paired:
                 await self._spare(intent, victim, marks, reason)
             return await self._abandon(intent, reason)

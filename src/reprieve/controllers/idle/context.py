@@ -17,11 +17,15 @@ from reprieve.settings.idle import Tier, kaiwo_config_tier
 from reprieve.settings.start_up import StartUp
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
+from reprieve.units.durations import HOUR
+from reprieve.units.instants import Nanos
 from reprieve.wording.kaiwo import EventText
 
 __all__ = ["IdleContext", "log"]
 
 log: Final = logging.getLogger("reprieve.idle")
+
+_SAID: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -43,8 +47,8 @@ class IdleContext:
     dry_run: bool = False
     read_only: str = ""
     config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))
-    # Everything that was said once and need not be said again.
-    said: set[str] = field(default_factory=set)
+    # When something was said that need not be said again soon, monotonic; oldest first.
+    said: dict[str, Nanos] = field(default_factory=dict)
 
     @property
     def tiers(self) -> Iterable[Tier]:
@@ -64,7 +68,12 @@ class IdleContext:
         )
 
     def say_once(self, key: str, say: Callable[[], None]) -> None:
-        """Call `say` unless something was said under this key before."""
-        if key not in self.said:
-            self.said.add(key)
+        """Call `say` unless something was said under this key in the last hour."""
+        now = self.clock.monotonic()
+        before = self.said.pop(key, None)
+        due = before is None or now - before >= HOUR
+        self.said[key] = now if before is None or due else before
+        if len(self.said) > _SAID:
+            del self.said[next(iter(self.said))]
+        if due:
             say()

@@ -219,7 +219,7 @@ class IdlePlane:
         pods_of = {row.key: row.pods for row in rows}
         reservations = tuple(
             reservation
-            for demand, placement in self.evaluator.placements()
+            for demand, placement in self.evaluator.open_intents.placements()
             for reservation in reserved(demand, placement, pods_of.get(demand, ()))
         )
         return IdleSnapshot(self._revision, tuple(rows), node_rows, claims, reservations)
@@ -243,7 +243,7 @@ class IdlePlane:
         owners = self._ownership.owners_of(pod)
         if new is None:
             self._ownership.forget(pod.uid)
-            self.evaluator.pod_ended(owners)
+            self.evaluator.open_intents.pod_ended(owners)
         for uid in owners:
             for held in self.workloads.of_root(uid):
                 self._due.add(held.key)

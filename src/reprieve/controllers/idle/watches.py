@@ -42,11 +42,14 @@ from reprieve.kube.resource import (
     Resource,
 )
 from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
 
 __all__ = ["KUEUE_WORKLOADS", "ServiceIndex", "Watch", "Watches"]
 
 KUEUE_WORKLOADS: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
 _BY_SERVICE: Final = "service"
+_TOLERANCE: Final = 10 * SECOND
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
 
 W = TypeVar("W")
@@ -80,6 +83,10 @@ class Watches:
         report: Callable[[Exception], None],
         restarted: Callable[[str, str], None] = lambda kind, why: None,
     ) -> None:
+        self._clock = clock
+        # Required kinds that failed when they were last looked at: since when, monotonic.
+        self._failing: dict[str, Nanos] = {}
+
         def watch(
             resource: Resource,
             wire: type[W],
@@ -158,13 +165,25 @@ class Watches:
             if watch.required:
                 await watch.reflector.synced.wait()
 
-    def troubles(self) -> Iterator[str]:
-        """Return one line for each required kind that cannot be read now."""
+    def troubles(self) -> list[str]:
+        """Return one line for each required kind that cannot be read.
+
+        A refusal counts at once, a failure that may pass when it has lasted for a while: a single
+        429 must not hold up decisions.
+        """
+        now = self._clock.monotonic()
+        found = []
         for watch in self:
             reflector = watch.reflector
-            if watch.required and reflector.health not in (Health.WATCHING, Health.STARTING):
-                kind = reflector.resource.qualified
-                yield f"{kind}: {reflector.health}: {reflector.error}"
+            kind = reflector.resource.qualified
+            if not watch.required or reflector.health in (Health.WATCHING, Health.STARTING):
+                self._failing.pop(kind, None)
+                continue
+            since = self._failing.setdefault(kind, now)
+            lasting = reflector.health in (Health.FORBIDDEN, Health.NOT_SERVED)
+            if lasting or now - since >= _TOLERANCE:
+                found.append(f"{kind}: {reflector.health}: {reflector.error}")
+        return found
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Start all reflectors."""
