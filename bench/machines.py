@@ -137,23 +137,23 @@ async def _steady(size: Size) -> None:
         wall = time.perf_counter() - wall
         writes = cluster.store.revision - revision
         load.cancel()
+        everything = sorted(lag for found in lags.lags.values() for lag in found)
+        print_line(
+            "machines",
+            f"steady-{size.nodes}-nodes-{size.pods}-pods",
+            lag_p50_ms=_at(everything, 0.5),
+            lag_p99_ms=_at(everything, 0.99),
+            lag_max_ms=_at(everything, 1.0),
+            p99_ms={name: _at(sorted(found), 0.99) for name, found in lags.lags.items()},
+            transitions=len(everything),
+            writes_per_s=round(writes / core, 1),
+            cpu_share=round(cpu / core, 2),
+            cpu_ms=round(cpu * 1e3, 1),
+            wall_ms=round(wall * 1e3, 1),
+            peak_mib=peak_mib(),
+        )
         _check(cluster, machines, clock, lags, size)
         await machines.stop()
-    everything = sorted(lag for found in lags.lags.values() for lag in found)
-    print_line(
-        "machines",
-        f"steady-{size.nodes}-nodes-{size.pods}-pods",
-        lag_p50_ms=_at(everything, 0.5),
-        lag_p99_ms=_at(everything, 0.99),
-        lag_max_ms=_at(everything, 1.0),
-        p99_ms={name: _at(sorted(found), 0.99) for name, found in lags.lags.items()},
-        transitions=len(everything),
-        writes_per_s=round(writes / core, 1),
-        cpu_share=round(cpu / core, 2),
-        cpu_ms=round(cpu * 1e3, 1),
-        wall_ms=round(wall * 1e3, 1),
-        peak_mib=peak_mib(),
-    )
 
 
 async def _fill(cluster: EmbeddedCluster, objects: EmbeddedObjects, size: Size) -> None:
@@ -246,7 +246,10 @@ def _check(
         assert len(found) >= 0.8 * due, f"{len(found)} pods {name}, {due} were due"
 
 
-def _at(values: list[int], share: float) -> float:
+def _at(values: list[int], share: float) -> float | None:
+    """Return the quantile in milliseconds."""
+    if not values:
+        return None
     return round(values[min(len(values) - 1, int(share * len(values)))] / 1e6, 1)
 
 

@@ -1,7 +1,8 @@
 """Events (`v1`) of the machines: one object per subject, reason and text, counted up.
 
 Courtesy for `kubectl describe`, so nothing waits for them: what a machine records is written in the
-background, what cannot be written is dropped, and so is what comes while too many are pending.
+background. What cannot be written is dropped, and so is what comes above a rate that a busy cluster
+can bear, as the API server's EventRateLimit would refuse it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Final
 
 from reprieve.local.machines.objects import Object, Objects, StoreError
 from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["EventLog", "Recorder"]
 
 _REMEMBERED: Final = 5_000
-_PENDING: Final = 1_000
-"""As many as client-go's recorder keeps back."""
+_BURST: Final = 1_000
+_PER_SECOND: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,9 @@ class EventLog:
         self._objects = objects
         self._clock = clock
         self._pending: deque[_Entry] = deque()
+        # How many more may be noted, as of this monotonic instant.
+        self._allowance = float(_BURST)
+        self._counted = clock.monotonic()
         self._stirred = asyncio.Event()
         # (component, uid, reason, message) -> the event as stored, least recently used first.
         self._known: OrderedDict[tuple[str, str, str, str], Object] = OrderedDict()
@@ -46,7 +51,11 @@ class EventLog:
         self._number = 0
 
     def note(self, component: str, subject: Object, kind: str, reason: str, message: str) -> None:
-        if len(self._pending) < _PENDING:
+        now = self._clock.monotonic()
+        self._allowance += (now - self._counted) * _PER_SECOND / SECOND
+        self._allowance, self._counted = min(self._allowance, float(_BURST)), now
+        if self._allowance >= 1:
+            self._allowance -= 1
             entry = _Entry(component, subject, kind, reason, message, self._clock.wall())
             self._pending.append(entry)
             self._stirred.set()

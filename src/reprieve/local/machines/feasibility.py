@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from reprieve.local.machines.objects import Object
 from reprieve.local.machines.requests import amounts
@@ -56,15 +57,14 @@ def reject(pod: Object, requests: Mapping[str, int], state: NodeState) -> Reject
     return _short(requests, state)
 
 
-def _selected(spec: Mapping[str, object], metadata: Mapping[str, object]) -> bool:
+def _selected(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    selector, affinity = spec.get("nodeSelector"), spec.get("affinity")
+    if not selector and not affinity:
+        return True
     labels = metadata.get("labels") or {}
-    assert isinstance(labels, dict)
-    selector = spec.get("nodeSelector") or {}
-    assert isinstance(selector, dict)
-    if any(labels.get(name) != value for name, value in selector.items()):
+    if any(labels.get(name) != value for name, value in (selector or {}).items()):
         return False
-    affinity = spec.get("affinity")
-    node_affinity = affinity.get("nodeAffinity") if isinstance(affinity, dict) else None
+    node_affinity = (affinity or {}).get("nodeAffinity")
     required = (node_affinity or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     if required is None:
         return True
@@ -92,13 +92,13 @@ def free_share(requests: Mapping[str, int], state: NodeState) -> float:
 
     Counted over cpu and memory, the names that kube-scheduler's least-allocated score counts.
     """
-    shares = []
+    total, counted = 0.0, 0
     for name in ("cpu", "memory"):
         allocatable = state.allocatable.get(name, 0)
         if allocatable:
-            free = allocatable - state.used[name] - requests.get(name, 0)
-            shares.append(free / allocatable)
-    return sum(shares) / len(shares) if shares else 0.0
+            total += (allocatable - state.used[name] - requests.get(name, 0)) / allocatable
+            counted += 1
+    return total / counted if counted else 0.0
 
 
 def unschedulable_message(rejections: Sequence[Rejection], *, preempts: bool) -> str:

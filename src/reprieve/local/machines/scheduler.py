@@ -71,7 +71,7 @@ class Scheduler:
         if change.resource == "nodes":
             return [_QUEUE] if self._take_in_node(change, before) else []
         if change.resource == "pods":
-            return [_QUEUE] if self._take_in_pod(change) else []
+            return [_QUEUE] if self._take_in_pod(change, before) else []
         return []
 
     async def look(self, key: str) -> int | None:
@@ -163,7 +163,7 @@ class Scheduler:
         self._rejected.clear()
         return bool(self._waiting)
 
-    def _take_in_pod(self, change: Change) -> bool:
+    def _take_in_pod(self, change: Change, before: Object | None) -> bool:
         pod, uid = change.object, change.object["metadata"]["uid"]
         gone = change.type is ChangeType.DELETED
         was = self._placed.pop(uid, None)
@@ -172,7 +172,9 @@ class Scheduler:
         node = pod["spec"].get("nodeName")
         finished = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if node and not gone and not finished:
-            placed = self._placed[uid] = _Placed(node, pod_requests(pod))
+            same = was is not None and before is not None and before["spec"] == pod["spec"]
+            requests = was.requests if was is not None and same else pod_requests(pod)
+            placed = self._placed[uid] = _Placed(node, requests)
             if node in self._nodes:
                 _add(self._nodes[node], placed, 1)
         elif was is not None:
