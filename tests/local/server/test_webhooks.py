@@ -329,3 +329,30 @@ async def test_webhooks_are_not_asked_about_webhooks(
         code, _ = await client.request("DELETE", f"{VALIDATING}/a")
 
     assert (code, hook.asked) == (200, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": "short"}, "name"),
+        ({"clientConfig": {}}, "clientConfig"),
+        ({"clientConfig": {"url": "http://127.0.0.1"}}, "clientConfig.url"),
+        ({"clientConfig": {"service": {"name": "a"}}}, "clientConfig.service.namespace"),
+        (
+            {"clientConfig": {"url": "https://127.0.0.1", "caBundle": "bm90aGluZw=="}},
+            "clientConfig.caBundle",
+        ),
+        ({"sideEffects": "Some"}, "sideEffects"),
+        ({"admissionReviewVersions": ["v1beta1"]}, "admissionReviewVersions"),
+        ({"timeoutSeconds": 31}, "timeoutSeconds"),
+    ],
+)
+async def test_a_webhook_that_cannot_be_asked_is_refused(
+    client: Client, change: dict[str, Any], field: str
+) -> None:
+    made = configuration("Validating", Webhook(allow, port=9))
+    made["webhooks"][0] |= change
+    code, body = await client.request("POST", VALIDATING, made)
+
+    assert code == 422
+    assert [cause["field"] for cause in body["details"]["causes"]] == [f"webhooks[0].{field}"]

@@ -20,6 +20,7 @@ from reprieve.local.server.jsonpath import InvalidPath, find
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.schema_checks import check_schema
 from reprieve.local.server.structural import Schema, Validator
+from reprieve.local.server.validation.webhooks import client_config
 
 __all__ = ["Column", "CustomVersion", "complete", "kinds_of", "problems", "update_problems"]
 
@@ -256,7 +257,9 @@ def _naming(crd: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Cause]:
         yield causes.required(
             "spec.conversion.webhook.clientConfig", "required when strategy is set to Webhook"
         )
-    elif strategy == "Webhook" and "v1" not in reviews:
+    elif strategy == "Webhook":
+        yield from client_config(webhook["clientConfig"], "spec.conversion.webhook.clientConfig")
+    if strategy == "Webhook" and webhook and "v1" not in reviews:
         yield causes.bad(
             "spec.conversion.webhook.conversionReviewVersions", reviews, "must include v1"
         )

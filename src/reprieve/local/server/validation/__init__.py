@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from reprieve.local.server.causes import Cause
 from reprieve.local.server.kinds import Kind
-from reprieve.local.server.validation import cluster, events, pods, policy, scheduling, workloads
+from reprieve.local.server.validation import (
+    cluster,
+    events,
+    pods,
+    policy,
+    scheduling,
+    webhooks,
+    workloads,
+)
 
 __all__ = ["check", "check_update"]
 
@@ -30,6 +38,8 @@ _CHECKS: Final[Mapping[tuple[str, str], Callable[[Object], Iterator[Cause]]]] = 
     ("", "ResourceQuota"): policy.resource_quota,
     ("", "Secret"): cluster.secret,
     ("", "Service"): cluster.service,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): webhooks.configuration,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): webhooks.configuration,
     ("apps", "DaemonSet"): workloads.daemon_set,
     ("apps", "Deployment"): workloads.deployment,
     ("apps", "ReplicaSet"): workloads.replica_set,
