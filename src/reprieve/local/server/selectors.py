@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, Final
 
 from reprieve.local.server.errors import StatusError, bad_request
@@ -79,7 +80,9 @@ def field_values(
             value = value.get("component") or obj.get("reportingComponent")
         if path == "spec.hostNetwork" and isinstance(value, bool):
             value = str(value).lower()
-        values[path] = _text(value) if value is not None else _BOOLEAN_OR_NUMBER.get(path, "")
+        # Kept for each object, and the same text for most of them.
+        text = _text(value) if value is not None else _BOOLEAN_OR_NUMBER.get(path, "")
+        values[path] = intern(text)
     return values
 
 
