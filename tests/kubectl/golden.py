@@ -103,7 +103,10 @@ def _with_placeholders(got: Sequence[str], wanted: Sequence[str]) -> list[str]:
 
 
 # Said or not by kubectl itself when a watch that brought nothing ends with the command's timeout.
-_CHANCE: Final = re.compile(r'^I\d{4} .*reflector\.go.*"very short watch: .*\n', re.MULTILINE)
+_CHANCE: Final = re.compile(
+    r"^[IE]\d{4} .* reflector\.go:.*(?:very short watch|context deadline exceeded).*\n",
+    re.MULTILINE,
+)
 _AGE: Final = r"(?:\d+[ydhms])+"
 _PLACEHOLDERS: Final = {
     "<uid>": r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",

@@ -142,3 +142,17 @@ async def test_yaml_is_read_as_yaml(client: Client) -> None:
     )
 
     assert (code, made["data"]) == (201, {"day": "2026-01-01"})
+
+
+async def test_what_the_server_adds_to_a_new_object_is_nobodys(client: Client) -> None:
+    created = await client.create(PODS, pod(), fieldManager="me")
+    (entry,) = created["metadata"]["managedFields"]
+
+    assert created["spec"]["tolerations"]
+    assert "f:status" not in entry["fieldsV1"]
+    assert (
+        entry["fieldsV1"]["f:spec"]
+        .keys()
+        .isdisjoint({"f:tolerations", "f:priority", "f:preemptionPolicy"})
+    )
+    assert "f:terminationGracePeriodSeconds" in entry["fieldsV1"]["f:spec"]

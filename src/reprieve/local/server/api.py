@@ -244,15 +244,17 @@ class Api:
         obj = decoded(kind, admission.prepared(kind, obj), options)
         if admission.has_generation(kind):
             obj["metadata"]["generation"] = 1
-        admission.admit_create(self, kind, obj)
-        request = Request(kind, "CREATE", namespace, metadata["name"], None, options)
-        obj = mutated(self, request, obj)
-        check(kind, obj, None)
+        # What admission adds is nobody's.
         if owner is not None:
             write_managers(obj, [owner])
         else:
             obj["metadata"].pop("managedFields", None)
-            record_update(kind, None, obj, options.field_manager, self.clock.wall(), "")
+            sent = admission.prepared(kind, obj)
+            record_update(kind, None, sent, options.field_manager, self.clock.wall(), "")
+        admission.admit_create(self, kind, obj)
+        request = Request(kind, "CREATE", namespace, metadata["name"], None, options)
+        obj = mutated(self, request, obj)
+        check(kind, obj, None)
         webhooks.validated(self, request, obj)
         limit_ranges.check(self, kind, obj)
         quotas.check(self, kind, obj)
