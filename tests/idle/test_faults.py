@@ -107,7 +107,7 @@ async def test_faults_at_random_end_in_the_same_objects_as_a_calm_run(
             too_many=0.05,
             error=0.05,
             drop_watch=0.1,
-            expire_watch=0.3,
+            expire_watch=0.5,
         )
         left = await _story(site)
         counts = dict(site.cluster.faults.counts)
