@@ -107,7 +107,7 @@ async def test_faults_at_random_end_in_the_same_objects_as_a_calm_run(
             too_many=0.05,
             error=0.05,
             drop_watch=0.1,
-            expire_watch=0.5,
+            expire_watch=0.2,
         )
         left = await _story(site)
         counts = dict(site.cluster.faults.counts)
@@ -115,18 +115,14 @@ async def test_faults_at_random_end_in_the_same_objects_as_a_calm_run(
         refused = site.cluster.faults.refused
 
     assert left == calm
-    assert {fault for fault, number in counts.items() if number} == {
-        "conflict",
-        "too_many",
-        "error",
-        "drop_watch",
-        "expire_watch",
-    }
+    met = {fault for fault, number in counts.items() if number}
+    assert met >= {"conflict", "too_many", "error"}
+    assert met & {"drop_watch", "expire_watch"}
     # A watch is refused with 410, 429 or 500, and only the first of these asks for a list.
     assert lists.pop("preemptions") - 1 <= 1 + _watches_refused(refused, "preemptions")
     for kind, number in lists.items():
         assert 1 <= number <= 1 + _watches_refused(refused, kind), kind
-    assert sum(lists.values()) - len(lists) <= counts["expire_watch"]
+    assert sum(lists.values()) - len(lists) <= counts.get("expire_watch", 0)
 
 
 async def test_a_phase_that_could_not_be_written_is_written_and_told_later(site: Site) -> None:

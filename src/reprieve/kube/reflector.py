@@ -206,10 +206,15 @@ class Reflector(Generic[T]):
             opened=self._well,
             **self._scope,
         )
-        async with aclosing(events):
-            async for event in events:
-                delivered = True
-                self._take(event)
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    delivered = True
+                    self._take(event)
+        finally:
+            if self.health is Health.WATCHING and self._clock.monotonic() - start >= SECOND:
+                # It was open for a while, although nothing happened.
+                self._failures = 0
         if not delivered and self._clock.monotonic() - start < SECOND:
             # A server that ends watches at once would otherwise be asked without a pause.
             await self._clock.sleep(self._backoff())

@@ -156,8 +156,7 @@ def _default_class(api: Api) -> dict[str, Any] | None:
         obj
         for stored in api.store.range(_PRIORITY_CLASSES, None)
         # Asked for each new pod, and true of one class at most: looked for before it is decoded.
-        if b'"globalDefault":true' in stored.body
-        and (obj := stored.decode()).get("globalDefault")
+        if b'"globalDefault":true' in stored.body and (obj := stored.decode()).get("globalDefault")
     ]
     return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
 
