@@ -11,18 +11,23 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
-from reprieve.api.core import KueueWorkload, Node
+from reprieve.api.core import KueueWorkload
 from reprieve.api.kaiwo import CONFIG_NAME
 from reprieve.api.reprieve import ON_PREEMPTION, Action, Preemption
 from reprieve.controllers.dirty import DirtyKeys
+from reprieve.controllers.idle.announcements import (
+    tell_foreign,
+    tell_rejected,
+    tell_unknown_action,
+    tell_unresolved,
+)
 from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.idle.context import IdleContext, log
 from reprieve.controllers.idle.evaluator import Evaluator
-from reprieve.controllers.idle.ownership import BY_NODE, BY_OWNER, Ownership, pod_found
-from reprieve.controllers.idle.reconcile import Reconciler, row_of
+from reprieve.controllers.idle.ownership import BY_OWNER, Ownership, pod_found
+from reprieve.controllers.idle.reconcile import Reconciler
 from reprieve.controllers.idle.records import (
     ConfigRecord,
     IntentRecord,
@@ -32,6 +37,7 @@ from reprieve.controllers.idle.records import (
     WorkloadRecord,
 )
 from reprieve.controllers.idle.roots import Roots
+from reprieve.controllers.idle.snapshots import Snapshots
 from reprieve.controllers.idle.tracking import Tracking
 from reprieve.controllers.idle.watches import ServiceIndex, Watches
 from reprieve.controllers.idle.workloads import (
@@ -44,11 +50,9 @@ from reprieve.controllers.metric_sources import MetricReader, metric_source, ope
 from reprieve.controllers.scraper import Poll, Scraper
 from reprieve.controllers.solve import Solver
 from reprieve.controllers.workers import look_at_each
-from reprieve.engine.idle.claims import reserved
 from reprieve.engine.idle.discovery import (
     ChainTooDeep,
     NodeRoot,
-    OwnerForbidden,
     OwnerNotFound,
     ResolutionError,
     Root,
@@ -59,19 +63,15 @@ from reprieve.engine.plan import Plane, Ref
 from reprieve.execution.executor import Executor
 from reprieve.execution.intents import IntentLog
 from reprieve.execution.recovery import claim_open
-from reprieve.intake.pods import node_row
 from reprieve.kube.errors import ApiError
 from reprieve.settings.idle import kaiwo_config_tier
 from reprieve.telemetry.metrics import IdleGpuSeconds
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
-from reprieve.wording.kaiwo import EventText, resolution_error_text
 
 __all__ = ["IdlePlane"]
 
-# Phases that no evaluation looks at, unless a claim lies on the root: most of a busy cluster.
-_NO_PART: Final = (Phase.NEW, Phase.PENDING_OTHER, Phase.ACTIVE, Phase.DELETED)
 _KAIWO_PERIOD: Final = 5 * SECOND
 _TRACKED: Final = (Phase.PENDING_OTHER, Phase.PENDING_GPU, Phase.ACTIVE, Phase.IDLE)
 
@@ -105,7 +105,6 @@ class IdlePlane:
         self._due: DirtyKeys[GpuWorkloadKey] = DirtyKeys(clock)
         # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
         self._known_roots: dict[str, Root] = {}
-        self._revision = 0
         self._solver = Solver()
         self._tracking = Tracking(
             context, self.workloads, self._namespace_annotations, self._due.add
@@ -126,12 +125,15 @@ class IdlePlane:
             executor,
             self._log,
             self._solver,
-            snapshot=self.snapshot,
+            snapshot=self._snapshot,
             intents=self._intents,
             pods_left=self._pods_left,
             action_of=lambda root: self._action_of(root) or Action.DELETE,
             changed=self._due.add,
             held_back=self._held_back,
+        )
+        self._snapshots = Snapshots(
+            context, self.workloads, self._ownership, self.watches, self._action_of
         )
         self._reconciler = Reconciler(
             context,
@@ -191,39 +193,6 @@ class IdlePlane:
             self.ready = False
             self._solver.close()
 
-    def snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
-        """Return all that an evaluation looks at, as immutable rows."""
-        self._revision += 1
-        nodes = self._nodes()
-        kueue = self.watches.kueue.cache
-        rows = []
-        for held in self.workloads:
-            if held.status.phase in _NO_PART and held.root.uid not in claims:
-                continue
-            pods = self._ownership.pods_of(held.root)
-            of_pods = [r.workload for pod in pods for r in kueue.by(BY_OWNER, pod.uid)]
-            row = row_of(self.context, held, pods, of_pods, nodes)
-            if row.status.phase is Phase.IDLE and self._action_of(held.root) is None:
-                # Nobody knows what its owner wants: a typo must not delete anything.
-                row = replace(row, status=replace(row.status, idle_since=None))
-            rows.append(row)
-        by_node = self.watches.pods.cache.by
-        node_rows = tuple(
-            node_row(
-                node,
-                (pod.row.gpus for pod in by_node(BY_NODE, node.metadata.name)),
-                self.context.start.vendors,
-            )
-            for node in nodes or ()
-        )
-        pods_of = {row.key: row.pods for row in rows}
-        reservations = tuple(
-            reservation
-            for demand, placement in self.evaluator.open_intents.placements()
-            for reservation in reserved(demand, placement, pods_of.get(demand, ()))
-        )
-        return IdleSnapshot(self._revision, tuple(rows), node_rows, claims, reservations)
-
     # What changed
 
     def _subscribe(self) -> None:
@@ -264,10 +233,7 @@ class IdlePlane:
         tier = kaiwo_config_tier(new.gpu_preemption if new is not None else None)
         self.context.config = tier
         for rejected in tier.rejected:
-            message = f"{rejected.where} is {rejected.value!r}; accepted: {rejected.accepted}"
-            log.warning("%s", message)
-            about = Ref("config.kaiwo.silogen.ai/v1alpha1", "KaiwoConfig", "", CONFIG_NAME, Uid(""))
-            self.context.announce(about, EventText("Warning", "InvalidValue", message))
+            tell_rejected(self.context, rejected)
         for held in self.workloads:
             self._due.add(held.key)
 
@@ -287,7 +253,7 @@ class IdlePlane:
 
     def _intent_changed(self, old: IntentRecord | None, new: IntentRecord | None) -> None:
         if new is not None and new.namespace != self._namespace:
-            self._report_foreign(new)
+            tell_foreign(self.context, new, self._namespace)
             return
         self.evaluator.ask()
 
@@ -324,7 +290,7 @@ class IdlePlane:
         except (OwnerNotFound, NodeRoot):
             return  # typical for pods on their way out; static pods are nobody's workload
         except ResolutionError as error:
-            self._report_unresolved(pod, error)
+            tell_unresolved(self.context, pod, error)
             if not isinstance(error, ChainTooDeep):
                 interval = self.context.start.policy.polling_interval
                 self._pods_due.add_at(uid, Nanos(self.context.clock.wall() + interval))
@@ -429,6 +395,9 @@ class IdlePlane:
 
     # Facts for others
 
+    def _snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
+        return self._snapshots.take(claims, self.evaluator.open_intents.placements())
+
     def _held_back(self) -> str:
         """Return why nothing may be decided now; empty when all facts are at hand."""
         if self.context.lagging():
@@ -448,11 +417,6 @@ class IdlePlane:
             if record.namespace == self._namespace
         ]
 
-    def _nodes(self) -> list[Node] | None:
-        if self.watches.nodes is None:
-            return None
-        return [record.node for record in self.watches.nodes.cache]
-
     def _kueue_of(self, uid: str) -> Sequence[KueueWorkload]:
         return [record.workload for record in self.watches.kueue.cache.by(BY_OWNER, uid)]
 
@@ -467,44 +431,5 @@ class IdlePlane:
         try:
             return Action(text) if text else Action.DELETE
         except ValueError:
-            message = (
-                f"{root} is not preempted: annotation {ON_PREEMPTION} is {text!r}; "
-                f"accepted: {', '.join(Action)}"
-            )
-            self.context.say_once(
-                f"{root.uid}/{message}",
-                lambda: self.context.announce(
-                    root, EventText("Warning", "InvalidAnnotation", message)
-                ),
-            )
+            tell_unknown_action(self.context, root, text)
             return None
-
-    def _report_unresolved(self, pod: PodRecord, error: ResolutionError) -> None:
-        text = resolution_error_text(error)
-        at = error.lookup
-
-        def say() -> None:
-            log.warning("pod %s/%s is not tracked: %s", pod.namespace, pod.name, text)
-            reason = "OwnerForbidden" if isinstance(error, OwnerForbidden) else "OwnerUnresolved"
-            about = Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
-            self.context.announce(about, EventText("Warning", reason, text))
-
-        self.context.say_once(f"{type(error).__name__}/{at.api_version}/{at.kind}", say)
-
-    def _report_foreign(self, record: IntentRecord) -> None:
-        def say() -> None:
-            message = (
-                f"Preemption {record.namespace}/{record.name} is ignored: only those in "
-                f"{self._namespace}, written by the operator, count"
-            )
-            log.warning("%s", message)
-            about = Ref(
-                "reprieve.dev/v1alpha1",
-                "Preemption",
-                record.namespace,
-                record.name,
-                Uid(record.uid),
-            )
-            self.context.announce(about, EventText("Warning", "ForeignPreemption", message))
-
-        self.context.say_once(f"foreign/{record.uid}", say)

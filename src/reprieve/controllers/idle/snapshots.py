@@ -1,0 +1,92 @@
+"""Snapshots: everything that one evaluation looks at, copied into immutable rows.
+
+A GpuWorkload in a phase that takes no part is left out unless a claim lies on its root, which is
+most of a busy cluster. Nodes are there only for the placement proof (fit Node). Source: the
+design's "How data flows"; specification of the idle plane, section 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from reprieve.api.core import Node
+from reprieve.api.reprieve import Action
+from reprieve.controllers.idle.context import IdleContext
+from reprieve.controllers.idle.ownership import BY_NODE, BY_OWNER, Ownership
+from reprieve.controllers.idle.reconcile import row_of
+from reprieve.controllers.idle.watches import Watches
+from reprieve.controllers.idle.workloads import TrackedWorkload, TrackedWorkloads
+from reprieve.engine.idle.claims import reserved
+from reprieve.engine.idle.model import IdleSnapshot, NodeRow, Phase, Workload
+from reprieve.engine.plan import Ref
+from reprieve.intake.pods import node_row
+from reprieve.units.ids import GpuWorkloadKey, Uid
+
+__all__ = ["Placement", "Snapshots"]
+
+Placement = tuple[GpuWorkloadKey, tuple[tuple[Uid, str], ...]]
+
+_NO_PART: Final = (Phase.NEW, Phase.PENDING_OTHER, Phase.ACTIVE, Phase.DELETED)
+
+
+class Snapshots:
+    """Takes snapshots of what the watches show.
+
+    `action_of` says what a root's owner wants to happen to it, None when nobody can tell.
+    """
+
+    def __init__(
+        self,
+        context: IdleContext,
+        workloads: TrackedWorkloads,
+        ownership: Ownership,
+        watches: Watches,
+        action_of: Callable[[Ref], Action | None],
+    ) -> None:
+        self._context = context
+        self._workloads = workloads
+        self._ownership = ownership
+        self._watches = watches
+        self._action_of = action_of
+        self._revision = 0
+
+    def take(
+        self, claims: Mapping[Uid, GpuWorkloadKey | None], placements: Iterable[Placement]
+    ) -> IdleSnapshot:
+        """Return a snapshot under these claims; `placements`: nodes that open intents keep."""
+        self._revision += 1
+        nodes = self._nodes()
+        rows = tuple(
+            self._row(held, nodes)
+            for held in self._workloads
+            if held.status.phase not in _NO_PART or held.root.uid in claims
+        )
+        pods_of = {row.key: row.pods for row in rows}
+        reservations = tuple(
+            reservation
+            for demand, placement in placements
+            for reservation in reserved(demand, placement, pods_of.get(demand, ()))
+        )
+        node_rows = tuple(self._node_row(node) for node in nodes or ())
+        return IdleSnapshot(self._revision, rows, node_rows, claims, reservations)
+
+    def _row(self, held: TrackedWorkload, nodes: list[Node] | None) -> Workload:
+        pods = self._ownership.pods_of(held.root)
+        kueue = self._watches.kueue.cache
+        of_pods = [record.workload for pod in pods for record in kueue.by(BY_OWNER, pod.uid)]
+        row = row_of(self._context, held, pods, of_pods, nodes)
+        if row.status.phase is Phase.IDLE and self._action_of(held.root) is None:
+            # Nobody knows what its owner wants: a typo must not delete anything.
+            row = replace(row, status=replace(row.status, idle_since=None))
+        return row
+
+    def _node_row(self, node: Node) -> NodeRow:
+        pods = self._watches.pods.cache.by(BY_NODE, node.metadata.name)
+        return node_row(node, (pod.row.gpus for pod in pods), self._context.start.vendors)
+
+    def _nodes(self) -> list[Node] | None:
+        if self._watches.nodes is None:
+            return None
+        return [record.node for record in self._watches.nodes.cache]
