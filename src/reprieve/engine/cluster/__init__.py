@@ -1,0 +1,1 @@
+"""The cluster as the engine sees it: rows, columns, snapshots."""

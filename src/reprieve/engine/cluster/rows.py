@@ -1,0 +1,315 @@
+"""What the engine is told about a cluster: one immutable row per object.
+
+Rows hold facts only, in base units (milli-CPU, bytes, counts, seconds), with tuples instead of
+lists and mappings so that equal specs are equal values: pods that were made from one template share
+one `PodClass`, and the columns of `Cluster` refer to it by number. `version` orders the events of one
+object. Source: the design's "State that can be trusted"; specification of the scheduling plane,
+sections 2 and 21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from reprieve.units.ids import Uid
+
+__all__ = [
+    "CPU",
+    "MEMORY",
+    "PODS",
+    "STORAGE",
+    "AffinityTerm",
+    "BudgetRow",
+    "Disk",
+    "GroupRow",
+    "HostPort",
+    "Image",
+    "Kind",
+    "Labels",
+    "NodeRow",
+    "NodeTerm",
+    "Operator",
+    "PodClass",
+    "PodRow",
+    "Requirement",
+    "Selector",
+    "SelectorRow",
+    "SpreadConstraint",
+    "Taint",
+    "Toleration",
+    "VolumeUse",
+    "Weighted",
+]
+
+PODS: Final = "pods"  # every pod requests one of them
+CPU: Final = "cpu"  # milli-CPU
+MEMORY: Final = "memory"  # bytes
+STORAGE: Final = "ephemeral-storage"  # bytes
+
+T = TypeVar("T")
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]  # sorted by key
+
+
+class Operator(StrEnum):
+    """How a requirement compares a label with its values."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a selector."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+
+Selector: TypeAlias = tuple[Requirement, ...] | None  # ANDed; () matches all, None nothing
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """Expressions over labels and over fields (`metadata.name`) of a node, all ANDed.
+
+    A term without any matches nothing; one that cannot be read matches nothing either.
+    """
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    unreadable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted(Generic[T]):
+    """A preferred term and what it weighs (1..100)."""
+
+    weight: int
+    term: T
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration; an empty operator is `Equal`, an empty key or effect stands for all."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node that the pod takes; an absent address is `0.0.0.0`, protocol `TCP`."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = "0.0.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """A topology spread constraint (specification 21.6); the selector includes matchLabelKeys."""
+
+    topology_key: str
+    max_skew: int
+    hard: bool  # DoNotSchedule
+    selector: Selector
+    min_domains: int = 1
+    honor_affinity: bool = True  # nodeAffinityPolicy
+    honor_taints: bool = False  # nodeTaintsPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """A term of pod affinity or anti-affinity (specification 21.7).
+
+    `namespaces` are those listed; intake fills in the pod's own when neither they nor
+    `namespace_selector` are given.
+    """
+
+    topology_key: str
+    selector: Selector
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: Selector = None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeUse:
+    """A PersistentVolumeClaim that the pod mounts, by name in its namespace."""
+
+    claim: str
+    ephemeral: bool = False  # a generic ephemeral volume: the claim is made for the pod
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """An in-line exclusive disk; equal identities clash unless both are `shared`."""
+
+    kind: str
+    identity: tuple[str, ...]
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image on a node, under each of its names, and its size in bytes."""
+
+    names: tuple[str, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodClass:
+    """What a pod's spec says to the scheduler; equal for all pods of one template.
+
+    `requests`: per resource name, without `pods` (21.4), sorted by name. `scored_cpu` and
+    `scored_memory`: the requests for scores, with the defaults of 17.2. `unsupported` names a
+    feature that no filter here knows; such a pod is not placed, and the name is in its status.
+    """
+
+    requests: tuple[tuple[str, int], ...] = ()
+    scored_cpu: int = 0
+    scored_memory: int = 0
+    host_ports: tuple[HostPort, ...] = ()
+    node_name: str = ""  # asked for by a pod that is not bound yet
+    node_selector: Labels = ()
+    node_affinity: tuple[NodeTerm, ...] | None = None
+    preferred_node_affinity: tuple[Weighted[NodeTerm], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred_affinity: tuple[Weighted[AffinityTerm], ...] = ()
+    preferred_anti_affinity: tuple[Weighted[AffinityTerm], ...] = ()
+    volumes: tuple[VolumeUse, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    images: tuple[str, ...] = ()  # of containers and init containers, with tag
+    features: tuple[str, ...] = ()  # that the node must declare
+    scheduler_name: str = "default-scheduler"
+    preempts: bool = True  # preemptionPolicy is not Never
+    unsupported: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """A pod. `start`: Unix seconds of `status.startTime`; None counts as now.
+
+    `claims`: (entry of spec.resourceClaims, name of the ResourceClaim; None when none is needed or
+    known), in order. `owner`: kind and name of the controller, for the default spread selector.
+    """
+
+    uid: Uid
+    namespace: str
+    name: str
+    version: int
+    pod_class: PodClass
+    labels: Labels = ()
+    node: str = ""  # bound to
+    nominated: str = ""
+    priority: int = 0
+    group: str = ""  # spec.schedulingGroup.podGroupName
+    start: int | None = None
+    created: int = 0  # Unix seconds
+    deleting: bool = False
+    preempted: bool = False  # deleting, and its first DisruptionTarget is the scheduler's (7.2)
+    finished: bool = False  # Succeeded or Failed
+    gates: tuple[str, ...] = ()
+    claims: tuple[tuple[str, str | None], ...] = ()
+    owner: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node. `allocatable` in base units, `pods` included."""
+
+    uid: Uid
+    name: str
+    version: int
+    allocatable: Mapping[str, int]
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    images: tuple[Image, ...] = ()
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A PodGroup. `min_count` None: the basic policy. `topology_key` empty: unconstrained."""
+
+    uid: Uid
+    namespace: str
+    name: str
+    version: int
+    min_count: int | None = None
+    all_or_nothing: bool = False  # disruptionMode all
+    priority: int = 0
+    preempts: bool = True  # its own preemptionPolicy is not Never
+    topology_key: str = ""
+    parent: str = ""
+    claims: tuple[tuple[str, str | None], ...] = ()
+    created: int = 0
+    deleting: bool = False
+    scheduled: bool = False  # PodGroupInitiallyScheduled is True
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRow:
+    """A PodDisruptionBudget; a selector that is empty or cannot be read is None (7.6)."""
+
+    uid: Uid
+    namespace: str
+    name: str
+    version: int
+    selector: Selector
+    allowed: int = 0
+    disrupted: frozenset[str] = frozenset()  # names in status.disruptedPods
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorRow:
+    """A Service, ReplicaSet, StatefulSet or ReplicationController, for default spreading (21.6)."""
+
+    uid: Uid
+    kind: str
+    namespace: str
+    name: str
+    version: int
+    selector: Selector
+
+
+class Kind(StrEnum):
+    """Kinds whose rows are kept whole, by namespace and name, because few decisions read them."""
+
+    NAMESPACE = "Namespace"
+    SELECTOR = "Selector"
+    BUDGET = "PodDisruptionBudget"
+    CLAIM = "PersistentVolumeClaim"
+    VOLUME = "PersistentVolume"
+    STORAGE_CLASS = "StorageClass"
+    CSI_NODE = "CSINode"
+    CSI_DRIVER = "CSIDriver"
+    CSI_CAPACITY = "CSIStorageCapacity"
+    ATTACHMENT = "VolumeAttachment"
+    RESOURCE_CLAIM = "ResourceClaim"
+    RESOURCE_SLICE = "ResourceSlice"
+    DEVICE_CLASS = "DeviceClass"

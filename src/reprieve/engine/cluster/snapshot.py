@@ -1,0 +1,142 @@
+"""One consistent state of the cluster: read-only columns and tables that decisions are made from.
+
+Nodes are sorted by name, so that the first of equal nodes is the one that ties go to. Pods are in
+slots: a slot whose `pod_node` is negative is free, or its node is unknown, and it counts nowhere.
+What we did and have not seen yet (assumed pods) is in slots of its own, flagged `ASSUMED`. Finished
+pods are not here. Free room may be negative. Source: the design's "State that can be trusted".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprieve.engine.cluster.rows import (
+    BudgetRow,
+    GroupRow,
+    Kind,
+    Labels,
+    NodeRow,
+    PodClass,
+    PodRow,
+)
+from reprieve.units.ids import Uid
+
+__all__ = [
+    "I32",
+    "I64",
+    "NO_START",
+    "U8",
+    "Flag",
+    "Mask",
+    "Nomination",
+    "Pending",
+    "PodLabels",
+    "Snapshot",
+]
+
+I64: TypeAlias = NDArray[np.int64]
+I32: TypeAlias = NDArray[np.int32]
+U8: TypeAlias = NDArray[np.uint8]
+Mask: TypeAlias = NDArray[np.bool_]
+
+NO_START: Final = np.iinfo(np.int64).max  # a pod without start time counts as started now
+
+
+class Flag(IntFlag):
+    """What is going on with a placed pod."""
+
+    DELETING = 1
+    PREEMPTED = 2  # deleting, and the scheduler's own DisruptionTarget says why (7.2)
+    ASSUMED = 4  # bound by us, not seen yet
+
+
+@dataclass(frozen=True, slots=True)
+class PodLabels:
+    """Namespace and labels of a pod: all that other pods' selectors look at."""
+
+    namespace: str
+    labels: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A pod that is to be placed, with the numbers of its class and labels."""
+
+    row: PodRow
+    pod_class: int
+    labels: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """A pending pod with a node that is being kept for it."""
+
+    uid: Uid
+    namespace: str
+    name: str
+    node: int  # index
+    priority: int  # the group's, for a member of one
+    group: int  # index of the group key, -1 for a plain pod
+    pod_class: int
+    labels: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The cluster at one revision; no array can be written to.
+
+    `group_rows[g]` is None while the object of that key is missing. `tables` holds the rows of each
+    `Kind` by (namespace, name), the namespace empty for cluster-wide kinds; Namespace rows are
+    their labels.
+    """
+
+    revision: int
+    resources: tuple[str, ...]  # names of the columns; pods, cpu, memory, ephemeral-storage first
+
+    nodes: tuple[NodeRow, ...]  # by name
+    node_index: Mapping[str, int]
+    allocatable: I64  # (nodes, resources)
+    used: I64  # (nodes, resources), with assumed and deleting pods
+    scored: I64  # (nodes, 2): cpu and memory in use as scores count them (17.2)
+
+    pod_uids: tuple[Uid, ...]  # (slots,), empty text where free
+    pod_keys: tuple[str, ...]  # (slots,) namespace/name
+    pod_node: I32  # (slots,) index of the node, negative where the slot counts nowhere
+    pod_priority: I64  # (slots,) the pods' own
+    pod_group: I32  # (slots,) index into group_keys, -1 for plain pods
+    pod_class: I32  # (slots,) index into classes
+    pod_labels: I32  # (slots,) index into labels
+    pod_requests: I64  # (slots, resources)
+    pod_start: I64  # (slots,) Unix seconds, NO_START where unknown
+    pod_flags: U8  # (slots,) Flag
+
+    classes: tuple[PodClass | None, ...]  # None where the number is free
+    labels: tuple[PodLabels | None, ...]
+    group_keys: tuple[str, ...]  # namespace/name
+    group_rows: tuple[GroupRow | None, ...]
+    group_index: Mapping[str, int]
+    pending: Mapping[Uid, Pending]  # pods without node that have not finished
+    nominations: tuple[Nomination, ...]  # by namespace and name
+    budgets: tuple[BudgetRow, ...]  # by namespace and name
+    tables: Mapping[Kind, Mapping[tuple[str, str], Any]]
+
+    def effective_priority(self, groups: bool) -> I64:
+        """Return the priority that victim decisions use, (slots,) (specification 4.3).
+
+        `groups`: gate GenericWorkload. A pod of a known group has the group's.
+        """
+        if not groups or not self.group_rows:
+            return self.pod_priority
+        known = np.array([row is not None for row in self.group_rows], dtype=np.bool_)
+        own = np.array([0 if row is None else row.priority for row in self.group_rows], np.int64)
+        member = self.pod_group >= 0
+        member[member] = known[self.pod_group[member]]
+        priority = self.pod_priority.copy()
+        priority[member] = own[self.pod_group[member]]
+        return priority

@@ -1,0 +1,1 @@
+"""Where a pod can go: filters, scores and the simulation that they read."""

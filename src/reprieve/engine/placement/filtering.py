@@ -1,0 +1,111 @@
+"""What a filter and a score are: compiled for one pending pod, following the pods that come and go.
+
+A plugin's `compile_*` function looks once at the view and returns what the pod needs: a `Filter`,
+None when there is nothing to check (the plugin is skipped for this pod), or a `Refusal` that
+rejects every node with one reason (kube-scheduler's PreFilter). Afterwards `add` and `remove` keep it true
+while the simulation puts pods in and takes them out; removing what was added restores it exactly.
+Pods of one class and labels share their filters. Source: specification 7.7, 16, 17 and 21.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending, Snapshot
+from reprieve.engine.placement.profile import FilterName, Policy, Profile, ScoreName
+from reprieve.engine.placement.reasons import Reason
+
+__all__ = ["Filter", "Placed", "Reach", "Refusal", "Reserving", "Score", "View"]
+
+
+class Reach(Enum):
+    """What a pod that came or went has changed for a filter or score."""
+
+    NOTHING = auto()
+    NODE = auto()  # at most the answer for the pod's own node
+    DOMAINS = auto()  # answers anywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A pod on a node, as filters see it. `slot`: of the snapshot, -1 for a simulated one."""
+
+    pod_class: int
+    labels: int
+    node: int
+    deleting: bool = False
+    slot: int = -1
+    pending: Pending | None = None  # of a simulated one
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Every node is refused, for one reason that is shown without counts."""
+
+    reason: Reason
+    error: bool = False  # the attempt ends with an error instead (21.9)
+
+
+class View(Protocol):
+    """What a compile function may read: the pods that are there at this moment."""
+
+    snapshot: Snapshot
+    policy: Policy
+    profile: Profile
+    present: Mask  # (slots,) the snapshot's pods that are there; False where a slot counts nowhere
+    simulated: list[Placed]  # pods that the simulation has put in, in order
+    used: I64  # (nodes, resources) of both
+    scored: I64  # (nodes, 2) of both
+    shared: dict[str, object]  # what the filters of one plugin share, by the plugin's name
+
+
+class Filter(Protocol):
+    """One filter plugin for one pending pod."""
+
+    @property
+    def name(self) -> FilterName: ...
+
+    def codes(self) -> U8:
+        """Return a `Rejection` for each node, 0 where the pod passes: (nodes,), not to be kept."""
+        ...
+
+    def code_at(self, node: int) -> int:
+        """Return the `Rejection` of one node, 0 when the pod passes."""
+        ...
+
+    def reasons_at(self, node: int) -> tuple[Reason, ...]:
+        """Return the reasons for a node that is refused, in the order of the real plugin."""
+        ...
+
+    def add(self, pod: Placed) -> Reach:
+        """A pod came (the view's own columns are already changed)."""
+        ...
+
+    def remove(self, pod: Placed) -> Reach:
+        """A pod went; exactly undoes `add`."""
+        ...
+
+
+class Reserving(Protocol):
+    """A filter that takes something for the pod when it is placed (Reserve): devices, volumes."""
+
+    def reserve(self, pending: Pending, node: int) -> None: ...
+
+    def release(self, pending: Pending, node: int) -> None: ...
+
+
+class Score(Protocol):
+    """One score plugin for one pending pod."""
+
+    @property
+    def name(self) -> ScoreName: ...
+
+    def values(self, nodes: I64) -> I64:
+        """Return the normalised score 0..100 of each node index in `nodes`, all of which passed."""
+        ...
+
+    def add(self, pod: Placed) -> Reach: ...
+
+    def remove(self, pod: Placed) -> Reach: ...

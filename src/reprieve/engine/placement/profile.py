@@ -1,0 +1,143 @@
+"""What a scheduler profile asks for: filters, scores, their arguments, plugins after a failure.
+
+Made by `settings` from a KubeSchedulerConfiguration; the defaults are those of the default profile.
+Source: specification of the scheduling plane, sections 15 to 17 and 21.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from reprieve.engine.cluster.rows import NodeTerm, SpreadConstraint
+
+__all__ = [
+    "DEFAULT_FILTERS",
+    "DEFAULT_WEIGHTS",
+    "FilterName",
+    "Gates",
+    "Policy",
+    "Profile",
+    "ScoreName",
+    "ScoringStrategy",
+    "ScoringType",
+]
+
+
+class FilterName(StrEnum):
+    """Filter plugins, in the order in which they look at a node (21.1)."""
+
+    NODE_NAME = "NodeName"
+    NODE_UNSCHEDULABLE = "NodeUnschedulable"
+    TAINT_TOLERATION = "TaintToleration"
+    NODE_AFFINITY = "NodeAffinity"
+    NODE_PORTS = "NodePorts"
+    NODE_RESOURCES_FIT = "NodeResourcesFit"
+    VOLUME_RESTRICTIONS = "VolumeRestrictions"
+    NODE_VOLUME_LIMITS = "NodeVolumeLimits"
+    VOLUME_BINDING = "VolumeBinding"
+    VOLUME_ZONE = "VolumeZone"
+    POD_TOPOLOGY_SPREAD = "PodTopologySpread"
+    INTER_POD_AFFINITY = "InterPodAffinity"
+    DYNAMIC_RESOURCES = "DynamicResources"
+    NODE_DECLARED_FEATURES = "NodeDeclaredFeatures"
+
+
+class ScoreName(StrEnum):
+    """Score plugins."""
+
+    TAINT_TOLERATION = "TaintToleration"
+    NODE_AFFINITY = "NodeAffinity"
+    POD_TOPOLOGY_SPREAD = "PodTopologySpread"
+    INTER_POD_AFFINITY = "InterPodAffinity"
+    DYNAMIC_RESOURCES = "DynamicResources"
+    NODE_RESOURCES_FIT = "NodeResourcesFit"
+    BALANCED_ALLOCATION = "NodeResourcesBalancedAllocation"
+    IMAGE_LOCALITY = "ImageLocality"
+    VOLUME_BINDING = "VolumeBinding"
+
+
+class ScoringType(StrEnum):
+    """How NodeResourcesFit scores a node."""
+
+    LEAST_ALLOCATED = "LeastAllocated"
+    MOST_ALLOCATED = "MostAllocated"
+    REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringStrategy:
+    """NodeResourcesFit's strategy; `shape`: (utilization 0..100, score 0..10) in order."""
+
+    type: ScoringType = ScoringType.LEAST_ALLOCATED
+    resources: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))  # name, weight
+    shape: tuple[tuple[int, int], ...] = ()
+
+
+DEFAULT_FILTERS: Final = tuple(FilterName)
+DEFAULT_WEIGHTS: Final = (
+    (ScoreName.TAINT_TOLERATION, 3),
+    (ScoreName.NODE_AFFINITY, 2),
+    (ScoreName.POD_TOPOLOGY_SPREAD, 2),
+    (ScoreName.INTER_POD_AFFINITY, 2),
+    (ScoreName.DYNAMIC_RESOURCES, 2),
+    (ScoreName.NODE_RESOURCES_FIT, 1),
+    (ScoreName.BALANCED_ALLOCATION, 1),
+    (ScoreName.IMAGE_LOCALITY, 1),
+    (ScoreName.VOLUME_BINDING, 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One profile. `percentage_of_nodes`: None examines all nodes, 0 adapts to their number."""
+
+    scheduler_name: str = "default-scheduler"
+    filters: tuple[FilterName, ...] = DEFAULT_FILTERS
+    weights: tuple[tuple[ScoreName, int], ...] = DEFAULT_WEIGHTS
+    strategy: ScoringStrategy = ScoringStrategy()
+    balanced_resources: tuple[str, ...] = ("cpu", "memory")
+    ignored_resources: frozenset[str] = frozenset()
+    ignored_resource_groups: frozenset[str] = frozenset()
+    added_affinity: tuple[NodeTerm, ...] | None = None
+    default_spread: tuple[SpreadConstraint, ...] | None = None  # None: defaultingType System
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+    volume_shape: tuple[tuple[int, int], ...] = ((0, 10), (100, 0))
+    percentage_of_nodes: int | None = None
+    min_candidate_nodes_percentage: int = 100
+    min_candidate_nodes_absolute: int = 100
+    post_filters: tuple[str, ...] = ("DynamicResources", "DefaultPreemption")
+    pod_group_post_filters: tuple[str, ...] = ("DynamicResources", "DefaultPreemption")
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Feature gates that decisions depend on (section 15); defaults are ours."""
+
+    generic_workload: bool = True
+    pod_group_preemption_policy: bool = False
+    topology_aware: bool = True
+    composite_pod_group: bool = False
+    async_preemption: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All that a scheduling decision depends on besides the snapshot.
+
+    `second_reprieve_pass`: victims refused for a constraint that is not monotone are put back
+    together. `kep_messages`: conditions in KEP-5710's own words.
+    """
+
+    profiles: tuple[Profile, ...] = (Profile(),)
+    gates: Gates = field(default_factory=Gates)
+    second_reprieve_pass: bool = True
+    strict_disruption_mode: bool = False
+    kep_messages: bool = False
+    simulate_claims: bool = False
+
+    def profile(self, scheduler_name: str) -> Profile | None:
+        """Return the profile of that scheduler name, None when we do not serve it."""
+        return next((p for p in self.profiles if p.scheduler_name == scheduler_name), None)

@@ -1,0 +1,227 @@
+"""A copy of the snapshot's pods that can be changed: pods are taken out, put back, and placed.
+
+All attempts of a session share one simulation, so that later units see what earlier ones took; an
+attempt that fails leaves it as it was. `used` and `scored` follow every change; filters and scores
+are compiled when a pod first needs them and follow from then on. A change of many pods at once
+drops the compiled ones instead, which is cheaper than telling them. Source: specification 5.3 and 7.7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64, U8, Flag, Mask, Pending, Snapshot
+from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, Score
+from reprieve.engine.placement.filters import compile_filters
+from reprieve.engine.placement.profile import Policy, Profile
+from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection, Status
+from reprieve.engine.placement.scores import compile_scores
+
+__all__ = ["Simulation"]
+
+_FEW: Final = 64  # changes that compiled filters are told one by one
+
+
+@dataclass(slots=True)
+class _Compiled:
+    """Filters and scores of one class of pending pods, and their answers where still valid."""
+
+    filters: tuple[Filter, ...]
+    refusal: Refusal | None
+    scores: tuple[tuple[Score, int], ...] | None = None
+    codes: U8 | None = None  # (nodes,) of the first filter that refuses
+    stale: set[int] = field(default_factory=set)  # nodes whose entry in `codes` is out of date
+
+
+class Simulation:
+    """The pods of a snapshot, and what would happen to others if some of them were not there."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, profile: Profile) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self.profile = profile
+        self.present: Mask = snapshot.pod_node >= 0
+        self.simulated: list[Placed] = []
+        self.used: I64 = snapshot.used.copy()
+        self.scored: I64 = snapshot.scored.copy()
+        self.shared: dict[str, object] = {}
+        self._compiled: dict[tuple[object, ...], _Compiled] = {}
+        self._requests: dict[int, I64] = {}
+
+    # Asking.
+
+    def codes(self, pending: Pending) -> U8:
+        """Return the first `Rejection` of each node, 0 where it passes: (nodes,), read-only."""
+        compiled = self._of(pending)
+        if compiled.refusal is not None:
+            code = compiled.refusal.reason.rejection
+            return np.full(len(self.snapshot.nodes), code, np.uint8)
+        if compiled.codes is None:
+            codes = np.zeros(len(self.snapshot.nodes), np.uint8)
+            for each in compiled.filters:
+                np.copyto(codes, each.codes(), where=codes == 0)
+            compiled.codes = codes
+        elif compiled.stale:
+            for node in compiled.stale:
+                compiled.codes[node] = self._first(compiled.filters, node)
+        compiled.stale.clear()
+        return compiled.codes
+
+    def code_at(self, pending: Pending, node: int) -> int:
+        """Return the first `Rejection` of one node, 0 when the pod passes."""
+        compiled = self._of(pending)
+        if compiled.refusal is not None:
+            return compiled.refusal.reason.rejection
+        if compiled.codes is not None and node not in compiled.stale:
+            return int(compiled.codes[node])
+        return self._first(compiled.filters, node)
+
+    def refusal(self, pending: Pending) -> Refusal | None:
+        """Return why every node is refused at once, or None."""
+        return self._of(pending).refusal
+
+    def status_at(self, pending: Pending, node: int) -> Status:
+        """Return what the filters say about one node, with all reasons of the one that refuses."""
+        compiled = self._of(pending)
+        if compiled.refusal is not None:
+            code = Code.ERROR if compiled.refusal.error else Code.UNRESOLVABLE
+            return Status(code, (compiled.refusal.reason,))
+        for each in compiled.filters:
+            code_at = each.code_at(node)
+            if code_at:
+                resolvable = Rejection(code_at) in RESOLVABLE
+                return Status(
+                    Code.UNSCHEDULABLE if resolvable else Code.UNRESOLVABLE,
+                    each.reasons_at(node) or (Reason(Rejection(code_at)),),
+                )
+        return Status(Code.SUCCESS)
+
+    def totals(self, pending: Pending, nodes: I64) -> I64:
+        """Return the weighted scores of each node index; all must have passed the filters."""
+        compiled = self._of(pending)
+        if compiled.scores is None:
+            compiled.scores = compile_scores(self, pending)
+        total = np.zeros(len(nodes), np.int64)
+        for score, weight in compiled.scores:
+            total += weight * score.values(nodes)
+        return total
+
+    def requests_of(self, pod_class: int) -> I64:
+        """Return what a pod of the class requests: (resources,)."""
+        known = self._requests.get(pod_class)
+        if known is None:
+            entry = self.snapshot.classes[pod_class]
+            assert entry is not None
+            amounts = {"pods": 1, **dict(entry.requests)}
+            names = self.snapshot.resources
+            known = np.array([amounts.get(name, 0) for name in names], np.int64)
+            self._requests[pod_class] = known
+        return known
+
+    # Changing.
+
+    def place(self, pending: Pending, node: int) -> Placed:
+        """Put a pending pod on a node and reserve what its filters take."""
+        for each in self._of(pending).filters:
+            reserve = getattr(each, "reserve", None)
+            if reserve is not None:
+                reserve(pending, node)
+        pod = Placed(pending.pod_class, pending.labels, node, pending=pending)
+        self.simulated.append(pod)
+        self._move(pod, 1)
+        return pod
+
+    def unplace(self, pod: Placed) -> None:
+        """Undo `place`; later placements are undone first."""
+        assert self.simulated[-1] is pod and pod.pending is not None
+        self.simulated.pop()
+        self._move(pod, -1)
+        for each in self._of(pod.pending).filters:
+            release = getattr(each, "release", None)
+            if release is not None:
+                release(pod.pending, pod.node)
+
+    def remove(self, slots: I64) -> None:
+        """Take pods of the snapshot out: `slots` are indices of pods that are present."""
+        self._change(slots, -1)
+
+    def restore(self, slots: I64) -> None:
+        """Put pods of the snapshot back."""
+        self._change(slots, 1)
+
+    def placed_at(self, slot: int) -> Placed:
+        """Return a pod of the snapshot as filters see it."""
+        snapshot = self.snapshot
+        return Placed(
+            int(snapshot.pod_class[slot]),
+            int(snapshot.pod_labels[slot]),
+            int(snapshot.pod_node[slot]),
+            bool(snapshot.pod_flags[slot] & Flag.DELETING),
+            slot,
+        )
+
+    # How.
+
+    def _of(self, pending: Pending) -> _Compiled:
+        row = pending.row
+        entry = self.snapshot.classes[pending.pod_class]
+        own: object = row.uid if row.claims or (entry is not None and entry.volumes) else None
+        key = (pending.pod_class, pending.labels, own)
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            found = compile_filters(self, pending)
+            if isinstance(found, Refusal):
+                compiled = _Compiled((), found)
+            else:
+                compiled = _Compiled(found, None)
+            self._compiled[key] = compiled
+        return compiled
+
+    def _first(self, filters: tuple[Filter, ...], node: int) -> int:
+        for each in filters:
+            code = each.code_at(node)
+            if code:
+                return code
+        return 0
+
+    def _move(self, pod: Placed, sign: int) -> None:
+        entry = self.snapshot.classes[pod.pod_class]
+        assert entry is not None
+        if pod.slot < 0:
+            self.used[pod.node] += sign * self.requests_of(pod.pod_class)
+        else:
+            self.used[pod.node] += sign * self.snapshot.pod_requests[pod.slot]
+        self.scored[pod.node, 0] += sign * entry.scored_cpu
+        self.scored[pod.node, 1] += sign * entry.scored_memory
+        for compiled in self._compiled.values():
+            for each in compiled.filters:
+                reach = each.add(pod) if sign > 0 else each.remove(pod)
+                if reach is Reach.NODE:
+                    compiled.stale.add(pod.node)
+                elif reach is Reach.DOMAINS:
+                    compiled.codes = None
+            for score, _ in compiled.scores or ():
+                if sign > 0:
+                    score.add(pod)
+                else:
+                    score.remove(pod)
+
+    def _change(self, slots: I64, sign: int) -> None:
+        if len(slots) <= _FEW:
+            for slot in slots.tolist():
+                self.present[slot] = sign > 0
+                self._move(self.placed_at(slot), sign)
+            return
+        self.present[slots] = sign > 0
+        snapshot = self.snapshot
+        nodes = snapshot.pod_node[slots]
+        np.add.at(self.used, nodes, sign * snapshot.pod_requests[slots])
+        cpu = np.array([0 if c is None else c.scored_cpu for c in snapshot.classes], np.int64)
+        memory = np.array([0 if c is None else c.scored_memory for c in snapshot.classes], np.int64)
+        classes = snapshot.pod_class[slots]
+        np.add.at(self.scored[:, 0], nodes, sign * cpu[classes])
+        np.add.at(self.scored[:, 1], nodes, sign * memory[classes])
+        self._compiled.clear()

@@ -1,0 +1,1 @@
+"""Which waiting pods and pod groups are placed, and who makes way for them."""

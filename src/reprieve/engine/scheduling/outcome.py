@@ -1,0 +1,174 @@
+"""What an attempt to schedule a unit ends in, for pods and pod groups alike.
+
+A unit is a plain pod or a whole pod group (specification, section 1). The engine says what is to be
+done and why; texts are made in `wording`, API calls in `execution`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from reprieve.engine.placement.reasons import Code, Reason
+from reprieve.engine.plan import Plan
+from reprieve.units.ids import Uid
+
+__all__ = [
+    "Attempt",
+    "Candidate",
+    "Diagnosis",
+    "Explanation",
+    "Member",
+    "Nominate",
+    "Preemption",
+    "Sentence",
+    "Unit",
+    "UnitVictim",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What is to be placed: a group key (namespace/name) with its queued pods, or one pod.
+
+    `pods`: in queue order (specification 5.2).
+    """
+
+    pods: tuple[Uid, ...]
+    group: str = ""
+
+
+class Sentence(Enum):
+    """Fixed sentences of a status; parameters in `Explanation.values` (names in brackets)."""
+
+    MIN_COUNT_UNREACHABLE = auto()  # minCount (M) cannot be satisfied: S scheduled, R remaining
+    MIN_COUNT_NOT_YET = auto()  # minCount (M) is not yet satisfied: S scheduled, R remaining
+    GROUP_UNSCHEDULABLE = auto()  # pod group is unschedulable
+    PLACEMENTS = auto()  # 0/N placements are available, first placement status: ...
+    NO_PLACEMENTS = auto()  # no feasible placements found
+    MORE_DOMAINS = auto()  # ... more than 1 domain found for pod group: A, B
+    NO_DOMAIN = auto()  # ... no topology domain found for pod NS/NAME
+    NO_NODE_OF_POD = auto()  # ... getting node for pod NS/NAME
+    SCHEDULER_NAMES = auto()  # uniformity: A and B
+    PRIORITIES = auto()
+    POLICIES_OF_GROUP = auto()
+    POLICIES_OF_PODS = auto()
+    NO_PROFILE = auto()  # the scheduler name
+    NO_GROUP = auto()  # the group object is missing
+    NO_NODES = auto()  # no nodes available to schedule pods
+    NOT_ELIGIBLE_POLICY = auto()  # not eligible due to preemptionPolicy=Never.
+    NOT_ELIGIBLE_TERMINATING = auto()  # ... a terminating pod on the nominated node.
+    ONGOING = auto()  # ongoing preemption on nominated nodes
+    NO_VICTIMS_GROUP = auto()  # No preemption victims found for incoming preemptor
+    NO_VICTIMS_POD = auto()  # No preemption victims found for incoming pod
+    NO_CANDIDATE = auto()  # no candidate node for preemption
+    EXPECTED_VICTIM = auto()  # expected at least one victim pod on node "X"
+    FOUND_GROUP = auto()  # found a placement for podgroup, preempting N victims
+    FOUND_POD = auto()  # found a potential placement for pod on node X, preempting N victims
+    CLAIMS_DEALLOCATED = auto()  # deallocation and deletion of ResourceClaims completed
+    NOT_HELPFUL = auto()  # Preemption is not helpful for scheduling
+    PLUGIN_FAILED = auto()  # error in "X" PodGroupPostFilter plugins: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One sentence with its parameters, in the order in which the text names them."""
+
+    sentence: Sentence
+    values: tuple[str | int, ...] = ()
+    inner: tuple[Explanation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why no node takes a pod: counts per reason over `nodes` nodes.
+
+    `everywhere` is set when PreFilter refused all of them at once. `preemption`: what PostFilter
+    adds for a plain pod.
+    """
+
+    nodes: int
+    counts: tuple[tuple[Reason, int], ...] = ()
+    everywhere: Reason | None = None
+    error: bool = False
+
+
+class Nominate(Enum):
+    """What happens to a pod's nominated node when no new one is named."""
+
+    KEEP = auto()
+    CLEAR = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One pod of the unit. `bind`: the node that it is to be bound to now, empty for none."""
+
+    uid: Uid
+    bind: str = ""
+    nominate: str | Nominate = Nominate.KEEP
+    diagnosis: Diagnosis | None = None  # its own fit failure in this attempt
+
+
+@dataclass(frozen=True, slots=True)
+class UnitVictim:
+    """A victim unit (specification 7.3): pods go together or not at all.
+
+    `pods`: slots of the snapshot, sorted by node name and pod key. `group` empty for a plain pod.
+    """
+
+    pods: tuple[int, ...]
+    priority: int
+    group: str = ""
+    whole_group: bool = False  # disruption mode all
+    start: int | None = None
+    violating: int = 0  # pods whose eviction breaks a budget
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node where a plain pod would fit, with the units that go for it, most important first."""
+
+    node: int
+    victims: tuple[UnitVictim, ...]
+    violating: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """What PostFilter found. `victims` are most important first; `nominated`: (pod, node name).
+
+    `reprieved`: units put back, by rule. `refused`: for `-v 6`, units that could not be put back
+    with the first filter that refused.
+    """
+
+    code: Code
+    explanation: Explanation
+    victims: tuple[UnitVictim, ...] = ()
+    nominated: tuple[tuple[Uid, str], ...] = ()
+    violating: int = 0  # pods
+    group_disruptions: int = 0  # units of type group
+    reprieved: tuple[tuple[str, int], ...] = ()
+    refused: tuple[tuple[int, str], ...] = ()  # slot of the unit's first pod, filter name
+    evaluated: bool = True  # victims were searched, so metrics of the evaluation are observed
+    keep_nominations: bool = False  # not eligible: present nominations stay
+    candidates: tuple[Candidate, ...] = ()  # plain pods only
+    node_statuses: tuple[tuple[int, Explanation | tuple[Reason, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The end of one scheduling cycle of a unit.
+
+    `code`: SUCCESS when at least the minimum is placed and `members` say who is bound where.
+    `status`: sentences of the group's (or a failing check's) status, in order; a plain pod's is its
+    member's diagnosis. `plan`: set when victims are to be evicted.
+    """
+
+    unit: Unit
+    code: Code
+    members: tuple[Member, ...]
+    status: tuple[Explanation, ...] = ()
+    scheduler_error: bool = False  # reason SchedulerError instead of Unschedulable
+    preemption: Preemption | None = None
+    plan: Plan | None = None
