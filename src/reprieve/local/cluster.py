@@ -11,7 +11,7 @@ import base64
 import secrets
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +24,7 @@ from reprieve.local.server.api import Api
 from reprieve.local.server.clock import JumpingClock
 from reprieve.local.server.connection import Server
 from reprieve.local.server.faults import Faults
+from reprieve.local.server.gates import STRICT_DISRUPTION_MODE, enabled
 from reprieve.local.server.http import HttpServer, Stage, Write
 from reprieve.local.server.identity import ADMINISTRATOR, ANONYMOUS
 from reprieve.local.server.kinds import Registry
@@ -49,6 +50,8 @@ class EmbeddedCluster:
     missing), None keeps them in memory. With `rbac` a user may do what the stored roles allow and
     no more, without it everything. The server itself empties deleted namespaces and counts for
     ResourceQuotas; without `controllers` it leaves that, like a bare API server, to somebody else.
+    `feature_gates` differ from `gates.DEFAULTS`; one that does not exist is a `UsageError`. With
+    `strict_disruption_mode` new pod groups of disruption mode `all` must have the gang policy.
     """
 
     def __init__(
@@ -60,6 +63,8 @@ class EmbeddedCluster:
         rbac: bool = False,
         tls: bool = False,
         controllers: bool = True,
+        feature_gates: Mapping[str, bool] | None = None,
+        strict_disruption_mode: bool = False,
     ) -> None:
         self.clock = JumpingClock(clock or SystemClock())
         self._port, self._data, self._tls = port, data, tls
@@ -67,7 +72,8 @@ class EmbeddedCluster:
         """The certificate that clients are to trust, PEM; None over plain HTTP."""
         self._runner: web.ServerRunner | None = None
         self.url = ""
-        self.registry = Registry()
+        strict = {STRICT_DISRUPTION_MODE} if strict_disruption_mode else frozenset()
+        self.registry = Registry(features=enabled(feature_gates) | strict)
         if data is not None:
             data.mkdir(parents=True, exist_ok=True)
         self._access = Access(_secret(data))

@@ -29,11 +29,13 @@ class PodGroupProtection:
         self._informer = informer
 
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
-        del before
         if change.resource == _GROUPS:
             return [key_of(_GROUPS, change.object)]
-        group = _group_of(change.object) if change.resource == "pods" else ""
-        return [Key(_GROUPS, change.object["metadata"]["namespace"], group)] if group else []
+        if change.resource != "pods":
+            return []
+        # A pod that was replaced under its name has left the group of the one before.
+        groups = {_group_of(pod) for pod in (change.object, before) if pod is not None} - {""}
+        return [Key(_GROUPS, change.object["metadata"]["namespace"], name) for name in groups]
 
     async def look(self, key: Key) -> None:
         group = self._informer.at(key)

@@ -15,6 +15,7 @@ from reprieve.local.server import subresources, webhooks
 from reprieve.local.server.admission import complete_update
 from reprieve.local.server.causes import Invalid, StrictDecoding
 from reprieve.local.server.errors import StatusError, bad_request, invalid
+from reprieve.local.server.gates import drop_disabled
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.options import WriteOptions
 from reprieve.local.server.replacement import check_identity, keep_system_metadata
@@ -50,7 +51,9 @@ def succeeding(
     new = subresources.merged(kind, old, new, subresource)
     if subresource != "status":
         keep_system_metadata(old, new)
-        new = mutate(decoded(kind, new, options))
+        new = decoded(kind, new, options)
+        drop_disabled(kind, new, old)
+        new = mutate(new)
         complete_update(kind, old, new)
         # What a subresource for it changed is not held against a pod.
         check(kind, new, None if subresource in _OF_PODS else old)

@@ -10,6 +10,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from reprieve.local.server import limit_ranges
+from reprieve.local.server.causes import bad
 from reprieve.local.server.defaults import claim_job
 from reprieve.local.server.errors import forbidden, invalid
 from reprieve.local.server.kinds import Kind
@@ -94,6 +95,8 @@ def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
         case "jobs.batch":
             if isinstance(obj.get("spec"), dict):
                 claim_job(obj)
+        case "compositepodgroups.scheduling.k8s.io":
+            _priority(api, kind, obj, obj.setdefault("spec", {}))
         case "podgroups.scheduling.k8s.io":
             _priority(api, kind, obj, obj.setdefault("spec", {}))
             # Taken away when no pod of the group is left: `machines.podgroups`.
@@ -120,32 +123,30 @@ def _priority(api: Api, kind: Kind, obj: dict[str, Any], spec: dict[str, Any]) -
         if chosen is not None:
             spec["priorityClassName"] = chosen["metadata"]["name"]
     value = 0 if chosen is None else chosen.get("value", 0)
-    given = spec.get("priority")
+    given, of_pod = spec.get("priority"), kind.resource == "pods"
     if given is not None and given != value:
-        if kind.resource != "pods":
-            raise forbidden(
-                kind,
-                name,
-                f"priority set in the pod group ({given}) must match the priority computed "
-                f"({value}) based on the priority class set in the spec",
-            )
-        raise forbidden(
-            kind,
-            name,
+        computed = (
             f"the integer value of priority ({given}) must not be provided in pod spec; priority "
-            f"admission controller computed {value} from the given PriorityClass name",
+            f"admission controller computed {value} from the given PriorityClass name"
+            if of_pod
+            else f"priority set in the pod group ({given}) must match the priority computed "
+            f"({value}) based on the priority class set in the spec"
         )
+        raise forbidden(kind, name, computed)
+    if given is not None and given > HIGHEST_USER_PRIORITY and not of_pod:
+        text = f"must be less than or equal to {HIGHEST_USER_PRIORITY}"
+        raise invalid(kind, name, [bad("spec.priority", given, text)])
     spec["priority"] = value
-    if kind.resource == "pods":
+    if of_pod or "PodGroupPreemptionPolicy" in kind.features:
         policy = (chosen or {}).get("preemptionPolicy") or "PreemptLowerPriority"
         asked = spec.get("preemptionPolicy")
         if asked is not None and asked != policy:
             raise forbidden(
                 kind,
                 name,
-                f"the string value of PreemptionPolicy ({asked}) must not be provided in pod "
-                f"spec; priority admission controller computed {policy} from the given "
-                "PriorityClass name",
+                f"the string value of PreemptionPolicy ({asked}) must not be provided in "
+                f"{'pod' if of_pod else 'pod group'} spec; priority admission controller computed "
+                f"{policy} from the given PriorityClass name",
             )
         spec["preemptionPolicy"] = policy
 

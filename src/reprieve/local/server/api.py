@@ -35,6 +35,7 @@ from reprieve.local.server.errors import (
     not_found,
     path_not_found,
 )
+from reprieve.local.server.gates import drop_disabled
 from reprieve.local.server.kinds import Kind, Registry
 from reprieve.local.server.naming import name_object
 from reprieve.local.server.options import DeleteOptions, ListOptions, PatchType, WriteOptions
@@ -242,6 +243,7 @@ class Api:
         for system in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
             metadata.pop(system, None)
         obj = decoded(kind, admission.prepared(kind, obj), options)
+        drop_disabled(kind, obj, None)
         if admission.has_generation(kind):
             obj["metadata"]["generation"] = 1
         # What admission adds is nobody's.
@@ -268,7 +270,7 @@ class Api:
         definitions.check(self, kind, obj)
         if options.dry_run:
             return obj
-        kept = conversion.to_storage(self.registry, kind, obj)
+        kept = conversion.to_storage(self.registry, self.store, kind, obj)
         self.store.put(conversion.shelf(kind), kept)
         definitions.written(self, kind, kept)
         quotas.written(self, kind, kept, None)
@@ -358,7 +360,7 @@ class Api:
         definitions.check(self, kind, new)
         if options.dry_run:
             return new
-        kept = conversion.to_storage(self.registry, kind, new)
+        kept = conversion.to_storage(self.registry, self.store, kind, new)
         if is_finished(kind, kept):
             removal.remove(self, kind, kept)
         else:

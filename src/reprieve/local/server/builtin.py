@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from reprieve.local.server.gates import serves
 from reprieve.local.server.kinds import ALL_VERBS, Kind
 from reprieve.local.server.layout import GROUPS, kind_lines
 
@@ -12,14 +13,15 @@ __all__ = ["builtin_kinds"]
 
 
 @cache
-def builtin_kinds() -> Sequence[Kind]:
-    """Return every built-in kind, groups in the order in which discovery lists them."""
-    return tuple(_kind(columns) for columns in kind_lines())
+def builtin_kinds(features: frozenset[str]) -> Sequence[Kind]:
+    """Return the built-in kinds that are served with these gates, as discovery lists them."""
+    kinds = (_kind(columns, features) for columns in kind_lines())
+    return tuple(kind for kind in kinds if serves(features, kind.resource))
 
 
-def _kind(columns: Sequence[str]) -> Kind:
+def _kind(columns: Sequence[str], features: frozenset[str]) -> Kind:
     package, name, plural, scope, short_names, categories, subresources, verbs = columns
-    package, _, kept = package.partition("@")
+    package, derived, kept = package.partition("@")
     holder, _, version = package.partition("/")
     return Kind(
         group=GROUPS[holder],
@@ -34,8 +36,9 @@ def _kind(columns: Sequence[str]) -> Kind:
         subresources=frozenset(_words(subresources)),
         verbs=ALL_VERBS if verbs == "*" else _words(verbs),
         layout=f"{holder}/{kept or version}.{name}",
-        stored=not kept,
+        stored=not derived,
         custom=None,
+        features=features,
     )
 
 

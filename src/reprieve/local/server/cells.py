@@ -336,8 +336,8 @@ def gang_policy(obj: Object) -> str:
 
 def group_workload(obj: Object) -> str:
     """The workload that a pod group belongs to."""
-    reference = _spec(obj).get("podGroupTemplateRef") or {}
-    workload = reference.get("workload") or reference
+    older = (_spec(obj).get("podGroupTemplateRef") or {}).get("workload")
+    workload = older or _spec(obj).get("workloadRef") or {}
     return str(workload.get("workloadName") or _NONE)
 
 
@@ -346,7 +346,7 @@ def group_status(obj: Object) -> str:
     conditions = [
         each
         for each in _status(obj).get("conditions") or ()
-        if each.get("type") == "PodGroupInitiallyScheduled"
+        if each.get("type") in ("PodGroupInitiallyScheduled", "PodGroupScheduled")
     ]
     if not conditions:
         return "Pending"

@@ -1,9 +1,9 @@
 """One object, several served versions: how it is kept and how each version sees it.
 
 Custom kinds convert by name only (strategy None) or by their webhook, which is asked with a
-ConversionReview and may change everything but most of the metadata. The one built-in pair with
-different fields is Event: `events.k8s.io/v1` and `v1` are two views of the same objects, kept as
-`v1`.
+ConversionReview and may change everything but most of the metadata. Built-in kinds with different
+fields are Event, where `events.k8s.io/v1` and `v1` are two views of the same objects, kept as `v1`,
+and the pod groups and workloads of `scheduling_versions`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from reprieve.local.server import outside
 from reprieve.local.server.callouts import CallFailed, call
 from reprieve.local.server.errors import StatusError
 from reprieve.local.server.kinds import Kind, Registry
+from reprieve.local.server.scheduling_versions import as_newer, as_older, is_older
 from reprieve.local.store import Store, Stored
 
 __all__ = ["answered", "asks", "from_storage", "in_version", "read_as", "shelf", "to_storage"]
@@ -46,13 +47,20 @@ def shelf(kind: Kind) -> str:
     return "events" if _is_new_event(kind) else kind.resource
 
 
-def to_storage(registry: Registry, kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
-    """Return `obj` of version `kind` as it is kept, apiVersion and kind first."""
+def to_storage(registry: Registry, store: Store, kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return `obj` of version `kind` as it is kept, apiVersion and kind first.
+
+    What the version has no fields for stays as it is kept now.
+    """
     if _is_new_event(kind):
         return {"apiVersion": "v1", "kind": "Event", **_renamed(obj, _EVENT_FIELDS)}
     stored = kind if kind.stored else registry.stored(kind.group, kind.plural) or kind
     if stored is not kind and _webhook(stored) is not None:
         return in_version(stored, {**obj, **_head(kind)})
+    if is_older(kind):
+        metadata = obj["metadata"]
+        kept = store.get(kind.resource, metadata.get("namespace", ""), metadata["name"])
+        obj = as_newer(obj, None if kept is None else kept.decode())
     return {**_head(stored), **obj, **_head(stored)}
 
 
@@ -80,6 +88,10 @@ def in_version(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
         return obj
     webhook = _webhook(kind)
     if webhook is None:
+        if is_older(kind):
+            obj = as_older(obj)
+        elif obj["apiVersion"] == "scheduling.k8s.io/v1alpha2":
+            obj = as_newer(obj, None)
         return {**obj, **_head(kind)}
     metadata = {key: value for key, value in obj["metadata"].items() if key in _CONVERTED}
     digest = hashlib.sha256(orjson.dumps({**obj, "metadata": metadata})).digest()

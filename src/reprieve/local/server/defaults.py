@@ -262,8 +262,9 @@ def _endpoint_slice(endpoint_slice: Object) -> None:
 
 
 def _pod_group(pod_group: Object) -> None:
-    spec = pod_group.setdefault("spec", {})
-    spec.setdefault("disruptionMode", {"single": {}})
+    older = str(pod_group.get("apiVersion")).endswith("/v1alpha2")
+    mode: Any = "Pod" if older else {"single": {}}
+    pod_group.setdefault("spec", {}).setdefault("disruptionMode", mode)
 
 
 def _pod_template(template: Object) -> None:
@@ -295,6 +296,7 @@ _DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
     ("rbac.authorization.k8s.io", "Role"): _cluster_role,
     ("rbac.authorization.k8s.io", "RoleBinding"): _role_binding,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("scheduling.k8s.io", "CompositePodGroup"): _pod_group,
     ("scheduling.k8s.io", "PodGroup"): _pod_group,
     ("storage.k8s.io", "StorageClass"): _storage_class,
 }

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from reprieve.local.server.gates import enabled
+
 if TYPE_CHECKING:
     from reprieve.local.server.crds import CustomVersion
 
@@ -32,7 +34,8 @@ class Kind:
     """One served version of one kind.
 
     `layout`: qualified name of the built-in message, empty for custom kinds; `custom`: schema,
-    columns and paths of a CRD's version, None for built-in kinds.
+    columns and paths of a CRD's version, None for built-in kinds; `features`: feature gates that
+    are on, for built-in kinds.
     """
 
     group: str
@@ -49,6 +52,7 @@ class Kind:
     verbs: tuple[str, ...] = ALL_VERBS
     layout: str = ""
     stored: bool = True
+    features: frozenset[str] = frozenset()
 
     @property
     def api_version(self) -> str:
@@ -71,6 +75,7 @@ class Registry:
     """All served kinds. `revision` grows with every change; it is part of hashes and ETags."""
 
     revision: int = 0
+    features: frozenset[str] = field(default_factory=enabled)
     documents: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """OpenAPI documents already made, by group and version; those of a changed group go."""
     _kinds: dict[tuple[str, str, str], Kind] = field(default_factory=dict)
@@ -80,7 +85,7 @@ class Registry:
     def __post_init__(self) -> None:
         from reprieve.local.server.builtin import builtin_kinds
 
-        for kind in builtin_kinds():
+        for kind in builtin_kinds(self.features):
             self._kinds[kind.group, kind.version, kind.plural] = kind
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:

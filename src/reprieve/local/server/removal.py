@@ -53,7 +53,7 @@ def delete(
     finished = is_finished(kind, obj)
     if options.dry_run:
         return _success(kind, metadata) if finished else obj
-    kept = conversion.to_storage(api.registry, kind, obj)
+    kept = conversion.to_storage(api.registry, api.store, kind, obj)
     if finished:
         if changed and kind.resource == "pods":
             # Watchers are shown the deletion of a pod before its end, even without grace.

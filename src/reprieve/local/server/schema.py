@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from reprieve.local.server import crds, decoding
+from reprieve.local.server import crds, decoding, gates
 from reprieve.local.server.causes import Cause, Invalid, StrictDecoding, bad
 from reprieve.local.server.defaults import set_defaults
 from reprieve.local.server.jsonpath import find
@@ -105,7 +105,7 @@ def validate(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any] | None =
     `old`: the object whose place `obj` takes; what may not change in it is told as well.
     """
     try:
-        found = problems(kind, obj)
+        found = problems(kind, obj, old)
     except RecursionError:
         raise Invalid([Cause("FieldValueInvalid", "nested too deeply", "<nil>")]) from None
     if old is not None:
@@ -114,8 +114,10 @@ def validate(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any] | None =
         raise Invalid(found)
 
 
-def problems(kind: Kind, obj: Mapping[str, Any]) -> list[Cause]:
-    """Return everything that is wrong with a decoded `obj` on its own."""
+def problems(
+    kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any] | None = None
+) -> list[Cause]:
+    """Return everything that is wrong with a decoded `obj` on its own, or in the place of `old`."""
     found = list(check_metadata(kind.group, kind.plural, obj.get("metadata") or {}))
     if kind.custom is not None:
         wrong = kind.custom.validator.causes(obj, rules=bool(kind.custom.rules))
@@ -127,6 +129,7 @@ def problems(kind: Kind, obj: Mapping[str, Any]) -> list[Cause]:
             found += kind.custom.rules.broken(obj, None, transitions=False)
     else:
         found += check(kind, obj)
+        found += gates.problems(kind, obj, old)
     if kind.resource == "customresourcedefinitions.apiextensions.k8s.io":
         found += crds.problems(obj)
     return list(dict.fromkeys(found))

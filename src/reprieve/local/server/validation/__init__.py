@@ -12,6 +12,12 @@ from typing import Any, Final
 
 from reprieve.local.server.causes import Cause
 from reprieve.local.server.kinds import Kind
+from reprieve.local.server.scheduling_versions import (
+    as_newer,
+    as_older_cause,
+    is_older,
+    mode_problems,
+)
 from reprieve.local.server.validation import (
     cluster,
     events,
@@ -53,6 +59,7 @@ _CHECKS: Final[Mapping[tuple[str, str], Callable[[Object], Iterator[Cause]]]] = 
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): policy.role_binding,
     ("rbac.authorization.k8s.io", "Role"): policy.role,
     ("rbac.authorization.k8s.io", "RoleBinding"): policy.role_binding,
+    ("scheduling.k8s.io", "CompositePodGroup"): scheduling.pod_group,
     ("scheduling.k8s.io", "PodGroup"): scheduling.pod_group,
     ("scheduling.k8s.io", "Workload"): scheduling.workload,
     ("scheduling.k8s.io", "PriorityClass"): scheduling.priority_class,
@@ -69,18 +76,30 @@ _UPDATES: Final[Mapping[tuple[str, str], Callable[[Object, Object], Iterator[Cau
     ("batch", "Job"): workloads.job_update,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): policy.role_binding_update,
     ("rbac.authorization.k8s.io", "RoleBinding"): policy.role_binding_update,
+    ("scheduling.k8s.io", "CompositePodGroup"): scheduling.pod_group_update,
     ("scheduling.k8s.io", "PodGroup"): scheduling.pod_group_update,
     ("scheduling.k8s.io", "PriorityClass"): scheduling.priority_class_update,
+    ("scheduling.k8s.io", "Workload"): scheduling.workload_update,
 }
 
 
 def check(kind: Kind, obj: Object) -> Iterable[Cause]:
     """Return what is wrong with `obj` beyond its metadata."""
     rules = _CHECKS.get((kind.group, kind.kind))
-    return rules(obj) if rules is not None else ()
+    if rules is None:
+        return ()
+    if is_older(kind):
+        found = rules(as_newer(dict(obj), None))
+        return [*mode_problems(obj), *map(as_older_cause, found)]
+    return rules(obj)
 
 
 def check_update(kind: Kind, obj: Object, old: Object) -> Iterable[Cause]:
     """Return what `obj` changes in `old` that may not change."""
     rules = _UPDATES.get((kind.group, kind.kind))
-    return rules(obj, old) if rules is not None else ()
+    if rules is None:
+        return ()
+    if is_older(kind):
+        found = rules(as_newer(dict(obj), None), as_newer(dict(old), None))
+        return map(as_older_cause, found)
+    return rules(obj, old)
