@@ -57,8 +57,12 @@ class View(Protocol):
     present: Mask  # (slots,) the snapshot's pods that are there; False where a slot counts nowhere
     simulated: list[Placed]  # pods that the simulation has put in, in order
     used: I64  # (nodes, resources) of both
-    scored: I64  # (nodes, 2) of both
     shared: dict[str, object]  # what the filters of one plugin share, by the plugin's name
+
+    @property
+    def scored(self) -> I64:
+        """Return cpu and memory of both as scores count them: (nodes, 2)."""
+        ...
 
 
 class Filter(Protocol):

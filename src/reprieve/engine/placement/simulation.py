@@ -20,9 +20,10 @@ from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection, Status
 from reprieve.engine.placement.scores import compile_scores
 
-__all__ = ["Simulation"]
+__all__ = ["Checkpoint", "Simulation"]
 
 _FEW: Final = 64  # changes that compiled filters are told one by one
+_EXACT: Final = 2**53
 
 
 @dataclass(slots=True)
@@ -36,6 +37,16 @@ class _Compiled:
     stale: set[int] = field(default_factory=set)  # nodes whose entry in `codes` is out of date
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a simulation held at one moment."""
+
+    present: Mask
+    used: I64
+    simulated: tuple[Placed, ...]
+    shared: dict[str, object]
+
+
 class Simulation:
     """The pods of a snapshot, and what would happen to others if some of them were not there."""
 
@@ -46,12 +57,23 @@ class Simulation:
         self.present: Mask = snapshot.pod_node >= 0
         self.simulated: list[Placed] = []
         self.used: I64 = snapshot.used.copy()
-        self.scored: I64 = snapshot.scored.copy()
+        self._scored: I64 | None = snapshot.scored.copy()
         self.shared: dict[str, object] = {}
         self._compiled: dict[tuple[object, ...], _Compiled] = {}
         self._requests: dict[int, I64] = {}
 
     # Asking.
+
+    @property
+    def scored(self) -> I64:
+        """Return cpu and memory in use as scores count them: (nodes, 2)."""
+        if self._scored is None:
+            self._scored = self._count_scored()
+        return self._scored
+
+    def filters(self, pending: Pending) -> tuple[Filter, ...]:
+        """Return the filters that have something to check; they follow every change from now on."""
+        return self._of(pending).filters
 
     def codes(self, pending: Pending) -> U8:
         """Return the first `Rejection` of each node, 0 where it passes: (nodes,), read-only."""
@@ -152,6 +174,21 @@ class Simulation:
         """Put pods of the snapshot back."""
         self._change(slots, 1)
 
+    def checkpoint(self) -> Checkpoint:
+        """Return the present state, to which `rollback` goes back."""
+        return Checkpoint(
+            self.present.copy(), self.used.copy(), tuple(self.simulated), dict(self.shared)
+        )
+
+    def rollback(self, state: Checkpoint) -> None:
+        """Go back to a checkpoint; reservations made since must have been released."""
+        self.present = state.present
+        self.used = state.used
+        self.simulated = list(state.simulated)
+        self.shared = dict(state.shared)
+        self._scored = None
+        self._compiled.clear()
+
     def placed_at(self, slot: int) -> Placed:
         """Return a pod of the snapshot as filters see it."""
         snapshot = self.snapshot
@@ -194,8 +231,9 @@ class Simulation:
             self.used[pod.node] += sign * self.requests_of(pod.pod_class)
         else:
             self.used[pod.node] += sign * self.snapshot.pod_requests[pod.slot]
-        self.scored[pod.node, 0] += sign * entry.scored_cpu
-        self.scored[pod.node, 1] += sign * entry.scored_memory
+        if self._scored is not None:
+            self._scored[pod.node, 0] += sign * entry.scored_cpu
+            self._scored[pod.node, 1] += sign * entry.scored_memory
         for compiled in self._compiled.values():
             for each in compiled.filters:
                 reach = each.add(pod) if sign > 0 else each.remove(pod)
@@ -218,10 +256,29 @@ class Simulation:
         self.present[slots] = sign > 0
         snapshot = self.snapshot
         nodes = snapshot.pod_node[slots]
-        np.add.at(self.used, nodes, sign * snapshot.pod_requests[slots])
-        cpu = np.array([0 if c is None else c.scored_cpu for c in snapshot.classes], np.int64)
-        memory = np.array([0 if c is None else c.scored_memory for c in snapshot.classes], np.int64)
-        classes = snapshot.pod_class[slots]
-        np.add.at(self.scored[:, 0], nodes, sign * cpu[classes])
-        np.add.at(self.scored[:, 1], nodes, sign * memory[classes])
+        requests = snapshot.pod_requests[slots]
+        for column in range(requests.shape[1]):
+            # Integers below 2**53 are exact in the float sums; larger ones take the slow way.
+            amounts = requests[:, column]
+            if not amounts.any():
+                continue
+            if int(amounts.max()) * len(amounts) < _EXACT:
+                moved = np.bincount(nodes, amounts, len(snapshot.nodes)).astype(np.int64)
+                self.used[:, column] += sign * moved
+            else:
+                np.add.at(self.used[:, column], nodes, sign * amounts)
+        self._scored = None
         self._compiled.clear()
+
+    def _count_scored(self) -> I64:
+        snapshot = self.snapshot
+        amounts = np.array(
+            [(0, 0) if c is None else (c.scored_cpu, c.scored_memory) for c in snapshot.classes],
+            np.int64,
+        ).reshape(-1, 2)
+        scored = np.zeros((len(snapshot.nodes), 2), np.int64)
+        slots = np.flatnonzero(self.present)
+        np.add.at(scored, snapshot.pod_node[slots], amounts[snapshot.pod_class[slots]])
+        for pod in self.simulated:
+            scored[pod.node] += amounts[pod.pod_class]
+        return scored
