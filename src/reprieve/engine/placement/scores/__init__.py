@@ -1,13 +1,38 @@
-"""All scores of a pending pod, with their weights (specification 17.1)."""
+"""All scores of a pending pod, with their weights (specification 17.1).
+
+A plugin that has nothing to say about a pod is left out, which adds 0 to every node alike: the
+order of nodes is the same.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Score, View
+from reprieve.engine.placement.profile import ScoreName
+from reprieve.engine.placement.scores.resources import compile_balanced_allocation, compile_fit
 
 __all__ = ["compile_scores"]
 
+Compile: TypeAlias = Callable[[View, Pending], Score | None]
+
+_COMPILE: Final[Mapping[ScoreName, Compile]] = MappingProxyType(
+    {
+        ScoreName.NODE_RESOURCES_FIT: compile_fit,
+        ScoreName.BALANCED_ALLOCATION: compile_balanced_allocation,
+    }
+)
+
 
 def compile_scores(view: View, pending: Pending) -> tuple[tuple[Score, int], ...]:
-    """Return the scores that have something to say, each with its weight."""
-    raise NotImplementedError
+    """Return the scores that have something to say, with their weights, in the profile's order."""
+    scores: list[tuple[Score, int]] = []
+    for name, weight in view.profile.weights:
+        compile_score = _COMPILE.get(name)
+        score = None if compile_score is None else compile_score(view, pending)
+        if score is not None:
+            scores.append((score, weight))
+    return tuple(scores)
