@@ -1,0 +1,260 @@
+"""Who makes way, by brute force: group preemptors (section 7) and plain pods (section 8).
+
+Every reprieve runs all filters of all placed members anew on the whole cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from tests.oracle.scheduling import filters, objects, placement, units
+from tests.oracle.scheduling.filters import Refusal
+from tests.oracle.scheduling.objects import Cluster, Object, key_of, name_of
+from tests.oracle.scheduling.units import Unit
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+NO_VICTIMS_GROUP = "No preemption victims found for incoming preemptor"
+NO_VICTIMS_POD = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+
+class Choice(NamedTuple):
+    """What preemption came to. `nominated` of None: leave nominations as they are."""
+
+    code: str
+    message: str
+    victims: tuple[str, ...] = ()
+    nominated: dict[str, str] | None = None
+    violations: int = 0
+    disruptions: int = 0
+    scheduling: placement.Attempt | None = None
+    candidates: tuple[Candidate, ...] = ()
+    refused_nodes: Mapping[str, tuple[str, str]] = {}
+    winners: tuple[str, ...] = ()
+
+
+class Candidate(NamedTuple):
+    node: str
+    victims: tuple[Object, ...]
+    violations: int
+    disruptions: int
+
+
+def reprieved(
+    potential: list[Unit],
+    emptied: Cluster,
+    fits: Callable[[Cluster], bool],
+) -> tuple[list[Unit], int]:
+    """Section 7.7: the units that stay victims in order of importance, and their violations."""
+    ordered = sorted(potential, key=units.importance)
+    violating, others = units.split_by_budget(ordered, emptied.every("pdbs"))
+    cluster, victims = emptied, []
+    for index in [*violating, *others]:
+        back = cluster.adding(ordered[index].pods)
+        if fits(back):
+            cluster = back
+        else:
+            victims.append(index)
+    violations = sum(violating.get(i, 0) for i in victims)
+    return [ordered[i] for i in sorted(victims)], violations
+
+
+def group_policy(group: Object, members: list[Object], cluster: Cluster) -> str:
+    if cluster.gate("PodGroupPreemptionPolicy"):
+        return str(group["spec"].get("preemptionPolicy") or "PreemptLowerPriority")
+    never = any(p["spec"].get("preemptionPolicy") == "Never" for p in members)
+    return "Never" if never else "PreemptLowerPriority"
+
+
+def preempt_for_group(
+    group: Object,
+    members: list[Object],
+    cluster: Cluster,
+    imposed: Mapping[str, str] | None = None,
+) -> Choice:
+    """Section 7 over the whole cluster; messages without prefix."""
+    early = without_simulation(group, members, cluster)
+    return early or select_in_cluster(group, members, cluster, imposed)
+
+
+def without_simulation(group: Object, members: list[Object], cluster: Cluster) -> Choice | None:
+    """Section 7.1: what is decided before any simulation."""
+    if group_policy(group, members, cluster) == "Never":
+        return Choice("Unschedulable", NEVER)
+    priority = objects.own_priority(group)
+    present = {key_of(p): objects.nominated_node(p) for p in members}
+    if any(_blocks(p, set(present.values()), priority, cluster) for p in cluster.live):
+        return Choice("Success", "ongoing preemption on nominated nodes", nominated=present)
+    return None
+
+
+def select_in_cluster(
+    group: Object,
+    members: list[Object],
+    cluster: Cluster,
+    imposed: Mapping[str, str] | None = None,
+) -> Choice:
+    """Sections 7.3 to 7.8."""
+    priority = objects.own_priority(group)
+    potential = [u for u in units.cluster_units(cluster) if u.priority < priority]
+    if not potential:
+        return Choice("UnschedulableAndUnresolvable", NO_VICTIMS_GROUP)
+    emptied = cluster.removing(p for u in potential for p in u.pods)
+    attempt = placement.place_group(group, members, emptied, imposed)
+    if attempt.code != "Success":
+        return Choice(attempt.code, attempt.text, scheduling=attempt)
+
+    def fits(state: Cluster) -> bool:
+        for member, node_name in attempt.placed:
+            node = state.one("nodes", node_name)
+            assert node is not None
+            skipped = attempt.skipped[key_of(member)]
+            if filters.refusal_with_nominated(member, node, state, skipped):
+                return False
+            state = state.adding([objects.assumed(member, node_name)])
+        return True
+
+    victims, violations = reprieved(potential, emptied, fits)
+    pods = [p for u in victims for p in u.pods]
+    return Choice(
+        "Success",
+        f"found a placement for podgroup, preempting {len(pods)} victims",
+        tuple(key_of(p) for p in pods),
+        {key_of(member): node for member, node in attempt.placed},
+        violations,
+        sum(u.type != "pod" for u in victims),
+        attempt,
+    )
+
+
+def _blocks(pod: Object, nodes: set[str], priority: int, cluster: Cluster) -> bool:
+    return (
+        pod["spec"]["nodeName"] in nodes
+        and units.effective_priority(pod, cluster) < priority
+        and units.terminating_by_preemption(pod)
+    )
+
+
+def may_preempt(pod: Object, cluster: Cluster, nominated_refusal: str | None) -> str | None:
+    """Section 8.2: why the pod may not preempt, or None. The refusal is "U", "X" or None."""
+    if pod["spec"].get("preemptionPolicy") == "Never":
+        return NEVER
+    nominated = objects.nominated_node(pod)
+    if not nominated or nominated_refusal == "X":
+        return None
+    priority = units.effective_priority(pod, cluster)
+    if any(_blocks(p, {nominated}, priority, cluster) for p in cluster.live):
+        return "not eligible due to a terminating pod on the nominated node."
+    return None
+
+
+def victims_on_node(pod: Object, node: Object, cluster: Cluster) -> Candidate | tuple[str, str]:
+    """Section 8.4: the candidate, which may be without victims, or the code and text of failure."""
+    priority = units.effective_priority(pod, cluster)
+    potential = [u for u in units.node_units(node, cluster) if u.priority < priority]
+    if not potential:
+        return "UnschedulableAndUnresolvable", NO_VICTIMS_POD
+    emptied = cluster.removing(p for u in potential for p in u.pods)
+    found = filters.refusal_with_nominated(pod, node, emptied)
+    if found:
+        return _code(found), ", ".join(found.texts)
+
+    def fits(state: Cluster) -> bool:
+        return not filters.refusal_with_nominated(pod, node, state)
+
+    victims, violations = reprieved(potential, emptied, fits)
+    pods = tuple(p for u in victims for p in u.pods)
+    return Candidate(name_of(node), pods, violations, sum(u.type != "pod" for u in victims))
+
+
+def _code(found: Refusal) -> str:
+    return "Unschedulable" if found.code == "U" else "UnschedulableAndUnresolvable"
+
+
+def dry_run(
+    pod: Object, nodes: list[Object], cluster: Cluster
+) -> tuple[list[Candidate], dict[str, tuple[str, str]]]:
+    """All candidates among these nodes, those without violations first, and the failures."""
+    candidates, failures = [], {}
+    for node in nodes:
+        found = victims_on_node(pod, node, cluster)
+        if isinstance(found, Candidate) and not found.victims:
+            text = f'expected at least one victim pod on node "{name_of(node)}"'
+            failures[name_of(node)] = ("Error", text)
+        elif isinstance(found, Candidate):
+            candidates.append(found)
+        else:
+            failures[name_of(node)] = found
+    return sorted(candidates, key=lambda c: c.violations > 0), failures
+
+
+def wanted_candidates(nodes: int, percentage: int = 10, absolute: int = 100) -> int:
+    return min(nodes, max(nodes * percentage // 100, absolute))
+
+
+def best_candidates(candidates: list[Candidate], now: str = units.NOW) -> list[Candidate]:
+    """Section 8.6: all candidates that stay after rule 5."""
+
+    def own(candidate: Candidate) -> list[int]:
+        return [objects.own_priority(p) for p in candidate.victims]
+
+    def latest_of_earliest(candidate: Candidate) -> float:
+        highest = max(own(candidate))
+        starts = [
+            (p.get("status") or {}).get("startTime") or now
+            for p in candidate.victims
+            if objects.own_priority(p) == highest
+        ]
+        return min(datetime.fromisoformat(s).timestamp() for s in starts)
+
+    rules: list[Callable[[Candidate], float]] = [
+        lambda c: c.violations,
+        lambda c: own(c)[0],
+        lambda c: sum(priority + 2147483648 for priority in own(c)),
+        lambda c: len(c.victims),
+        lambda c: -latest_of_earliest(c),
+    ]
+    for rule in rules:
+        best = min(rule(c) for c in candidates)
+        candidates = [c for c in candidates if rule(c) == best]
+    return candidates
+
+
+def preempt_for_pod(pod: Object, cluster: Cluster, refusals: Mapping[str, str]) -> Choice:
+    """Sections 8.1 to 8.6; `refusals` is U or X per node of the failed Filter phase.
+
+    The message comes without prefix; among equally good nodes the first name is taken.
+    """
+    ineligible = may_preempt(pod, cluster, refusals.get(objects.nominated_node(pod)))
+    if ineligible:
+        return Choice("Unschedulable", ineligible)
+    # A placed pod that waits for its resize is not to be counted twice.
+    cluster = cluster.removing([pod])
+    helpful = [n for n in cluster.nodes if refusals.get(name_of(n)) == "U"]
+    candidates, failures = dry_run(pod, helpful, cluster)
+    if not candidates:
+        cleared = {key_of(pod): ""}
+        shown = {
+            name_of(n): Refusal("", "X", (NOT_HELPFUL,))
+            if name_of(n) not in failures
+            else Refusal("", "X", tuple(failures[name_of(n)][1].split(", ")))
+            for n in cluster.nodes
+        }
+        text = filters.fit_text(shown, len(cluster.nodes))
+        return Choice("Unschedulable", text, nominated=cleared, refused_nodes=failures)
+    winners = best_candidates(candidates)
+    winner = min(winners, key=lambda c: c.node)
+    return Choice(
+        "Success",
+        f"found a potential placement for pod on node {winner.node}, "
+        f"preempting {len(winner.victims)} victims",
+        tuple(key_of(p) for p in winner.victims),
+        {key_of(pod): winner.node},
+        winner.violations,
+        winner.disruptions,
+        candidates=tuple(candidates),
+        refused_nodes=failures,
+        winners=tuple(sorted(c.node for c in winners)),
+    )
