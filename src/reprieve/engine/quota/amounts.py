@@ -1,0 +1,62 @@
+"""Amounts of resources: saturating int64 with "unlimited", and their canonical text.
+
+`cpu` counts milli units, every other resource whole units. The largest int64 means unlimited:
+`unlimited + x = unlimited`, `unlimited - bounded = unlimited`, `unlimited - unlimited = 0`,
+`bounded - unlimited` = the smallest int64. These rules hold where quotas are combined (`plus`,
+`minus`). Sums with usage run on plain integers, where an unlimited quota stands as `WIDE`, which no
+usage can reach; `clamp` brings such a result back.
+
+Source: specification of the quota plane, section 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["UNLIMITED", "WIDE", "clamp", "minus", "plus", "text", "widened"]
+
+UNLIMITED: Final = 2**63 - 1
+SMALLEST: Final = -(2**63)
+WIDE: Final = 2**80
+
+_BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+_DECIMAL: Final = ("E", "P", "T", "G", "M", "k")
+
+
+def clamp(amount: int) -> int:
+    """Return `amount` within int64."""
+    return max(SMALLEST, min(UNLIMITED, amount))
+
+
+def widened(amount: int) -> int:
+    """Return the quota in the form that plain integer sums need."""
+    return WIDE if amount >= UNLIMITED else amount
+
+
+def plus(left: int, right: int) -> int:
+    """Return the saturating sum."""
+    if UNLIMITED in (left, right):
+        return UNLIMITED
+    return clamp(left + right)
+
+
+def minus(left: int, right: int) -> int:
+    """Return the saturating difference."""
+    if right >= UNLIMITED:
+        return 0 if left >= UNLIMITED else SMALLEST
+    return UNLIMITED if left >= UNLIMITED else clamp(left - right)
+
+
+def text(resource: str, amount: int) -> str:
+    """Return the canonical quantity: `3200` and `500m` of cpu, `25Ti` of memory, `8k` of others."""
+    if amount >= UNLIMITED:
+        return "<unlimited>"
+    if resource == "cpu" and amount % 1_000:
+        return f"{amount}m"
+    whole = amount // 1_000 if resource == "cpu" else amount
+    binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    base, suffixes = (1_024, _BINARY) if binary else (1_000, _DECIMAL)
+    for power, suffix in zip(range(len(suffixes), 0, -1), suffixes, strict=True):
+        if whole and whole % base**power == 0:
+            return f"{whole // base**power}{suffix}"
+    return str(whole)

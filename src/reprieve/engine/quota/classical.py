@@ -1,0 +1,312 @@
+"""Classical preemption: which workloads make way when nobody's share is compared.
+
+Candidates are the preemptor's own queue, and the queues of the tree that use more than their own,
+walked from its parent to the root. Those found where the preemptor's side has room of its own
+(*advantage*) form the hierarchy list, the others the priority list. A candidate is taken only while
+its queue, and every cohort between it and the common ancestor, still exceed their quota. Up to two
+attempts are made, with and without borrowing; the first that fits is then filled back: every victim
+but the last is put back if the preemptor still fits without it.
+
+A search works on copies of the columns that it needs and reads the sorted lists from their front,
+so what it costs is what it takes, not what there is.
+
+Source: specification of the quota plane, section 6.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+from heapq import heapify, heappop, heapreplace
+
+from reprieve.engine.quota.candidates import (
+    Preemptor,
+    Target,
+    by_local_queue,
+    cut,
+    in_order,
+    order_holders,
+)
+from reprieve.engine.quota.model import Policy, Reason
+from reprieve.engine.quota.state import Holder, Row, Snapshot
+from reprieve.engine.quota.tree import Column, Tree, add, available, exceeds, remove
+
+__all__ = ["Found", "classical_targets", "fill_back"]
+
+Amounts = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The targets, and usage once they are gone, in the columns that the search changed."""
+
+    targets: tuple[Target, ...]
+    usage: Mapping[int, Column]
+
+
+@dataclass(slots=True)
+class Source:
+    """Candidates of one ClusterQueue with one set of flavor-resources, in order.
+
+    `nodes` must all exceed their quota for a candidate to be taken: its queue and the cohorts below
+    the common ancestor; empty for the preemptor's own queue. While the preemptor borrows, only
+    candidates with a priority below `limit` are allowed (None: all); below it they are taken as
+    `reason`, others as reclamation.
+    """
+
+    rows: Sequence[Row]
+    nodes: tuple[int, ...]
+    reason: Reason
+    limit: int | None = None
+
+    def reason_for(self, row: Row) -> Reason:
+        if self.limit is not None and row[0] >= self.limit:
+            return Reason.IN_COHORT_RECLAMATION
+        return self.reason
+
+    def allowed(self, row: Row, borrow: bool) -> bool:
+        return not borrow or self.limit is None or row[0] < self.limit
+
+    def end(self, borrow: bool) -> int:
+        """Return how many rows of a list by priority are allowed."""
+        if not borrow or self.limit is None:
+            return len(self.rows)
+        return bisect_left(self.rows, (self.limit,))  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The three lists, each split by evicted before not evicted."""
+
+    hierarchy: tuple[list[Source], list[Source]]
+    priority: tuple[list[Source], list[Source]]
+    own: tuple[list[Source], list[Source]]
+
+    def in_sequence(self) -> Iterator[list[Source]]:
+        for position in (0, 1):
+            yield self.hierarchy[position]
+            yield self.priority[position]
+            yield self.own[position]
+
+
+def classical_targets(
+    snapshot: Snapshot, who: Preemptor, requests: Mapping[int, int], need: frozenset[int]
+) -> Found | None:
+    """Return who makes way for `requests` by flavor-resource, or None.
+
+    `need` are the flavor-resources that need preemption.
+    """
+    tree, queue = snapshot.tree, who.queue
+    config = snapshot.configuration.cluster_queues[tree.names[queue]]
+    candidates = _collect(snapshot, who, requests, need)
+    forbidden = not config.preemption.borrows
+    foreign = any(candidates.hierarchy) or any(candidates.priority)
+    under = all(tree.subtree[column][queue] > snapshot.usage[column][queue] for column in need)
+    if not foreign or (forbidden and not under):
+        attempts = (True,)
+    elif forbidden and not any(candidates.hierarchy):
+        attempts = (False, True)
+    else:
+        attempts = (True, False)
+    amounts = tuple(requests.items())
+    for borrow in attempts:
+        found = _attempt(snapshot, who, candidates, amounts, need, borrow)
+        if found is not None:
+            return found
+    return None
+
+
+def fits(
+    tree: Tree, usage: Mapping[int, Column], path: Sequence[int], amounts: Amounts, borrow: bool
+) -> bool:
+    """Tell whether the amounts fit at `path[0]`, by borrowing only if that is allowed."""
+    queue = path[0]
+    for column, amount in amounts:
+        row = usage[column]
+        if not borrow and tree.subtree[column][queue] < row[queue] + amount:
+            return False
+        if amount > 0 and amount > available(tree, column, row, path):
+            return False
+    return True
+
+
+def fill_back(
+    tree: Tree,
+    usage: Mapping[int, Column],
+    path: Sequence[int],
+    amounts: Amounts,
+    borrow: bool,
+    targets: list[Target],
+) -> None:
+    """Put back every target but the last that is not needed; the last moves into its place."""
+    for position in range(len(targets) - 2, -1, -1):
+        holder = targets[position].holder
+        give_back(tree, usage, holder)
+        if fits(tree, usage, path, amounts, borrow):
+            targets[position] = targets[-1]
+            targets.pop()
+        else:
+            take(tree, usage, holder)
+
+
+def take(tree: Tree, usage: Mapping[int, Column], holder: Holder) -> None:
+    """Remove what `holder` holds from the columns at hand."""
+    path = tree.path[holder.queue]
+    for column, amount in holder.held:
+        row = usage.get(column)
+        if row is not None:
+            remove(tree.local[column], row, path, amount)
+
+
+def give_back(tree: Tree, usage: Mapping[int, Column], holder: Holder) -> None:
+    """Undo `take`."""
+    path = tree.path[holder.queue]
+    for column, amount in holder.held:
+        row = usage.get(column)
+        if row is not None:
+            add(tree.local[column], row, path, amount)
+
+
+def sources_of(
+    snapshot: Snapshot, queue: int, who: Preemptor, policy: Policy, need: frozenset[int]
+) -> Iterator[tuple[bool, Sequence[Row]]]:
+    """Yield a queue's candidates that hold a flavor-resource of `need`, with whether evicted."""
+    for (evicted, columns), rows in snapshot.lists[queue].items():
+        if not need.isdisjoint(columns):
+            chosen = cut(rows, policy, who)
+            if chosen:
+                yield evicted, in_order(snapshot, chosen, who.queue)
+
+
+def _collect(
+    snapshot: Snapshot, who: Preemptor, requests: Mapping[int, int], need: frozenset[int]
+) -> Candidates:
+    tree, queue = snapshot.tree, who.queue
+    rules = snapshot.configuration.cluster_queues[tree.names[queue]].preemption
+    found = Candidates(([], []), ([], []), ([], []))
+    policy = rules.within_cluster_queue
+    for evicted, rows in sources_of(snapshot, queue, who, policy, need):
+        found.own[not evicted].append(Source(rows, (), Reason.IN_CLUSTER_QUEUE))
+    policy = rules.reclaim_within_cohort
+    if policy in (Policy.NEVER, Policy.UNSET):
+        return found
+    limit = None if not rules.borrows else who.priority
+    if limit is not None and rules.borrow_within_cohort is not None:
+        threshold = rules.borrow_within_cohort.max_priority_threshold
+        limit = limit if threshold is None else min(limit, threshold + 1)
+    lowest = -(2**63)  # no priority is lower: reclamation without borrowing only
+    advantage, rest = _fits_quota(tree, snapshot.usage, queue, requests)
+    below = queue
+    for top in tree.path[queue][1:]:
+        into = found.hierarchy if advantage else found.priority
+        for node, nodes in _exceeding(tree, snapshot.usage, top, (queue, below), need):
+            for evicted, rows in sources_of(snapshot, node, who, policy, need):
+                source = Source(rows, nodes, Reason.IN_COHORT_RECLAMATION)
+                if not advantage:
+                    source.reason = Reason.IN_COHORT_RECLAIM_WHILE_BORROWING
+                    source.limit = lowest if limit is None else limit
+                into[not evicted].append(source)
+        ok, rest = _fits_quota(tree, snapshot.usage, top, rest)
+        advantage, below = advantage or ok, top
+    return found
+
+
+def _fits_quota(
+    tree: Tree, usage: Sequence[Column], node: int, amounts: Mapping[int, int]
+) -> tuple[bool, dict[int, int]]:
+    ok, rest = True, {}
+    for column, amount in amounts.items():
+        used = usage[column][node]
+        ok = ok and tree.subtree[column][node] >= used + amount
+        rest[column] = max(0, amount - max(0, tree.local[column][node] - used))
+    return ok, rest
+
+
+def _exceeding(
+    tree: Tree,
+    usage: Sequence[Column],
+    top: int,
+    without: tuple[int, int],
+    need: frozenset[int],
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the queues below `top` that exceed their quota, as do all cohorts on the way."""
+    open_nodes: list[tuple[int, tuple[int, ...]]] = [(top, ())]
+    columns = [(usage[column], tree.subtree[column]) for column in need]
+    while open_nodes:
+        cohort, nodes = open_nodes.pop()
+        for child in tree.child_cohorts[cohort]:
+            if child not in without and any(u[child] > s[child] for u, s in columns):
+                open_nodes.append((child, (*nodes, child)))
+        for child in tree.child_queues[cohort]:
+            if child not in without and any(u[child] > s[child] for u, s in columns):
+                yield child, (child, *nodes)
+
+
+def _attempt(
+    snapshot: Snapshot,
+    who: Preemptor,
+    candidates: Candidates,
+    amounts: Amounts,
+    need: frozenset[int],
+    borrow: bool,
+) -> Found | None:
+    tree, path = snapshot.tree, snapshot.tree.path[who.queue]
+    usage = {column: snapshot.usage[column][:] for column in {*need, *(c for c, _ in amounts)}}
+    targets: list[Target] = []
+    across = by_local_queue(snapshot)
+    for sources in candidates.in_sequence():
+        rows = _eager(snapshot, sources, borrow, who) if across else _merged(sources, borrow)
+        for row, source, ended in rows:
+            if source.nodes and not all(exceeds(tree, usage, node, need) for node in source.nodes):
+                # Usage only falls, so none of its later candidates can be taken either.
+                ended.append(True)
+                continue
+            holder = row[4]
+            take(tree, usage, holder)
+            targets.append(Target(holder, source.reason_for(row)))
+            if fits(tree, usage, path, amounts, borrow):
+                fill_back(tree, usage, path, amounts, borrow, targets)
+                return Found(tuple(targets), usage)
+    return None
+
+
+def _merged(
+    sources: Iterable[Source], borrow: bool
+) -> Iterator[tuple[Row, Source, list[bool]]]:
+    """Yield the sources' candidates in one order; a source whose list is marked ends early."""
+    heap = []
+    for position, source in enumerate(sources):
+        end = source.end(borrow)
+        if end:
+            heap.append((source.rows[0], position, 0, end, source))
+    heapify(heap)
+    while heap:
+        row, position, index, end, source = heap[0]
+        ended: list[bool] = []
+        yield row, source, ended
+        index += 1
+        if ended or index == end:
+            heappop(heap)
+        else:
+            heapreplace(heap, (source.rows[index], position, index, end, source))
+
+
+def _eager(
+    snapshot: Snapshot, sources: Iterable[Source], borrow: bool, who: Preemptor
+) -> Iterator[tuple[Row, Source, list[bool]]]:
+    """Yield the same where LocalQueues' usage orders candidates, which no index can know."""
+    usage = snapshot.local_queue_usage
+    pairs = sorted(
+        (
+            (row, source)
+            for source in sources
+            for row in source.rows
+            if source.allowed(row, borrow)
+        ),
+        key=lambda pair: pair[0][:4],
+    )
+    pairs.sort(key=cmp_to_key(lambda a, b: order_holders(a[0], b[0], who.queue, usage)))
+    for row, source in pairs:
+        yield row, source, []

@@ -1,0 +1,445 @@
+"""The values that the quota plane decides over: configuration, workloads, settings.
+
+All are immutable and know nothing of the API's objects; `intake` makes them. Amounts are integers in
+engine units (`amounts`), instants are nanoseconds.
+
+Source: specification of the quota plane, sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from reprieve.units.instants import Nanos
+
+__all__ = [
+    "Admission",
+    "AdmittedPodSet",
+    "BorrowWithinCohort",
+    "Check",
+    "ClusterQueue",
+    "Cohort",
+    "Configuration",
+    "Eviction",
+    "FlavorFungibility",
+    "FlavorQuotas",
+    "FlavorResource",
+    "Fungibility",
+    "Gates",
+    "LabelSelector",
+    "LocalQueue",
+    "NodeExpression",
+    "PodSet",
+    "Policy",
+    "Preference",
+    "Preemption",
+    "Quota",
+    "QueueingStrategy",
+    "Reason",
+    "ResourceFlavor",
+    "ResourceGroup",
+    "Settings",
+    "StopPolicy",
+    "Strategy",
+    "Taint",
+    "Toleration",
+    "Workload",
+]
+
+
+class FlavorResource(NamedTuple):
+    """What quota is counted in."""
+
+    flavor: str
+    resource: str
+
+
+class Policy(StrEnum):
+    """Which workloads may be preempted. `UNSET` exists in memory only; the API defaults it."""
+
+    UNSET = ""
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+    LOWER_OR_NEWER_EQUAL_PRIORITY = "LowerOrNewerEqualPriority"
+    ANY = "Any"
+
+
+class Fungibility(StrEnum):
+    """What the scan of flavors does after a flavor that would do."""
+
+    MAY_STOP_SEARCH = "MayStopSearch"
+    TRY_NEXT_FLAVOR = "TryNextFlavor"
+
+
+class Preference(StrEnum):
+    """Which of two flavors is better."""
+
+    BORROWING_OVER_PREEMPTION = "BorrowingOverPreemption"
+    PREEMPTION_OVER_BORROWING = "PreemptionOverBorrowing"
+
+
+class QueueingStrategy(StrEnum):
+    """Whether a head that does not fit blocks its queue."""
+
+    STRICT_FIFO = "StrictFIFO"
+    BEST_EFFORT_FIFO = "BestEffortFIFO"
+
+
+class StopPolicy(StrEnum):
+    """Whether a queue admits, and whether it keeps what it admitted."""
+
+    NONE = "None"
+    HOLD = "Hold"
+    HOLD_AND_DRAIN = "HoldAndDrain"
+
+
+class Strategy(StrEnum):
+    """The inequality that a victim of fair sharing satisfies."""
+
+    LESS_THAN_OR_EQUAL_TO_FINAL_SHARE = "LessThanOrEqualToFinalShare"
+    LESS_THAN_INITIAL_SHARE = "LessThanInitialShare"
+
+
+class Reason(StrEnum):
+    """Why a workload is preempted; also the reason of its condition `Preempted`."""
+
+    IN_CLUSTER_QUEUE = "InClusterQueue"
+    IN_COHORT_RECLAMATION = "InCohortReclamation"
+    IN_COHORT_FAIR_SHARING = "InCohortFairSharing"
+    IN_COHORT_RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
+
+
+class Check(StrEnum):
+    """State of one admission check of a workload."""
+
+    PENDING = "Pending"
+    READY = "Ready"
+    RETRY = "Retry"
+    REJECTED = "Rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Quota of one flavor and resource; a limit of None is no limit."""
+
+    nominal: int
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorQuotas:
+    """The quotas of one flavor, by resource."""
+
+    flavor: str
+    resources: Mapping[str, Quota]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    """Resources that get their flavor together, and the flavors in the order of the scan."""
+
+    covered: tuple[str, ...]
+    flavors: tuple[FlavorQuotas, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BorrowWithinCohort:
+    """Whether a queue may preempt others while it borrows itself, and up to which priority."""
+
+    policy: Policy = Policy.NEVER
+    max_priority_threshold: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Whom a ClusterQueue may preempt."""
+
+    within_cluster_queue: Policy = Policy.NEVER
+    reclaim_within_cohort: Policy = Policy.NEVER
+    borrow_within_cohort: BorrowWithinCohort | None = None
+
+    @property
+    def borrows(self) -> bool:
+        """Whether preemption while borrowing is allowed."""
+        return self.borrow_within_cohort is not None and self.borrow_within_cohort.policy not in (
+            Policy.NEVER,
+            Policy.UNSET,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorFungibility:
+    """How the scan of flavors goes on."""
+
+    when_can_borrow: Fungibility = Fungibility.MAY_STOP_SEARCH
+    when_can_preempt: Fungibility = Fungibility.TRY_NEXT_FLAVOR
+    preference: Preference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExpression:
+    """One requirement on labels: `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether `labels` satisfy it."""
+        value = labels.get(self.key)
+        if self.operator == "Exists":
+            return value is not None
+        if self.operator == "DoesNotExist":
+            return value is None
+        if self.operator == "NotIn":
+            return value is None or value not in self.values
+        if value is None:
+            return False
+        if self.operator == "In":
+            return value in self.values
+        try:
+            left, right = int(value), int(self.values[0])
+        except (ValueError, IndexError):
+            return False
+        return left > right if self.operator == "Gt" else left < right
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """Requirements that must all hold; none at all select everything."""
+
+    expressions: tuple[NodeExpression, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether `labels` satisfy all of it."""
+        return all(each.matches(labels) for each in self.expressions)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueue:
+    """A queue with quota. `selector` None lets no namespace in."""
+
+    name: str
+    cohort: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+    preemption: Preemption = Preemption()
+    fungibility: FlavorFungibility = FlavorFungibility()
+    strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
+    selector: LabelSelector | None = LabelSelector()
+    stop_policy: StopPolicy = StopPolicy.NONE
+    weight: float = 1.0
+    checks: tuple[str, ...] = ()
+    checks_on_flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    checks_ready: bool = True
+    usage_based: bool = False
+    generation: int = 0
+
+    def group_of(self, resource: str) -> ResourceGroup | None:
+        """Return the first group that covers `resource`."""
+        for group in self.groups:
+            if resource in group.covered:
+                return group
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """A node above ClusterQueues; its quota comes in addition to that of its members."""
+
+    name: str
+    parent: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a flavor's nodes."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{{{self.key} {self.value} {self.effect} <nil>}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration of a pod or of a flavor; empty fields match everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Tell whether the taint does not keep the pod away."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator == "Exists":
+            return True
+        if self.operator in ("", "Equal"):
+            return bool(self.key) and self.value == taint.value
+        try:
+            left, right = int(taint.value), int(self.value)
+        except ValueError:
+            return False
+        return left > right if self.operator == "Gt" else left < right
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFlavor:
+    """A kind of nodes."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueue:
+    """A tenant's door to a ClusterQueue; `key` is `namespace/name`."""
+
+    key: str
+    cluster_queue: str
+    stop_policy: StopPolicy = StopPolicy.NONE
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods of one shape.
+
+    `requests` are those of one pod. `affinity` are the required node selector terms, of which one
+    must hold; None is no affinity. Pod sets of one `group` get their flavors together.
+    """
+
+    name: str
+    count: int
+    requests: Mapping[str, int] = field(default_factory=dict)
+    min_count: int | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[NodeExpression, ...], ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedPodSet:
+    """What a pod set holds: flavor by resource, and the total of the pod set by resource."""
+
+    name: str
+    count: int
+    flavors: Mapping[str, str] = field(default_factory=dict)
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The quota that a workload holds."""
+
+    cluster_queue: str
+    pod_sets: tuple[AdmittedPodSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A condition `Evicted` or `Preempted` that is True."""
+
+    reason: str
+    at: Nanos
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One workload, pending or holding quota; `queue` is the key of its LocalQueue.
+
+    `reserved_at` is the transition of `QuotaReserved=True`, None while it is not true. `invalid` is
+    why it cannot be considered at all (limit ranges, malformed requests), else empty.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    queue: str = ""
+    priority: int = 0
+    boost: int = 0
+    created: Nanos = Nanos(0)
+    pod_sets: tuple[PodSet, ...] = ()
+    reclaimable: Mapping[str, int] = field(default_factory=dict)
+    admission: Admission | None = None
+    reserved_at: Nanos | None = None
+    evicted: Eviction | None = None
+    preempted: Eviction | None = None
+    active: bool = True
+    requeued: bool = True
+    requeue_at: Nanos | None = None
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    admission_gated: bool = False
+    closed_gates: tuple[str, ...] = ()
+    finished: bool = False
+    invalid: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Feature gates that change decisions, with the reference's defaults."""
+
+    priority_sorting_within_cohort: bool = True
+    flavor_fungibility: bool = True
+    flavor_fungibility_preserve_scan_progress: bool = True
+    fair_sharing_preempt_within_nominal: bool = True
+    fair_sharing_prioritize_non_borrowing: bool = True
+    recompute_assignment_upon_preemption_targets_overlap: bool = True
+    partial_admission: bool = True
+    reclaimable_pods: bool = True
+    scheduling_equivalence_hashing: bool = True
+    admission_fair_sharing: bool = True
+    priority_boost: bool = False
+    prioritize_preemptor_workloads: bool = False
+    concurrent_admission: bool = False
+    multi_kueue_orchestrated_preemption: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator chooses. `fair_sharing` None is the classical algorithm."""
+
+    fair_sharing: tuple[Strategy, ...] | None = None
+    gates: Gates = Gates()
+    eviction_timestamp: bool = True
+    ignore_undeclared: bool = False
+    admission_fair_sharing: bool = False
+
+    @property
+    def strategies(self) -> tuple[Strategy, ...]:
+        """Return the strategies in force; none given means both."""
+        return self.fair_sharing or (
+            Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,
+            Strategy.LESS_THAN_INITIAL_SHARE,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Everything but the workloads. `namespaces` are labels by name."""
+
+    cluster_queues: Mapping[str, ClusterQueue] = field(default_factory=dict)
+    cohorts: Mapping[str, Cohort] = field(default_factory=dict)
+    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    local_queues: Mapping[str, LocalQueue] = field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    settings: Settings = Settings()

@@ -1,0 +1,69 @@
+"""Target search: the algorithm that the settings choose, and the oracle built on it.
+
+The oracle answers, for a single flavor-resource, whether preemption could make room and whether the
+workload would still borrow then. It looks at that flavor-resource only, so the mode it leads to does
+not promise that a search for the whole workload finds targets.
+
+Source: specification of the quota plane, sections 5.3, 6 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol
+
+from reprieve.engine.quota.candidates import Preemptor
+from reprieve.engine.quota.classical import Found, classical_targets
+from reprieve.engine.quota.fair import fair_targets
+from reprieve.engine.quota.state import Snapshot
+from reprieve.engine.quota.tree import borrowing_level
+
+__all__ = ["Oracle", "Possibility", "SearchOracle", "find_targets"]
+
+
+class Possibility(StrEnum):
+    """What preemption could do for one flavor-resource."""
+
+    NO_CANDIDATES = "NoCandidates"
+    PREEMPT = "Preempt"
+    RECLAIM = "Reclaim"
+
+
+class Oracle(Protocol):
+    """Answers for one flavor-resource: the possibility, and the borrowing level afterwards."""
+
+    def __call__(self, column: int, amount: int) -> tuple[Possibility, int]: ...
+
+
+def find_targets(
+    snapshot: Snapshot, who: Preemptor, requests: Mapping[int, int], need: frozenset[int]
+) -> Found | None:
+    """Return who makes way for `requests`, None when nobody may or it would not help.
+
+    Amounts are by flavor-resource; `need` are those that do not fit without preemption.
+    """
+    wanted = {column: amount for column, amount in requests.items() if amount}
+    if snapshot.settings.fair_sharing is not None:
+        return fair_targets(snapshot, who, wanted, need)
+    return classical_targets(snapshot, who, wanted, need)
+
+
+class SearchOracle:
+    """The oracle that runs the search on a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, who: Preemptor) -> None:
+        self._snapshot = snapshot
+        self._who = who
+
+    def __call__(self, column: int, amount: int) -> tuple[Possibility, int]:
+        """Return what preemption could do for `amount` of one flavor-resource."""
+        snapshot, queue = self._snapshot, self._who.queue
+        found = find_targets(snapshot, self._who, {column: amount}, frozenset((column,)))
+        usage = snapshot.usage[column] if found is None else found.usage[column]
+        level, _ = borrowing_level(snapshot.tree, column, usage, queue, amount)
+        if found is None:
+            return Possibility.NO_CANDIDATES, level
+        if any(target.holder.queue == queue for target in found.targets):
+            return Possibility.PREEMPT, level
+        return Possibility.RECLAIM, level

@@ -1,0 +1,260 @@
+"""What holds quota, kept up to date by one change at a time, and its snapshots.
+
+`Holdings` belongs to whoever feeds it events. An admission or a release costs the depth of the tree
+plus one insertion into a sorted list; nothing is rebuilt unless the configuration changes. The
+holders of a ClusterQueue are kept in the order in which they are preempted, apart by the set of
+flavor-resources that they hold, so that a search reads only the front of the lists it needs:
+
+    1. lower effective priority first
+    2. later quota reservation first
+    3. uid, then namespace/name
+
+A `Snapshot` copies the columns and shares the lists, which are copied before the next change.
+
+Source: specification of the quota plane, sections 2, 3.2 and 6.3.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.engine.quota.amounts import UNLIMITED
+from reprieve.engine.quota.model import (
+    Configuration,
+    FlavorResource,
+    Settings,
+    StopPolicy,
+    Workload,
+)
+from reprieve.engine.quota.requests import held_amounts
+from reprieve.engine.quota.timing import queue_timestamp
+from reprieve.engine.quota.tree import Column, Tree, add, remove
+from reprieve.units.instants import Nanos
+
+__all__ = ["Holder", "Holdings", "Row", "Snapshot", "effective_priority", "inactive_queues"]
+
+# A reservation whose condition is not True counts as made now, later than any other.
+UNRESERVED: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holder:
+    """A workload that holds quota.
+
+    `held` are amounts by flavor-resource; `columns` the flavor-resources of its flavors, also those
+    of which it holds nothing.
+    """
+
+    workload: Workload
+    queue: int
+    priority: int
+    timestamp: Nanos
+    held: tuple[tuple[int, int], ...]
+    columns: frozenset[int]
+
+    @property
+    def key(self) -> str:
+        """Return `namespace/name`."""
+        return self.workload.key
+
+    @property
+    def evicted(self) -> bool:
+        """Whether it makes way already."""
+        return self.workload.evicted is not None
+
+
+# (priority, minus the instant of reservation, uid, key, holder)
+Row = tuple[int, int, str, str, Holder]
+# Rows of one ClusterQueue by (evicted, flavor-resources).
+Lists = dict[tuple[bool, frozenset[int]], list[Row]]
+
+
+def effective_priority(workload: Workload, settings: Settings) -> int:
+    """Return the priority with its boost, where the gate is on."""
+    return workload.priority + (workload.boost if settings.gates.priority_boost else 0)
+
+
+def inactive_queues(configuration: Configuration) -> dict[str, str]:
+    """Return the ClusterQueues that cannot admit, with the reason."""
+    found = {}
+    for name, queue in configuration.cluster_queues.items():
+        missing = sorted(
+            flavor.flavor
+            for group in queue.groups
+            for flavor in group.flavors
+            if flavor.flavor not in configuration.flavors
+        )
+        if queue.stop_policy is not StopPolicy.NONE:
+            found[name] = "it is stopped"
+        elif missing:
+            found[name] = f"it refers to missing ResourceFlavor(s): {', '.join(missing)}"
+        elif not queue.checks_ready:
+            found[name] = "it refers to missing or inactive AdmissionCheck(s)"
+    return found
+
+
+class Snapshot:
+    """A consistent copy: columns are its own, lists of holders are never changed.
+
+    Attributes:
+        tree: the fixed part.
+        usage: `[flavor-resource][node]`.
+        lists: rows of holders, by ClusterQueue.
+        local_queue_usage: what candidates' LocalQueues used, where admission fair sharing is on.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        tree: Tree,
+        usage: list[Column],
+        lists: list[Lists],
+        local_queue_usage: Mapping[str, float],
+    ) -> None:
+        self.configuration = configuration
+        self.settings = configuration.settings
+        self.tree = tree
+        self.usage = usage
+        self.lists = lists
+        self.local_queue_usage = local_queue_usage
+
+    def add_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
+        """Count amounts by flavor-resource at a ClusterQueue."""
+        for column, amount in amounts:
+            self._extend(column)
+            add(self.tree.local[column], self.usage[column], self.tree.path[queue], amount)
+
+    def remove_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
+        """Take amounts back."""
+        for column, amount in amounts:
+            remove(self.tree.local[column], self.usage[column], self.tree.path[queue], amount)
+
+    def _extend(self, column: int) -> None:
+        while column >= len(self.usage):
+            self.usage.append([0] * len(self.tree.names))
+
+
+class Holdings:
+    """The workloads that hold quota, and the usage that follows from them."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._holders: dict[str, Holder] = {}
+        self.local_queue_usage: dict[str, float] = {}
+        self.configure(configuration)
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take a new configuration: the only change that rebuilds."""
+        workloads = [each.workload for each in self._holders.values()]
+        self.configuration = configuration
+        used = {pair for each in workloads for pair in _pairs(each)}
+        self.tree = Tree(
+            configuration.cluster_queues, configuration.cohorts, inactive_queues(configuration), used
+        )
+        size = len(self.tree.names)
+        self.usage: list[Column] = [[0] * size for _ in self.tree.flavor_resources]
+        self._lists: list[Lists] = [{} for _ in self.tree.queues]
+        self._own: set[int] = set(range(len(self._lists)))
+        self._holders = {}
+        # Those whose ClusterQueue is gone; they count again when it comes back.
+        self._homeless: dict[str, Workload] = {
+            key: each for key, each in getattr(self, "_homeless", {}).items()
+        }
+        waiting, self._homeless = self._homeless, {}
+        for workload in (*workloads, *waiting.values()):
+            self.hold(workload)
+
+    @property
+    def holders(self) -> Mapping[str, Holder]:
+        """Return who holds quota, by key."""
+        return self._holders
+
+    def hold(self, workload: Workload) -> None:
+        """Count a workload that holds quota, in place of what was known of it.
+
+        Raises:
+            ValueError: it has no admission.
+        """
+        if workload.admission is None:
+            raise ValueError(f"workload {workload.key} has no admission")
+        self.release(workload.key)
+        queue = self.tree.queues.get(workload.admission.cluster_queue)
+        if queue is None:
+            self._homeless[workload.key] = workload
+            return
+        holder = self.holder(workload, queue)
+        self._holders[workload.key] = holder
+        path = self.tree.path[queue] or (queue,)
+        for column, amount in holder.held:
+            add(self.tree.local[column], self.usage[column], path, amount)
+        insort(self._rows(queue).setdefault((holder.evicted, holder.columns), []), row_of(holder))
+
+    def release(self, key: str) -> None:
+        """Forget a workload; one that is not known changes nothing."""
+        self._homeless.pop(key, None)
+        holder = self._holders.pop(key, None)
+        if holder is None:
+            return
+        path = self.tree.path[holder.queue] or (holder.queue,)
+        for column, amount in holder.held:
+            remove(self.tree.local[column], self.usage[column], path, amount)
+        lists = self._rows(holder.queue)
+        name = (holder.evicted, holder.columns)
+        rows = lists[name]
+        del rows[bisect_left(rows, row_of(holder))]
+        if not rows:
+            del lists[name]
+
+    def snapshot(self) -> Snapshot:
+        """Return a copy that later changes do not reach."""
+        self._own.clear()
+        return Snapshot(
+            self.configuration,
+            self.tree,
+            [column[:] for column in self.usage],
+            self._lists[:],
+            dict(self.local_queue_usage),
+        )
+
+    def holder(self, workload: Workload, queue: int) -> Holder:
+        """Return the workload as a holder in a ClusterQueue."""
+        held: dict[int, int] = {}
+        columns = set()
+        settings = self.configuration.settings
+        for pair, amount in held_amounts(workload, settings):
+            column = self.tree.column(pair)
+            columns.add(column)
+            held[column] = held.get(column, 0) + amount
+        while len(self.usage) < len(self.tree.flavor_resources):
+            self.usage.append([0] * len(self.tree.names))
+        return Holder(
+            workload,
+            queue,
+            effective_priority(workload, settings),
+            queue_timestamp(workload, settings),
+            tuple((column, min(amount, UNLIMITED)) for column, amount in held.items() if amount),
+            frozenset(columns),
+        )
+
+    def _rows(self, queue: int) -> Lists:
+        """Return the lists of a ClusterQueue, copied first if a snapshot shares them."""
+        if queue not in self._own:
+            self._own.add(queue)
+            self._lists[queue] = {name: rows[:] for name, rows in self._lists[queue].items()}
+        return self._lists[queue]
+
+
+def row_of(holder: Holder) -> Row:
+    """Return the holder with what it is sorted by."""
+    reserved = holder.workload.reserved_at
+    instant = UNRESERVED if reserved is None else int(reserved)
+    return (holder.priority, -instant, holder.workload.uid, holder.workload.key, holder)
+
+
+def _pairs(workload: Workload) -> Iterable[FlavorResource]:
+    assert workload.admission is not None
+    for pod_set in workload.admission.pod_sets:
+        for resource, flavor in pod_set.flavors.items():
+            yield FlavorResource(flavor, resource)
