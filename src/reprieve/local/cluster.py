@@ -11,7 +11,7 @@ import base64
 import secrets
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -52,6 +52,7 @@ class EmbeddedCluster:
     ResourceQuotas; without `controllers` it leaves that, like a bare API server, to somebody else.
     `feature_gates` differ from `gates.DEFAULTS`; one that does not exist is a `UsageError`. With
     `strict_disruption_mode` new pod groups of disruption mode `all` must have the gang policy.
+    Built-in API versions in `without` are not served.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class EmbeddedCluster:
         controllers: bool = True,
         feature_gates: Mapping[str, bool] | None = None,
         strict_disruption_mode: bool = False,
+        without: Collection[str] = (),
     ) -> None:
         self.clock = JumpingClock(clock or SystemClock())
         self._port, self._data, self._tls = port, data, tls
@@ -73,7 +75,7 @@ class EmbeddedCluster:
         self._runner: web.ServerRunner | None = None
         self.url = ""
         strict = {STRICT_DISRUPTION_MODE} if strict_disruption_mode else frozenset()
-        self.registry = Registry(features=enabled(feature_gates) | strict)
+        self.registry = Registry(features=enabled(feature_gates) | strict, without=without)
         if data is not None:
             data.mkdir(parents=True, exist_ok=True)
         self._access = Access(_secret(data))

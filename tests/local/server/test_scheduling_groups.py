@@ -130,6 +130,17 @@ async def test_a_write_through_v1alpha2_keeps_what_it_cannot_say() -> None:
         assert kept["spec"]["parentCompositePodGroupName"] == "up"
 
 
+async def test_a_version_that_is_not_served_is_still_what_objects_are_kept_in() -> None:
+    async with serving(without=[BETA, ALPHA_3]) as client:
+        await client.create(path("PodGroup", version=ALPHA_2), pod_group(version=ALPHA_2))
+        found = await client.get(path("PodGroup", "g", ALPHA_2))
+        assert found["spec"]["disruptionMode"] == "Pod"
+        code, _ = await client.request("GET", path("PodGroup", "g"))
+        assert code == 404
+        group = await client.get(f"/apis/{GROUP}")
+        assert [one["version"] for one in group["versions"]] == ["v1", "v1alpha2"]
+
+
 async def test_the_condition_has_the_name_of_the_version(client: Client) -> None:
     await client.create(path("PodGroup"), pod_group())
     condition = {

@@ -6,7 +6,7 @@ version of a CustomResourceDefinition. Nothing else in the server knows a kind b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,9 +76,13 @@ class Registry:
 
     revision: int = 0
     features: frozenset[str] = field(default_factory=enabled)
+    without: Collection[str] = ()
+    """API versions that are not served, such as `scheduling.k8s.io/v1alpha2`."""
     documents: dict[tuple[str, str], bytes] = field(default_factory=dict)
     """OpenAPI documents already made, by group and version; those of a changed group go."""
     _kinds: dict[tuple[str, str, str], Kind] = field(default_factory=dict)
+    # Built-in kinds of `without`: nobody can ask for them, but objects may be kept in them.
+    _hidden: list[Kind] = field(default_factory=list)
     # The kinds of each installed CRD, by the CRD's name.
     _custom: dict[str, tuple[Kind, ...]] = field(default_factory=dict)
 
@@ -86,16 +90,19 @@ class Registry:
         from reprieve.local.server.builtin import builtin_kinds
 
         for kind in builtin_kinds(self.features):
-            self._kinds[kind.group, kind.version, kind.plural] = kind
+            if kind.api_version in self.without:
+                self._hidden.append(kind)
+            else:
+                self._kinds[kind.group, kind.version, kind.plural] = kind
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         """Return the served kind with that path, or None."""
         return self._kinds.get((group, version, plural))
 
     def by_kind(self, api_version: str, kind: str) -> Kind | None:
-        """Return the served kind that an object's `apiVersion` and `kind` name, or None."""
+        """Return the kind that an object's `apiVersion` and `kind` name, or None."""
         group, _, version = api_version.rpartition("/")
-        for known in self._kinds.values():
+        for known in (*self._kinds.values(), *self._hidden):
             if (known.group, known.version, known.kind) == (group, version, kind):
                 return known
         return None
@@ -103,7 +110,9 @@ class Registry:
     def stored(self, group: str, plural: str) -> Kind | None:
         """Return the version in which objects of that resource are kept, or None."""
         candidates = [
-            kind for kind in self._kinds.values() if (kind.group, kind.plural) == (group, plural)
+            kind
+            for kind in (*self._kinds.values(), *self._hidden)
+            if (kind.group, kind.plural) == (group, plural)
         ]
         return next((kind for kind in candidates if kind.stored), next(iter(candidates), None))
 
