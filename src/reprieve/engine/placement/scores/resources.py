@@ -24,7 +24,13 @@ from reprieve.engine.placement.profile import ScoreName, ScoringStrategy, Scorin
 from reprieve.engine.placement.scores.kinds import NodeScore
 from reprieve.engine.placement.scores.shape import shape_scores
 
-__all__ = ["compile_balanced_allocation", "compile_fit", "most_allocated"]
+__all__ = [
+    "ResourceColumn",
+    "compile_balanced_allocation",
+    "compile_fit",
+    "most_allocated",
+    "resource_columns",
+]
 
 _NATIVE: Final = (CPU, MEMORY, STORAGE)
 _SCORED: Final = {CPU: 0, MEMORY: 1}
@@ -33,7 +39,7 @@ Amounts: TypeAlias = Iterable[tuple[int, int, int]]  # allocatable, requested, w
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class ResourceColumn:
     """One resource on all nodes; `used` is the view's own column and follows it."""
 
     allocatable: I64
@@ -53,7 +59,7 @@ def compile_fit(view: View, pending: Pending) -> Score:
     own = dict(entry.requests)
     own[CPU], own[MEMORY] = entry.scored_cpu, entry.scored_memory
     strategy = view.profile.strategy
-    columns = _columns(view, own, strategy.resources, scored=True)
+    columns = resource_columns(view, own, strategy.resources, scored=True)
     all_nodes, one_node = _strategy(strategy)
     return NodeScore(
         ScoreName.NODE_RESOURCES_FIT,
@@ -70,7 +76,7 @@ def compile_balanced_allocation(view: View, pending: Pending) -> Score | None:
     resources = tuple((name, 1) for name in view.profile.balanced_resources)
     if not any(own.get(name) for name, _ in resources):
         return None
-    columns = _columns(view, own, resources, scored=False)
+    columns = resource_columns(view, own, resources, scored=False)
 
     def everywhere() -> I64:
         count = len(view.snapshot.nodes)
@@ -96,9 +102,13 @@ def most_allocated(amounts: Amounts) -> int:
     return score // weights if weights else 0
 
 
-def _columns(
+def resource_columns(
     view: View, own: dict[str, int], resources: tuple[tuple[str, int], ...], *, scored: bool
-) -> tuple[_Column, ...]:
+) -> tuple[ResourceColumn, ...]:
+    """Return the resources that count, with what the pod (or pods) adds and each one's weight.
+
+    `scored`: cpu and memory in use as NodeResourcesFit counts them.
+    """
     columns = []
     names = view.snapshot.resources
     for name, weight in resources:
@@ -107,11 +117,11 @@ def _columns(
             continue
         at = names.index(name)
         used = view.scored[:, _SCORED[name]] if scored and name in _SCORED else view.used[:, at]
-        columns.append(_Column(view.snapshot.allocatable[:, at], used, amount, weight))
+        columns.append(ResourceColumn(view.snapshot.allocatable[:, at], used, amount, weight))
     return tuple(columns)
 
 
-Everywhere: TypeAlias = Callable[[tuple[_Column, ...], int], I64]
+Everywhere: TypeAlias = Callable[[tuple[ResourceColumn, ...], int], I64]
 
 
 def _strategy(strategy: ScoringStrategy) -> tuple[Everywhere, Callable[[Amounts], int]]:
@@ -136,7 +146,7 @@ def _least_allocated(amounts: Amounts) -> int:
     return score // weights if weights else 0
 
 
-def _least_everywhere(columns: tuple[_Column, ...], count: int) -> I64:
+def _least_everywhere(columns: tuple[ResourceColumn, ...], count: int) -> I64:
     return _mean(
         columns,
         count,
@@ -144,7 +154,7 @@ def _least_everywhere(columns: tuple[_Column, ...], count: int) -> I64:
     )
 
 
-def _most_everywhere(columns: tuple[_Column, ...], count: int) -> I64:
+def _most_everywhere(columns: tuple[ResourceColumn, ...], count: int) -> I64:
     return _mean(
         columns,
         count,
@@ -152,7 +162,9 @@ def _most_everywhere(columns: tuple[_Column, ...], count: int) -> I64:
     )
 
 
-def _mean(columns: tuple[_Column, ...], count: int, score: Callable[[_Column], I64]) -> I64:
+def _mean(
+    columns: tuple[ResourceColumn, ...], count: int, score: Callable[[ResourceColumn], I64]
+) -> I64:
     total = np.zeros(count, np.int64)
     weights = np.zeros(count, np.int64)
     for column in columns:
@@ -173,7 +185,7 @@ def _ratio(amounts: Amounts, scores: list[int]) -> int:
     return (2 * total + weights) // (2 * weights) if weights else 0
 
 
-def _ratio_everywhere(columns: tuple[_Column, ...], count: int, scores: I64) -> I64:
+def _ratio_everywhere(columns: tuple[ResourceColumn, ...], count: int, scores: I64) -> I64:
     total = np.zeros(count, np.int64)
     weights = np.zeros(count, np.int64)
     for column in columns:
@@ -188,7 +200,7 @@ def _divisor(amounts: I64) -> I64:
     return np.maximum(amounts, 1)
 
 
-def _balance(columns: tuple[_Column, ...], count: int, *, with_own: bool) -> I64:
+def _balance(columns: tuple[ResourceColumn, ...], count: int, *, with_own: bool) -> I64:
     """Return floor((1 - std) * 100) over the used fractions of each node: (nodes,)."""
     fractions: list[NDArray[np.float64]] = []
     present = np.zeros(count, np.int64)

@@ -1,0 +1,68 @@
+"""Scores of a group's placements: which of the feasible topology domains (specification 17.5).
+
+Two scores, of weight 1 each: how many members run there, and how full the domain is afterwards
+(MostAllocated over the resources of the profile's scoring strategy, on totals). Equal totals:
+smallest name of the domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import CPU, MEMORY
+from reprieve.engine.cluster.snapshot import I64
+from reprieve.engine.placement.filtering import View
+from reprieve.engine.placement.scores.resources import most_allocated, resource_columns
+
+__all__ = ["FeasiblePlacement", "best_placement", "placement_scores"]
+
+
+@dataclass(frozen=True, slots=True)
+class FeasiblePlacement:
+    """A domain in which the group fits.
+
+    `members`: those that run there already and those that the attempt placed. `proposed`: the
+    classes of the latter.
+    """
+
+    domain: str
+    nodes: I64
+    members: int
+    proposed: tuple[int, ...]
+
+
+def best_placement(view: View, placements: Sequence[FeasiblePlacement]) -> FeasiblePlacement:
+    """Return the placement with the highest score; `view` is without the proposed members."""
+    scores = placement_scores(view, placements)
+    return min(zip(scores, placements, strict=True), key=lambda each: (-each[0], each[1].domain))[1]
+
+
+def placement_scores(view: View, placements: Sequence[FeasiblePlacement]) -> list[int]:
+    """Return the total of each placement, 0..200; `view` is without the proposed members."""
+    most = max((placement.members for placement in placements), default=0)
+    return [
+        placement.members * 100 // max(most, 1) + _fullness(view, placement)
+        for placement in placements
+    ]
+
+
+def _fullness(view: View, placement: FeasiblePlacement) -> int:
+    requests: dict[str, int] = {}
+    for number in placement.proposed:
+        entry = view.snapshot.classes[number]
+        assert entry is not None
+        own = {**dict(entry.requests), CPU: entry.scored_cpu, MEMORY: entry.scored_memory}
+        for name, amount in own.items():
+            requests[name] = requests.get(name, 0) + amount
+    columns = resource_columns(view, requests, view.profile.strategy.resources, scored=True)
+    return most_allocated(
+        (
+            int(np.sum(column.allocatable[placement.nodes])),
+            int(np.sum(column.used[placement.nodes])) + column.own,
+            column.weight,
+        )
+        for column in columns
+    )
