@@ -1,0 +1,289 @@
+"""kube-scheduler's texts: conditions, events and messages of the scheduling plane, word for word.
+
+The engine says what happened in codes and sentences with parameters; here they become the texts of
+release 1.37 (specification, sections 4, 5, 7, 8, 9, 11, 12). `kep_messages` takes the words of
+KEP-5710 where the two differ. Texts of single reasons are in `rejections`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.scheduling.outcome import (
+    Attempt,
+    Diagnosis,
+    Explanation,
+    Member,
+    Preemption,
+    Sentence,
+)
+from reprieve.wording.rejections import reason_text
+
+__all__ = [
+    "CLUSTER",
+    "DISRUPTION_REASON",
+    "DISRUPTION_TARGET",
+    "GROUP_SCHEDULED",
+    "GROUP_SCHEDULED_ALPHA",
+    "POD_SCHEDULED",
+    "SCHEDULER_ERROR",
+    "UNSCHEDULABLE",
+    "ConditionText",
+    "EventText",
+    "PreemptorKind",
+    "disruption_message",
+    "explanation_text",
+    "failed_scheduling",
+    "fit_text",
+    "group_condition",
+    "group_message",
+    "joined",
+    "member_message",
+    "pod_condition",
+    "preempted",
+    "preemption_text",
+    "scheduled",
+]
+
+CLUSTER: Final = "cluster"  # the target of a group's preemption
+POD_SCHEDULED: Final = "PodScheduled"
+GROUP_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+GROUP_SCHEDULED_ALPHA: Final = "PodGroupScheduled"  # where only v1alpha2 is served
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+DISRUPTION_REASON: Final = "PreemptionByScheduler"
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+
+_SCHEDULED: Final = "Scheduled"
+_NOTE_LIMIT: Final = 1024  # characters of an event's note
+_NOTE_END: Final = " ..."
+_DOMAIN: Final = "cannot determine domain for already scheduled pods: "
+_GROUP_PREEMPTION: Final = "pod group preemption: "
+_POD_PREEMPTION: Final = "preemption: "
+_UNIFORM: Final = "all pods in a single pod group should have the same"
+
+#: Texts with the explanation's values in order.
+_TEXTS: Final[Mapping[Sentence, str]] = {
+    Sentence.MIN_COUNT_UNREACHABLE: (
+        "minCount ({0}) cannot be satisfied: {1} scheduled, {2} remaining"
+    ),
+    Sentence.MIN_COUNT_NOT_YET: (
+        "minCount ({0}) is not yet satisfied: {1} scheduled, {2} remaining"
+    ),
+    Sentence.GROUP_UNSCHEDULABLE: "pod group is unschedulable",
+    Sentence.PLACEMENTS: "0/{0} placements are available, first placement status",
+    Sentence.NO_PLACEMENTS: "no feasible placements found",
+    Sentence.MORE_DOMAINS: _DOMAIN + "more than 1 domain found for pod group: {0}, {1}",
+    Sentence.NO_DOMAIN: _DOMAIN + "no topology domain found for pod {0}",
+    Sentence.NO_NODE_OF_POD: _DOMAIN + 'getting node for pod {0}: node "{1}" not found',
+    Sentence.SCHEDULER_NAMES: _UNIFORM + ' .spec.schedulerName set, got: "{0}" and "{1}"',
+    Sentence.PRIORITIES: _UNIFORM + " priority as the pod group's priority, got {0} and {1}",
+    Sentence.POLICIES_OF_GROUP: (
+        _UNIFORM + " preemption policy as the pod group's preemption policy, got {0} and {1}"
+    ),
+    Sentence.POLICIES_OF_PODS: _UNIFORM + " preemption policy, got {0} and {1}",
+    Sentence.NO_PROFILE: 'profile not found for scheduler name "{0}"',
+    Sentence.NO_GROUP: 'waiting for pods\'s pod group "{0}" to appear in scheduling queue',
+    Sentence.NO_NODES: "no nodes available to schedule pods",
+    Sentence.NOT_ELIGIBLE_POLICY: "not eligible due to preemptionPolicy=Never.",
+    Sentence.NOT_ELIGIBLE_TERMINATING: (
+        "not eligible due to a terminating pod on the nominated node."
+    ),
+    Sentence.ONGOING: "ongoing preemption on nominated nodes",
+    Sentence.NO_VICTIMS_GROUP: "No preemption victims found for incoming preemptor",
+    Sentence.NO_VICTIMS_POD: "No preemption victims found for incoming pod",
+    Sentence.NO_CANDIDATE: "no candidate node for preemption",
+    Sentence.EXPECTED_VICTIM: 'expected at least one victim pod on node "{0}"',
+    Sentence.FOUND_GROUP: "found a placement for podgroup, preempting {0} victims",
+    Sentence.FOUND_POD: ("found a potential placement for pod on node {0}, preempting {1} victims"),
+    Sentence.CLAIMS_DEALLOCATED: "deallocation and deletion of ResourceClaims completed",
+    Sentence.NOT_HELPFUL: "Preemption is not helpful for scheduling",
+    Sentence.PLUGIN_FAILED: 'error in "{0}" PodGroupPostFilter plugins: {1}',
+}
+_KEP_TEXTS: Final[Mapping[Sentence, str]] = {
+    Sentence.PRIORITIES: (
+        "all pods in a single pod group should match the priority of the pod group, "
+        "got: {0} and {1}"
+    ),
+}
+_KEP_WAITING: Final = "pod group is waiting for podgroup preemption to complete"
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionText:
+    """A condition without its times."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """An event of events.k8s.io/v1 without its objects and times."""
+
+    type: str
+    reason: str
+    action: str
+    note: str
+
+
+class PreemptorKind:
+    """The words for a preemptor in messages."""
+
+    POD: Final = "pod"
+    GROUP: Final = "podgroup"
+
+
+def explanation_text(explanation: Explanation, *, kep_messages: bool = False) -> str:
+    """Return the text of one explanation and those inside it."""
+    sentence = explanation.sentence
+    template = _TEXTS[sentence]
+    if kep_messages:
+        template = _KEP_TEXTS.get(sentence, template)
+    text = template.format(*explanation.values)
+    if not explanation.inner:
+        return text
+    inner = joined(explanation.inner, kep_messages=kep_messages)
+    return f"{text}: {inner}" if sentence is Sentence.PLACEMENTS else f"{text}, {inner}"
+
+
+def joined(explanations: Iterable[Explanation], *, kep_messages: bool = False) -> str:
+    """Return the texts of a status, joined as kube-scheduler joins reasons."""
+    return ", ".join(explanation_text(each, kep_messages=kep_messages) for each in explanations)
+
+
+def fit_text(diagnosis: Diagnosis) -> str:
+    """Return why no node takes the pod; the counts are sorted as strings."""
+    if diagnosis.error and diagnosis.everywhere is not None:
+        return reason_text(diagnosis.everywhere)
+    if not diagnosis.nodes:
+        return _TEXTS[Sentence.NO_NODES]
+    if diagnosis.everywhere is not None:
+        text = reason_text(diagnosis.everywhere)
+        return f"0/{diagnosis.nodes} nodes are available: {text}."
+    counts: Counter[str] = Counter()
+    for reason, count in diagnosis.counts:
+        counts[reason_text(reason)] += count
+    return _counted(diagnosis.nodes, counts)
+
+
+def preemption_text(preemption: Preemption, nodes: int) -> str:
+    """Return what PostFilter says about a plain pod, without the prefix.
+
+    `nodes`: how many there are; those of which nothing is said were not worth examining.
+    """
+    if preemption.code is Code.SUCCESS:
+        return explanation_text(preemption.explanation)
+    if not preemption.node_statuses and preemption.explanation.sentence is not (
+        Sentence.NOT_HELPFUL
+    ):
+        return explanation_text(preemption.explanation)
+    counts: Counter[str] = Counter()
+    for _, status in preemption.node_statuses:
+        if isinstance(status, Explanation):
+            counts[explanation_text(status)] += 1
+        else:
+            counts.update(reason_text(reason) for reason in status)
+    unseen = nodes - len(preemption.node_statuses)
+    if unseen > 0:
+        counts[_TEXTS[Sentence.NOT_HELPFUL]] += unseen
+    return _counted(nodes, counts)
+
+
+def member_message(attempt: Attempt, member: Member, *, kep_messages: bool = False) -> str:
+    """Return the message of the pod's `PodScheduled` condition and `FailedScheduling` event.
+
+    A member of a group shows its own fit failure, else the group's status without what PostFilter
+    adds; a plain pod shows both.
+    """
+    if member.diagnosis is None:
+        return joined(attempt.status, kep_messages=kep_messages)
+    text = fit_text(member.diagnosis)
+    if attempt.unit.group or attempt.preemption is None:
+        return text
+    found = preemption_text(attempt.preemption, member.diagnosis.nodes)
+    return f"{text} {_POD_PREEMPTION}{found}"
+
+
+def group_message(attempt: Attempt, *, kep_messages: bool = False) -> str:
+    """Return the message of a group's condition: its status and what PodGroupPostFilter adds."""
+    status = joined(attempt.status, kep_messages=kep_messages)
+    preemption = attempt.preemption
+    if preemption is None:
+        return status
+    if kep_messages and preemption.code is Code.SUCCESS:
+        return _KEP_WAITING
+    explanation = preemption.explanation
+    if explanation.sentence is Sentence.PLUGIN_FAILED:
+        return f"{status}, {explanation_text(explanation)}"
+    if explanation.sentence is not Sentence.CLAIMS_DEALLOCATED:
+        return f"{status}, {_GROUP_PREEMPTION}{explanation_text(explanation)}"
+    parts = [status, _TEXTS[Sentence.CLAIMS_DEALLOCATED]]
+    if explanation.inner:
+        parts.append(_GROUP_PREEMPTION + joined(explanation.inner))
+    return ", ".join(parts)
+
+
+def pod_condition(attempt: Attempt, member: Member, *, kep_messages: bool = False) -> ConditionText:
+    """Return the `PodScheduled` condition of a pod that was not placed."""
+    error = attempt.scheduler_error or attempt.code is Code.ERROR
+    return ConditionText(
+        POD_SCHEDULED,
+        "False",
+        SCHEDULER_ERROR if error else UNSCHEDULABLE,
+        member_message(attempt, member, kep_messages=kep_messages),
+    )
+
+
+def group_condition(
+    attempt: Attempt, type: str = GROUP_SCHEDULED, *, kep_messages: bool = False
+) -> ConditionText:
+    """Return the group's condition after an attempt that placed its minimum or failed."""
+    if attempt.code is Code.SUCCESS:
+        return ConditionText(type, "True", _SCHEDULED, "")
+    error = attempt.scheduler_error or attempt.code is Code.ERROR
+    return ConditionText(
+        type,
+        "False",
+        SCHEDULER_ERROR if error else UNSCHEDULABLE,
+        group_message(attempt, kep_messages=kep_messages),
+    )
+
+
+def disruption_message(scheduler_name: str, preemptor: str) -> str:
+    """Return the message of a victim's `DisruptionTarget`; `preemptor`: a `PreemptorKind`."""
+    return f"{scheduler_name}: preempting to accommodate a higher priority {preemptor}"
+
+
+def failed_scheduling(message: str) -> EventText:
+    """Return the event of a pod that was not placed."""
+    return EventText("Warning", "FailedScheduling", "Scheduling", _note(message))
+
+
+def preempted(preemptor: str, uid: str, target: str) -> EventText:
+    """Return the event of a victim; `target`: the node, `CLUSTER` for a group."""
+    note = f"Preempted by {preemptor} {uid} on node {target}"
+    return EventText("Normal", "Preempted", "Preempting", _note(note))
+
+
+def scheduled(namespace: str, name: str, node: str) -> EventText:
+    """Return the event of a pod that was bound."""
+    note = f"Successfully assigned {namespace}/{name} to {node}"
+    return EventText("Normal", "Scheduled", "Binding", _note(note))
+
+
+def _counted(nodes: int, counts: Mapping[str, int]) -> str:
+    parts = sorted(f"{count} {text}" for text, count in counts.items())
+    return f"0/{nodes} nodes are available: {', '.join(parts)}."
+
+
+def _note(text: str) -> str:
+    if len(text) <= _NOTE_LIMIT:
+        return text
+    return text[: _NOTE_LIMIT - len(_NOTE_END)] + _NOTE_END
