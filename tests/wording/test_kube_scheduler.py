@@ -45,8 +45,10 @@ def test_a_member_shows_its_own_failure_and_one_that_was_not_reached_the_groups(
     texts = [wording.member_message(attempt, member) for member in attempt.members]
     assert texts == [
         "0/2 nodes are available: 2 Insufficient cpu.",
-        ("pod group is unschedulable, 0/1 placements are available, first placement status: "
-        "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining"),
+        (
+            "pod group is unschedulable, 0/1 placements are available, first placement status: "
+            "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining"
+        ),
     ]
 
 
@@ -65,8 +67,10 @@ def test_a_member_shows_its_own_failure_and_one_that_was_not_reached_the_groups(
             Explanation(
                 Sentence.CLAIMS_DEALLOCATED, (), (Explanation(Sentence.NOT_ELIGIBLE_POLICY),)
             ),
-            ("deallocation and deletion of ResourceClaims completed, "
-            "pod group preemption: not eligible due to preemptionPolicy=Never."),
+            (
+                "deallocation and deletion of ResourceClaims completed, "
+                "pod group preemption: not eligible due to preemptionPolicy=Never."
+            ),
         ),
         (
             Explanation(Sentence.PLUGIN_FAILED, ("Mine", "boom")),
@@ -82,7 +86,7 @@ def test_a_groups_condition_ends_with_what_post_filter_said(
         "PodGroupInitiallyScheduled",
         "False",
         "Unschedulable",
-        ("pod group is unschedulable, 0/1 placements are available, first placement status: "
+        "pod group is unschedulable, 0/1 placements are available, first placement status: "
         f"minCount (2) cannot be satisfied: 0 scheduled, 1 remaining, {ending}",
     )
 
