@@ -275,22 +275,25 @@ def _attempt(
 def _merged(
     sources: Iterable[Source], borrow: bool
 ) -> Iterator[tuple[Row, Source, list[bool]]]:
-    """Yield the sources' candidates in one order; a source whose list is marked ends early."""
+    """Yield the sources' candidates in one order; a source whose list is marked ends early.
+
+    Equal uids, which only made-up workloads have, go by the nearness of the common ancestor.
+    """
     heap = []
     for position, source in enumerate(sources):
         end = source.end(borrow)
         if end:
-            heap.append((source.rows[0], position, 0, end, source))
+            heap.append((source.rows[0][:3], position, 0, end, source))
     heapify(heap)
     while heap:
-        row, position, index, end, source = heap[0]
+        _, position, index, end, source = heap[0]
         ended: list[bool] = []
-        yield row, source, ended
+        yield source.rows[index], source, ended
         index += 1
         if ended or index == end:
             heappop(heap)
         else:
-            heapreplace(heap, (source.rows[index], position, index, end, source))
+            heapreplace(heap, (source.rows[index][:3], position, index, end, source))
 
 
 def _eager(
