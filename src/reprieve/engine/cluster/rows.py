@@ -1,8 +1,8 @@
 """What the engine is told about a cluster: one immutable row per object.
 
 Rows hold facts only, in base units (milli-CPU, bytes, counts, seconds), with tuples instead of
-lists and mappings so that equal specs are equal values: pods that were made from one template share
-one `PodClass`, and the columns of `Cluster` refer to it by number. `version` orders the events of one
+lists and mappings so that equal specs are equal values: pods made from one template share one
+`PodClass`, and the columns of `Cluster` refer to it by number. `version` orders the events of one
 object. Source: the design's "State that can be trusted"; specification of the scheduling plane,
 sections 2 and 21.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from reprieve.units.ids import Uid
 
@@ -23,7 +23,10 @@ __all__ = [
     "STORAGE",
     "AffinityTerm",
     "BudgetRow",
+    "Change",
     "Disk",
+    "Entry",
+    "Gone",
     "GroupRow",
     "HostPort",
     "Image",
@@ -298,8 +301,20 @@ class SelectorRow:
 
 
 class Kind(StrEnum):
-    """Kinds whose rows are kept whole, by namespace and name, because few decisions read them."""
+    """Kinds of objects that make up the state.
 
+    The first three are columns. Services, ReplicaSets, StatefulSets and ReplicationControllers
+    share the table `SELECTOR`, under the name `KIND/NAME`. The rows of all others are kept whole,
+    by namespace and name, because few decisions read them.
+    """
+
+    POD = "Pod"
+    NODE = "Node"
+    GROUP = "PodGroup"
+    SERVICE = "Service"
+    REPLICA_SET = "ReplicaSet"
+    STATEFUL_SET = "StatefulSet"
+    REPLICATION_CONTROLLER = "ReplicationController"
     NAMESPACE = "Namespace"
     SELECTOR = "Selector"
     BUDGET = "PodDisruptionBudget"
@@ -313,3 +328,31 @@ class Kind(StrEnum):
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of a kind that is kept whole (`row`); for a Namespace the row is its labels, a mapping.
+
+    `namespace` is empty for cluster-wide kinds.
+    """
+
+    kind: Kind
+    uid: Uid
+    namespace: str
+    name: str
+    version: int
+    row: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An object was deleted; nothing happens when another uid has its name by now."""
+
+    kind: Kind
+    uid: Uid
+    namespace: str
+    name: str
+
+
+Change: TypeAlias = PodRow | NodeRow | GroupRow | BudgetRow | SelectorRow | Entry | Gone

@@ -1,0 +1,227 @@
+"""Numbers for values, and columns in slots: the memory that `Cluster` keeps its state in.
+
+Everything here is O(resources) per change. Sums are kept modulo 2**64, so that taking a pod out
+restores them exactly; nodes with an amount beyond `HUGE` are summed anew, saturating, when they are
+read. Source: the design's "State that can be trusted".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprieve.engine.cluster.rows import PODS, PodClass
+from reprieve.engine.cluster.snapshot import I32, I64, U8
+from reprieve.units.ids import Uid
+
+__all__ = ["HUGE", "LIMIT", "ClassColumns", "Numbers", "PodColumns", "grown", "sum_of"]
+
+LIMIT: Final = 2**62 - 1  # what amounts and sums saturate at; two of them still fit into 64 bits
+HUGE: Final = 2**46  # 131,071 amounts up to this one add up without saturating
+
+V = TypeVar("V", bound=Hashable)
+A = TypeVar("A", I64, I32, U8)
+
+
+class Numbers(Generic[V]):
+    """Small numbers for values in use, with a count of the users; free numbers are given again."""
+
+    def __init__(self, first: int = 0) -> None:
+        """`first`: the lowest number given; those below stand for no value."""
+        self.values: list[V | None] = [None] * first
+        self.numbers: dict[V, int] = {}
+        self.changed = True  # since whoever reads it last set it to False
+        self._users: list[int] = [0] * first
+        self._free: list[int] = []
+        self._identities: dict[int, int] = {}  # of the values kept: equal specs are long to hash
+
+    def take(self, value: V) -> int:
+        """Return the value's number, with one user more."""
+        number = self._identities.get(id(value))
+        if number is None:
+            number = self.numbers.get(value)
+            if number is None:
+                return self._new(value)
+        self._users[number] += 1
+        return number
+
+    def drop(self, number: int) -> bool:
+        """Take one user away; return whether it was the last, and the number is free."""
+        users = self._users[number] - 1
+        self._users[number] = users
+        if users:
+            return False
+        value = self.values[number]
+        assert value is not None
+        del self.numbers[value]
+        del self._identities[id(value)]
+        self.values[number] = None
+        self._free.append(number)
+        self.changed = True
+        return True
+
+    def users(self, number: int) -> int:
+        """Return how often the number was taken and not dropped."""
+        return self._users[number]
+
+    def _new(self, value: V) -> int:
+        if self._free:
+            number = self._free.pop()
+            self.values[number] = value
+            self._users[number] = 1
+        else:
+            number = len(self.values)
+            self.values.append(value)
+            self._users.append(1)
+        self.numbers[value] = number
+        self._identities[id(value)] = number
+        self.changed = True
+        return number
+
+
+class ClassColumns:
+    """What the pods of each class request, by the class's number; number 0 requests nothing."""
+
+    def __init__(self, width: int) -> None:
+        self.requests: I64 = np.zeros((64, width), np.int64)
+        self.scored: I64 = np.zeros((64, 2), np.int64)
+        self.huge: set[int] = set()
+
+    def fill(self, number: int, entry: PodClass, column_of: Mapping[str, int]) -> None:
+        """Write the amounts of a class that has just got its number."""
+        if number >= len(self.requests):
+            self.requests = grown(self.requests, number + 1)
+            self.scored = grown(self.scored, number + 1)
+        row = self.requests[number]
+        row[:] = 0
+        row[column_of[PODS]] = 1
+        for name, amount in entry.requests:
+            row[column_of[name]] = min(amount, LIMIT)
+        scored = self.scored[number]
+        scored[:] = min(entry.scored_cpu, LIMIT), min(entry.scored_memory, LIMIT)
+        if max(int(row.max()), int(scored.max())) > HUGE:
+            self.huge.add(number)
+        else:
+            self.huge.discard(number)
+
+
+class PodColumns:
+    """Placed pods in slots, and what they use on each node.
+
+    A free slot has node number 0, class 0, labels 0 and no uid. Node numbers are the cluster's own,
+    not indices of a snapshot.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.size = 0  # slots ever used; those above hold nothing
+        self.uids: list[Uid] = []
+        self.keys: list[str] = []
+        self.node: I32 = np.zeros(64, np.int32)
+        self.priority: I64 = np.zeros(64, np.int64)
+        self.group: I32 = np.zeros(64, np.int32)
+        self.pod_class: I32 = np.zeros(64, np.int32)
+        self.labels: I32 = np.zeros(64, np.int32)
+        self.start: I64 = np.zeros(64, np.int64)
+        self.flags: U8 = np.zeros(64, np.uint8)
+        self.used: I64 = np.zeros((64, width), np.int64)  # by node number
+        self.scored: I64 = np.zeros((64, 2), np.int64)
+        self.huge: dict[int, int] = {}  # node number: pods there with huge amounts
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return self.size - len(self._free)
+
+    def add(
+        self,
+        uid: Uid,
+        key: str,
+        node: int,
+        pod_class: int,
+        labels: int,
+        group: int,
+        classes: ClassColumns,
+    ) -> int:
+        """Give the pod a slot and count it on its node; `set_facts` says the rest."""
+        if self._free:
+            slot = self._free.pop()
+            self.uids[slot] = uid
+            self.keys[slot] = key
+        else:
+            slot = self.size
+            self.size += 1
+            self.uids.append(uid)
+            self.keys.append(key)
+            if slot >= len(self.node):
+                self._grow(slot + 1)
+        self.node[slot] = node
+        self.pod_class[slot] = pod_class
+        self.labels[slot] = labels
+        self.group[slot] = group
+        self.used[node] += classes.requests[pod_class]
+        self.scored[node] += classes.scored[pod_class]
+        if pod_class in classes.huge:
+            self.huge[node] = self.huge.get(node, 0) + 1
+        return slot
+
+    def set_facts(self, slot: int, priority: int, start: int, flags: int) -> None:
+        """Write what a pod has besides what it uses."""
+        self.priority[slot] = priority
+        self.start[slot] = start
+        self.flags[slot] = flags
+
+    def remove(self, slot: int, node: int, pod_class: int, classes: ClassColumns) -> None:
+        """Free the slot; `node` and `pod_class` are what it was added with."""
+        self.used[node] -= classes.requests[pod_class]
+        self.scored[node] -= classes.scored[pod_class]
+        if pod_class in classes.huge:
+            left = self.huge[node] - 1
+            if left:
+                self.huge[node] = left
+            else:
+                del self.huge[node]
+        self.uids[slot], self.keys[slot] = Uid(""), ""
+        self.node[slot] = self.pod_class[slot] = self.labels[slot] = 0
+        self.group[slot] = -1
+        self.priority[slot] = self.start[slot] = self.flags[slot] = 0
+        self._free.append(slot)
+
+    def usage(self, nodes: NDArray[np.intp], classes: ClassColumns) -> tuple[I64, I64]:
+        """Return new arrays `used` and `scored` of the node numbers, saturating."""
+        used, scored = self.used[nodes], self.scored[nodes]
+        for number in self.huge:
+            for place in np.flatnonzero(nodes == number):
+                there = self.pod_class[: self.size][self.node[: self.size] == number]
+                used[place] = sum_of(classes.requests[there])
+                scored[place] = sum_of(classes.scored[there])
+        return used, scored
+
+    def cover_nodes(self, count: int) -> None:
+        """Make room for node numbers below `count`."""
+        if count > len(self.used):
+            self.used = grown(self.used, count)
+            self.scored = grown(self.scored, count)
+
+    def _grow(self, count: int) -> None:
+        self.node = grown(self.node, count)
+        self.priority = grown(self.priority, count)
+        self.group = grown(self.group, count)
+        self.pod_class = grown(self.pod_class, count)
+        self.labels = grown(self.labels, count)
+        self.start = grown(self.start, count)
+        self.flags = grown(self.flags, count)
+
+
+def grown(column: A, count: int) -> A:
+    """Return the column with zeros below, at least `count` and at least twice as long."""
+    longer = np.zeros((max(count, 2 * len(column)), *column.shape[1:]), column.dtype)
+    longer[: len(column)] = column
+    return longer
+
+
+def sum_of(amounts: I64) -> I64:
+    """Return the sum over the first axis, each column cut at `LIMIT` from both sides."""
+    totals = [sum(column) for column in amounts.T.tolist()]
+    return np.array([max(-LIMIT, min(LIMIT, total)) for total in totals], np.int64)

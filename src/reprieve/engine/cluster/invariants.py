@@ -1,0 +1,189 @@
+"""What must be true of the columns: they say what the rows say, no more and no less.
+
+`contents` spells out a snapshot without slots and numbers, which depend on the order of events;
+`rebuilt` makes the same from the rows alone, slowly. `Cluster(validate=True)` compares the two
+after every batch. Source: the design's "State that can be trusted".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from reprieve.engine.cluster.columns import LIMIT
+from reprieve.engine.cluster.overlay import Overlay
+from reprieve.engine.cluster.rows import PODS, Kind, PodRow
+from reprieve.engine.cluster.snapshot import NO_START, Flag, Snapshot
+from reprieve.units.ids import Uid
+
+__all__ = ["Contents", "Inconsistent", "check", "contents", "rebuilt"]
+
+Contents: TypeAlias = dict[str, Any]
+
+
+class Inconsistent(AssertionError):
+    """Columns and rows disagree: a defect of the program."""
+
+
+def check(snapshot: Snapshot, expected: Contents) -> None:
+    """Compare a snapshot with what `rebuilt` says.
+
+    Raises:
+        Inconsistent: they differ; the message names the first part that does.
+    """
+    found = contents(snapshot)
+    for part, value in expected.items():
+        if found[part] != value:
+            raise Inconsistent(f"{part}: {found[part]!r} in columns, {value!r} in rows")
+
+
+def contents(snapshot: Snapshot) -> Contents:
+    """Return what the snapshot says, by names instead of numbers; zero amounts are left out."""
+    names = [node.name for node in snapshot.nodes]
+    pods: dict[str, Any] = {}
+    for slot, uid in enumerate(snapshot.pod_uids):
+        node, group = int(snapshot.pod_node[slot]), int(snapshot.pod_group[slot])
+        if not uid:
+            assert node < 0
+            continue
+        pods[uid] = (
+            snapshot.pod_keys[slot],
+            names[node] if node >= 0 else None,
+            int(snapshot.pod_priority[slot]),
+            snapshot.group_keys[group] if group >= 0 else "",
+            snapshot.classes[snapshot.pod_class[slot]],
+            _labels(snapshot, int(snapshot.pod_labels[slot])),
+            _amounts(snapshot, snapshot.pod_requests[slot].tolist()),
+            int(snapshot.pod_start[slot]),
+            int(snapshot.pod_flags[slot]),
+        )
+    return {
+        "nodes": snapshot.nodes,
+        "node_index": dict(snapshot.node_index),
+        "allocatable": [_amounts(snapshot, row) for row in snapshot.allocatable.tolist()],
+        "used": [_amounts(snapshot, row) for row in snapshot.used.tolist()],
+        "scored": snapshot.scored.tolist(),
+        "pods": pods,
+        "pending": {
+            uid: (
+                pending.row,
+                snapshot.classes[pending.pod_class],
+                _labels(snapshot, pending.labels),
+            )
+            for uid, pending in snapshot.pending.items()
+        },
+        "groups": {
+            key: snapshot.group_rows[number] for key, number in snapshot.group_index.items()
+        },
+        "group_keys": sorted(key for key in snapshot.group_keys if key),
+        "classes": {entry for entry in snapshot.classes if entry is not None},
+        "labels": {(e.namespace, e.labels) for e in snapshot.labels if e is not None},
+        "nominations": [
+            (
+                each.namespace,
+                each.name,
+                each.uid,
+                names[each.node],
+                each.priority,
+                snapshot.group_keys[each.group] if each.group >= 0 else "",
+                snapshot.classes[each.pod_class],
+                _labels(snapshot, each.labels),
+            )
+            for each in snapshot.nominations
+        ],
+        "budgets": snapshot.budgets,
+        "tables": {kind: dict(table) for kind, table in snapshot.tables.items() if table},
+    }
+
+
+def rebuilt(
+    pods: Iterable[PodRow],
+    tables: Mapping[Kind, Mapping[tuple[str, str], Any]],
+    overlay: Overlay,
+) -> Contents:
+    """Return what a snapshot of these rows must say; `tables` hold nodes and groups too."""
+    nodes = tuple(row for _, row in sorted(tables[Kind.NODE].items()))
+    names = [node.name for node in nodes]
+    groups = {f"{ns}/{name}": row for (ns, name), row in tables[Kind.GROUP].items()}
+    used: dict[str, dict[str, int]] = {name: {} for name in names}
+    scored: dict[str, list[int]] = {name: [0, 0] for name in names}
+    placed: dict[str, Any] = {}
+    pending: dict[Uid, Any] = {}
+    nominations = []
+    alive = [row for row in pods if not row.finished]
+    for row in alive:
+        assumed, expected = overlay.assumed.get(row.uid), overlay.nominated.get(row.uid)
+        node = row.node or (assumed.node if assumed else "")
+        group = f"{row.namespace}/{row.group}" if row.group else ""
+        entry, labels = row.pod_class, (row.namespace, row.labels)
+        if not node:
+            pending[row.uid] = (row, entry, labels)
+            wanted = expected.node if expected else row.nominated
+            owner = groups.get(group)
+            priority = owner.priority if owner else row.priority
+            if expected:
+                priority = expected.priority
+            if wanted in used:
+                nominations.append(
+                    (row.namespace, row.name, row.uid, wanted, priority, group, entry, labels)
+                )
+            continue
+        amounts = {PODS: 1, **{name: min(amount, LIMIT) for name, amount in entry.requests}}
+        flags = 0 if row.node else int(Flag.ASSUMED)
+        if row.deleting:
+            flags |= Flag.DELETING | (Flag.PREEMPTED if row.preempted else 0)
+        placed[row.uid] = (
+            f"{row.namespace}/{row.name}",
+            node if node in used else None,
+            row.priority,
+            group,
+            entry,
+            labels,
+            _positive(amounts),
+            NO_START if row.start is None else row.start,
+            flags,
+        )
+        if node in used:
+            for name, amount in amounts.items():
+                used[node][name] = used[node].get(name, 0) + amount
+            scored[node][0] += min(entry.scored_cpu, LIMIT)
+            scored[node][1] += min(entry.scored_memory, LIMIT)
+    keys = {*groups, *(f"{row.namespace}/{row.group}" for row in alive if row.group)}
+    others = frozenset(Kind) - {Kind.POD, Kind.NODE, Kind.GROUP}
+    return {
+        "nodes": nodes,
+        "node_index": {name: index for index, name in enumerate(names)},
+        "allocatable": [
+            _positive({name: min(amount, LIMIT) for name, amount in node.allocatable.items()})
+            for node in nodes
+        ],
+        "used": [_positive(_cut(used[name])) for name in names],
+        "scored": [[min(LIMIT, amount) for amount in scored[name]] for name in names],
+        "pods": placed,
+        "pending": pending,
+        "groups": {key: groups.get(key) for key in keys},
+        "group_keys": sorted(keys),
+        "classes": {row.pod_class for row in alive},
+        "labels": {(row.namespace, row.labels) for row in alive},
+        "nominations": sorted(nominations, key=lambda each: each[:2]),
+        "budgets": tuple(row for _, row in sorted(tables[Kind.BUDGET].items())),
+        "tables": {kind: dict(tables[kind]) for kind in others if tables.get(kind)},
+    }
+
+
+def _labels(snapshot: Snapshot, number: int) -> tuple[str, Any]:
+    entry = snapshot.labels[number]
+    assert entry is not None
+    return entry.namespace, entry.labels
+
+
+def _amounts(snapshot: Snapshot, row: list[int]) -> dict[str, int]:
+    return _positive(dict(zip(snapshot.resources, row, strict=True)))
+
+
+def _positive(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _cut(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {name: min(LIMIT, amount) for name, amount in amounts.items()}
