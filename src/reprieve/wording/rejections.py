@@ -51,6 +51,7 @@ _TEXTS: Final[Mapping[Rejection, str]] = {
     Rejection.DEVICES: "{0}",
     Rejection.DEVICES_NOT_HERE: "resourceclaim not available on the node",
     Rejection.DEVICES_IN_USE: "resourceclaim in use",
+    Rejection.DEVICES_TAKEN: "{0}",
     Rejection.FEATURES: "node(s) didn't match Pod's required features",
     Rejection.UNSUPPORTED: "{0} is not supported by this scheduler",
     # These stand in arrays only; a filter that gives no detail is named by them all the same.

@@ -22,8 +22,8 @@ __all__ = [
     "MAX_CONSUMERS",
     "MAX_RESULTS",
     "AllocatedDevice",
-    "AllocationMode",
     "Allocation",
+    "AllocationMode",
     "Attribute",
     "AttributeType",
     "CapacityPolicy",
@@ -251,7 +251,7 @@ class ResourceClaimRow:
     reserved_for: tuple[Consumer, ...] = ()
     deleting: bool = False
     in_flight: bool = False
-    owner: Uid = Uid("")
+    owner: Uid | None = None
     extended: bool = False
 
 
@@ -265,7 +265,8 @@ def extended_classes(
     """
     classes: list[DeviceClassRow] = list(tables.get(Kind.DEVICE_CLASS, {}).values())
     found = {f"{EXTENDED_PREFIX}{each.name}": each for each in classes}
-    for each in sorted(classes, key=lambda c: (c.created, [-ord(x) for x in c.name])):
+    classes.sort(key=lambda c: c.name, reverse=True)
+    for each in sorted(classes, key=lambda c: c.created):
         if each.extended_resource:
             found[each.extended_resource] = each
     return found

@@ -26,6 +26,7 @@ __all__ = [
     "Change",
     "Disk",
     "Entry",
+    "ExtendedRequest",
     "Gone",
     "GroupRow",
     "HostPort",
@@ -157,19 +158,42 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class VolumeUse:
-    """A PersistentVolumeClaim that the pod mounts, by name in its namespace."""
+    """A PersistentVolumeClaim that the pod mounts, by name in its namespace.
+
+    `ephemeral`: `claim` is the name of a generic ephemeral volume; the claim POD-VOLUME is made for
+    the pod (`storage.claim_name`), so that pods of one template have one class.
+    """
 
     claim: str
-    ephemeral: bool = False  # a generic ephemeral volume: the claim is made for the pod
+    ephemeral: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """An in-line exclusive disk; equal identities clash unless both are `shared`."""
+    """An in-line disk; equal kinds and identities clash unless both are `shared`.
+
+    `kind` is the volume's field name in the API. Identities: gcePersistentDisk (pdName),
+    awsElasticBlockStore (volumeID, never shared), iscsi (iqn), rbd one per monitor (monitor, pool,
+    image); of other kinds that a CSI driver serves (`storage.MIGRATED`) the first text is the
+    handle, and they are always shared. `shared`: read-only.
+    """
 
     kind: str
     identity: tuple[str, ...]
     shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedRequest:
+    """Devices that containers want as an extended resource, if a DeviceClass stands for it (21.4).
+
+    `name` of the request in the claim that is made for them; `containers` that use its devices.
+    """
+
+    resource: str
+    name: str
+    count: int
+    containers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +229,7 @@ class PodClass:
     preferred_anti_affinity: tuple[Weighted[AffinityTerm], ...] = ()
     volumes: tuple[VolumeUse, ...] = ()
     disks: tuple[Disk, ...] = ()
+    extended: tuple[ExtendedRequest, ...] = ()  # by name; of extended resources only
     images: tuple[str, ...] = ()  # of containers and init containers, with tag
     features: tuple[str, ...] = ()  # that the node must declare
     scheduler_name: str = "default-scheduler"

@@ -67,7 +67,7 @@ class ClaimRow:
     bind_completed: bool = False
     lost: bool = False
     deleting: bool = False
-    owner: Uid = Uid("")
+    owner: Uid | None = None
     storage_class: str = ""
     request: int = 0
     block: bool = False  # volumeMode Block

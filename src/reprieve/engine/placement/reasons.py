@@ -66,6 +66,7 @@ class Rejection(IntEnum):
     FEATURES = auto()
     UNSUPPORTED = auto()  # subject: the feature that no filter here knows
     PLACEMENT = auto()  # outside the placement that is being examined; never shown
+    DEVICES_TAKEN = auto()  # as DEVICES, and removing pods may help (simulateClaims); subject: text
 
 
 RESOLVABLE: Final = frozenset(
@@ -77,9 +78,11 @@ RESOLVABLE: Final = frozenset(
         Rejection.DISK,
         Rejection.READ_WRITE_ONCE_POD,
         Rejection.VOLUME_LIMIT,
+        Rejection.DRIVER_MISSING,
         Rejection.SPREAD_SKEW,
         Rejection.POD_ANTI_AFFINITY,
         Rejection.EXISTING_ANTI_AFFINITY,
+        Rejection.DEVICES_TAKEN,
     }
 )
 
@@ -119,6 +122,7 @@ PLUGIN: Final[Mapping[Rejection, FilterName]] = MappingProxyType(
         Rejection.DEVICES: FilterName.DYNAMIC_RESOURCES,
         Rejection.DEVICES_NOT_HERE: FilterName.DYNAMIC_RESOURCES,
         Rejection.DEVICES_IN_USE: FilterName.DYNAMIC_RESOURCES,
+        Rejection.DEVICES_TAKEN: FilterName.DYNAMIC_RESOURCES,
         Rejection.FEATURES: FilterName.NODE_DECLARED_FEATURES,
     }
 )
