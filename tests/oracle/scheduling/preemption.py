@@ -258,3 +258,16 @@ def preempt_for_pod(pod: Object, cluster: Cluster, refusals: Mapping[str, str]) 
         refused_nodes=failures,
         winners=tuple(sorted(c.node for c in winners)),
     )
+
+
+def refused_with(choice: Choice, cluster: Cluster, pending: list[Object]) -> list[str]:
+    """Members that do not pass their filters, in order, once the victims are gone: must be none."""
+    by_key = {key_of(p): p for p in pending}
+    state = cluster.removing([p for p in cluster.pods if key_of(p) in choice.victims])
+    refused = []
+    for key, node_name in (choice.nominated or {}).items():
+        node = state.one("nodes", node_name)
+        if node is None or filters.refusal_with_nominated(by_key[key], node, state):
+            refused.append(key)
+        state = state.adding([objects.assumed(by_key[key], node_name)])
+    return refused

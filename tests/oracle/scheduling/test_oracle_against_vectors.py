@@ -10,6 +10,8 @@ import pytest
 
 from tests.conformance import workload_aware_oracle, workload_aware_vectors
 from tests.conformance.workload_aware_vectors import Vector
+from tests.oracle.scheduling import group, preemption
+from tests.oracle.scheduling.objects import Cluster
 
 TWO_HOLDERS = (
     "two placed pods hold the same host port of the node, which no kubelet admits; the real"
@@ -22,21 +24,30 @@ DEVIATIONS = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "vector" not in metafunc.fixturenames:
-        return
-    where = workload_aware_vectors.folder(metafunc.config.getoption("vectors", default=None))
-    if where is None:
-        reason = "no vectors of workload-aware preemption: give their folder with --vectors"
-        metafunc.parametrize(
-            "vector", [pytest.param(None, id="absent", marks=pytest.mark.skip(reason=reason))]
-        )
-        return
-    checked = [
-        v
-        for v in workload_aware_vectors.vectors_in(where, *workload_aware_oracle.CHECKS)
-        if not v.skip
-    ]
-    metafunc.parametrize("vector", checked, ids=lambda v: v.id)
+    for name in ("vector", "placed_vector"):
+        if name not in metafunc.fixturenames:
+            continue
+        where = workload_aware_vectors.folder(metafunc.config.getoption("vectors", default=None))
+        if where is None:
+            reason = "no vectors of workload-aware preemption: give their folder with --vectors"
+            absent = pytest.param(None, id="absent", marks=pytest.mark.skip(reason=reason))
+            metafunc.parametrize(name, [absent])
+            continue
+        every = workload_aware_vectors.vectors_in(where, *workload_aware_oracle.CHECKS)
+        checked = [v for v in every if not v.skip]
+        if name == "placed_vector":
+            checked = [v for v in checked if v.imposed is not None and v.kind == "executed"]
+            checked = [v for v in checked if v.id not in DEVIATIONS]
+        metafunc.parametrize(name, checked, ids=lambda v: v.id)
+
+
+def test_its_own_placement_comes_to_the_same_result(placed_vector: Vector) -> None:
+    case, expect = placed_vector.case, placed_vector.expect
+    choice = group.cycle(case).choice
+    assert choice is not None and expect["preemptionAttempted"]
+    assert choice.code == expect["status"]["code"]
+    cluster = Cluster.of({**case, "everyFilterAtReprieve": True})
+    assert preemption.refused_with(choice, cluster, case["pending"]) == []
 
 
 def test_the_oracle_meets_the_real_scheduler(vector: Vector) -> None:
