@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from reprieve.engine.cluster.rows import NodeTerm, SpreadConstraint
+from reprieve.engine.cluster.rows import NodeTerm, SpreadConstraint, Weighted
 
 __all__ = [
     "DEFAULT_FILTERS",
+    "DEFAULT_PLACEMENT_WEIGHTS",
     "DEFAULT_WEIGHTS",
     "FilterName",
     "Gates",
+    "PlacementScoreName",
     "Policy",
     "Profile",
     "ScoreName",
@@ -58,6 +60,13 @@ class ScoreName(StrEnum):
     VOLUME_BINDING = "VolumeBinding"
 
 
+class PlacementScoreName(StrEnum):
+    """Plugins that score a group's placements (17.5)."""
+
+    POD_GROUP_PODS_COUNT = "PodGroupPodsCount"
+    NODE_RESOURCES_FIT = "NodeResourcesFit"
+
+
 class ScoringType(StrEnum):
     """How NodeResourcesFit scores a node."""
 
@@ -87,6 +96,7 @@ DEFAULT_WEIGHTS: Final = (
     (ScoreName.IMAGE_LOCALITY, 1),
     (ScoreName.VOLUME_BINDING, 1),
 )
+DEFAULT_PLACEMENT_WEIGHTS: Final = tuple((name, 1) for name in PlacementScoreName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +106,18 @@ class Profile:
     scheduler_name: str = "default-scheduler"
     filters: tuple[FilterName, ...] = DEFAULT_FILTERS
     weights: tuple[tuple[ScoreName, int], ...] = DEFAULT_WEIGHTS
+    placement_weights: tuple[tuple[PlacementScoreName, int], ...] = DEFAULT_PLACEMENT_WEIGHTS
     strategy: ScoringStrategy = ScoringStrategy()
     balanced_resources: tuple[str, ...] = ("cpu", "memory")
     ignored_resources: frozenset[str] = frozenset()
     ignored_resource_groups: frozenset[str] = frozenset()
     added_affinity: tuple[NodeTerm, ...] | None = None
+    added_preferred_affinity: tuple[Weighted[NodeTerm], ...] = ()
     default_spread: tuple[SpreadConstraint, ...] | None = None  # None: defaultingType System
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
     volume_shape: tuple[tuple[int, int], ...] = ((0, 10), (100, 0))
+    volume_bind_seconds: int = 600  # how long volumes may take to be bound; for the plane
     percentage_of_nodes: int | None = None
     min_candidate_nodes_percentage: int = 100
     min_candidate_nodes_absolute: int = 100

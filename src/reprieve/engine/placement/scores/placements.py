@@ -1,8 +1,8 @@
 """Scores of a group's placements: which of the feasible topology domains (specification 17.5).
 
-Two scores, of weight 1 each: how many members run there, and how full the domain is afterwards
-(MostAllocated over the resources of the profile's scoring strategy, on totals). Equal totals:
-smallest name of the domain.
+Two scores, of weight 1 each by default: how many members run there, and how full the domain is
+afterwards (MostAllocated over the resources of the profile's scoring strategy, on totals). Equal
+totals: smallest name of the domain.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from reprieve.engine.cluster.rows import CPU, MEMORY
 from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.placement.filtering import View
+from reprieve.engine.placement.profile import PlacementScoreName
 from reprieve.engine.placement.scores.resources import most_allocated, resource_columns
 
 __all__ = ["FeasiblePlacement", "best_placement", "placement_scores"]
@@ -41,10 +42,13 @@ def best_placement(view: View, placements: Sequence[FeasiblePlacement]) -> Feasi
 
 
 def placement_scores(view: View, placements: Sequence[FeasiblePlacement]) -> list[int]:
-    """Return the total of each placement, 0..200; `view` is without the proposed members."""
+    """Return the weighted total of each placement; `view` is without the proposed members."""
+    weights = dict(view.profile.placement_weights)
+    count = weights.get(PlacementScoreName.POD_GROUP_PODS_COUNT, 0)
+    fit = weights.get(PlacementScoreName.NODE_RESOURCES_FIT, 0)
     most = max((placement.members for placement in placements), default=0)
     return [
-        placement.members * 100 // max(most, 1) + _fullness(view, placement)
+        count * (placement.members * 100 // max(most, 1)) + fit * _fullness(view, placement)
         for placement in placements
     ]
 
