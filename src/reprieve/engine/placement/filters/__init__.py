@@ -8,6 +8,15 @@ from typing import Final, TypeAlias
 
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Filter, Refusal, View
+from reprieve.engine.placement.filters.ports import compile_ports
+from reprieve.engine.placement.filters.resources import compile_resources
+from reprieve.engine.placement.filters.static import (
+    compile_features,
+    compile_narrowing,
+    compile_node_affinity,
+    compile_taints,
+    compile_unschedulable,
+)
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection
 
@@ -15,27 +24,56 @@ __all__ = ["compile_filters"]
 
 Compile: TypeAlias = Callable[[View, Pending], Filter | Refusal | None]
 
-_COMPILE: Final[Mapping[FilterName, Compile]] = MappingProxyType({})
+_COMPILE: Final[Mapping[FilterName, Compile]] = MappingProxyType(
+    {
+        FilterName.NODE_UNSCHEDULABLE: compile_unschedulable,
+        FilterName.TAINT_TOLERATION: compile_taints,
+        FilterName.NODE_AFFINITY: compile_node_affinity,
+        FilterName.NODE_PORTS: compile_ports,
+        FilterName.NODE_RESOURCES_FIT: compile_resources,
+        FilterName.NODE_DECLARED_FEATURES: compile_features,
+    }
+)
 
 
 def compile_filters(view: View, pending: Pending) -> tuple[Filter, ...] | Refusal:
     """Return the filters that have something to check, or why every node is refused.
 
-    A filter of the profile that is not known here refuses every node and names itself.
+    What NodeName and NodeAffinity leave of the nodes comes before all filters. A filter of the
+    profile that is not known here refuses every node and names itself.
     """
     entry = view.snapshot.classes[pending.pod_class]
     if entry is not None and entry.unsupported:
         return Refusal(Reason(Rejection.UNSUPPORTED, entry.unsupported))
     filters: list[Filter] = []
+    steps: list[Compile] = [compile_narrowing]
     for name in FilterName:
-        if name not in view.profile.filters:
+        if name is FilterName.NODE_NAME or name not in view.profile.filters:
             continue
         compile_filter = _COMPILE.get(name)
         if compile_filter is None:
+            if name in _VOLUMES and entry is not None and not (entry.volumes or entry.disks):
+                continue
+            if name is FilterName.DYNAMIC_RESOURCES and not pending.row.claims:
+                continue
+            if name in (FilterName.POD_TOPOLOGY_SPREAD, FilterName.INTER_POD_AFFINITY):
+                continue
             return Refusal(Reason(Rejection.UNSUPPORTED, name))
-        found = compile_filter(view, pending)
+        steps.append(compile_filter)
+    for compile_step in steps:
+        found = compile_step(view, pending)
         if isinstance(found, Refusal):
             return found
         if found is not None:
             filters.append(found)
     return tuple(filters)
+
+
+_VOLUMES: Final = frozenset(
+    (
+        FilterName.VOLUME_RESTRICTIONS,
+        FilterName.NODE_VOLUME_LIMITS,
+        FilterName.VOLUME_BINDING,
+        FilterName.VOLUME_ZONE,
+    )
+)

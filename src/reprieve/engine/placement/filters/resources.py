@@ -1,0 +1,151 @@
+"""NodeResourcesFit: the node has room for one more pod and for all that the pod requests.
+
+A resource that the pod does not request is never looked at, so that an over-committed node still
+takes pods that ask for nothing. A request above what the node offers when empty cannot be resolved
+by removing pods. Source: specification 16 ("NodeResourcesFit in detail") and 21.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.devices import extended_classes
+from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE, PodClass
+from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending
+from reprieve.engine.placement.filtering import Placed, Reach, View
+from reprieve.engine.placement.profile import FilterName, Profile
+from reprieve.engine.placement.reasons import Reason, Rejection
+
+__all__ = ["ResourcesFilter", "checked_resources", "compile_resources"]
+
+_FIRST: Final = (CPU, MEMORY, STORAGE)  # whose texts come first, in this order
+_FULL: Final = int(Rejection.RESOURCES)
+_TOO_SMALL: Final = int(Rejection.RESOURCES_EXCEED_NODE)
+_LIMIT: Final = 2**62 - 1  # what amounts in columns saturate at
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One resource on all nodes; passes where `used` is at most `room`. `used` is the view's."""
+
+    name: str
+    used: I64  # (nodes,)
+    room: I64  # (nodes,) allocatable less the request
+
+
+class ResourcesFilter:
+    """Free room of each node against the requests of one pod.
+
+    `columns`: indices of the resources that are checked besides the number of pods.
+    """
+
+    def __init__(
+        self, columns: tuple[int, ...], pods: _Check, checks: tuple[_Check, ...], too_small: Mask
+    ) -> None:
+        """`too_small`: (nodes,) nodes that could not hold the pod if they were empty."""
+        self.name = FilterName.NODE_RESOURCES_FIT
+        self.columns = columns
+        self._pods = pods
+        self._checks = checks
+        self._pairs = tuple((check.used.item, check.room.item) for check in (pods, *checks))
+        self._refusal: U8 = np.where(too_small, np.uint8(_TOO_SMALL), np.uint8(_FULL))
+        self._codes = self._everywhere()
+        self._stale: set[int] = set()
+
+    def codes(self) -> U8:
+        if self._stale:
+            if len(self._stale) * 16 > len(self._codes):
+                self._codes = self._everywhere()
+            else:
+                for node in self._stale:
+                    self._codes[node] = self.code_at(node)
+            self._stale.clear()
+        return self._codes
+
+    def code_at(self, node: int) -> int:
+        for used, room in self._pairs:
+            if used(node) > room(node):
+                return self._refusal.item(node)
+        return 0
+
+    def reasons_at(self, node: int) -> tuple[Reason, ...]:
+        reasons = [
+            Reason(Rejection.INSUFFICIENT, check.name)
+            for check in self._checks
+            if check.used[node] > check.room[node]
+        ]
+        if self._pods.used[node] > self._pods.room[node]:
+            reasons.insert(0, Reason(Rejection.TOO_MANY_PODS))
+        return tuple(reasons)
+
+    def add(self, pod: Placed) -> Reach:
+        self._stale.add(pod.node)
+        return Reach.NODE
+
+    def remove(self, pod: Placed) -> Reach:
+        self._stale.add(pod.node)
+        return Reach.NODE
+
+    def _everywhere(self) -> U8:
+        refused = self._pods.used > self._pods.room
+        for check in self._checks:
+            refused |= check.used > check.room
+        return np.where(refused, self._refusal, np.uint8(0))
+
+
+def checked_resources(profile: Profile, entry: PodClass) -> tuple[tuple[str, int], ...]:
+    """Return the requests that are checked, in the order of their texts."""
+    amounts = {
+        name: amount
+        for name, amount in entry.requests
+        if amount > 0 and not (_extended(name) and _ignored(profile, name))
+    }
+    first = [(name, amounts.pop(name)) for name in _FIRST if name in amounts]
+    return (*first, *amounts.items())
+
+
+def compile_resources(view: View, pending: Pending) -> ResourcesFilter:
+    """Return the filter; every pod needs it, since all count as one pod."""
+    snapshot = view.snapshot
+    entry = snapshot.classes[pending.pod_class]
+    assert entry is not None
+    nodes = len(snapshot.nodes)
+    stands_for = (
+        extended_classes(snapshot.tables)
+        if FilterName.DYNAMIC_RESOURCES in view.profile.filters
+        else {}
+    )
+    too_small = np.zeros(nodes, np.bool_)
+    columns: list[int] = []
+    checks: list[_Check] = []
+    for name, amount in checked_resources(view.profile, entry):
+        request = min(amount, _LIMIT)
+        if name in snapshot.resources:
+            column = snapshot.resources.index(name)
+            columns.append(column)
+            used, offered = view.used[:, column], snapshot.allocatable[:, column]
+        else:
+            used = offered = np.zeros(nodes, np.int64)
+        room = offered - request
+        lacking = room < 0
+        if name in stands_for:
+            elsewhere = offered <= 0
+            room[elsewhere] = _LIMIT
+            lacking &= ~elsewhere
+        too_small |= lacking
+        checks.append(_Check(name, used, room))
+    pods = _Check("pods", view.used[:, 0], snapshot.allocatable[:, 0] - 1)
+    return ResourcesFilter(tuple(columns), pods, tuple(checks), too_small)
+
+
+def _extended(name: str) -> bool:
+    """Return whether it is an extended resource: qualified, and not Kubernetes' own."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def _ignored(profile: Profile, name: str) -> bool:
+    group = name.partition("/")[0]
+    return name in profile.ignored_resources or group in profile.ignored_resource_groups

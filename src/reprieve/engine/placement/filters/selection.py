@@ -1,0 +1,245 @@
+"""Which nodes and which pods a selector means: every selector of a decision is evaluated here.
+
+Labels are columns: for each key that somebody asks for, the number of each node's (or label set's)
+value. A requirement is tested once per distinct value and spread over the column. Columns and the
+masks of whole selectors are kept with the view they were made for. Source: specification 21.3, 21.6
+and 21.7; the label selectors of the Kubernetes API.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import (
+    AffinityTerm,
+    Kind,
+    Labels,
+    NodeTerm,
+    Operator,
+    PodClass,
+    Requirement,
+    Selector,
+)
+from reprieve.engine.cluster.snapshot import I32, Mask, Snapshot
+from reprieve.engine.placement.filtering import View
+
+__all__ = [
+    "NODE_NAME",
+    "Column",
+    "Selection",
+    "as_integer",
+    "column_of",
+    "requirement_holds",
+    "selection_of",
+    "selects",
+    "spread_over",
+]
+
+_SHARED: Final = "selection"
+NODE_NAME: Final = "metadata.name"  # the only field of a node that terms can name
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+
+
+def as_integer(text: str) -> int | None:
+    """Return the number of a decimal text in 64 bits, None when it is none."""
+    if _INTEGER.fullmatch(text) is None or len(text) > 64:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def requirement_holds(requirement: Requirement, value: str | None) -> bool:
+    """Return whether a label with this value (None: no such label) satisfies the requirement.
+
+    In and NotIn without values, Gt and Lt without exactly one, cannot be read and hold nowhere.
+    """
+    operator, values = requirement.operator, requirement.values
+    match operator:
+        case Operator.EXISTS:
+            return value is not None
+        case Operator.DOES_NOT_EXIST:
+            return value is None
+        case Operator.IN:
+            return value is not None and value in values
+        case Operator.NOT_IN:
+            return bool(values) and value not in values
+    if value is None or len(values) != 1:
+        return False
+    own, bound = as_integer(value), as_integer(values[0])
+    if own is None or bound is None:
+        return False
+    return own > bound if operator is Operator.GT else own < bound
+
+
+def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
+    """Return whether a selector means an object with these labels."""
+    if selector is None:
+        return False
+    return all(requirement_holds(each, labels.get(each.key)) for each in selector)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One fact about each of a row of things, as numbers into `values`; -1 where it is missing."""
+
+    values: tuple[str, ...]
+    numbers: I32  # (things,)
+
+
+def column_of(facts: Sequence[str | None]) -> Column:
+    """Return the column of these facts, values in the order in which they first appear."""
+    numbers: dict[str | None, int] = {
+        value: number
+        for number, value in enumerate(value for value in dict.fromkeys(facts) if value is not None)
+    }
+    values = tuple(value for value in numbers if value is not None)
+    numbers[None] = -1
+    return Column(values, np.fromiter(map(numbers.__getitem__, facts), np.int32, len(facts)))
+
+
+def spread_over(column: Column, holds: Callable[[str | None], bool]) -> Mask:
+    """Return for each thing whether its value (None where missing) satisfies `holds`."""
+    found = np.fromiter(map(holds, (*column.values, None)), np.bool_, len(column.values) + 1)
+    return found[column.numbers]  # number -1 reads the last entry
+
+
+class Selection:
+    """The columns of one snapshot, and what selectors mean in it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._everywhere: Mask = np.ones(len(snapshot.nodes), np.bool_)
+        self._domains: dict[str, Column] = {}
+        self._keys: dict[str, Column] = {}
+        self._namespaces: Column | None = None
+        self._pods: dict[object, Mask] = {}
+        self._nodes: dict[object, Mask] = {}
+
+    def domains(self, key: str) -> Column:
+        """Return the topology domain of each node: its value of the label, (nodes,)."""
+        column = self._domains.get(key)
+        if column is None:
+            column = column_of([node.labels.get(key) for node in self._snapshot.nodes])
+            self._domains[key] = column
+        return column
+
+    def nodes_of_term(self, term: NodeTerm) -> Mask:
+        """Return the nodes that one node selector term matches: (nodes,), not to be changed."""
+        known = self._nodes.get(term)
+        if known is None:
+            known = self._nodes[term] = self._nodes_of_term(term)
+        return known
+
+    def nodes_of_terms(self, terms: Iterable[NodeTerm]) -> Mask:
+        """Return the nodes that at least one of the terms matches: (nodes,)."""
+        found = np.zeros(len(self._snapshot.nodes), np.bool_)
+        for term in terms:
+            found |= self.nodes_of_term(term)
+        return found
+
+    def nodes_of_labels(self, labels: Labels) -> Mask:
+        """Return the nodes that have all of these labels: (nodes,)."""
+        found = self._everywhere.copy()
+        for key, value in labels:
+            found &= spread_over(self.domains(key), value.__eq__)
+        return found
+
+    def nodes_of_class(self, entry: PodClass) -> Mask:
+        """Return the nodes that match nodeSelector and required node affinity: (nodes,)."""
+        key = (entry.node_selector, entry.node_affinity)
+        known = self._nodes.get(key)
+        if known is None:
+            known = self.nodes_of_labels(entry.node_selector)
+            if entry.node_affinity is not None:
+                known &= self.nodes_of_terms(entry.node_affinity)
+            self._nodes[key] = known
+        return known
+
+    def pods(self, selector: Selector, namespaces: Iterable[str]) -> Mask:
+        """Return the label sets of these namespaces that a selector matches: (labels,).
+
+        Not to be changed.
+        """
+        wanted = frozenset(namespaces)
+        key = (selector, wanted)
+        known = self._pods.get(key)
+        if known is None:
+            known = self._pods[key] = self._pods_of(selector, wanted)
+        return known
+
+    def pods_of_term(self, term: AffinityTerm) -> Mask:
+        """Return the label sets that a pod (anti-)affinity term matches: (labels,).
+
+        Not to be changed.
+        """
+        return self.pods(term.selector, self._namespaces_of(term))
+
+    def _namespaces_of(self, term: AffinityTerm) -> Iterable[str]:
+        if term.namespace_selector is None:
+            return term.namespaces
+        rows = self._snapshot.tables.get(Kind.NAMESPACE, {})
+        return (
+            name
+            for name in self._namespace_column().values
+            if name in term.namespaces or selects(term.namespace_selector, rows.get(("", name), {}))
+        )
+
+    def _namespace_column(self) -> Column:
+        if self._namespaces is None:
+            entries = self._snapshot.labels
+            self._namespaces = column_of([None if e is None else e.namespace for e in entries])
+        return self._namespaces
+
+    def _pods_of(self, selector: Selector, namespaces: frozenset[str]) -> Mask:
+        if selector is None or not namespaces:
+            return np.zeros(len(self._snapshot.labels), np.bool_)
+        found = spread_over(self._namespace_column(), namespaces.__contains__)
+        for requirement in selector:
+            column = self._label_column(requirement.key)
+            found &= spread_over(column, partial(requirement_holds, requirement))
+        return found
+
+    def _label_column(self, key: str) -> Column:
+        column = self._keys.get(key)
+        if column is None:
+            entries = self._snapshot.labels
+            column = column_of([None if e is None else dict(e.labels).get(key) for e in entries])
+            self._keys[key] = column
+        return column
+
+    def _nodes_of_term(self, term: NodeTerm) -> Mask:
+        found = self._everywhere.copy()
+        if term.unreadable or not (term.expressions or term.fields):
+            found[:] = False
+            return found
+        for requirement in term.expressions:
+            column = self.domains(requirement.key)
+            found &= spread_over(column, partial(requirement_holds, requirement))
+        for requirement in term.fields:
+            found &= self._nodes_of_field(requirement)
+        return found
+
+    def _nodes_of_field(self, requirement: Requirement) -> Mask:
+        readable = requirement.key == NODE_NAME and len(requirement.values) == 1
+        if not readable or requirement.operator not in (Operator.IN, Operator.NOT_IN):
+            return np.zeros(len(self._snapshot.nodes), np.bool_)
+        among = requirement.operator is Operator.IN
+        found = np.full(len(self._snapshot.nodes), not among, np.bool_)
+        index = self._snapshot.node_index.get(requirement.values[0])
+        if index is not None:
+            found[index] = among
+        return found
+
+
+def selection_of(view: View) -> Selection:
+    """Return the selection of a view's snapshot, made once."""
+    known = view.shared.get(_SHARED)
+    if not isinstance(known, Selection):
+        known = view.shared[_SHARED] = Selection(view.snapshot)
+    return known

@@ -1,0 +1,69 @@
+"""Which taints a pod tolerates (specification 21.2); nodes are grouped by their list of taints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import Taint, Toleration
+from reprieve.engine.cluster.snapshot import I32, I64, Mask
+from reprieve.engine.placement.filtering import View
+
+__all__ = ["KEEPS_AWAY", "NO_EXECUTE", "NO_SCHEDULE", "TaintLists", "covers", "taints_of"]
+
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+KEEPS_AWAY: Final = frozenset((NO_SCHEDULE, NO_EXECUTE))
+_SHARED: Final = "taints"
+
+
+def covers(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether a toleration covers a taint. `Gt` and `Lt` never do: their gate is off."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+@dataclass(frozen=True, slots=True)
+class TaintLists:
+    """The distinct lists of taints, and which of them each node has."""
+
+    lists: tuple[tuple[Taint, ...], ...]
+    numbers: I32  # (nodes,)
+
+    @property
+    def any(self) -> bool:
+        """Return whether some node is tainted."""
+        return any(self.lists)
+
+    def count(self, counts: Callable[[Taint], bool]) -> I64:
+        """Return how many taints of each node `counts`: (nodes,)."""
+        found = [sum(map(counts, taints)) for taints in self.lists]
+        return np.array(found, np.int64)[self.numbers]
+
+    def tolerated(self, tolerations: Iterable[Toleration]) -> Mask:
+        """Return the nodes that do not keep a pod with these tolerations away: (nodes,)."""
+        own = tuple(tolerations)
+        against = self.count(
+            lambda taint: taint.effect in KEEPS_AWAY and not any(covers(o, taint) for o in own)
+        )
+        return np.equal(against, 0)
+
+
+def taints_of(view: View) -> TaintLists:
+    """Return the taints of a view's nodes, made once."""
+    known = view.shared.get(_SHARED)
+    if not isinstance(known, TaintLists):
+        numbers: dict[tuple[Taint, ...], int] = {}
+        nodes = view.snapshot.nodes
+        found = [numbers.setdefault(node.taints, len(numbers)) for node in nodes]
+        known = TaintLists(tuple(numbers), np.array(found, np.int32))
+        view.shared[_SHARED] = known
+    return known
