@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import eq
 from typing import Final
 
 import numpy as np
@@ -147,7 +148,7 @@ class Selection:
         """Return the nodes that have all of these labels: (nodes,)."""
         found = self._everywhere.copy()
         for key, value in labels:
-            found &= spread_over(self.domains(key), value.__eq__)
+            found &= spread_over(self.domains(key), partial(eq, value))
         return found
 
     def nodes_of_class(self, entry: PodClass) -> Mask:
