@@ -45,6 +45,7 @@ from reprieve.engine.cluster.snapshot import (
     PodLabels,
     Snapshot,
 )
+from reprieve.engine.cluster.texts import CHUNK
 from reprieve.units.ids import Uid
 
 __all__ = ["Cluster", "NotSynced"]
@@ -469,25 +470,26 @@ class Cluster:
             used = np.minimum(used + more_used, LIMIT)
             scored = np.minimum(scored + more_scored, LIMIT)
 
+        length = -(-placed.size // CHUNK) * CHUNK if ahead else placed.size  # as texts have it
+
         def column(read: Callable[[PodColumns], NDArray[N]]) -> NDArray[N]:
             if ahead:
-                both = (read(placed)[: placed.size], read(assumed)[: assumed.size])
+                both = (read(placed)[:length], read(assumed)[: assumed.size])
                 return _frozen(np.concatenate(both))
-            return _frozen(read(placed)[: placed.size].copy())
+            return _frozen(read(placed)[:length].copy())
 
         pod_class = column(lambda pods: pods.pod_class)
-        uids, keys = placed.uids, placed.keys
         return Snapshot(
             revision=self.revision,
             resources=tuple(self._columns),
             nodes=views.nodes,
             node_index=views.node_index,
-            allocatable=_frozen(self._allocatable[order]),
+            allocatable=_frozen(self._allocatable.take(order, axis=0)),
             used=_frozen(used),
             scored=_frozen(scored),
-            pod_uids=tuple([*uids, *assumed.uids] if ahead else uids),
-            pod_keys=tuple([*keys, *assumed.keys] if ahead else keys),
-            pod_node=_frozen(position[column(lambda pods: pods.node)]),
+            pod_uids=placed.uids.copy(assumed.uids if ahead else None),
+            pod_keys=placed.keys.copy(assumed.keys if ahead else None),
+            pod_node=_frozen(position.take(column(lambda pods: pods.node))),
             pod_priority=column(lambda pods: pods.priority),
             pod_group=column(lambda pods: pods.group),
             pod_class=pod_class,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from reprieve.engine.cluster.rows import PODS, PodClass
 from reprieve.engine.cluster.snapshot import I32, I64, U8
+from reprieve.engine.cluster.texts import CHUNK, TextColumn
 from reprieve.units.ids import Uid
 
 __all__ = ["HUGE", "LIMIT", "ClassColumns", "Numbers", "PodColumns", "grown", "sum_of"]
@@ -111,21 +112,21 @@ class ClassColumns:
 class PodColumns:
     """Placed pods in slots, and what they use on each node.
 
-    A free slot has node number 0, class 0, labels 0 and no uid. Node numbers are the cluster's own,
+    A free slot has node number 0, class 0, labels 0, group -1 and no uid. Node numbers are the cluster's own,
     not indices of a snapshot.
     """
 
     def __init__(self, width: int) -> None:
         self.size = 0  # slots ever used; those above hold nothing
-        self.uids: list[Uid] = []
-        self.keys: list[str] = []
-        self.node: I32 = np.zeros(64, np.int32)
-        self.priority: I64 = np.zeros(64, np.int64)
-        self.group: I32 = np.zeros(64, np.int32)
-        self.pod_class: I32 = np.zeros(64, np.int32)
-        self.labels: I32 = np.zeros(64, np.int32)
-        self.start: I64 = np.zeros(64, np.int64)
-        self.flags: U8 = np.zeros(64, np.uint8)
+        self.uids = TextColumn(Uid(""))
+        self.keys = TextColumn("")
+        self.node: I32 = np.zeros(CHUNK, np.int32)
+        self.priority: I64 = np.zeros(CHUNK, np.int64)
+        self.group: I32 = np.full(CHUNK, -1, np.int32)
+        self.pod_class: I32 = np.zeros(CHUNK, np.int32)
+        self.labels: I32 = np.zeros(CHUNK, np.int32)
+        self.start: I64 = np.zeros(CHUNK, np.int64)
+        self.flags: U8 = np.zeros(CHUNK, np.uint8)
         self.used: I64 = np.zeros((64, width), np.int64)  # by node number
         self.scored: I64 = np.zeros((64, 2), np.int64)
         self.huge: dict[int, int] = {}  # node number: pods there with huge amounts
@@ -147,15 +148,13 @@ class PodColumns:
         """Give the pod a slot and count it on its node; `set_facts` says the rest."""
         if self._free:
             slot = self._free.pop()
-            self.uids[slot] = uid
-            self.keys[slot] = key
         else:
             slot = self.size
             self.size += 1
-            self.uids.append(uid)
-            self.keys.append(key)
             if slot >= len(self.node):
                 self._grow(slot + 1)
+        self.uids[slot] = uid
+        self.keys[slot] = key
         self.node[slot] = node
         self.pod_class[slot] = pod_class
         self.labels[slot] = labels
@@ -182,7 +181,8 @@ class PodColumns:
                 self.huge[node] = left
             else:
                 del self.huge[node]
-        self.uids[slot], self.keys[slot] = Uid(""), ""
+        self.uids[slot] = Uid("")
+        self.keys[slot] = ""
         self.node[slot] = self.pod_class[slot] = self.labels[slot] = 0
         self.group[slot] = -1
         self.priority[slot] = self.start[slot] = self.flags[slot] = 0
@@ -190,7 +190,7 @@ class PodColumns:
 
     def usage(self, nodes: NDArray[np.intp], classes: ClassColumns) -> tuple[I64, I64]:
         """Return new arrays `used` and `scored` of the node numbers, saturating."""
-        used, scored = self.used[nodes], self.scored[nodes]
+        used, scored = self.used.take(nodes, axis=0), self.scored.take(nodes, axis=0)
         for number in self.huge:
             for place in np.flatnonzero(nodes == number):
                 there = self.pod_class[: self.size][self.node[: self.size] == number]
@@ -207,7 +207,9 @@ class PodColumns:
     def _grow(self, count: int) -> None:
         self.node = grown(self.node, count)
         self.priority = grown(self.priority, count)
+        used = len(self.group)
         self.group = grown(self.group, count)
+        self.group[used:] = -1
         self.pod_class = grown(self.pod_class, count)
         self.labels = grown(self.labels, count)
         self.start = grown(self.start, count)

@@ -8,11 +8,12 @@ after every batch. Source: the design's "State that can be trusted".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from reprieve.engine.cluster.columns import LIMIT
 from reprieve.engine.cluster.overlay import Overlay
-from reprieve.engine.cluster.rows import PODS, Kind, PodRow
+from reprieve.engine.cluster.rows import PODS, Kind, NodeRow, PodRow
 from reprieve.engine.cluster.snapshot import NO_START, Flag, Snapshot
 from reprieve.units.ids import Uid
 
@@ -58,7 +59,7 @@ def contents(snapshot: Snapshot) -> Contents:
             int(snapshot.pod_flags[slot]),
         )
     return {
-        "nodes": snapshot.nodes,
+        "nodes": [_unversioned(node) for node in snapshot.nodes],
         "node_index": dict(snapshot.node_index),
         "allocatable": [_amounts(snapshot, row) for row in snapshot.allocatable.tolist()],
         "used": [_amounts(snapshot, row) for row in snapshot.used.tolist()],
@@ -151,7 +152,7 @@ def rebuilt(
     keys = {*groups, *(f"{row.namespace}/{row.group}" for row in alive if row.group)}
     others = frozenset(Kind) - {Kind.POD, Kind.NODE, Kind.GROUP}
     return {
-        "nodes": nodes,
+        "nodes": [_unversioned(node) for node in nodes],
         "node_index": {name: index for index, name in enumerate(names)},
         "allocatable": [
             _positive({name: min(amount, LIMIT) for name, amount in node.allocatable.items()})
@@ -169,6 +170,10 @@ def rebuilt(
         "budgets": tuple(row for _, row in sorted(tables[Kind.BUDGET].items())),
         "tables": {kind: dict(tables[kind]) for kind in others if tables.get(kind)},
     }
+
+
+def _unversioned(node: NodeRow) -> NodeRow:
+    return replace(node, version=0)  # heartbeats do not touch the row that decisions read
 
 
 def _labels(snapshot: Snapshot, number: int) -> tuple[str, Any]:

@@ -8,7 +8,7 @@ pods are not here. Free room may be negative. Source: the design's "State that c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any, Final, TypeAlias
@@ -105,8 +105,8 @@ class Snapshot:
     used: I64  # (nodes, resources), with assumed and deleting pods
     scored: I64  # (nodes, 2): cpu and memory in use as scores count them (17.2)
 
-    pod_uids: tuple[Uid, ...]  # (slots,), empty text where free
-    pod_keys: tuple[str, ...]  # (slots,) namespace/name
+    pod_uids: Sequence[Uid]  # (slots,), empty text where free
+    pod_keys: Sequence[str]  # (slots,) namespace/name
     pod_node: I32  # (slots,) index of the node, negative where the slot counts nowhere
     pod_priority: I64  # (slots,) the pods' own
     pod_group: I32  # (slots,) index into group_keys, -1 for plain pods
