@@ -302,24 +302,25 @@ async def test_groups_take_priority_and_policy_of_their_class() -> None:
         assert await refused(client, pod_group("d", **asked)) == (
             403,
             (
-                'podgroups.scheduling.k8s.io "d" is forbidden: the string value of PreemptionPolicy '
-                "(PreemptLowerPriority) must not be provided in pod group spec; priority admission "
-                "controller computed Never from the given PriorityClass name"
+                'podgroups.scheduling.k8s.io "d" is forbidden: the string value of '
+                "PreemptionPolicy (PreemptLowerPriority) must not be provided in pod group "
+                "spec; priority admission controller computed Never from the given "
+                "PriorityClass name"
             ),
         )
         assert await refused(client, pod_group("d", priority=3)) == (
             403,
             (
-                'podgroups.scheduling.k8s.io "d" is forbidden: priority set in the pod group (3) must '
-                "match the priority computed (-5) based on the priority class set in the spec"
+                'podgroups.scheduling.k8s.io "d" is forbidden: priority set in the pod group (3) '
+                "must match the priority computed (-5) based on the priority class set in the spec"
             ),
         )
         second = priority_class("other", 1, globalDefault=True)
         assert await refused(client, second, classes) == (
             403,
             (
-                'priorityclasses.scheduling.k8s.io "other" is forbidden: PriorityClass low is already '
-                "marked as default. Only one default can exist"
+                'priorityclasses.scheduling.k8s.io "other" is forbidden: PriorityClass low is '
+                "already marked as default. Only one default can exist"
             ),
         )
         code, message = await refused(

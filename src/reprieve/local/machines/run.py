@@ -9,9 +9,11 @@ from typing import Final
 
 from reprieve.local.machines.budgets import DisruptionController
 from reprieve.local.machines.children import ChildrenController
+from reprieve.local.machines.claims import ClaimsController, ReservationsController
 from reprieve.local.machines.cronjobs import CronJobController
 from reprieve.local.machines.daemonsets import DaemonSetController
 from reprieve.local.machines.deployments import DeploymentController
+from reprieve.local.machines.devices import DeviceDriver
 from reprieve.local.machines.endpoints import EndpointsController
 from reprieve.local.machines.events import EventLog, Recorder
 from reprieve.local.machines.exporter import Exporter
@@ -30,6 +32,7 @@ from reprieve.local.machines.replicasets import ReplicaSetController
 from reprieve.local.machines.scheduler import Scheduler
 from reprieve.local.machines.statefulsets import StatefulSetController
 from reprieve.local.machines.taints import NodeLifecycle, TaintEviction
+from reprieve.local.machines.volumes import VolumeController
 from reprieve.local.machines.worker import Machine, Worker
 from reprieve.units.clock import Clock
 
@@ -48,6 +51,9 @@ IN_CONTROLLER_MANAGER: Final = (
     "daemonsets",
     "cronjobs",
     "endpointslices",
+    "claims",
+    "reservations",
+    "volumes",
 )
 
 _BATCH: Final = 50
@@ -112,6 +118,10 @@ class Machines:
             CronJobController(self.informer, clock, recorder("cronjob-controller")),
             EndpointsController(self.informer),
             PodGroupProtection(self.informer),
+            ClaimsController(self.informer, generator("claims")),
+            ReservationsController(self.informer),
+            DeviceDriver(self.informer, recorder("device-driver")),
+            VolumeController(self.informer),
         ]
         starting: list[NodeMachine | ExporterService] = [node_machine]
         if exporter_service:

@@ -13,6 +13,7 @@ Nothing outside the embedded cluster knows these annotations.
 | `termination-time` | latency | from the deletion request to the end, at most the grace period |
 | `exit-code` | 0 to 255 | exit code when the run time is over |
 | `fail` | 1 to 255, or a word of `Failure` | fails as soon as it runs, once for each value |
+| `devices`, on a node | `DRIVER=COUNT`, by comma | devices that the driver offers there |
 | `ready`, on a node | `true`, `false`, `unknown` | `unknown`: its kubelet does nothing any more |
 
 A latency is a duration or a distribution (`latency`).
@@ -35,6 +36,7 @@ __all__ = [
     "InvalidSetting",
     "Readiness",
     "Setting",
+    "devices",
     "effective_readiness",
     "exit_code",
     "failure",
@@ -59,6 +61,7 @@ class Setting(StrEnum):
     EXIT_CODE = "exit-code"
     FAIL = "fail"
     READY = "ready"
+    DEVICES = "devices"
 
 
 class Failure(StrEnum):
@@ -151,6 +154,23 @@ def effective_readiness(node: Object) -> Readiness:
         return readiness(node)
     except InvalidSetting:
         return Readiness.TRUE
+
+
+def devices(node: Object) -> dict[str, int]:
+    """Return how many devices each driver has on the node.
+
+    Raises:
+        InvalidSetting: something that is no `DRIVER=COUNT`.
+    """
+    text = (node["metadata"].get("annotations") or {}).get(PREFIX + Setting.DEVICES) or ""
+    found: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        driver, _, count = part.partition("=")
+        if not driver or not count.isascii() or not count.isdigit() or int(count) > 128:
+            accepted = "accepted: DRIVER=COUNT with at most 128, by comma"
+            raise InvalidSetting(f"annotation {PREFIX}{Setting.DEVICES}: {part!r}; {accepted}")
+        found[driver] = int(count)
+    return found
 
 
 _Word = TypeVar("_Word", Failure, Readiness)

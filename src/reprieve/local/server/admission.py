@@ -43,6 +43,8 @@ SYSTEM_PRIORITY_CLASSES: Final = {
 }
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 _PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
+_STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
+_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 _PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 
 # Built-in kinds whose strategies count generations.
@@ -63,6 +65,8 @@ _GENERATIONS: Final = frozenset(
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
         "mutatingwebhookconfigurations.admissionregistration.k8s.io",
         "endpointslices.discovery.k8s.io",
+        "resourceslices.resource.k8s.io",
+        "deviceclasses.resource.k8s.io",
     )
 )
 # Kinds with a status subresource whose status a create may set all the same.
@@ -92,6 +96,8 @@ def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
             limit_ranges.complete(api, obj)
             _priority(api, kind, obj, obj["spec"])
             _complete_pod(api, obj)
+        case "persistentvolumeclaims":
+            _default_storage_class(api, obj)
         case "jobs.batch":
             if isinstance(obj.get("spec"), dict):
                 claim_job(obj)
@@ -149,6 +155,18 @@ def _priority(api: Api, kind: Kind, obj: dict[str, Any], spec: dict[str, Any]) -
                 f"{policy} from the given PriorityClass name",
             )
         spec["preemptionPolicy"] = policy
+
+
+def _default_storage_class(api: Api, claim: dict[str, Any]) -> None:
+    """Give a claim that names no class the newest of those that are marked as the default."""
+    spec = claim.setdefault("spec", {})
+    if "storageClassName" in spec or spec.get("volumeName"):
+        return
+    classes = [stored.decode()["metadata"] for stored in api.store.range(_STORAGE_CLASSES, None)]
+    marked = [one for one in classes if (one.get("annotations") or {}).get(_DEFAULT) == "true"]
+    if marked:
+        newest = max(marked, key=lambda one: (one["creationTimestamp"], one["name"]))
+        spec["storageClassName"] = newest["name"]
 
 
 def _default_class(api: Api) -> dict[str, Any] | None:

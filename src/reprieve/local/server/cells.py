@@ -334,6 +334,21 @@ def gang_policy(obj: Object) -> str:
     return next((word.capitalize() for word in ("gang", "basic") if word in policy), _NONE)
 
 
+def claim_state(obj: Object) -> str:
+    """What of a resource claim has happened so far."""
+    status = _status(obj)
+    words = [
+        word
+        for word, holds in (
+            ("deleted", (obj.get("metadata") or {}).get("deletionTimestamp")),
+            ("allocated", status.get("allocation")),
+            ("reserved", status.get("reservedFor")),
+        )
+        if holds
+    ]
+    return ",".join(words) or "pending"
+
+
 def group_workload(obj: Object) -> str:
     """The workload that a pod group belongs to."""
     older = (_spec(obj).get("podGroupTemplateRef") or {}).get("workload")

@@ -305,6 +305,16 @@ _COLUMNS: Final[Mapping[tuple[str, str], Sequence[ColumnSpec]]] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _BINDING,
     ("rbac.authorization.k8s.io", "Role"): (_CREATED_AT,),
     ("rbac.authorization.k8s.io", "RoleBinding"): _BINDING,
+    ("resource.k8s.io", "ResourceClaim"): (
+        ColumnSpec("State", _plain(cells.claim_state)),
+        _AGE,
+    ),
+    ("resource.k8s.io", "ResourceSlice"): (
+        ColumnSpec("Node", _path("spec", "nodeName")),
+        ColumnSpec("Driver", _path("spec", "driver")),
+        ColumnSpec("Pool", _path("spec", "pool", "name")),
+        _AGE,
+    ),
     ("scheduling.k8s.io", "PodGroup"): (
         ColumnSpec("Policy", _plain(cells.gang_policy)),
         ColumnSpec("Workload", _plain(cells.group_workload)),
@@ -316,6 +326,21 @@ _COLUMNS: Final[Mapping[tuple[str, str], Sequence[ColumnSpec]]] = {
         ColumnSpec("Global-Default", _plain(lambda obj: bool(obj.get("globalDefault"))), "boolean"),
         _AGE,
         ColumnSpec("PreemptionPolicy", _path("preemptionPolicy")),
+    ),
+    ("storage.k8s.io", "CSINode"): (
+        ColumnSpec(
+            "Drivers",
+            _plain(lambda obj: len((obj.get("spec") or {}).get("drivers") or ())),
+            "integer",
+        ),
+        _AGE,
+    ),
+    ("storage.k8s.io", "VolumeAttachment"): (
+        ColumnSpec("Attacher", _path("spec", "attacher")),
+        ColumnSpec("PV", _path("spec", "source", "persistentVolumeName")),
+        ColumnSpec("Node", _path("spec", "nodeName")),
+        ColumnSpec("Attached", _path("status", "attached"), "boolean"),
+        _AGE,
     ),
     ("storage.k8s.io", "StorageClass"): (
         ColumnSpec("Provisioner", _path("provisioner")),

@@ -210,6 +210,30 @@ def _storage_class(storage_class: Object) -> None:
     storage_class.setdefault("volumeBindingMode", "Immediate")
 
 
+def _csi_driver(driver: Object) -> None:
+    spec = driver.setdefault("spec", {})
+    spec.setdefault("attachRequired", True)
+    spec.setdefault("fsGroupPolicy", "ReadWriteOnceWithFSType")
+    spec.setdefault("volumeLifecycleModes", ["Persistent"])
+    for word in ("podInfoOnMount", "requiresRepublish", "seLinuxMount", "storageCapacity"):
+        spec.setdefault(word, False)
+
+
+def _resource_claim(claim: Object) -> None:
+    for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
+        for one in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if one is not None:
+                one.setdefault("allocationMode", "ExactCount")
+                if one["allocationMode"] == "ExactCount":
+                    one.setdefault("count", 1)
+                for toleration in one.get("tolerations") or ():
+                    toleration.setdefault("operator", "Equal")
+
+
+def _resource_claim_template(template: Object) -> None:
+    _resource_claim(template.get("spec") or {})
+
+
 def _limit_range(limits: Object) -> None:
     for item in limits.setdefault("spec", {}).get("limits", ()):
         if item.get("type") != "Container":
@@ -295,8 +319,11 @@ _DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _role_binding,
     ("rbac.authorization.k8s.io", "Role"): _cluster_role,
     ("rbac.authorization.k8s.io", "RoleBinding"): _role_binding,
+    ("resource.k8s.io", "ResourceClaim"): _resource_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _resource_claim_template,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     ("scheduling.k8s.io", "CompositePodGroup"): _pod_group,
     ("scheduling.k8s.io", "PodGroup"): _pod_group,
+    ("storage.k8s.io", "CSIDriver"): _csi_driver,
     ("storage.k8s.io", "StorageClass"): _storage_class,
 }

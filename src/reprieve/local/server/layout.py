@@ -29,6 +29,7 @@ GROUPS: Mapping[str, str] = {
     "events": "events.k8s.io",
     "policy": "policy",
     "rbac": "rbac.authorization.k8s.io",
+    "resource": "resource.k8s.io",
     "scheduling": "scheduling.k8s.io",
     "storage": "storage.k8s.io",
 }

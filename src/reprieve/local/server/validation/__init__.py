@@ -20,6 +20,7 @@ from reprieve.local.server.scheduling_versions import (
 )
 from reprieve.local.server.validation import (
     cluster,
+    devices,
     events,
     pods,
     policy,
@@ -59,6 +60,9 @@ _CHECKS: Final[Mapping[tuple[str, str], Callable[[Object], Iterator[Cause]]]] = 
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): policy.role_binding,
     ("rbac.authorization.k8s.io", "Role"): policy.role,
     ("rbac.authorization.k8s.io", "RoleBinding"): policy.role_binding,
+    ("resource.k8s.io", "ResourceClaim"): devices.claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): devices.claim_template,
+    ("resource.k8s.io", "ResourceSlice"): devices.resource_slice,
     ("scheduling.k8s.io", "CompositePodGroup"): scheduling.pod_group,
     ("scheduling.k8s.io", "PodGroup"): scheduling.pod_group,
     ("scheduling.k8s.io", "Workload"): scheduling.workload,
@@ -76,6 +80,9 @@ _UPDATES: Final[Mapping[tuple[str, str], Callable[[Object, Object], Iterator[Cau
     ("batch", "Job"): workloads.job_update,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): policy.role_binding_update,
     ("rbac.authorization.k8s.io", "RoleBinding"): policy.role_binding_update,
+    ("resource.k8s.io", "ResourceClaim"): devices.spec_update,
+    ("resource.k8s.io", "ResourceClaimTemplate"): devices.spec_update,
+    ("resource.k8s.io", "ResourceSlice"): devices.resource_slice_update,
     ("scheduling.k8s.io", "CompositePodGroup"): scheduling.pod_group_update,
     ("scheduling.k8s.io", "PodGroup"): scheduling.pod_group_update,
     ("scheduling.k8s.io", "PriorityClass"): scheduling.priority_class_update,
