@@ -1,0 +1,110 @@
+"""Selectors, terms and tolerations for one pod and one node, as queueing hints need them.
+
+Filters decide the same questions for all nodes at once; a hint asks about a single object. Source:
+specification 21.2, 21.3 and 21.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from reprieve.engine.cluster.rows import (
+    AffinityTerm,
+    Labels,
+    NodeRow,
+    NodeTerm,
+    Operator,
+    PodClass,
+    PodRow,
+    Requirement,
+    Selector,
+    Taint,
+    Toleration,
+)
+
+__all__ = [
+    "affinity_matches",
+    "node_passes",
+    "selector_matches",
+    "term_matches",
+    "tolerated",
+]
+
+
+def selector_matches(selector: Selector, labels: Labels) -> bool:
+    """Return whether the labels match; a missing selector matches nothing."""
+    if selector is None:
+        return False
+    found = dict(labels)
+    return all(_holds(requirement, found) for requirement in selector)
+
+
+def term_matches(
+    term: AffinityTerm, pod: PodRow, namespace_labels: Callable[[str], Labels]
+) -> bool:
+    """Return whether an affinity term, wherever its topology is, selects the pod."""
+    if pod.namespace not in term.namespaces and not (
+        term.namespace_selector is not None
+        and selector_matches(term.namespace_selector, namespace_labels(pod.namespace))
+    ):
+        return False
+    return selector_matches(term.selector, pod.labels)
+
+
+def affinity_matches(pod: PodRow, other: PodRow, namespace_labels: Callable[[str], Labels]) -> bool:
+    """Return whether `other` is what all required affinity terms of `pod` ask for."""
+    terms = pod.pod_class.affinity
+    return bool(terms) and all(term_matches(term, other, namespace_labels) for term in terms)
+
+
+def node_passes(pod_class: PodClass, node: NodeRow) -> bool:
+    """Return whether the node satisfies node selector and required node affinity."""
+    if any(node.labels.get(key) != value for key, value in pod_class.node_selector):
+        return False
+    terms = pod_class.node_affinity
+    return terms is None or any(_node_term(term, node) for term in terms)
+
+
+def tolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+    """Return whether every taint that keeps pods away is covered."""
+    return all(
+        taint.effect not in ("NoSchedule", "NoExecute")
+        or any(_covers(each, taint) for each in tolerations)
+        for taint in taints
+    )
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def _node_term(term: NodeTerm, node: NodeRow) -> bool:
+    if term.unreadable or not (term.expressions or term.fields):
+        return False
+    fields = {"metadata.name": node.name}
+    return all(_holds(each, node.labels) for each in term.expressions) and all(
+        _holds(each, fields) for each in term.fields
+    )
+
+
+def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case Operator.IN:
+            return value in requirement.values if value is not None else False
+        case Operator.NOT_IN:
+            return value is None or value not in requirement.values
+        case Operator.EXISTS:
+            return value is not None
+        case Operator.DOES_NOT_EXIST:
+            return value is None
+        case Operator.GT | Operator.LT:
+            try:
+                number, bound = int(value or ""), int(requirement.values[0])
+            except (ValueError, IndexError):
+                return False
+            return number > bound if requirement.operator is Operator.GT else number < bound
