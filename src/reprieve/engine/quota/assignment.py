@@ -327,6 +327,10 @@ class _Scan:
             attempted = position
             flavor = group.flavors[position].flavor
             if only is not None and flavor != only:
+                reasons.append(
+                    f"skipping flavor {flavor} as it is not found in the nomination mapping for "
+                    f"resource {resource}"
+                )
                 continue
             worth, choices, why, severity = self._flavor(flavor, pod_sets, covered)
             reasons += why

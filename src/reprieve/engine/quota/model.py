@@ -363,7 +363,8 @@ class Workload:
     """One workload, pending or holding quota; `queue` is the key of its LocalQueue.
 
     `reserved_at` is the transition of `QuotaReserved=True`, None while it is not true. `invalid` is
-    why it cannot be considered at all (limit ranges, malformed requests), else empty.
+    why it cannot be considered at all (limit ranges, malformed requests), else empty. `job_uid` is
+    the uid of the job behind it, for messages.
     """
 
     namespace: str
@@ -385,8 +386,10 @@ class Workload:
     checks: Mapping[str, Check] = field(default_factory=dict)
     admission_gated: bool = False
     closed_gates: tuple[str, ...] = ()
+    pods_ready: bool = True
     finished: bool = False
     invalid: str = ""
+    job_uid: str = ""
 
     @property
     def key(self) -> str:
@@ -423,6 +426,7 @@ class Settings:
     eviction_timestamp: bool = True
     ignore_undeclared: bool = False
     admission_fair_sharing: bool = False
+    block_admission: bool = False
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:

@@ -18,13 +18,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.model import (
     Configuration,
+    Eviction,
     FlavorResource,
+    Reason,
     Settings,
     StopPolicy,
     Workload,
@@ -121,6 +123,26 @@ class Snapshot:
         self.lists = lists
         self.local_queue_usage = local_queue_usage
 
+    def without(self, holders: Iterable[Holder]) -> Snapshot:
+        """Return a copy in which these holders are gone."""
+        gone = list(holders)
+        copy = Snapshot(
+            self.configuration,
+            self.tree,
+            [column[:] for column in self.usage],
+            self.lists[:],
+            self.local_queue_usage,
+        )
+        for holder in gone:
+            copy.remove_usage(holder.queue, holder.held)
+            lists = dict(copy.lists[holder.queue])
+            name = (holder.evicted, holder.columns)
+            lists[name] = [row for row in lists.get(name, ()) if row[4].key != holder.key]
+            if not lists[name]:
+                del lists[name]
+            copy.lists[holder.queue] = lists
+        return copy
+
     def add_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
         """Count amounts by flavor-resource at a ClusterQueue."""
         for column, amount in amounts:
@@ -142,6 +164,10 @@ class Holdings:
 
     def __init__(self, configuration: Configuration) -> None:
         self._holders: dict[str, Holder] = {}
+        self._homeless: dict[str, Workload] = {}
+        self._expected: dict[str, tuple[str, Eviction, Eviction]] = {}
+        self._unready: set[str] = set()
+        self.generations: dict[str, int] = {}
         self.local_queue_usage: dict[str, float] = {}
         self.configure(configuration)
 
@@ -158,12 +184,12 @@ class Holdings:
         self._lists: list[Lists] = [{} for _ in self.tree.queues]
         self._own: set[int] = set(range(len(self._lists)))
         self._holders = {}
-        # Those whose ClusterQueue is gone; they count again when it comes back.
-        self._homeless: dict[str, Workload] = {
-            key: each for key, each in getattr(self, "_homeless", {}).items()
-        }
-        waiting, self._homeless = self._homeless, {}
-        for workload in (*workloads, *waiting.values()):
+        self._unready = set()
+        for name in configuration.cluster_queues:
+            self.generations[name] = self.generations.get(name, 0) + 1
+        # Those whose ClusterQueue was gone count again when it comes back.
+        homeless, self._homeless = self._homeless, {}
+        for workload in (*workloads, *homeless.values()):
             self.hold(workload)
 
     @property
@@ -179,13 +205,16 @@ class Holdings:
         """
         if workload.admission is None:
             raise ValueError(f"workload {workload.key} has no admission")
-        self.release(workload.key)
+        workload = self._overlaid(workload)
+        self._drop(workload.key)
         queue = self.tree.queues.get(workload.admission.cluster_queue)
         if queue is None:
             self._homeless[workload.key] = workload
             return
         holder = self.holder(workload, queue)
         self._holders[workload.key] = holder
+        if not workload.pods_ready:
+            self._unready.add(workload.key)
         path = self.tree.path[queue] or (queue,)
         for column, amount in holder.held:
             add(self.tree.local[column], self.usage[column], path, amount)
@@ -193,7 +222,48 @@ class Holdings:
 
     def release(self, key: str) -> None:
         """Forget a workload; one that is not known changes nothing."""
+        self._expected.pop(key, None)
+        holder = self._holders.get(key)
+        if holder is not None:
+            self.generations[self.tree.names[holder.queue]] += 1
+        self._drop(key)
+
+    def expect_eviction(self, key: str, reason: Reason, now: Nanos) -> None:
+        """Count a workload as evicted from now on, before its own condition is seen to say so."""
+        holder = self._holders[key]
+        if not holder.evicted:
+            marks = (Eviction("Preempted", now), Eviction(reason, now))
+            self._expected[key] = (holder.workload.uid, *marks)
+            self.hold(holder.workload)
+
+    def eviction_failed(self, key: str) -> None:
+        """Take back what `expect_eviction` said: the eviction could not be written."""
+        if self._expected.pop(key, None) is not None and key in self._holders:
+            workload = self._holders[key].workload
+            self.hold(replace(workload, evicted=None, preempted=None))
+
+    def eviction_expected(self, key: str) -> bool:
+        """Tell whether an eviction was issued that was not observed yet."""
+        return key in self._expected
+
+    @property
+    def all_ready(self) -> bool:
+        """Whether the pods of everything that was admitted are ready."""
+        return not self._unready
+
+    def _overlaid(self, workload: Workload) -> Workload:
+        expected = self._expected.get(workload.key)
+        if expected is None:
+            return workload
+        uid, evicted, preempted = expected
+        if workload.uid != uid or (workload.evicted and workload.evicted != evicted):
+            del self._expected[workload.key]
+            return workload
+        return replace(workload, evicted=evicted, preempted=preempted)
+
+    def _drop(self, key: str) -> None:
         self._homeless.pop(key, None)
+        self._unready.discard(key)
         holder = self._holders.pop(key, None)
         if holder is None:
             return

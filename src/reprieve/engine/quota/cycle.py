@@ -1,0 +1,489 @@
+"""One scheduling cycle: one head of each ClusterQueue, nominated on one snapshot, then processed.
+
+`cycle` decides and carries the decisions into `Holdings` and `Queues`: what got quota holds it, what
+is to be preempted counts as evicted, every other head is queued again or set aside. What has to be
+written to the API follows from the entries. `undo_admission` and `Holdings.eviction_failed` take back
+what could not be written.
+
+`cycles` runs cycle after cycle, as a scheduler does that waits for nothing in between, until one
+changes nothing.
+
+Source: specification of the quota plane, section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from reprieve.engine.quota.assignment import (
+    Assigner,
+    Assignment,
+    Mode,
+    PodSetAssignment,
+)
+from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
+from reprieve.engine.quota.classical import take
+from reprieve.engine.quota.model import (
+    Admission,
+    AdmittedPodSet,
+    Check,
+    Policy,
+    Workload,
+)
+from reprieve.engine.quota.partial import reduced, reduction_steps
+from reprieve.engine.quota.preemption import SearchOracle, find_targets
+from reprieve.engine.quota.queues import LastScan, Queues, RequeueReason, shape
+from reprieve.engine.quota.state import Holder, Holdings, Snapshot, effective_priority
+from reprieve.engine.quota.tournament import classical_order, fair_order
+from reprieve.engine.quota.tree import available
+from reprieve.units.instants import Nanos
+
+__all__ = [
+    "CycleResult",
+    "Entry",
+    "Outcome",
+    "Recomputation",
+    "Unready",
+    "cycle",
+    "cycles",
+    "reserved_amounts",
+    "undo_admission",
+]
+
+
+class Outcome(StrEnum):
+    """What became of a head."""
+
+    ADMITTED = "admitted"
+    PREEMPTING = "preempting"
+    DEFERRED = "deferred"
+    NO_FIT = "no fit"
+    NO_CANDIDATES = "no candidates"
+    SKIPPED = "skipped"
+    GATED = "gated"
+    BLOCKED = "blocked"
+    INADMISSIBLE = "inadmissible"
+
+
+class Unready(StrEnum):
+    """Reasons of `QuotaReserved=False` that do not come from the assignment."""
+
+    WAITING_FOR_QUOTA = "WaitingForQuota"
+    WAITING_FOR_PREEMPTED_WORKLOADS = "WaitingForPreemptedWorkloads"
+    WAITING_FOR_PODS_READY = "WaitingForPodsReady"
+    ADMISSION_GATED = "AdmissionGated"
+    MISCONFIGURED = "Misconfigured"
+    SUSPENDED = "Suspended"
+
+
+class Recomputation(StrEnum):
+    """What came of looking again at an entry whose targets were designated already."""
+
+    NEW_TARGETS = "new_targets"
+    DEFERRED_FIT = "deferred_fit"
+    SKIPPED = "skipped"
+
+
+@dataclass(slots=True)
+class Entry:
+    """One head in a cycle, and after it what became of it.
+
+    `level` is the borrowing level, `counted` what the entry adds to usage. `reason` is that of
+    `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose eviction
+    has to be written, without those that are evicted already.
+    """
+
+    workload: Workload
+    cluster_queue: str
+    queue: int = -1
+    assignment: Assignment | None = None
+    targets: tuple[Target, ...] = ()
+    deferred: bool = False
+    preempts: bool = False
+    outcome: Outcome = Outcome.INADMISSIBLE
+    reason: str = ""
+    message: str = ""
+    requeue: RequeueReason = RequeueReason.GENERIC
+    issued: tuple[Target, ...] = ()
+    admission: Admission | None = None
+    scan: LastScan | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """Return the mode of the assignment as it stands."""
+        assert self.assignment is not None
+        return Mode.DEFERRED_FIT if self.deferred else self.assignment.mode
+
+    @property
+    def level(self) -> int:
+        """Return the borrowing level."""
+        return self.assignment.level if self.assignment else 0
+
+    @property
+    def counted(self) -> Mapping[int, int]:
+        """Return the usage of the assignment, by flavor-resource."""
+        return self.assignment.usage if self.assignment else {}
+
+
+@dataclass(slots=True)
+class CycleResult:
+    """Everything that a cycle decided; entries in the order in which they were processed."""
+
+    entries: list[Entry] = field(default_factory=list)
+    skipped_preemptions: dict[str, int] = field(default_factory=dict)
+    recomputations: dict[tuple[str, Recomputation], int] = field(default_factory=dict)
+    progress: bool = False
+
+    def of(self, outcome: Outcome) -> list[Entry]:
+        """Return the entries with one outcome."""
+        return [entry for entry in self.entries if entry.outcome is outcome]
+
+
+def cycle(holdings: Holdings, queues: Queues, now: Nanos, number: int = 0) -> CycleResult:
+    """Run one cycle.
+
+    Args:
+        holdings: who holds quota; changed.
+        queues: who waits; changed.
+        now: the instant of all decisions.
+        number: of the cycle; a bookmark lives from one to the next.
+    """
+    run = _Cycle(holdings, queues, now, number)
+    run.process(run.nominate(queues.heads(now)))
+    return run.result
+
+
+def cycles(
+    holdings: Holdings, queues: Queues, now: Nanos, limit: int, first: int = 0
+) -> Iterator[CycleResult]:
+    """Yield cycles back to back, at most `limit`, the last being the first that changed nothing."""
+    for number in range(first, first + limit):
+        result = cycle(holdings, queues, now, number)
+        yield result
+        if not result.progress:
+            return
+
+
+def undo_admission(holdings: Holdings, queues: Queues, entry: Entry) -> None:
+    """Take back an admission that could not be written; the workload is queued again."""
+    holdings.release(entry.workload.key)
+    queues.push(entry.workload)
+
+
+def reserved_amounts(
+    snapshot: Snapshot, queue: int, usage: Mapping[int, int], level: int
+) -> dict[int, int]:
+    """Return what is held back for an entry without targets, by flavor-resource."""
+    tree = snapshot.tree
+    kept = {}
+    for column, amount in usage.items():
+        used = snapshot.usage[column][queue]
+        nominal = tree.subtree[column][queue]
+        limit = tree.borrowing_limit[column][queue]
+        if level > 0:
+            kept[column] = amount if limit is None else min(amount, nominal + limit - used)
+        else:
+            kept[column] = max(0, min(amount, nominal - used))
+    return kept
+
+
+class _Cycle:
+    def __init__(self, holdings: Holdings, queues: Queues, now: Nanos, number: int) -> None:
+        self.holdings = holdings
+        self.queues = queues
+        self.now = now
+        self.number = number
+        holdings.local_queue_usage = queues.local_queue_usage
+        self.snapshot = holdings.snapshot()
+        self.settings = self.snapshot.settings
+        self.designated: dict[str, Target] = {}
+        self.result = CycleResult()
+
+    def nominate(self, heads: Sequence[tuple[str, Workload]]) -> list[Entry]:
+        """Give every head that may be considered its assignment and its targets."""
+        nominated = []
+        for name, workload in heads:
+            entry = Entry(workload, name)
+            if workload.key in self.holdings.holders:
+                self.queues.delete(workload.key)
+                continue
+            entry.preempts = self.queues.awaits_preemption(workload.key)
+            if self._admissible(entry):
+                entry.queue = self.snapshot.tree.queues[name]
+                self._assign(entry)
+                nominated.append(entry)
+            else:
+                self._finish(entry, Outcome.INADMISSIBLE)
+        return nominated
+
+    def process(self, entries: list[Entry]) -> None:
+        """Decide the nominated entries one after the other."""
+        ordered: Iterable[Entry]
+        if self.settings.fair_sharing is not None:
+            ordered = fair_order(self.snapshot, entries)  # type: ignore[arg-type,assignment]
+        else:
+            ordered = sorted(entries, key=lambda each: classical_order(each, self.settings))
+        for entry in ordered:
+            self._process(entry)
+
+    def _admissible(self, entry: Entry) -> bool:
+        workload, configuration = entry.workload, self.snapshot.configuration
+        queue = configuration.cluster_queues.get(entry.cluster_queue)
+        entry.reason = Unready.MISCONFIGURED
+        if any(state in (Check.RETRY, Check.REJECTED) for state in workload.checks.values()):
+            entry.message = "The workload has failed admission checks"
+        elif entry.cluster_queue in self.snapshot.tree.inactive:
+            entry.message = f"ClusterQueue {entry.cluster_queue} is inactive"
+        elif queue is None:
+            entry.message = f"ClusterQueue {entry.cluster_queue} not found"
+        elif queue.selector is None or not queue.selector.matches(
+            configuration.namespaces.get(workload.namespace, {})
+        ):
+            entry.message = "workload namespace doesn't match ClusterQueue selector"
+            entry.requeue = RequeueReason.NAMESPACE_MISMATCH
+        elif workload.invalid:
+            entry.message = workload.invalid
+        else:
+            entry.reason = ""
+            return True
+        return False
+
+    def _assign(self, entry: Entry) -> None:
+        """Nominate: the full assignment, or a reduced one where only that helps."""
+        workload = entry.workload
+        who = preemptor(workload, entry.queue, self.settings)
+        last = self._last_scan(workload, entry.cluster_queue)
+        assigner = Assigner(
+            self.snapshot,
+            workload,
+            entry.queue,
+            SearchOracle(self.snapshot, who),
+            last.bookmark if last else None,
+        )
+        full, targets = self._attempt(assigner, self.snapshot, who, None)
+        entry.assignment, entry.targets = full, targets
+        good = full.mode is Mode.FIT or (full.mode is Mode.PREEMPT and targets)
+        if not good and self.settings.gates.partial_admission and reduction_steps(
+            workload.pod_sets
+        ):
+
+            def probe(counts: Sequence[int]) -> tuple[Assignment, tuple[Target, ...]] | None:
+                found, targets = self._attempt(assigner, self.snapshot, who, counts)
+                fits = found.mode is Mode.FIT or (found.mode is Mode.PREEMPT and targets)
+                return (found, targets) if fits else None
+
+            smaller = reduced(workload.pod_sets, probe)
+            if smaller is not None:
+                entry.assignment, entry.targets = smaller
+        self._note_scan(entry)
+
+    def _attempt(
+        self,
+        assigner: Assigner,
+        snapshot: Snapshot,
+        who: Preemptor,
+        counts: Sequence[int] | None,
+    ) -> tuple[Assignment, tuple[Target, ...]]:
+        found = assigner.assign(counts)
+        if found.mode is not Mode.PREEMPT:
+            return found, ()
+        search = find_targets(snapshot, who, found.usage, found.need)
+        return found, search.targets if search else ()
+
+    def _last_scan(self, workload: Workload, cluster_queue: str) -> LastScan | None:
+        last = self.queues.last_scan(workload.key)
+        if last is None or last.generation >= self.holdings.generations[cluster_queue]:
+            return last
+        keep = self.settings.gates.flavor_fungibility_preserve_scan_progress
+        recent = last.cycle >= self.number - 1
+        return last if keep and recent and last.shape == self._shape(workload) else None
+
+    def _note_scan(self, entry: Entry) -> None:
+        assert entry.assignment is not None
+        entry.scan = LastScan(
+            entry.assignment.bookmark,
+            entry.assignment.has_pending_flavors,
+            self.holdings.generations[entry.cluster_queue],
+            self.number,
+            self._shape(entry.workload),
+        )
+
+    def _shape(self, workload: Workload) -> object:
+        return shape(workload, effective_priority(workload, self.settings))
+
+    def _process(self, entry: Entry) -> None:
+        overlap = self._overlaps(entry)
+        if overlap and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
+            self._recompute(entry)
+        assignment = entry.assignment
+        assert assignment is not None
+        mode = entry.mode
+        entry.requeue = RequeueReason.FAILED_AFTER_NOMINATION
+        if mode is Mode.NO_FIT:
+            entry.reason, entry.message = assignment.no_fit_reason, assignment.message
+            entry.requeue = RequeueReason.NO_FIT
+            self._finish(entry, Outcome.NO_FIT)
+        elif mode is Mode.PREEMPT and not entry.targets:
+            self._no_candidates(entry, assignment)
+        elif mode is Mode.PREEMPT and self._gated(entry.workload):
+            entry.reason = Unready.ADMISSION_GATED
+            entry.message = "Workload requires preemption, but it's gated"
+            entry.requeue, entry.scan = RequeueReason.PREEMPTION_GATED, None
+            self._finish(entry, Outcome.GATED)
+        elif mode is Mode.DEFERRED_FIT:
+            entry.reason = Unready.WAITING_FOR_PREEMPTED_WORKLOADS
+            entry.message = (
+                "Workload has overlapping preemption targets with another workload, "
+                "but will fit after these preemptions complete"
+            )
+            entry.scan = None
+            self.snapshot.add_usage(entry.queue, assignment.usage.items())
+            self._finish(entry, Outcome.DEFERRED)
+        elif self._overlaps(entry):
+            self._skip(
+                entry, "Workload has overlapping preemption targets with another workload", True
+            )
+        elif not self._fits(entry):
+            message = "Workload no longer fits after processing another workload"
+            self._skip(entry, message, mode is Mode.PREEMPT)
+        else:
+            self._accept(entry, assignment)
+
+    def _accept(self, entry: Entry, assignment: Assignment) -> None:
+        for target in entry.targets:
+            self.designated[target.holder.key] = target
+        self.snapshot.add_usage(entry.queue, assignment.usage.items())
+        if assignment.mode is Mode.PREEMPT:
+            self._preempt(entry, assignment)
+        elif self.settings.block_admission and not self.holdings.all_ready:
+            entry.reason = Unready.WAITING_FOR_PODS_READY
+            entry.message = "waiting for all admitted workloads to be in PodsReady condition"
+            self._finish(entry, Outcome.BLOCKED)
+        else:
+            entry.reason = ""
+            entry.admission = Admission(
+                entry.cluster_queue, tuple(_admitted(each) for each in assignment.pod_sets)
+            )
+            held = replace(
+                entry.workload,
+                admission=entry.admission,
+                reserved_at=self.now,
+                evicted=None,
+                preempted=None,
+                pods_ready=not self.settings.block_admission,
+            )
+            entry.outcome = Outcome.ADMITTED
+            self.queues.admitted(entry.workload.key)
+            self.holdings.hold(held)
+            self.result.entries.append(entry)
+            self.result.progress = True
+
+    def _preempt(self, entry: Entry, assignment: Assignment) -> None:
+        entry.issued = tuple(target for target in entry.targets if not target.holder.evicted)
+        for target in entry.issued:
+            self.holdings.expect_eviction(target.holder.key, target.reason, self.now)
+            self.result.progress = True
+        entry.reason = Unready.WAITING_FOR_PREEMPTED_WORKLOADS
+        count = len(entry.targets)
+        entry.message = f"{assignment.message}. Pending the preemption of {count} workload(s)"
+        entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
+        self._finish(entry, Outcome.PREEMPTING)
+
+    def _no_candidates(self, entry: Entry, assignment: Assignment) -> None:
+        rules = self.snapshot.configuration.cluster_queues[entry.cluster_queue].preemption
+        first = self.settings.gates.prioritize_preemptor_workloads and entry.preempts
+        if rules.reclaim_within_cohort is not Policy.ANY or first:
+            kept = reserved_amounts(self.snapshot, entry.queue, assignment.usage, entry.level)
+            self.snapshot.add_usage(entry.queue, kept.items())
+        entry.reason, entry.message = Unready.WAITING_FOR_QUOTA, assignment.message
+        entry.requeue = RequeueReason.PREEMPTION_NO_CANDIDATES
+        self._finish(entry, Outcome.NO_CANDIDATES)
+
+    def _skip(self, entry: Entry, message: str, preemption: bool) -> None:
+        entry.reason, entry.message = Unready.WAITING_FOR_QUOTA, message
+        if not self.settings.gates.flavor_fungibility_preserve_scan_progress:
+            entry.scan = None
+        if preemption:
+            skipped = self.result.skipped_preemptions
+            skipped[entry.cluster_queue] = skipped.get(entry.cluster_queue, 0) + 1
+        self._finish(entry, Outcome.SKIPPED)
+
+    def _recompute(self, entry: Entry) -> None:
+        """Look again as if everything designated were gone, at the flavors of the nomination."""
+        assert entry.assignment is not None
+        without = self.snapshot.without(each.holder for each in self.designated.values())
+        who = preemptor(entry.workload, entry.queue, self.settings)
+        chosen = {
+            (each.name, resource): choice.flavor
+            for each in entry.assignment.pod_sets
+            for resource, choice in each.flavors.items()
+        }
+        assigner = Assigner(
+            without,
+            entry.workload,
+            entry.queue,
+            SearchOracle(without, who),
+            None,
+            lambda name, resource: chosen.get((name, resource)),
+        )
+        counts = [each.count for each in entry.assignment.pod_sets]
+        found, targets = self._attempt(assigner, without, who, counts)
+        entry.assignment, entry.targets = found, targets
+        entry.deferred = found.mode is Mode.FIT
+        self._note_scan(entry)
+        if entry.deferred:
+            result = Recomputation.DEFERRED_FIT
+        elif targets:
+            result = Recomputation.NEW_TARGETS
+        else:
+            result = Recomputation.SKIPPED
+        key = (entry.cluster_queue, result)
+        self.result.recomputations[key] = self.result.recomputations.get(key, 0) + 1
+
+    def _overlaps(self, entry: Entry) -> bool:
+        return any(target.holder.key in self.designated for target in entry.targets)
+
+    def _gated(self, workload: Workload) -> bool:
+        gates = self.settings.gates
+        honoured = gates.concurrent_admission or gates.multi_kueue_orchestrated_preemption
+        return honoured and bool(workload.closed_gates)
+
+    def _fits(self, entry: Entry) -> bool:
+        assert entry.assignment is not None
+        gone: dict[str, Holder] = {key: each.holder for key, each in self.designated.items()}
+        gone.update({target.holder.key: target.holder for target in entry.targets})
+        snapshot = self.snapshot
+        columns = {column: snapshot.usage[column] for column in entry.assignment.usage}
+        if gone:
+            columns = {column: usage[:] for column, usage in columns.items()}
+            for holder in gone.values():
+                take(snapshot.tree, columns, holder)
+        path = snapshot.tree.path[entry.queue]
+        return all(
+            amount <= max(0, available(snapshot.tree, column, columns[column], path))
+            for column, amount in entry.assignment.usage.items()
+        )
+
+    def _finish(self, entry: Entry, outcome: Outcome) -> None:
+        entry.outcome = outcome
+        self.result.entries.append(entry)
+        before = self.queues.last_scan(entry.workload.key)
+        moved = self.queues.requeue(entry.workload, entry.requeue, entry.scan)
+        bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
+        if moved or bookmarks[0] != bookmarks[1]:
+            self.result.progress = True
+
+
+def _admitted(pod_set: PodSetAssignment) -> AdmittedPodSet:
+    return AdmittedPodSet(
+        pod_set.name,
+        pod_set.count,
+        {resource: choice.flavor for resource, choice in pod_set.flavors.items()},
+        {
+            resource: amount
+            for resource, amount in pod_set.requests.items()
+            if resource in pod_set.flavors
+        },
+    )
