@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Filter, Refusal, View
+from reprieve.engine.placement.filters.disks import compile_volume_restrictions
 from reprieve.engine.placement.filters.ports import compile_ports
 from reprieve.engine.placement.filters.resources import compile_resources
 from reprieve.engine.placement.filters.static import (
@@ -17,6 +18,9 @@ from reprieve.engine.placement.filters.static import (
     compile_taints,
     compile_unschedulable,
 )
+from reprieve.engine.placement.filters.volume_binding import compile_volume_binding
+from reprieve.engine.placement.filters.volume_limits import compile_volume_limits
+from reprieve.engine.placement.filters.volume_zone import compile_volume_zone
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection
 
@@ -31,6 +35,10 @@ _COMPILE: Final[Mapping[FilterName, Compile]] = MappingProxyType(
         FilterName.NODE_AFFINITY: compile_node_affinity,
         FilterName.NODE_PORTS: compile_ports,
         FilterName.NODE_RESOURCES_FIT: compile_resources,
+        FilterName.VOLUME_RESTRICTIONS: compile_volume_restrictions,
+        FilterName.NODE_VOLUME_LIMITS: compile_volume_limits,
+        FilterName.VOLUME_BINDING: compile_volume_binding,
+        FilterName.VOLUME_ZONE: compile_volume_zone,
         FilterName.NODE_DECLARED_FEATURES: compile_features,
     }
 )

@@ -89,9 +89,11 @@ class AttachedVolumes:
             else:
                 self.remove(pod)
 
-    def concerns(self, pod: Placed) -> bool:
-        """Return whether the pod has volumes."""
-        return pod.pod_class in self._classes
+    def reach(self, pod: Placed) -> Reach:
+        """Return what a pod that came or went has changed."""
+        if pod.pod_class not in self._classes:
+            return Reach.NOTHING
+        return Reach.DOMAINS if self._simulate else Reach.NODE
 
     def add(self, pod: Placed) -> None:
         """A pod came; known ones change nothing."""
@@ -168,17 +170,26 @@ class AttachedVolumes:
         name = name_of(self._snapshot, pod)
         namespace = namespace_of(self._snapshot, pod)
         for volume in self.volumes(pod.pod_class, namespace, name):
-            before = self.nodes_with(volume)
+            used = self.used(volume[0])
+            used[pod.node] -= self.counts(volume, pod.node)
+            others = self._attached.get(volume, set()) if volume in self._leaving else set()
+            others = others - {pod.node}
+            for node in others:
+                used[node] -= self.counts(volume, node)
             nodes = self._nodes.setdefault(volume, {})
             nodes[pod.node] = nodes.get(pod.node, 0) + sign
             if not nodes[pod.node]:
                 del nodes[pod.node]
             self._users[volume] = self._users.get(volume, 0) + sign
-            used = self.used(volume[0])
-            for node in before:
-                used[node] -= 1
-            for node in self.nodes_with(volume):
-                used[node] += 1
+            used[pod.node] += self.counts(volume, pod.node)
+            for node in others:
+                used[node] += self.counts(volume, node)
+
+    def counts(self, volume: VolumeId, node: int) -> bool:
+        """Return whether a volume is among those of a node."""
+        if node in self._nodes.get(volume, ()):
+            return True
+        return node in self._attached.get(volume, ()) and self._attachment_counts(volume)
 
 
 class NodeVolumeLimits:
@@ -219,7 +230,7 @@ class NodeVolumeLimits:
             return Rejection.DRIVER_MISSING
         for driver, volumes in self._wanted.items():
             limit = int(attached.limits(driver)[node])
-            new = sum(node not in attached.nodes_with(volume) for volume in volumes)
+            new = sum(not attached.counts(volume, node) for volume in volumes)
             if limit >= 0 and new and int(attached.used(driver)[node]) + new > limit:
                 return Rejection.VOLUME_LIMIT
         return 0
@@ -233,11 +244,11 @@ class NodeVolumeLimits:
 
     def add(self, pod: Placed) -> Reach:
         self._attached.add(pod)
-        return Reach.DOMAINS if self._attached.concerns(pod) else Reach.NOTHING
+        return self._attached.reach(pod)
 
     def remove(self, pod: Placed) -> Reach:
         self._attached.remove(pod)
-        return Reach.DOMAINS if self._attached.concerns(pod) else Reach.NOTHING
+        return self._attached.reach(pod)
 
 
 def compile_volume_limits(view: View, pending: Pending) -> NodeVolumeLimits | None:
