@@ -1,7 +1,7 @@
 """Random lives of objects, and the events that tell of them in many possible orders.
 
-A life is what happens under one name: rows with rising versions, deletions, a successor with another
-uid. Lives are interleaved at random; rows come again, and old ones come late.
+A life is what happens under one name: rows with rising versions, deletions, a successor with
+another uid. Lives are interleaved at random; rows come again, and old ones come late.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def test_numbers_and_slots_are_used_again() -> None:
 
 def test_a_rebuild_notices_a_wrong_column() -> None:
     cluster = cluster_of(node("n1"), pod("p", node="n1", cpu=5))
-    cluster._placed.used[1, 1] += 1
+    cluster._state.placed.used[1, 1] += 1
     with pytest.raises(Inconsistent, match="used"):
         cluster.apply([pod("q")])
 

@@ -112,8 +112,8 @@ class ClassColumns:
 class PodColumns:
     """Placed pods in slots, and what they use on each node.
 
-    A free slot has node number 0, class 0, labels 0, group -1 and no uid. Node numbers are the cluster's own,
-    not indices of a snapshot.
+    A free slot has node number 0, class 0, labels 0, group -1 and no uid. Node numbers are the
+    cluster's own, not indices of a snapshot.
     """
 
     def __init__(self, width: int) -> None:

@@ -1,0 +1,173 @@
+"""How a snapshot is made: every column is copied, what has not changed otherwise is shared.
+
+Node columns are put into the order of names, which is sorted only when nodes come or go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprieve.engine.cluster.columns import LIMIT, PodColumns
+from reprieve.engine.cluster.rows import BudgetRow, GroupRow, Kind, NodeRow, PodClass
+from reprieve.engine.cluster.snapshot import Nomination, Pending, PodLabels, Snapshot
+from reprieve.engine.cluster.state import State
+from reprieve.engine.cluster.texts import CHUNK
+from reprieve.units.ids import Uid
+
+__all__ = ["SELECTORS", "Copies"]
+
+SELECTORS: Final = (
+    Kind.SERVICE,
+    Kind.REPLICA_SET,
+    Kind.STATEFUL_SET,
+    Kind.REPLICATION_CONTROLLER,
+)
+_TABLES: Final = tuple(
+    kind for kind in Kind if kind not in (Kind.POD, Kind.NODE, Kind.GROUP, *SELECTORS)
+)
+
+N = TypeVar("N", bound=np.generic)
+
+
+@dataclass(slots=True)
+class Copies:
+    """The immutable parts that snapshots share until their contents change."""
+
+    state: State
+    order: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    nodes: tuple[NodeRow, ...] = ()
+    node_index: Mapping[str, int] = field(default_factory=dict)
+    classes: tuple[PodClass | None, ...] = ()
+    labels: tuple[PodLabels | None, ...] = ()
+    group_keys: tuple[str, ...] = ()
+    group_rows: tuple[GroupRow | None, ...] = ()
+    group_index: Mapping[str, int] = field(default_factory=dict)
+    pending: Mapping[Uid, Pending] = field(default_factory=dict)
+    budgets: tuple[BudgetRow, ...] = ()
+    tables: Mapping[Kind, Mapping[tuple[str, str], Any]] = field(default_factory=dict)
+
+    def make(self, revision: int) -> Snapshot:
+        """Return the state as it is now."""
+        self._refresh()
+        state, order = self.state, self.order
+        placed, assumed, classes = state.placed, state.assumed, state.class_columns
+        position = np.full(len(state.allocatable), -1, np.int32)
+        position[order] = np.arange(len(order), dtype=np.int32)
+        used, scored = placed.usage(order, classes)
+        ahead = len(assumed) > 0
+        if ahead:
+            more_used, more_scored = assumed.usage(order, classes)
+            used = np.minimum(used + more_used, LIMIT)
+            scored = np.minimum(scored + more_scored, LIMIT)
+        length = -(-placed.size // CHUNK) * CHUNK if ahead else placed.size  # as texts have it
+
+        def column(read: Callable[[PodColumns], NDArray[N]]) -> NDArray[N]:
+            if ahead:
+                both = (read(placed)[:length], read(assumed)[: assumed.size])
+                return _frozen(np.concatenate(both))
+            return _frozen(read(placed)[:length].copy())
+
+        pod_class = column(lambda pods: pods.pod_class)
+        return Snapshot(
+            revision=revision,
+            resources=tuple(state.resources),
+            nodes=self.nodes,
+            node_index=self.node_index,
+            allocatable=_frozen(state.allocatable.take(order, axis=0)),
+            used=_frozen(used),
+            scored=_frozen(scored),
+            pod_uids=placed.uids.copy(assumed.uids if ahead else None),
+            pod_keys=placed.keys.copy(assumed.keys if ahead else None),
+            pod_node=_frozen(position.take(column(lambda pods: pods.node))),
+            pod_priority=column(lambda pods: pods.priority),
+            pod_group=column(lambda pods: pods.group),
+            pod_class=pod_class,
+            pod_labels=column(lambda pods: pods.labels),
+            pod_requests=_frozen(classes.requests.take(pod_class, axis=0)),
+            pod_start=column(lambda pods: pods.start),
+            pod_flags=column(lambda pods: pods.flags),
+            classes=self.classes,
+            labels=self.labels,
+            group_keys=self.group_keys,
+            group_rows=self.group_rows,
+            group_index=self.group_index,
+            pending=self.pending,
+            nominations=self._nominations(),
+            budgets=self.budgets,
+            tables=self.tables,
+        )
+
+    def _refresh(self) -> None:
+        state, changed = self.state, self.state.changed
+        rows = state.tables[Kind.NODE]
+        if "nodes" in changed:
+            names = sorted(name for _, name in rows)
+            numbers = state.nodes.numbers
+            self.order = np.array([numbers[name] for name in names], np.intp)
+            self.node_index = MappingProxyType({name: i for i, name in enumerate(names)})
+        if Kind.NODE in changed:
+            self.nodes = tuple([rows["", name].row for name in self.node_index])
+        if state.classes.changed:
+            self.classes = tuple(state.classes.values)
+        if state.labels.changed:
+            self.labels = tuple(state.labels.values)
+        if "groups" in changed or state.groups.changed:
+            numbers = state.groups.numbers
+            self.group_keys = tuple(key or "" for key in state.groups.values)
+            self.group_index = MappingProxyType(dict(numbers))
+            found: list[GroupRow | None] = [None] * len(self.group_keys)
+            for (namespace, name), held in state.tables[Kind.GROUP].items():
+                found[numbers[f"{namespace}/{name}"]] = held.row
+            self.group_rows = tuple(found)
+        if "pending" in changed:
+            self.pending = MappingProxyType(dict(state.pending))
+        if Kind.BUDGET in changed:
+            budgets = sorted(state.tables[Kind.BUDGET].items())
+            self.budgets = tuple(held.row for _, held in budgets)
+        if not changed.isdisjoint(_TABLES):
+            self.tables = MappingProxyType(
+                {
+                    kind: self.tables[kind] if kind not in changed else self._table(kind)
+                    for kind in _TABLES
+                }
+            )
+        changed.clear()
+        state.classes.changed = state.labels.changed = state.groups.changed = False
+
+    def _table(self, kind: Kind) -> Mapping[tuple[str, str], Any]:
+        return MappingProxyType({key: held.row for key, held in self.state.tables[kind].items()})
+
+    def _nominations(self) -> tuple[Nomination, ...]:
+        found = []
+        for uid in self.state.nominated:
+            pod, expected = self.state.pods[uid], self.state.overlay.nominated.get(uid)
+            row = pod.row
+            node = self.node_index.get(row.nominated if expected is None else expected.node)
+            if node is None:
+                continue
+            group = None if pod.group < 0 else self.group_rows[pod.group]
+            priority = row.priority if group is None else group.priority
+            found.append(
+                Nomination(
+                    uid,
+                    row.namespace,
+                    row.name,
+                    node,
+                    priority if expected is None else expected.priority,
+                    pod.group,
+                    pod.pod_class,
+                    pod.labels,
+                )
+            )
+        return tuple(sorted(found, key=lambda each: (each.namespace, each.name)))
+
+
+def _frozen(column: NDArray[N]) -> NDArray[N]:
+    column.flags.writeable = False
+    return column

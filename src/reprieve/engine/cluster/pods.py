@@ -1,0 +1,165 @@
+"""Pods come, change, are bound, finish and go: what each does to numbers, slots and pending pods.
+
+A pod without node is pending, or assumed when we have bound it and not seen that yet; a bound one
+has a slot and counts on its node; a finished one has only its row, so that an older event of it is
+still known to be old. All of it is O(resources).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reprieve.engine.cluster.columns import PodColumns
+from reprieve.engine.cluster.overlay import Assumption
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.snapshot import NO_START, Flag, Pending, PodLabels
+from reprieve.engine.cluster.state import NOWHERE, HeldPod, State
+from reprieve.units.ids import Uid
+
+__all__ = ["assume_pod", "end_pod", "put_pod", "show", "unassume"]
+
+
+def put_pod(state: State, row: PodRow) -> None:
+    """Take in a row; one older than the row held, of this pod or its successor, is dropped."""
+    pod = state.pods.get(row.uid)
+    if pod is None:
+        key = f"{row.namespace}/{row.name}"
+        other = state.pod_names.get(key)
+        if other is not None:
+            if row.version < state.pods[other].row.version:
+                return
+            end_pod(state, other)
+        state.pod_names[key] = row.uid
+        pod = state.pods[row.uid] = HeldPod(row, key)
+        _start(state, pod)
+        return
+    old = pod.row
+    if row.version < old.version:
+        return
+    if (
+        row.pod_class is old.pod_class
+        and row.node == old.node
+        and row.finished == old.finished
+        and row.group == old.group
+        and row.labels == old.labels
+    ):
+        pod.row = row
+        if pod.slot >= 0:
+            state.placed.set_facts(pod.slot, row.priority, _started(row), _flags(row))
+        elif not row.finished:
+            show(state, pod)
+        return
+    before = replace(pod)
+    pod.row = row
+    assumption = state.overlay.assumed.get(row.uid)
+    unassume(state, row.uid)
+    _start(state, pod)
+    if assumption is not None and pod.slot < 0 and not pod.finished:
+        assume_pod(state, pod, assumption.node, assumption.deadline)
+    _release(state, before)  # after the new numbers are taken, so that shared ones stay
+
+
+def end_pod(state: State, uid: Uid) -> None:
+    """Forget a pod and what we did to it."""
+    unassume(state, uid)
+    state.overlay.nominated.pop(uid, None)
+    _hide(state, uid)
+    pod = state.pods.pop(uid)
+    del state.pod_names[pod.key]
+    _release(state, pod)
+
+
+def assume_pod(state: State, pod: HeldPod, node: str, deadline: int) -> None:
+    """Give a pending pod an assumed slot."""
+    number = state.take_node(node)
+    slot = _slot(state, state.assumed, pod, number, _flags(pod.row) | Flag.ASSUMED)
+    assumption = Assumption(node, number, slot, pod.pod_class, deadline)
+    state.overlay.assumed[pod.row.uid] = assumption
+    _hide(state, pod.row.uid)
+
+
+def unassume(state: State, uid: Uid) -> None:
+    """Free the assumed slot of a pod, if it has one."""
+    held = state.overlay.assumed.pop(uid, None)
+    if held is not None:
+        state.assumed.remove(held.slot, held.node_number, held.pod_class, state.class_columns)
+        state.nodes.drop(held.node_number)
+
+
+def show(state: State, pod: HeldPod) -> None:
+    """Bring a pod without node up to date: among the pending, or in its assumed slot."""
+    row = pod.row
+    overlay = state.overlay
+    expected = overlay.nominated.get(row.uid)
+    if expected is not None and expected.node == row.nominated:
+        del overlay.nominated[row.uid]
+        expected = None
+    assumption = overlay.assumed.get(row.uid)
+    if assumption is not None:
+        flags = _flags(row) | Flag.ASSUMED
+        state.assumed.set_facts(assumption.slot, row.priority, _started(row), flags)
+        return
+    state.pending[row.uid] = Pending(row, pod.pod_class, pod.labels)
+    state.changed.add("pending")
+    if row.nominated if expected is None else expected.node:
+        state.nominated.add(row.uid)
+    else:
+        state.nominated.discard(row.uid)
+
+
+def _start(state: State, pod: HeldPod) -> None:
+    """Give the pod its numbers, and its slot or its place among the pending."""
+    row = pod.row
+    pod.finished = row.finished
+    pod.slot, pod.node = -1, NOWHERE
+    if row.finished:
+        state.overlay.nominated.pop(row.uid, None)
+        _hide(state, row.uid)
+        return
+    pod.pod_class = state.take_class(row.pod_class)
+    pod.labels = state.labels.take(PodLabels(row.namespace, row.labels))
+    pod.group = state.groups.take(f"{row.namespace}/{row.group}") if row.group else -1
+    if not row.node:
+        show(state, pod)
+        return
+    state.overlay.nominated.pop(row.uid, None)
+    _hide(state, row.uid)
+    pod.node = state.take_node(row.node)
+    pod.slot = _slot(state, state.placed, pod, pod.node, _flags(row))
+
+
+def _release(state: State, pod: HeldPod) -> None:
+    if pod.finished:
+        return
+    if pod.slot >= 0:
+        state.placed.remove(pod.slot, pod.node, pod.pod_class, state.class_columns)
+        state.nodes.drop(pod.node)
+    state.classes.drop(pod.pod_class)
+    state.labels.drop(pod.labels)
+    if pod.group >= 0:
+        state.groups.drop(pod.group)
+
+
+def _slot(state: State, columns: PodColumns, pod: HeldPod, node: int, flags: int) -> int:
+    row = pod.row
+    slot = columns.add(
+        row.uid, pod.key, node, pod.pod_class, pod.labels, pod.group, state.class_columns
+    )
+    columns.set_facts(slot, row.priority, _started(row), flags)
+    return slot
+
+
+def _hide(state: State, uid: Uid) -> None:
+    if state.pending.pop(uid, None) is not None:
+        state.changed.add("pending")
+        state.nominated.discard(uid)
+
+
+def _started(row: PodRow) -> int:
+    return NO_START if row.start is None else row.start
+
+
+def _flags(row: PodRow) -> int:
+    if not row.deleting:
+        return 0
+    return Flag.DELETING | Flag.PREEMPTED if row.preempted else Flag.DELETING
