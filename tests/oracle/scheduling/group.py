@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tests.oracle.scheduling import filters, objects, placement, preemption, units
 from tests.oracle.scheduling.objects import Cluster, Object, key_of, name_of
 from tests.oracle.scheduling.preemption import Choice
+from tests.oracle.scheduling.selectors import SelectorFailed
 
 Condition = tuple[str, str]
 
@@ -30,6 +31,16 @@ class Outcome(NamedTuple):
 
 def cycle(cluster_objects: Object, imposed: Mapping[str, str] | None = None) -> Outcome:
     """The first cycle of `preemptor`; `imposed` is the placement once all victims are gone."""
+    try:
+        return _cycle(cluster_objects, imposed)
+    except SelectorFailed as failed:
+        error = ("SchedulerError", str(failed))
+        pending = cluster_objects["pending"]
+        grouped = "podGroup" in cluster_objects["preemptor"]
+        return Outcome({}, None, {key_of(p): error for p in pending}, error if grouped else None)
+
+
+def _cycle(cluster_objects: Object, imposed: Mapping[str, str] | None) -> Outcome:
     cluster = Cluster.of(cluster_objects)
     pending = list(cluster_objects["pending"])
     preemptor = cluster_objects["preemptor"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import floor, log, sqrt, trunc
 from typing import Any
 
-from tests.oracle.scheduling import objects, topology, units
+from tests.oracle.scheduling import devices, objects, topology, units, volumes
 from tests.oracle.scheduling.objects import Cluster, Object, labels_of, name_of
 
 WEIGHTS = {
@@ -15,9 +15,11 @@ WEIGHTS = {
     "NodeAffinity": 2,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    "DynamicResources": 2,
     "NodeResourcesFit": 1,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
+    "VolumeBinding": 1,
 }
 SCORE_DEFAULTS = {"cpu": 100, "memory": 200 * 1024 * 1024}
 CPU_AND_MEMORY: list[Object] = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
@@ -54,6 +56,8 @@ def by_plugin(pod: Object, nodes: list[Object], cluster: Cluster) -> dict[str, S
         "NodeResourcesFit": node_resources_fit,
         "NodeResourcesBalancedAllocation": balanced_allocation,
         "ImageLocality": image_locality,
+        "DynamicResources": dynamic_resources,
+        "VolumeBinding": volume_binding,
     }
     return {
         plugin: score(pod, nodes, cluster)
@@ -198,6 +202,32 @@ def node_affinity(pod: Object, nodes: list[Object], cluster: Cluster) -> Scores:
     }
     most = max(raw.values())
     return {name: 100 * s // most if most else 0 for name, s in raw.items()}
+
+
+def dynamic_resources(pod: Object, nodes: list[Object], cluster: Cluster) -> Scores:
+    if not pod["spec"].get("resourceClaims"):
+        return {}
+    raw = devices.score(pod, nodes, cluster)
+    most = max(raw.values())
+    return {name: 100 * s // most if most else 0 for name, s in raw.items()}
+
+
+def volume_binding(pod: Object, nodes: list[Object], cluster: Cluster) -> Scores:
+    arguments = cluster.objects.get("volumeArgs") or {}
+    falling = [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]
+    points = arguments.get("shape") or falling
+    result = {}
+    for node in nodes:
+        sums: dict[str, list[int]] = {}
+        for name, requested, capacity in volumes.storage_score(pod, node, cluster):
+            so_far = sums.setdefault(name, [0, 0])
+            so_far[0], so_far[1] = so_far[0] + requested, so_far[1] + capacity
+        per_class = [
+            shape(points, 100 if q > a or not a else q * 100 // a) for q, a in sums.values()
+        ]
+        if per_class:
+            result[name_of(node)] = rounded(sum(per_class) / len(per_class))
+    return result
 
 
 def pod_topology_spread(pod: Object, nodes: list[Object], cluster: Cluster) -> Scores:

@@ -6,7 +6,16 @@ from collections import Counter
 
 import pytest
 
-from tests.oracle.scheduling import clusters, filters, group, objects, preemption, topology, units
+from tests.oracle.scheduling import (
+    clusters,
+    filters,
+    group,
+    objects,
+    preemption,
+    situations,
+    topology,
+    units,
+)
 from tests.oracle.scheduling.clusters import random_cluster
 from tests.oracle.scheduling.group import Outcome
 
@@ -23,7 +32,7 @@ def situation(cluster: objects.Object, outcome: Outcome) -> set[str]:
     found = {"preempting"} if choice.victims else {"without victims"}
     state = objects.Cluster.of(cluster)
     every = units.cluster_units(state)
-    lower = [u for u in every if u.priority < clusters.PREEMPTOR_PRIORITY]
+    lower = [u for u in every if u.priority < situations.PREEMPTOR_PRIORITY]
     if len({units.importance(u)[:4] for u in lower}) < len(lower):
         found.add("tied units")
     gone = [u for u in every if objects.key_of(u.pods[0]) in choice.victims]
@@ -60,7 +69,7 @@ def test_the_interesting_situations_are_common(
         "whole group evicted": 0.06,
         "reprieved": 0.2,
         "budget violated": 0.04,
-        **dict.fromkeys(clusters.SITUATIONS, 0.03),
+        **dict.fromkeys(situations.APPLY, 0.03),
     }
     assert {s: counts[s] for s, part in least.items() if counts[s] < part * len(SEEDS)} == {}
     assert counts["tied nodes"] and counts["members left over"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.oracle.scheduling import scores
-from tests.oracle.scheduling.clusters import HOSTNAME, ZONE, pod
 from tests.oracle.scheduling.objects import Cluster, Object, assumed
+from tests.oracle.scheduling.situations import HOSTNAME, ZONE, pod
 
 
 def node(name: str, cpu: str = "4", memory: str = "8Gi", **labels: str) -> Object:

@@ -165,19 +165,47 @@ def _size(claim: Object) -> int:
     return objects.amount("storage", requests.get("storage", 0))
 
 
+def storage_score(pod: Object, node: Object, cluster: Cluster) -> list[tuple[str, int, int]]:
+    """(class, requested, capacity) of what the unbound claims would get on the node.
+
+    Static volumes if there is one for any claim, otherwise the capacities found for new ones.
+    """
+    static, new, taken = [], [], list[str]()
+    for claim in sorted((c for c in claims_of(pod, cluster) if not bound(c)), key=_size):
+        name = claim["spec"].get("storageClassName") or ""
+        volume = _smallest(claim, node, cluster, taken)
+        if volume is not None:
+            taken.append(name_of(volume))
+            static.append((name, _size(claim), _capacity(volume)))
+            continue
+        found = [
+            objects.amount("storage", c.get("capacity") or 0)
+            for c in cluster.every("csiStorageCapacities")
+            if c["storageClassName"] == name
+            and objects.selects(c.get("nodeTopology"), labels_of(node))
+        ]
+        new += [(name, _size(claim), found[0])] if found else []
+    return static or new
+
+
+def _smallest(claim: Object, node: Object, cluster: Cluster, taken: list[str]) -> Object | None:
+    fitting = [
+        v
+        for v in cluster.every("persistentVolumes")
+        if name_of(v) not in taken and _serves(v, claim, node)
+    ]
+    return min(fitting, key=lambda v: (_capacity(v), name_of(v)), default=None)
+
+
 def _unbound(claims: list[Object], node: Object, cluster: Cluster) -> list[str]:
     taken: list[str] = []
     for claim in claims:
         selected = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
         if selected and selected != name_of(node):
             return ["node(s) didn't find available persistent volumes to bind"]
-        fitting = [
-            v
-            for v in cluster.every("persistentVolumes")
-            if name_of(v) not in taken and not selected and _serves(v, claim, node)
-        ]
-        if fitting:
-            taken.append(name_of(min(fitting, key=lambda v: (_capacity(v), name_of(v)))))
+        volume = None if selected else _smallest(claim, node, cluster, taken)
+        if volume is not None:
+            taken.append(name_of(volume))
             continue
         storage_class = cluster.one("storageClasses", claim["spec"]["storageClassName"])
         assert storage_class is not None
