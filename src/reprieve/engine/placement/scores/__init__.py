@@ -13,7 +13,14 @@ from typing import Final, TypeAlias
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Score, View
 from reprieve.engine.placement.profile import ScoreName
+from reprieve.engine.placement.scores.interpod import compile_inter_pod_affinity
 from reprieve.engine.placement.scores.resources import compile_balanced_allocation, compile_fit
+from reprieve.engine.placement.scores.spread import compile_spread
+from reprieve.engine.placement.scores.static import (
+    compile_image_locality,
+    compile_node_affinity,
+    compile_taint_toleration,
+)
 
 __all__ = ["compile_scores"]
 
@@ -21,8 +28,13 @@ Compile: TypeAlias = Callable[[View, Pending], Score | None]
 
 _COMPILE: Final[Mapping[ScoreName, Compile]] = MappingProxyType(
     {
+        ScoreName.TAINT_TOLERATION: compile_taint_toleration,
+        ScoreName.NODE_AFFINITY: compile_node_affinity,
+        ScoreName.POD_TOPOLOGY_SPREAD: compile_spread,
+        ScoreName.INTER_POD_AFFINITY: compile_inter_pod_affinity,
         ScoreName.NODE_RESOURCES_FIT: compile_fit,
         ScoreName.BALANCED_ALLOCATION: compile_balanced_allocation,
+        ScoreName.IMAGE_LOCALITY: compile_image_locality,
     }
 )
 
