@@ -9,8 +9,10 @@ from typing import Final, TypeAlias
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Filter, Refusal, View
 from reprieve.engine.placement.filters.disks import compile_volume_restrictions
+from reprieve.engine.placement.filters.interpod import compile_interpod
 from reprieve.engine.placement.filters.ports import compile_ports
 from reprieve.engine.placement.filters.resources import compile_resources
+from reprieve.engine.placement.filters.spread import compile_spread
 from reprieve.engine.placement.filters.static import (
     compile_features,
     compile_narrowing,
@@ -39,6 +41,8 @@ _COMPILE: Final[Mapping[FilterName, Compile]] = MappingProxyType(
         FilterName.NODE_VOLUME_LIMITS: compile_volume_limits,
         FilterName.VOLUME_BINDING: compile_volume_binding,
         FilterName.VOLUME_ZONE: compile_volume_zone,
+        FilterName.POD_TOPOLOGY_SPREAD: compile_spread,
+        FilterName.INTER_POD_AFFINITY: compile_interpod,
         FilterName.NODE_DECLARED_FEATURES: compile_features,
     }
 )
@@ -60,11 +64,7 @@ def compile_filters(view: View, pending: Pending) -> tuple[Filter, ...] | Refusa
             continue
         compile_filter = _COMPILE.get(name)
         if compile_filter is None:
-            if name in _VOLUMES and entry is not None and not (entry.volumes or entry.disks):
-                continue
             if name is FilterName.DYNAMIC_RESOURCES and not pending.row.claims:
-                continue
-            if name in (FilterName.POD_TOPOLOGY_SPREAD, FilterName.INTER_POD_AFFINITY):
                 continue
             return Refusal(Reason(Rejection.UNSUPPORTED, name))
         steps.append(compile_filter)
@@ -75,13 +75,3 @@ def compile_filters(view: View, pending: Pending) -> tuple[Filter, ...] | Refusa
         if found is not None:
             filters.append(found)
     return tuple(filters)
-
-
-_VOLUMES: Final = frozenset(
-    (
-        FilterName.VOLUME_RESTRICTIONS,
-        FilterName.NODE_VOLUME_LIMITS,
-        FilterName.VOLUME_BINDING,
-        FilterName.VOLUME_ZONE,
-    )
-)
