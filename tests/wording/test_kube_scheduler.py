@@ -20,28 +20,31 @@ from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
 from reprieve.wording.rejections import reason_text
 
-_STATUS = (
-    Explanation(Sentence.GROUP_UNSCHEDULABLE),
-    Explanation(
-        Sentence.PLACEMENTS, (1,), (Explanation(Sentence.MIN_COUNT_UNREACHABLE, (2, 0, 1)),)
+_STATUS = Explanation(
+    Sentence.GROUP_UNSCHEDULABLE,
+    (),
+    (
+        Explanation(
+            Sentence.PLACEMENTS, (1,), (Explanation(Sentence.MIN_COUNT_UNREACHABLE, (2, 0, 1)),)
+        ),
     ),
 )
 _NO_CPU = Diagnosis(2, ((Reason(Rejection.INSUFFICIENT, "cpu"), 2),))
 
 
-def _group(preemption: Preemption | None = None) -> Attempt:
+def _group(*said: Explanation, code: Code = Code.UNSCHEDULABLE) -> Attempt:
     members = (Member(Uid("a"), diagnosis=_NO_CPU), Member(Uid("b")))
     return Attempt(
         Unit((Uid("a"), Uid("b")), "ns/high"),
         Code.UNSCHEDULABLE,
         members,
-        _STATUS,
-        preemption=preemption,
+        (_STATUS, *said),
+        preemption=Preemption(code, said[-1]) if said else None,
     )
 
 
 def test_a_member_shows_its_own_failure_and_one_that_was_not_reached_the_groups() -> None:
-    attempt = _group(Preemption(Code.SUCCESS, Explanation(Sentence.FOUND_GROUP, (4,))))
+    attempt = _group(Explanation(Sentence.FOUND_GROUP, (4,)), code=Code.SUCCESS)
     texts = [wording.member_message(attempt, member) for member in attempt.members]
     assert texts == [
         "0/2 nodes are available: 2 Insufficient cpu.",
@@ -53,35 +56,44 @@ def test_a_member_shows_its_own_failure_and_one_that_was_not_reached_the_groups(
 
 
 @pytest.mark.parametrize(
-    ("explanation", "ending"),
+    ("said", "ending"),
     [
         (
-            Explanation(Sentence.FOUND_GROUP, (4,)),
+            [Explanation(Sentence.FOUND_GROUP, (4,))],
             "pod group preemption: found a placement for podgroup, preempting 4 victims",
         ),
         (
-            Explanation(Sentence.NO_VICTIMS_GROUP),
+            [Explanation(Sentence.NO_VICTIMS_GROUP)],
             "pod group preemption: No preemption victims found for incoming preemptor",
         ),
         (
-            Explanation(
-                Sentence.CLAIMS_DEALLOCATED, (), (Explanation(Sentence.NOT_ELIGIBLE_POLICY),)
-            ),
+            [
+                Explanation(Sentence.CLAIMS_DEALLOCATED),
+                Explanation(Sentence.NOT_ELIGIBLE_POLICY),
+            ],
             (
                 "deallocation and deletion of ResourceClaims completed, "
                 "pod group preemption: not eligible due to preemptionPolicy=Never."
             ),
         ),
         (
-            Explanation(Sentence.PLUGIN_FAILED, ("Mine", "boom")),
+            [_STATUS],
+            (
+                "pod group preemption: pod group is unschedulable, 0/1 placements are available, "
+                "first placement status: minCount (2) cannot be satisfied: 0 scheduled, "
+                "1 remaining"
+            ),
+        ),
+        (
+            [Explanation(Sentence.PLUGIN_FAILED, ("Mine", "boom"))],
             'error in "Mine" PodGroupPostFilter plugins: boom',
         ),
     ],
 )
 def test_a_groups_condition_ends_with_what_post_filter_said(
-    explanation: Explanation, ending: str
+    said: list[Explanation], ending: str
 ) -> None:
-    condition = wording.group_condition(_group(Preemption(Code.UNSCHEDULABLE, explanation)))
+    condition = wording.group_condition(_group(*said))
     assert condition == wording.ConditionText(
         "PodGroupInitiallyScheduled",
         "False",
@@ -92,7 +104,7 @@ def test_a_groups_condition_ends_with_what_post_filter_said(
 
 
 def test_the_kep_has_a_sentence_of_its_own_for_a_group_that_waits() -> None:
-    attempt = _group(Preemption(Code.SUCCESS, Explanation(Sentence.FOUND_GROUP, (4,))))
+    attempt = _group(Explanation(Sentence.FOUND_GROUP, (4,)), code=Code.SUCCESS)
     message = wording.group_message(attempt, kep_messages=True)
     assert message == "pod group is waiting for podgroup preemption to complete"
 

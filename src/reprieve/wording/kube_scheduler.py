@@ -102,7 +102,7 @@ _TEXTS: Final[Mapping[Sentence, str]] = {
     Sentence.FOUND_POD: ("found a potential placement for pod on node {0}, preempting {1} victims"),
     Sentence.CLAIMS_DEALLOCATED: "deallocation and deletion of ResourceClaims completed",
     Sentence.NOT_HELPFUL: "Preemption is not helpful for scheduling",
-    Sentence.PLUGIN_FAILED: 'error in "{0}" PodGroupPostFilter plugins: {1}',
+    Sentence.PLUGIN_FAILED: 'error in "{0}" PodGroupPostFilter plugins',
 }
 _KEP_TEXTS: Final[Mapping[Sentence, str]] = {
     Sentence.PRIORITIES: (
@@ -142,14 +142,17 @@ class PreemptorKind:
 
 def explanation_text(explanation: Explanation, *, kep_messages: bool = False) -> str:
     """Return the text of one explanation and those inside it."""
-    sentence = explanation.sentence
+    sentence, values = explanation.sentence, explanation.values
     template = _TEXTS[sentence]
     if kep_messages:
         template = _KEP_TEXTS.get(sentence, template)
-    text = template.format(*explanation.values)
-    if not explanation.inner:
-        return text
+    text = template.format(*values, "", "")  # a name that is unknown is empty
     inner = joined(explanation.inner, kep_messages=kep_messages)
+    if sentence is Sentence.PLUGIN_FAILED:
+        # What the plugin said of its own, or the text of its exception.
+        return f"{text}: {inner or values[1]}"
+    if not inner:
+        return text
     return f"{text}: {inner}" if sentence is Sentence.PLACEMENTS else f"{text}, {inner}"
 
 
@@ -200,10 +203,10 @@ def member_message(attempt: Attempt, member: Member, *, kep_messages: bool = Fal
     """Return the message of the pod's `PodScheduled` condition and `FailedScheduling` event.
 
     A member of a group shows its own fit failure, else the group's status without what PostFilter
-    adds; a plain pod shows both.
+    added; a plain pod shows both.
     """
     if member.diagnosis is None:
-        return joined(attempt.status, kep_messages=kep_messages)
+        return joined(attempt.status[:1], kep_messages=kep_messages)
     text = fit_text(member.diagnosis)
     if attempt.unit.group or attempt.preemption is None:
         return text
@@ -212,21 +215,15 @@ def member_message(attempt: Attempt, member: Member, *, kep_messages: bool = Fal
 
 
 def group_message(attempt: Attempt, *, kep_messages: bool = False) -> str:
-    """Return the message of a group's condition: its status and what PodGroupPostFilter adds."""
-    status = joined(attempt.status, kep_messages=kep_messages)
+    """Return the message of a group's condition: its status and what PodGroupPostFilter added."""
     preemption = attempt.preemption
-    if preemption is None:
-        return status
-    if kep_messages and preemption.code is Code.SUCCESS:
+    if kep_messages and preemption is not None and preemption.code is Code.SUCCESS:
         return _KEP_WAITING
-    explanation = preemption.explanation
-    if explanation.sentence is Sentence.PLUGIN_FAILED:
-        return f"{status}, {explanation_text(explanation)}"
-    if explanation.sentence is not Sentence.CLAIMS_DEALLOCATED:
-        return f"{status}, {_GROUP_PREEMPTION}{explanation_text(explanation)}"
-    parts = [status, _TEXTS[Sentence.CLAIMS_DEALLOCATED]]
-    if explanation.inner:
-        parts.append(_GROUP_PREEMPTION + joined(explanation.inner))
+    parts = [joined(attempt.status[:1], kep_messages=kep_messages)]
+    for explanation in attempt.status[1:]:
+        text = explanation_text(explanation, kep_messages=kep_messages)
+        own = explanation.sentence in (Sentence.CLAIMS_DEALLOCATED, Sentence.PLUGIN_FAILED)
+        parts.append(text if own else _GROUP_PREEMPTION + text)
     return ", ".join(parts)
 
 
