@@ -31,6 +31,8 @@ def refusal(
 ) -> Refusal | None:
     """The first refusal of the default filters on a node, narrowing by PreFilter included."""
     for plugin, allowed in narrowed(pod, cluster).items():
+        if not allowed:
+            return Refusal(plugin, "X", ("pod affinity terms conflict",), everywhere=True)
         if name_of(node) not in allowed:
             return Refusal(plugin, "X", (f"node(s) didn't satisfy plugin(s) [{plugin}]",))
     for plugin, check in default_filters().items():

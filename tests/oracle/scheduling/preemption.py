@@ -271,3 +271,21 @@ def refused_with(choice: Choice, cluster: Cluster, pending: list[Object]) -> lis
             refused.append(key)
         state = state.adding([objects.assumed(by_key[key], node_name)])
     return refused
+
+
+def returnable(choice: Choice, cluster: Cluster, pending: list[Object]) -> list[list[str]]:
+    """Victim units that could each be put back alone and leave every placed member its node.
+
+    None after the passes of section 7.7 as long as all constraints are monotone, and none at all
+    after a second pass that tries single units to a fixpoint.
+    """
+    victims = [
+        u for u in units.cluster_units(cluster) if any(key_of(p) in choice.victims for p in u.pods)
+    ]
+    found = []
+    for unit in victims:
+        keys = [key_of(p) for p in unit.pods]
+        fewer = choice._replace(victims=tuple(v for v in choice.victims if v not in keys))
+        if not refused_with(fewer, cluster, pending):
+            found.append(keys)
+    return found

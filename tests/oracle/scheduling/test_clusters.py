@@ -98,6 +98,21 @@ def test_victims_leave_room_for_every_placed_member(
         assert preemption.refused_with(choice, objects.Cluster.of(sound), case["pending"]) == []
 
 
+def test_no_victim_could_stay_where_all_constraints_are_monotone(
+    outcomes: list[tuple[objects.Object, Outcome]],
+) -> None:
+    checked = 0
+    for case, _ in outcomes:
+        if {"spread", "affinity"} & set(case["situations"]):
+            continue
+        sound = {**case, "everyFilterAtReprieve": True}
+        choice = group.cycle(sound).choice
+        if choice is not None and choice.victims:
+            checked += 1
+            assert preemption.returnable(choice, objects.Cluster.of(sound), case["pending"]) == []
+    assert checked >= 60
+
+
 def _spread_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "pod_topology_spread", lambda pod, node, cluster: None)
 

@@ -57,6 +57,27 @@ def test_the_first_pod_that_matches_itself_may_start_anywhere() -> None:
     assert refused(first, "m", pods=[placed("p", "n", app="a")]) == X_AFFINITY
 
 
+def test_fields_in_every_term_narrow_the_nodes() -> None:
+    def named(*groups: list[str]) -> Object:
+        terms = [
+            {
+                "matchFields": [
+                    {"key": "metadata.name", "operator": "In", "values": [n]} for n in names
+                ]
+            }
+            for names in groups
+        ]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        return own(affinity={"nodeAffinity": required})
+
+    text = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    assert refused(named(["n"]), "n") is None
+    assert refused(named(["n"]), "m") == ("NodeAffinity", "X", text)
+    assert refused(named(["n"], ["m"]), "m") is None
+    conflict = ("NodeAffinity", "X", "pod affinity terms conflict")
+    assert refused(named(["n", "m"]), "n") == conflict
+
+
 def claim(name: str, mode: str = "ReadWriteOnce", volume: str = "", **more: Any) -> Object:
     annotations = {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
     metadata = {"name": name, "namespace": "default", "annotations": annotations}
