@@ -78,8 +78,8 @@ def test_a_request_is_for_one_device_unless_it_says_more() -> None:
             [
                 (
                     'spec: Invalid value: "{`nodeName`, `allNodes`}": exactly one of `nodeName`, '
-                    "`nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but multiple "
-                    "fields are set"
+                    "`nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required, but "
+                    "multiple fields are set"
                 )
             ],
         ),

@@ -31,6 +31,7 @@ from reprieve.local.machines.ownership import (
     set_condition,
     suffix,
 )
+from reprieve.local.machines.scheduling_groups import Workloads
 from reprieve.local.machines.selectors import matches_labels
 from reprieve.local.machines.tally import Tally
 from reprieve.units.clock import Clock
@@ -50,8 +51,14 @@ class JobController:
     name = "jobs"
 
     def __init__(
-        self, informer: Informer, clock: Clock, recorder: Recorder, generator: random.Random
+        self,
+        informer: Informer,
+        clock: Clock,
+        recorder: Recorder,
+        generator: random.Random,
+        workloads: Workloads,
     ) -> None:
+        self._workloads = workloads
         self._informer = informer
         self._clock = clock
         self._recorder = recorder
@@ -217,6 +224,7 @@ class JobController:
             )
             if indexed:
                 pod["spec"].setdefault("hostname", stem)
+            self._workloads.join(pod, job)
             created.append(await self._informer.create("pods", pod))
             text = f"Created pod: {pod['metadata']['name']}"
             self._recorder.normal(job, "SuccessfulCreate", text)

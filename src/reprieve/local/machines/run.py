@@ -30,6 +30,7 @@ from reprieve.local.machines.podgarbage import PodGarbageCollector
 from reprieve.local.machines.podgroups import PodGroupProtection
 from reprieve.local.machines.replicasets import ReplicaSetController
 from reprieve.local.machines.scheduler import Scheduler
+from reprieve.local.machines.scheduling_groups import PodGroupMaker, Workloads
 from reprieve.local.machines.statefulsets import StatefulSetController
 from reprieve.local.machines.taints import NodeLifecycle, TaintEviction
 from reprieve.local.machines.volumes import VolumeController
@@ -92,18 +93,23 @@ class Machines:
         def generator(machine: str) -> random.Random:
             return random.Random(f"{seed}/{machine}")
 
+        workloads = Workloads(self.informer)
         node_machine = NodeMachine(self.informer, clock, recorder("kubelet"), nodes)
         machines: list[Machine] = [
             node_machine,
             Heartbeats(self.informer, clock, node_machine.names()),
             Scheduler(self.informer, clock, recorder("default-scheduler")),
             Kubelet(self.informer, clock, recorder("kubelet"), times or KubeletTimes(), seed),
-            JobController(self.informer, clock, recorder("job-controller"), generator("jobs")),
+            JobController(
+                self.informer, clock, recorder("job-controller"), generator("jobs"), workloads
+            ),
             ReplicaSetController(
                 self.informer, clock, recorder("replicaset-controller"), generator("replicasets")
             ),
             DeploymentController(self.informer, clock, recorder("deployment-controller")),
-            StatefulSetController(self.informer, clock, recorder("statefulset-controller")),
+            StatefulSetController(
+                self.informer, clock, recorder("statefulset-controller"), workloads
+            ),
             ChildrenController(
                 self.informer, clock, recorder("children-controller"), generator("children")
             ),
@@ -118,6 +124,7 @@ class Machines:
             CronJobController(self.informer, clock, recorder("cronjob-controller")),
             EndpointsController(self.informer),
             PodGroupProtection(self.informer),
+            PodGroupMaker(self.informer, workloads),
             ClaimsController(self.informer, generator("claims")),
             ReservationsController(self.informer),
             DeviceDriver(self.informer, recorder("device-driver")),
@@ -138,7 +145,7 @@ class Machines:
             for machine in machines
             if machine.name not in without
         }
-        self.informer.listeners.append(self.gpus.notice)
+        self.informer.listeners += [self.gpus.notice, workloads.notice]
         self.informer.listeners += [worker.notice for worker in self._workers.values()]
         self._synced = asyncio.Event()
         self._running: asyncio.Task[None] | None = None

@@ -21,6 +21,7 @@ from reprieve.local.machines.replicas import (
     same_status,
     template_hash,
 )
+from reprieve.local.machines.scheduling_groups import Workloads
 from reprieve.units.clock import Clock
 
 __all__ = ["StatefulSetController"]
@@ -34,10 +35,13 @@ class StatefulSetController:
 
     name = "statefulsets"
 
-    def __init__(self, informer: Informer, clock: Clock, recorder: Recorder) -> None:
+    def __init__(
+        self, informer: Informer, clock: Clock, recorder: Recorder, workloads: Workloads
+    ) -> None:
         self._informer = informer
         self._clock = clock
         self._recorder = recorder
+        self._workloads = workloads
 
     def concerns(self, change: Change, before: Object | None) -> Iterable[Key]:
         return by_controller(change, _STATEFUL_SETS, "StatefulSet", "pods")
@@ -108,6 +112,7 @@ class StatefulSetController:
         pod["spec"]["hostname"] = name
         if owner["spec"].get("serviceName"):
             pod["spec"]["subdomain"] = owner["spec"]["serviceName"]
+        self._workloads.join(pod, owner)
         await self._informer.create("pods", pod)
         text = f"create Pod {name} in StatefulSet {owner['metadata']['name']} successful"
         self._recorder.normal(owner, "SuccessfulCreate", text)
