@@ -1,0 +1,89 @@
+"""Bind one pod to one node, once, whatever becomes of the answer.
+
+A call that failed may have taken effect, so the pod is read again before the next try on the same
+node: bound there is done, bound elsewhere, gone or replaced is dropped. Nothing is ever unbound.
+Source: specification 23, "Recommended".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from reprieve.execution.fence import Fence
+from reprieve.kube.client import Client, Json
+from reprieve.kube.errors import (
+    ApiError,
+    Conflict,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
+from reprieve.kube.resource import PODS
+from reprieve.kube.writes import Priority
+from reprieve.units.ids import Uid
+
+__all__ = ["Binding", "Bound", "bind"]
+
+_ATTEMPTS: Final = 5
+
+
+class Bound(StrEnum):
+    """What became of the pod."""
+
+    HERE = "Here"
+    ELSEWHERE = "Elsewhere"  # somebody else bound it
+    GONE = "Gone"  # deleted, being deleted, or another pod under its name
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The result; `detail` is the error's text where it failed."""
+
+    bound: Bound
+    detail: str = ""
+
+
+async def bind(
+    client: Client, fence: Fence, namespace: str, name: str, uid: Uid, node: str
+) -> Binding:
+    """Bind the pod to the node.
+
+    Raises:
+        Deposed: the fence is closed.
+    """
+    writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
+    failure: ApiError | None = None
+    for attempt in range(_ATTEMPTS):
+        try:
+            if failure is not None:
+                known = await _now(client, namespace, name, uid, node)
+                if known is not None:
+                    return known
+                await client.transport.pause(attempt - 1)
+            await writer.bind(namespace, name, node, uid=uid)
+        except (Conflict, NotFound, ServerError, TooManyRequests, Unreachable) as error:
+            failure = error
+        except ApiError as error:
+            return Binding(Bound.FAILED, str(error))
+        else:
+            return Binding(Bound.HERE)
+    return Binding(Bound.FAILED, str(failure))
+
+
+async def _now(client: Client, namespace: str, name: str, uid: Uid, node: str) -> Binding | None:
+    """Return what is settled about the pod by now, None when it still waits."""
+    try:
+        pod: Json = await client.get(PODS, namespace, name, dict)
+    except NotFound:
+        return Binding(Bound.GONE)
+    metadata = pod["metadata"]
+    if metadata["uid"] != uid or metadata.get("deletionTimestamp"):
+        return Binding(Bound.GONE)
+    where = pod["spec"].get("nodeName")
+    if not where:
+        return None
+    return Binding(Bound.HERE if where == node else Bound.ELSEWHERE)

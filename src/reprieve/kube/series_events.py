@@ -1,0 +1,250 @@
+"""The recorder of events.k8s.io/v1 Events, as kube-scheduler writes them.
+
+An event names an action and, where there is one, a related object; its time is `eventTime`, and the
+old fields stay empty. The same thing again within six minutes (same regarding with its
+resourceVersion, related, type, reason and action) becomes the series of the first one, written at
+its first repetition and then at most once a minute. Recording never waits and never fails: what does
+not fit into the queue or cannot be written is dropped and counted. Source: client-go,
+tools/events/event_broadcaster.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reprieve.kube.client import Client, Json
+from reprieve.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
+from reprieve.kube.resource import Resource
+from reprieve.kube.writes import Priority
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import Nanos, format_micro
+
+__all__ = ["Reference", "SeriesEvents"]
+
+_EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
+_QUEUE: Final = 4_000
+_ATTEMPTS: Final = 5
+_WRITERS: Final = 4
+_SERIES: Final = 6 * MINUTE
+_PATCH: Final = MINUTE
+_KEPT: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object in an event; `resource_version` empty where it is not known."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str = ""
+
+    def as_json(self) -> Json:
+        """Return the reference as the API writes it, without what is empty."""
+        fields = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "resourceVersion": self.resource_version,
+        }
+        return {key: value for key, value in fields.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    regarding: Reference
+    related: Reference | None
+    controller: str
+    type: str
+    reason: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Happening:
+    key: _Key
+    note: str
+    wall: Nanos
+    monotonic: Nanos
+
+
+@dataclass(slots=True)
+class _Series:
+    name: str
+    last: Nanos
+    count: int = 0
+    patched: Nanos | None = None
+
+
+class SeriesEvents:
+    """Writes Events; `instance` names this process.
+
+    `report` is told once of each distinct trouble with writing.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        instance: str,
+        report: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        self.dropped = 0
+        self._client = client.at(Priority.EVENT)
+        self._clock = clock
+        self._instance = instance
+        self._report = report
+        self._reported: set[str] = set()
+        self._waiting: deque[_Happening] = deque()
+        self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._last_name = 0
+        self._arrived = asyncio.Semaphore(0)
+        self._open = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def event(
+        self,
+        regarding: Reference,
+        type: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        controller: str,
+        related: Reference | None = None,
+    ) -> None:
+        """Record an event; returns at once and never raises. `controller`: who reports."""
+        if len(self._waiting) >= _QUEUE:
+            self.dropped += 1
+            return
+        key = _Key(regarding, related, controller, type, reason, action)
+        happening = _Happening(key, note, self._clock.wall(), self._clock.monotonic())
+        self._waiting.append(happening)
+        self._open += 1
+        self._idle.clear()
+        self._arrived.release()
+
+    async def run(self) -> None:
+        """Write events until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_WRITERS):
+                group.create_task(self._work())
+
+    async def flush(self) -> None:
+        """Return when everything recorded so far is written or dropped; `run` must be running."""
+        await self._idle.wait()
+
+    async def _work(self) -> None:
+        while True:
+            await self._arrived.acquire()
+            try:
+                await self._write(self._waiting.popleft())
+            finally:
+                self._open -= 1
+                if not self._open:
+                    self._idle.set()
+
+    async def _write(self, happening: _Happening) -> None:
+        series = self._observe(happening)
+        if series.count > 1:
+            due = series.patched is None or happening.monotonic - series.patched >= _PATCH
+            if not due:
+                return
+            series.patched = happening.monotonic
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._once(happening, series)
+            except (ServerError, TooManyRequests, Unreachable) as error:
+                if attempt == _ATTEMPTS - 1:
+                    self._drop(error)
+                    return
+                await self._client.transport.pause(attempt)
+            except (ApiError, UsageError) as error:
+                # Refused for good: no rights, or a namespace that is going away.
+                self._drop(error)
+                return
+            else:
+                return
+
+    def _observe(self, happening: _Happening) -> _Series:
+        key, now = happening.key, happening.monotonic
+        series = self._series.pop(key, None)
+        if series is None or now - series.last > _SERIES:
+            # Names come from the time; two events of one instant need two names all the same.
+            self._last_name = max(happening.wall, self._last_name + 1)
+            stem = key.regarding.name[:236].rstrip("-.")
+            series = _Series(f"{stem}.{self._last_name:x}", now)
+        series.last = now
+        series.count += 1
+        self._series[key] = series
+        if len(self._series) > _KEPT:
+            self._series.popitem(last=False)
+        return series
+
+    async def _once(self, happening: _Happening, series: _Series) -> None:
+        namespace = happening.key.regarding.namespace or "default"
+        if series.count > 1:
+            patch: Json = {"series": self._series_json(happening, series)}
+            try:
+                await self._client.patch(_EVENTS, namespace, series.name, patch, dict)
+            except NotFound:
+                # Events live for an hour: it begins anew, with its count.
+                pass
+            else:
+                return
+        try:
+            await self._client.create(_EVENTS, self._body(happening, series, namespace), dict)
+        except AlreadyExists:
+            # An earlier attempt whose answer was lost.
+            return
+
+    def _series_json(self, happening: _Happening, series: _Series) -> Json:
+        return {
+            "count": series.count,
+            "lastObservedTime": format_micro(happening.wall),
+        }
+
+    def _body(self, happening: _Happening, series: _Series, namespace: str) -> Json:
+        key = happening.key
+        body: dict[str, Any] = {
+            "metadata": {"name": series.name, "namespace": namespace},
+            "eventTime": format_micro(happening.wall),
+            "reportingController": key.controller,
+            "reportingInstance": self._instance,
+            "action": key.action,
+            "reason": key.reason,
+            "type": key.type,
+            "note": happening.note,
+            "regarding": key.regarding.as_json(),
+        }
+        if key.related is not None:
+            body["related"] = key.related.as_json()
+        if series.count > 1:
+            body["series"] = self._series_json(happening, series)
+        return body
+
+    def _drop(self, error: Exception) -> None:
+        self.dropped += 1
+        key = type(error).__name__
+        if key not in self._reported:
+            self._reported.add(key)
+            self._report(error)
