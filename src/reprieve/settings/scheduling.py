@@ -1,0 +1,112 @@
+"""The section `scheduling` of the `--config` file, and all that the scheduling plane is told.
+
+    scheduling:
+      secondReprievePass: true      # victims refused for a spread constraint go back together
+      strictDisruptionMode: false   # refuse disruption mode `all` with the basic policy
+      kepMessages: false            # conditions in the words of KEP-5710
+      simulateClaims: false         # devices and attachments of victims count as free
+      victimDeadline: 5m            # how long past its grace period a victim may take to end
+      featureGates: {CompositePodGroup: true}
+      configuration: {apiVersion: kubescheduler.config.k8s.io/v1, ...}
+
+`configuration` is a KubeSchedulerConfiguration. The flag `--feature-gates` beats `featureGates`.
+Source: specification of the scheduling plane, sections 2.6, 7.7, 15, 18 and 21.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reprieve.engine.placement.profile import Policy
+from reprieve.settings.fields import boolean, duration, mapping, read_yaml, refuse
+from reprieve.settings.gates import Wish, gates_of_mapping, gates_of_text, resolve_gates
+from reprieve.settings.idle import Notice
+from reprieve.settings.scheduler_configuration import (
+    SchedulerConfiguration,
+    scheduler_configuration,
+)
+from reprieve.units.durations import MINUTE
+
+__all__ = ["SECTION", "SchedulingSettings", "read_scheduling", "scheduling_settings"]
+
+SECTION: Final = "scheduling"
+
+_SWITCHES: Final[Mapping[str, str]] = {
+    "secondReprievePass": "second_reprieve_pass",
+    "strictDisruptionMode": "strict_disruption_mode",
+    "kepMessages": "kep_messages",
+    "simulateClaims": "simulate_claims",
+}
+_KEYS: Final = (*_SWITCHES, "victimDeadline", "featureGates", "configuration")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingSettings:
+    """Policy of decisions, and what the plane around them needs.
+
+    `victim_deadline`: nanoseconds past its grace period after which a victim that has not ended is
+    planned around. `wishes`: the gates as somebody asked for them, for whoever else has gates.
+    """
+
+    policy: Policy
+    initial_backoff_seconds: int = 1
+    max_backoff_seconds: int = 10
+    victim_deadline: int = 5 * MINUTE
+    wishes: Mapping[str, bool] | None = None
+    notices: tuple[Notice, ...] = ()
+
+
+def read_scheduling(content: str, where: str) -> Mapping[str, Any]:
+    """Return the section `scheduling` of a `--config` file; empty where it has none.
+
+    Raises:
+        UsageError: not YAML, or the section is not a mapping of known keys.
+    """
+    document = read_yaml(content, where)
+    section = document.get(SECTION) if isinstance(document, Mapping) else None
+    return mapping(section, f"{where}: {SECTION}", _KEYS)
+
+
+def scheduling_settings(
+    section: Mapping[str, Any] | None = None,
+    feature_gates: str = "",
+    where: str = "--config",
+    extra: Mapping[str, Collection[str]] | None = None,
+) -> SchedulingSettings:
+    """Return what the section and the flag `--feature-gates` say.
+
+    `extra`: installed PostFilter and PodGroupPostFilter plugins, see `scheduler_configuration`.
+
+    Raises:
+        UsageError: what is wrong, where, and what is accepted.
+    """
+    place = f"{where}: {SECTION}"
+    section = mapping(section, place, _KEYS)
+    flag: dict[str, Wish] = gates_of_text(feature_gates)
+    file = gates_of_mapping(section.get("featureGates"), f"{place}.featureGates")
+    gates, notices = resolve_gates(flag, file)
+    configuration = SchedulerConfiguration()
+    if section.get("configuration") is not None:
+        configuration = scheduler_configuration(
+            section["configuration"], f"{place}.configuration.", extra
+        )
+    switches = {
+        field: boolean(section[key], f"{place}.{key}")
+        for key, field in _SWITCHES.items()
+        if section.get(key) is not None
+    }
+    deadline = 5 * MINUTE
+    if section.get("victimDeadline") is not None:
+        deadline = duration(section["victimDeadline"], f"{place}.victimDeadline")
+        if not deadline:
+            refuse(f"{place}.victimDeadline", section["victimDeadline"], "a duration above zero")
+    return SchedulingSettings(
+        policy=Policy(profiles=configuration.profiles, gates=gates, **switches),
+        initial_backoff_seconds=configuration.initial_backoff_seconds,
+        max_backoff_seconds=configuration.max_backoff_seconds,
+        victim_deadline=deadline,
+        wishes={name: wish.on for name, wish in {**file, **flag}.items()},
+        notices=(*notices, *configuration.notices),
+    )
