@@ -96,6 +96,7 @@ _TEXTS: Final[Mapping[Sentence, str]] = {
     Sentence.ONGOING: "ongoing preemption on nominated nodes",
     Sentence.NO_VICTIMS_GROUP: "No preemption victims found for incoming preemptor",
     Sentence.NO_VICTIMS_POD: "No preemption victims found for incoming pod",
+    Sentence.NO_CANDIDATES: "0/{0} nodes are available",
     Sentence.NO_CANDIDATE: "no candidate node for preemption",
     Sentence.EXPECTED_VICTIM: 'expected at least one victim pod on node "{0}"',
     Sentence.FOUND_GROUP: "found a placement for podgroup, preempting {0} victims",
@@ -179,23 +180,14 @@ def fit_text(diagnosis: Diagnosis) -> str:
 def preemption_text(preemption: Preemption, nodes: int) -> str:
     """Return what PostFilter says about a plain pod, without the prefix.
 
-    `nodes`: how many there are; those of which nothing is said were not worth examining.
+    `nodes`: how many there are.
     """
-    if preemption.code is Code.SUCCESS:
-        return explanation_text(preemption.explanation)
-    if not preemption.node_statuses and preemption.explanation.sentence is not (
-        Sentence.NOT_HELPFUL
-    ):
+    if not preemption.unhelpful:
         return explanation_text(preemption.explanation)
     counts: Counter[str] = Counter()
-    for _, status in preemption.node_statuses:
-        if isinstance(status, Explanation):
-            counts[explanation_text(status)] += 1
-        else:
-            counts.update(reason_text(reason) for reason in status)
-    unseen = nodes - len(preemption.node_statuses)
-    if unseen > 0:
-        counts[_TEXTS[Sentence.NOT_HELPFUL]] += unseen
+    for said, count in preemption.unhelpful:
+        text = explanation_text(said) if isinstance(said, Explanation) else reason_text(said)
+        counts[text] += count
     return _counted(nodes, counts)
 
 

@@ -23,7 +23,6 @@ from reprieve.engine.placement.scores import compile_scores
 __all__ = ["Checkpoint", "Simulation"]
 
 _FEW: Final = 64  # changes that compiled filters are told one by one
-_EXACT: Final = 2**53
 
 
 @dataclass(slots=True)
@@ -161,10 +160,7 @@ class Simulation:
         assert self.simulated[-1] is pod and pod.pending is not None
         self.simulated.pop()
         self._move(pod, -1)
-        for each in self._of(pod.pending).filters:
-            release = getattr(each, "release", None)
-            if release is not None:
-                release(pod.pending, pod.node)
+        self._release(pod)
 
     def remove(self, slots: I64) -> None:
         """Take pods of the snapshot out: `slots` are indices of pods that are present."""
@@ -181,7 +177,9 @@ class Simulation:
         )
 
     def rollback(self, state: Checkpoint) -> None:
-        """Go back to a checkpoint; reservations made since must have been released."""
+        """Go back to a checkpoint, at which fewer pods had been placed than now."""
+        for pod in reversed(self.simulated[len(state.simulated) :]):
+            self._release(pod)
         self.present = state.present
         self.used = state.used
         self.simulated = list(state.simulated)
@@ -201,6 +199,13 @@ class Simulation:
         )
 
     # How.
+
+    def _release(self, pod: Placed) -> None:
+        assert pod.pending is not None
+        for each in self._of(pod.pending).filters:
+            release = getattr(each, "release", None)
+            if release is not None:
+                release(pod.pending, pod.node)
 
     def _of(self, pending: Pending) -> _Compiled:
         row = pending.row
@@ -258,15 +263,8 @@ class Simulation:
         nodes = snapshot.pod_node[slots]
         requests = snapshot.pod_requests[slots]
         for column in range(requests.shape[1]):
-            # Integers below 2**53 are exact in the float sums; larger ones take the slow way.
-            amounts = requests[:, column]
-            if not amounts.any():
-                continue
-            if int(amounts.max()) * len(amounts) < _EXACT:
-                moved = np.bincount(nodes, amounts, len(snapshot.nodes)).astype(np.int64)
-                self.used[:, column] += sign * moved
-            else:
-                np.add.at(self.used[:, column], nodes, sign * amounts)
+            if requests[:, column].any():
+                np.add.at(self.used[:, column], nodes, sign * requests[:, column])
         self._scored = None
         self._compiled.clear()
 

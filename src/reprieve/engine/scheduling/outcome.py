@@ -15,7 +15,6 @@ from reprieve.units.ids import Uid
 
 __all__ = [
     "Attempt",
-    "Candidate",
     "Diagnosis",
     "Explanation",
     "Member",
@@ -61,6 +60,7 @@ class Sentence(Enum):
     ONGOING = auto()  # ongoing preemption on nominated nodes
     NO_VICTIMS_GROUP = auto()  # No preemption victims found for incoming preemptor
     NO_VICTIMS_POD = auto()  # No preemption victims found for incoming pod
+    NO_CANDIDATES = auto()  # 0/N nodes are available: ... (from the statuses of the candidates)
     NO_CANDIDATE = auto()  # no candidate node for preemption
     EXPECTED_VICTIM = auto()  # expected at least one victim pod on node "X"
     FOUND_GROUP = auto()  # found a placement for podgroup, preempting N victims
@@ -121,24 +121,15 @@ class UnitVictim:
     priority: int
     group: str = ""
     whole_group: bool = False  # disruption mode all
-    start: int | None = None
     violating: int = 0  # pods whose eviction breaks a budget
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node where a plain pod would fit, with the units that go for it, most important first."""
-
-    node: int
-    victims: tuple[UnitVictim, ...]
-    violating: int
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
     """What PostFilter found. `victims` are most important first; `nominated`: (pod, node name).
 
-    `reprieved`: units put back, by rule. `refused`: for `-v 6`, units that could not be put back
+    `unhelpful`: how many nodes say what, when a plain pod has no candidate; nodes that were not
+    examined are counted too. `reprieved`: units put back, by rule. `refused`: for `-v 6`, units that could not be put back
     with the first filter that refused.
     """
 
@@ -152,8 +143,7 @@ class Preemption:
     refused: tuple[tuple[int, str], ...] = ()  # slot of the unit's first pod, filter name
     evaluated: bool = True  # victims were searched, so metrics of the evaluation are observed
     keep_nominations: bool = False  # not eligible: present nominations stay
-    candidates: tuple[Candidate, ...] = ()  # plain pods only
-    node_statuses: tuple[tuple[int, Explanation | tuple[Reason, ...]], ...] = ()
+    unhelpful: tuple[tuple[Reason | Explanation, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,120 @@
+"""One scheduling cycle of a pod group: place what fits, else look for victims.
+
+1. pods that are being deleted or have a node already are dropped;
+2. the pods must agree with each other and with the group (`uniformity`);
+3. the queued pods are placed; when the minimum is met, what fits is bound and nobody is evicted;
+4. otherwise the profile's PodGroupPostFilter plugins run in order until one succeeds or says that
+   nothing helps.
+
+Source: specification, sections 4 to 6, 9.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reprieve.engine.cluster.rows import GroupRow
+from reprieve.engine.cluster.snapshot import Pending
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.domains import GroupPlacing, place_group
+from reprieve.engine.scheduling.outcome import (
+    Attempt,
+    Explanation,
+    Member,
+    Nominate,
+    Preemption,
+    Sentence,
+    Unit,
+)
+from reprieve.engine.scheduling.placing import Choose
+from reprieve.engine.scheduling.plugins import PostFilter, run_post_filters
+from reprieve.engine.scheduling.uniformity import disagreement
+
+__all__ = ["schedule_group"]
+
+
+def schedule_group(
+    simulation: Simulation,
+    unit: Unit,
+    group: GroupRow,
+    queued: Sequence[Pending],
+    policy: Policy,
+    choose: Choose,
+    post_filters: Sequence[tuple[str, PostFilter]],
+) -> Attempt:
+    """Return the end of the group's cycle; placed members stay in the simulation on success."""
+    odd = disagreement(simulation.snapshot, group, queued, policy)
+    if odd is not None:
+        return _failed(unit, queued, (odd,), scheduler_error=True)
+    placing = place_group(simulation, group, queued, policy, choose)
+    if placing.error:
+        status = (placing.failure,) if placing.failure is not None else ()
+        return _failed(unit, queued, status, scheduler_error=True, placing=placing)
+    if placing.failure is None:
+        return _placed(simulation, unit, queued, placing)
+    found = run_post_filters(post_filters, simulation, group, queued, policy, choose, placing)
+    said: tuple[Explanation, ...] = (placing.failure, *found.explanations)
+    if found.error:
+        return _failed(unit, queued, said, scheduler_error=True, preemption=found.preemption)
+    return _waiting(unit, queued, placing, said, found.preemption)
+
+
+def _placed(
+    simulation: Simulation, unit: Unit, queued: Sequence[Pending], placing: GroupPlacing
+) -> Attempt:
+    names = simulation.snapshot.nodes
+    members = tuple(
+        Member(pending.row.uid, bind=names[node].name, nominate=Nominate.KEEP)
+        if node >= 0
+        else Member(pending.row.uid, nominate=Nominate.KEEP, diagnosis=diagnosis)
+        for pending, node, diagnosis in zip(queued, placing.nodes, placing.diagnoses, strict=True)
+    )
+    return Attempt(unit, Code.SUCCESS, members)
+
+
+def _waiting(
+    unit: Unit,
+    queued: Sequence[Pending],
+    placing: GroupPlacing,
+    status: tuple[Explanation, ...],
+    preemption: Preemption | None,
+) -> Attempt:
+    """Nominations of 9.5: what preemption says; without it, members that had fitted lose theirs."""
+    nominated = dict(preemption.nominated) if preemption is not None else {}
+    succeeded = preemption is not None and preemption.code is Code.SUCCESS
+    members = []
+    for pending, node, diagnosis in zip(queued, placing.nodes, placing.diagnoses, strict=True):
+        nominate: str | Nominate = nominated.get(pending.row.uid, Nominate.KEEP)
+        if not succeeded and node >= 0:
+            nominate = Nominate.CLEAR
+        members.append(Member(pending.row.uid, nominate=nominate, diagnosis=diagnosis))
+    return Attempt(unit, Code.UNSCHEDULABLE, tuple(members), status, preemption=preemption)
+
+
+def _failed(
+    unit: Unit,
+    queued: Sequence[Pending],
+    status: tuple[Explanation, ...],
+    *,
+    scheduler_error: bool,
+    placing: GroupPlacing | None = None,
+    preemption: Preemption | None = None,
+) -> Attempt:
+    diagnoses = (None,) * len(queued) if placing is None else placing.diagnoses
+    members = tuple(
+        Member(pending.row.uid, nominate=Nominate.CLEAR, diagnosis=diagnosis)
+        for pending, diagnosis in zip(queued, diagnoses, strict=True)
+    )
+    return Attempt(unit, Code.ERROR, members, status, scheduler_error, preemption)
+
+
+def missing_group(unit: Unit) -> Attempt:
+    """Return the end of a cycle of a group whose object is gone: its pods wait for it."""
+    return Attempt(
+        unit,
+        Code.UNRESOLVABLE,
+        tuple(Member(uid) for uid in unit.pods),
+        (Explanation(Sentence.NO_GROUP, (unit.group,)),),
+    )

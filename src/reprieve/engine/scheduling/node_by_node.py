@@ -1,0 +1,107 @@
+"""Victims for one pod, tried on one node after the other with whole filters.
+
+The slow and literal form of `node_sweep`, for pods whose filters cannot be told from a few counters
+(required affinity, volume limits, spread over many domains). Pods of a group that run on other nodes
+leave the counters, and make no room there that the pod could use. Source: specification 8.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64, Mask, Pending
+from reprieve.engine.placement.reasons import Reason
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.budgets import BudgetMatches, violating_pods
+from reprieve.engine.scheduling.outcome import Explanation, Sentence
+from reprieve.engine.scheduling.units import Units
+
+__all__ = ["NO_VICTIMS", "Candidates", "Statuses", "each_node"]
+
+NO_VICTIMS: Final = Explanation(Sentence.NO_VICTIMS_POD)
+
+Statuses: TypeAlias = dict[int, tuple[Reason | Explanation, ...]]  # by node
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Nodes where the pod fits, in scan order, and for each the units that go.
+
+    `victims[i]`: unit indices for `nodes[i]`, most important first; `violating[i]`: pods of each of
+    them that break a budget. `statuses`: why other nodes that were examined are none.
+    """
+
+    units: Units
+    nodes: tuple[int, ...]
+    victims: tuple[I64, ...]
+    violating: tuple[I64, ...]
+    statuses: Callable[[], Statuses]
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def each_node(
+    simulation: Simulation, pending: Pending, units: Units, budgets: BudgetMatches, nodes: Mask
+) -> Candidates:
+    """Return the candidates among `nodes` (nodes,); the simulation is left as it was."""
+    on_node: dict[int, list[int]] = {}
+    where = units.snapshot.pod_node
+    for unit in range(len(units)):
+        for node in np.unique(where[units.pods(unit)]).tolist():
+            on_node.setdefault(node, []).append(unit)
+    found: list[tuple[int, I64, I64]] = []
+    statuses: Statuses = {}
+    for node in np.flatnonzero(nodes).tolist():
+        if node not in on_node:
+            statuses[node] = (NO_VICTIMS,)
+            continue
+        own = units.ordered(np.array(on_node[node], np.int64))
+        victims = _one_node(simulation, pending, units, own, budgets, node, statuses)
+        if victims is not None:
+            found.append((node, *victims))
+    return Candidates(
+        units,
+        tuple(node for node, _, _ in found),
+        tuple(victims for _, victims, _ in found),
+        tuple(violating for _, _, violating in found),
+        lambda: statuses,
+    )
+
+
+def _one_node(
+    simulation: Simulation,
+    pending: Pending,
+    units: Units,
+    order: I64,
+    budgets: BudgetMatches,
+    node: int,
+    statuses: Statuses,
+) -> tuple[I64, I64] | None:
+    before = simulation.checkpoint()
+    try:
+        slots, _ = units.flat(order)
+        simulation.remove(slots)
+        if simulation.code_at(pending, node):
+            statuses[node] = simulation.status_at(pending, node).reasons
+            return None
+        violating = violating_pods(units, order, budgets)
+        gone = np.zeros(len(order), np.bool_)
+        turns = np.concatenate((np.flatnonzero(violating > 0), np.flatnonzero(violating == 0)))
+        for place in turns.tolist():
+            pods = units.pods(int(order[place]))
+            simulation.restore(pods)
+            if simulation.code_at(pending, node):
+                simulation.remove(pods)
+                gone[place] = True
+        if not gone.any():
+            name = simulation.snapshot.nodes[node].name
+            statuses[node] = (Explanation(Sentence.EXPECTED_VICTIM, (name,)),)
+            return None
+        return order[gone], violating[gone]
+    finally:
+        simulation.rollback(before)

@@ -1,0 +1,383 @@
+"""All nodes at once: which units would go for one pod, were it placed on that node.
+
+A (unit, node) pair stands for a unit that has a pod on the node; a whole group is in a pair with
+each of its nodes. After all potential victims of a node are off, the pod either fits there or not;
+then pairs are put back in rounds, the k-th of each node in round k, those that break a budget first.
+What a pair changes is its requests on the node, its pods that exclude the pod (host ports, required
+anti-affinity, either way), and its counts per spread domain; nothing else is followed, so `sweepable`
+says whether that is all the pod needs. Source: specification 8.4 and 7.5 to 7.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import PodClass
+from reprieve.engine.cluster.snapshot import I32, I64, U8, Flag, Mask, Pending
+from reprieve.engine.placement.filtering import Placed
+from reprieve.engine.placement.filters.ports import PortsFilter
+from reprieve.engine.placement.filters.resources import ResourcesFilter
+from reprieve.engine.placement.filters.selection import selection_of
+from reprieve.engine.placement.filters.spread import SpreadConstraintCounts, SpreadFilter
+from reprieve.engine.placement.profile import FilterName
+from reprieve.engine.placement.reasons import Rejection
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.budgets import BudgetMatches
+from reprieve.engine.scheduling.units import Units
+
+__all__ = ["Swept", "sweep", "sweepable"]
+
+_STATIC: Final = frozenset(
+    {
+        FilterName.NODE_NAME,
+        FilterName.NODE_UNSCHEDULABLE,
+        FilterName.TAINT_TOLERATION,
+        FilterName.NODE_AFFINITY,
+        FilterName.VOLUME_BINDING,
+        FilterName.VOLUME_ZONE,
+        FilterName.DYNAMIC_RESOURCES,
+        FilterName.NODE_DECLARED_FEATURES,
+    }
+)
+_FOLLOWED: Final = frozenset(
+    {
+        FilterName.NODE_PORTS,
+        FilterName.NODE_RESOURCES_FIT,
+        FilterName.POD_TOPOLOGY_SPREAD,
+        FilterName.INTER_POD_AFFINITY,
+    }
+)
+_MOST_DOMAINS: Final = 64  # counters are kept per node and domain
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """The victims of each node, as pairs.
+
+    `fits`: (nodes,) candidates. `failed`: (nodes,) the first `Rejection` of a node that takes the
+    pod not even without its potential victims, 0 elsewhere. `lacking`: columns of resources and
+    what is missing of them there, (nodes, columns). `pair_node`, `pair_unit`: the victims, sorted by
+    node and importance; `pair_violating`: their pods that break a budget.
+    """
+
+    fits: Mask
+    failed: U8
+    empty: Mask  # no potential victims
+    columns: tuple[int, ...]
+    lacking: I64
+    pair_node: I64
+    pair_unit: I64
+    pair_violating: I64
+
+
+@dataclass(frozen=True, slots=True)
+class _Exclusion:
+    """Pods that keep the pod out of their domain."""
+
+    code: Rejection
+    pods: Mask  # (slots,)
+    domains: I32  # (nodes,), -1 where there is none
+    simulated: Callable[[Placed], bool]  # the same for pods that are not in slots
+
+
+def sweepable(simulation: Simulation, pending: Pending) -> bool:
+    """Return whether `sweep` knows all that can keep this pod from a node."""
+    entry = _entry(simulation, pending)
+    for each in simulation.filters(pending):
+        if each.name in _STATIC and not simulation.policy.simulate_claims:
+            continue
+        if each.name not in _FOLLOWED:
+            return False
+        if isinstance(each, SpreadFilter) and any(
+            len(constraint.counts) > _MOST_DOMAINS for constraint in each.constraints
+        ):
+            return False
+    return not entry.affinity
+
+
+def sweep(
+    simulation: Simulation, pending: Pending, units: Units, budgets: BudgetMatches, nodes: Mask
+) -> Swept:
+    """Return the victims on each of `nodes` (nodes,)."""
+    snapshot = simulation.snapshot
+    pair_unit, pair_node = _pairs(units, nodes)
+    rank = np.empty(len(units), np.int64)
+    rank[units.ordered(np.arange(len(units)))] = np.arange(len(units))
+    by_importance = np.lexsort((rank[pair_unit], pair_node))
+    pair_unit, pair_node = pair_unit[by_importance], pair_node[by_importance]
+    violating = _violating(units, budgets, pair_unit, pair_node)
+
+    columns, slack = _slack(simulation, pending)
+    freed = _requests(units, pair_unit, pair_node, columns)
+    np.add.at(slack, pair_node, freed)
+
+    failed = np.zeros(len(snapshot.nodes), np.uint8)
+    barred = np.zeros(len(pair_unit), np.bool_)
+    tests: list[tuple[Rejection, Mask]] = []
+    for exclusion in _exclusions(simulation, pending):
+        hits = _hits(units, pair_unit, pair_node, exclusion)
+        barred |= hits > 0
+        tests.append((exclusion.code, _still_there(simulation, exclusion, pair_node, hits)))
+    skews = [
+        _NodeSkew(units, constraint, pair_unit, pair_node)
+        for each in simulation.filters(pending)
+        if isinstance(each, SpreadFilter)
+        for constraint in each.constraints
+    ]
+    lacking = np.minimum(slack, 0)
+    tests.append((Rejection.RESOURCES, (lacking < 0).any(axis=1, keepdims=True)[:, 0]))
+    every = np.arange(len(snapshot.nodes))
+    tests.extend((Rejection.SPREAD_SKEW, ~skew.passes(every)) for skew in skews)
+    for code, refused in sorted(tests, key=lambda test: test[0]):
+        failed[refused & (failed == 0)] = code
+    counts = np.bincount(pair_node, minlength=len(snapshot.nodes))
+    failed[~nodes | (counts == 0)] = 0
+    tried = nodes & (failed == 0) & (counts > 0)
+
+    gone = _rounds(tried, pair_node, pair_unit, violating, freed, slack, barred, skews)
+    return Swept(
+        fits=tried & (np.bincount(pair_node[gone], minlength=len(tried)) > 0),
+        failed=failed,
+        empty=nodes & (counts == 0),
+        columns=columns,
+        lacking=lacking,
+        pair_node=pair_node[gone],
+        pair_unit=pair_unit[gone],
+        pair_violating=violating[gone],
+    )
+
+
+def _rounds(
+    tried: Mask,
+    pair_node: I64,
+    pair_unit: I64,
+    violating: I64,
+    freed: I64,
+    slack: I64,
+    barred: Mask,
+    skews: list[_NodeSkew],
+) -> Mask:
+    """Put pairs back round by round; return those that stay off: (pairs,)."""
+    gone = tried[pair_node]
+    turn = np.lexsort((violating == 0, pair_node))  # stable: importance within both passes
+    turn = turn[gone[turn] & ~barred[turn]]
+    node = pair_node[turn]
+    if not len(turn):
+        return gone
+    starts = np.flatnonzero(np.concatenate(([True], node[1:] != node[:-1])))
+    place = np.arange(len(turn)) - np.repeat(starts, np.diff(np.append(starts, len(turn))))
+    by_round = np.argsort(place, kind="stable")
+    edges = np.searchsorted(place[by_round], np.arange(int(place.max()) + 2))
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        pairs = turn[by_round[first:last]]
+        left = slack[pair_node[pairs]] - freed[pairs]
+        back = (left >= 0).all(axis=1)
+        for skew in skews:
+            back &= skew.admits(pairs)
+        pairs, left = pairs[back], left[back]
+        slack[pair_node[pairs]] = left
+        for skew in skews:
+            skew.add(pairs)
+        gone[pairs] = False
+    return gone
+
+
+def _entry(simulation: Simulation, pending: Pending) -> PodClass:
+    entry = simulation.snapshot.classes[pending.pod_class]
+    assert entry is not None, "a pod's class is never free"
+    return entry
+
+
+def _pairs(units: Units, nodes: Mask) -> tuple[I64, I64]:
+    """Return (unit, node) of each pair on these nodes."""
+    where = units.snapshot.pod_node
+    unit = [np.arange(units.singles, dtype=np.int64)]
+    node = [where[units.first[: units.singles]].astype(np.int64)]
+    for index, pods in enumerate(units.group_pods, units.singles):
+        own = np.unique(where[pods]).astype(np.int64)
+        unit.append(np.full(len(own), index, np.int64))
+        node.append(own)
+    pair_unit, pair_node = np.concatenate(unit), np.concatenate(node)
+    kept = nodes[pair_node]
+    return pair_unit[kept], pair_node[kept]
+
+
+def _slack(simulation: Simulation, pending: Pending) -> tuple[tuple[int, ...], I64]:
+    """Return the checked columns and what is left of them with the pod on each node."""
+    snapshot = simulation.snapshot
+    columns: tuple[int, ...] = ()
+    for each in simulation.filters(pending):
+        if isinstance(each, ResourcesFilter):
+            columns = (0, *each.columns)
+    chosen = list(columns)
+    need = simulation.requests_of(pending.pod_class)[chosen]
+    return columns, snapshot.allocatable[:, chosen] - simulation.used[:, chosen] - need
+
+
+def _requests(units: Units, pair_unit: I64, pair_node: I64, columns: tuple[int, ...]) -> I64:
+    """Return what each pair's pods on its node request: (pairs, columns)."""
+    snapshot, chosen = units.snapshot, list(columns)
+    found = snapshot.pod_requests[:, chosen][units.first[pair_unit]]
+    for position in np.flatnonzero(pair_unit >= units.singles).tolist():
+        pods = units.group_pods[int(pair_unit[position]) - units.singles]
+        here = pods[snapshot.pod_node[pods] == pair_node[position]]
+        found[position] = snapshot.pod_requests[here][:, chosen].sum(axis=0)
+    return found
+
+
+def _violating(units: Units, budgets: BudgetMatches, pair_unit: I64, pair_node: I64) -> I64:
+    """Return how many pods of each pair's unit break a budget, counted per node: (pairs,)."""
+    violating = np.zeros(len(pair_unit), np.int64)
+    if not budgets.budgets or not len(pair_unit):
+        return violating
+    slots, place = units.flat(pair_unit)
+    labels = units.snapshot.pod_labels[slots]
+    count = budgets.count[labels]
+    most = int(count.max(initial=0))
+    if most == 1 and not any(budget.disrupted for budget in budgets.budgets):
+        hit = np.flatnonzero(count)
+        budget_of = budgets.first[labels[hit]]
+        key = pair_node[place[hit]] * len(budgets.budgets) + budget_of
+        grouped = np.argsort(key, kind="stable")
+        ranked = key[grouped]
+        number = np.arange(len(hit)) - np.searchsorted(ranked, ranked)
+        allowed = np.array([budget.allowed for budget in budgets.budgets], np.int64)
+        over = number >= allowed[ranked % len(budgets.budgets)]
+        np.add.at(violating, place[hit[grouped[over]]], 1)
+    elif most:
+        _violating_one_by_one(units, budgets, pair_node, slots, place, violating)
+    return violating
+
+
+def _violating_one_by_one(
+    units: Units, budgets: BudgetMatches, pair_node: I64, slots: I64, place: I64, violating: I64
+) -> None:
+    snapshot = units.snapshot
+    left: dict[tuple[int, int], int] = {}
+    count = budgets.count[snapshot.pod_labels[slots]]
+    for position in np.flatnonzero(count).tolist():
+        slot, pair = int(slots[position]), int(place[position])
+        node, labels = int(pair_node[pair]), int(snapshot.pod_labels[slot])
+        name = snapshot.pod_keys[slot].partition("/")[2]
+        for index, budget in enumerate(budgets.budgets):
+            if not budgets.selected[index][labels] or name in budget.disrupted:
+                continue
+            now = left.get((node, index), budget.allowed) - 1
+            left[node, index] = now
+            if now < 0:
+                violating[pair] += 1
+                break
+
+
+def _exclusions(simulation: Simulation, pending: Pending) -> Iterator[_Exclusion]:
+    snapshot, selection = simulation.snapshot, selection_of(simulation)
+    for each in simulation.filters(pending):
+        if isinstance(each, PortsFilter):
+            pods = np.isin(snapshot.pod_class, list(each.classes))
+            nodes = np.arange(len(snapshot.nodes), dtype=np.int32)
+            yield _Exclusion(Rejection.PORTS, pods, nodes, _of_classes(each.classes))
+    if FilterName.INTER_POD_AFFINITY not in simulation.profile.filters:
+        return
+    for term in _entry(simulation, pending).anti_affinity:
+        matched = selection.pods_of_term(term)
+        domains = selection.domains(term.topology_key).numbers
+        yield _Exclusion(
+            Rejection.POD_ANTI_AFFINITY, matched[snapshot.pod_labels], domains, _of_labels(matched)
+        )
+    by_key: dict[str, set[int]] = {}
+    for number, other in enumerate(snapshot.classes):
+        for term in () if other is None else other.anti_affinity:
+            if selection.pods_of_term(term)[pending.labels]:
+                by_key.setdefault(term.topology_key, set()).add(number)
+    for key, classes in by_key.items():
+        pods = np.isin(snapshot.pod_class, list(classes))
+        domains = selection.domains(key).numbers
+        by_class = _of_classes(frozenset(classes))
+        yield _Exclusion(Rejection.EXISTING_ANTI_AFFINITY, pods, domains, by_class)
+
+
+def _of_classes(classes: frozenset[int]) -> Callable[[Placed], bool]:
+    return lambda pod: pod.pod_class in classes
+
+
+def _of_labels(matched: Mask) -> Callable[[Placed], bool]:
+    return lambda pod: bool(matched[pod.labels])
+
+
+def _hits(units: Units, pair_unit: I64, pair_node: I64, exclusion: _Exclusion) -> I64:
+    """Return how many of each unit's pods keep the pod out of the pair's node: (pairs,)."""
+    where = units.snapshot.pod_node
+    domains = exclusion.domains
+    here = domains[pair_node]
+    found = (exclusion.pods[units.first[pair_unit]] & (here >= 0)).astype(np.int64)
+    for position in np.flatnonzero(pair_unit >= units.singles).tolist():
+        pods = units.group_pods[int(pair_unit[position]) - units.singles]
+        same = (domains[where[pods]] == here[position]) & (here[position] >= 0)
+        found[position] = int((exclusion.pods[pods] & same).sum())
+    return found
+
+
+def _still_there(simulation: Simulation, exclusion: _Exclusion, pair_node: I64, hits: I64) -> Mask:
+    """Return the nodes that excluding pods still guard with the node's own victims off."""
+    snapshot, domains = simulation.snapshot, exclusion.domains
+    at = domains[snapshot.pod_node[simulation.present & exclusion.pods]]
+    simulated = [pod.node for pod in simulation.simulated if exclusion.simulated(pod)]
+    at = np.concatenate((at, domains[np.array(simulated, np.int64)]))
+    totals = np.bincount(at[at >= 0], minlength=int(domains.max(initial=0)) + 1)
+    off = np.zeros(len(snapshot.nodes), np.int64)
+    np.add.at(off, pair_node, hits)
+    return (domains >= 0) & (totals[domains] - off > 0)
+
+
+class _NodeSkew:
+    """One spread constraint, counted separately for each node that is tried: (nodes, domains)."""
+
+    def __init__(
+        self, units: Units, constraint: SpreadConstraintCounts, pair_unit: I64, pair_node: I64
+    ) -> None:
+        snapshot, existing = units.snapshot, constraint.existing
+        slots, place = units.flat(pair_unit)
+        nodes = snapshot.pod_node[slots]
+        counted = constraint.matching[snapshot.pod_labels[slots]] & constraint.eligible[nodes]
+        counted &= (snapshot.pod_flags[slots] & Flag.DELETING) == 0
+        moved, rows = np.unique(place[counted], return_inverse=True)
+        self._row_of_pair = np.full(len(pair_unit), -1, np.int64)
+        self._row_of_pair[moved] = np.arange(len(moved))
+        self._rows = np.zeros((len(moved), existing), np.int64)
+        np.add.at(self._rows, (rows, constraint.domain_of_node[nodes[counted]]), 1)
+        self._counts = np.tile(constraint.counts[:existing], (len(snapshot.nodes), 1))
+        np.subtract.at(self._counts, pair_node[moved], self._rows)
+        self._pair_node = pair_node
+        self._domain = constraint.domain_of_node.astype(np.int64)
+        self._limit = constraint.constraint.max_skew - constraint.own
+        self._few = existing < constraint.constraint.min_domains or not existing
+
+    def passes(self, nodes: I64) -> Mask:
+        """Return whether the pod passes on these nodes as they are now."""
+        return self._within(nodes, self._counts[nodes])
+
+    def _within(self, nodes: I64, counts: I64) -> Mask:
+        domain = self._domain[nodes]
+        known = (domain >= 0) & (domain < counts.shape[1])
+        own = np.where(known, counts[np.arange(len(nodes)), np.where(known, domain, 0)], 0)
+        least = 0 if self._few else counts.min(axis=1)
+        return np.asarray(own - least <= self._limit)
+
+    def admits(self, pairs: I64) -> Mask:
+        """Return which pairs could be put back, one on each node."""
+        found = np.ones(len(pairs), np.bool_)
+        moved = np.flatnonzero(self._row_of_pair[pairs] >= 0)
+        if len(moved):
+            nodes = self._pair_node[pairs[moved]]
+            counts = self._counts[nodes] + self._rows[self._row_of_pair[pairs[moved]]]
+            found[moved] = self._within(nodes, counts)
+        return found
+
+    def add(self, pairs: I64) -> None:
+        """Put pairs back, one on each node."""
+        moved = pairs[self._row_of_pair[pairs] >= 0]
+        self._counts[self._pair_node[moved]] += self._rows[self._row_of_pair[moved]]

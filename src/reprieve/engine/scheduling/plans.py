@@ -1,0 +1,81 @@
+"""Turns chosen victims into a plan that can be committed, recorded and replayed.
+
+The plan names pods by uid: one victim each, with its unit as the subject when a whole group goes.
+Source: the design's "Intent log and executor"; specification 7.8 and 8.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reprieve.engine.cluster.rows import GroupRow
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
+from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
+from reprieve.engine.scheduling.outcome import Preemption
+
+__all__ = ["GROUP_API_VERSION", "plan_of", "pod_ref"]
+
+GROUP_API_VERSION = "scheduling.k8s.io/v1beta1"
+
+_WHOLE = "lower priority, whole group"
+_SINGLE = "lower priority"
+
+
+def pod_ref(snapshot: Snapshot, slot: int) -> Ref:
+    """Return the identity of a placed pod."""
+    namespace, _, name = snapshot.pod_keys[slot].partition("/")
+    return Ref("v1", "Pod", namespace, name, snapshot.pod_uids[slot])
+
+
+def plan_of(
+    snapshot: Snapshot,
+    preemptor: GroupRow | Pending,
+    queued: Sequence[Pending],
+    found: Preemption,
+    policy: str,
+) -> Plan:
+    """Return the plan of a preemption that found its victims.
+
+    `policy`: a text that changes whenever the policy does.
+    """
+    if isinstance(preemptor, GroupRow):
+        ref = Ref(GROUP_API_VERSION, "PodGroup", preemptor.namespace, preemptor.name, preemptor.uid)
+    else:
+        row = preemptor.row
+        ref = Ref("v1", "Pod", row.namespace, row.name, row.uid)
+    amounts: dict[int, dict[str, int]] = {}
+
+    def requests(number: int) -> dict[str, int]:
+        known = amounts.get(number)
+        if known is None:
+            entry = snapshot.classes[number]
+            assert entry is not None, "a pod's class is never free"
+            known = amounts[number] = {"pods": 1, **dict(entry.requests)}
+        return known
+
+    victims: list[Victim] = []
+    freed: dict[str, int] = {}
+    for unit in found.victims:
+        rule = _WHOLE if unit.whole_group else _SINGLE
+        for slot in unit.pods:
+            own = requests(int(snapshot.pod_class[slot]))
+            pod = pod_ref(snapshot, slot)
+            victims.append(Victim(pod, pod, own, rule))
+            for name, amount in own.items():
+                freed[name] = freed.get(name, 0) + amount
+    placed = dict(found.nominated)
+    need: dict[str, int] = {}
+    for pending in queued:
+        if pending.row.uid in placed:
+            for name, amount in requests(pending.pod_class).items():
+                need[name] = need.get(name, 0) + amount
+    return Plan(
+        id=plan_id(Plane.SCHEDULING, ref.uid, (v.root.uid for v in victims), policy),
+        plane=Plane.SCHEDULING,
+        revision=snapshot.revision,
+        proof=Proof(ProofLevel.PLACEMENT, need=need, freed=freed),
+        preemptor=ref,
+        victims=tuple(victims),
+        placement=found.nominated,
+        reprieved=dict(found.reprieved),
+    )

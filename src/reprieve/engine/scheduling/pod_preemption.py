@@ -1,0 +1,221 @@
+"""Chooses the node where a plain pod fits once lower-priority units there are gone.
+
+Each node is a domain of its own, on which the same steps run: all potential victims off, does the
+pod fit, then units are put back one at a time. All nodes are worked on at once (`sweep`), the k-th
+unit of every node in the k-th round; a pod with constraints that need whole filters is tried node by
+node (`one_node`). Both give the same candidates. Source: specification, section 8.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import PODS
+from reprieve.engine.cluster.snapshot import I64, NO_START, Mask, Pending, Snapshot
+from reprieve.engine.placement.profile import Policy, Profile
+from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.budgets import budget_matches
+from reprieve.engine.scheduling.group_preemption import ongoing
+from reprieve.engine.scheduling.node_by_node import NO_VICTIMS, Candidates, Statuses, each_node
+from reprieve.engine.scheduling.node_sweep import Swept, sweep, sweepable
+from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
+from reprieve.engine.scheduling.units import Units, potential_units
+
+__all__ = ["Candidates", "choose_node", "find_candidates", "preempt_for_pod"]
+
+_OFFSET = 2**31
+
+
+def preempt_for_pod(simulation: Simulation, pending: Pending, policy: Policy) -> Preemption:
+    """Return the victims of a pod that no node takes; the simulation is left as it was."""
+    snapshot = simulation.snapshot
+    entry = snapshot.classes[pending.pod_class]
+    assert entry is not None, "a pod's class is never free"
+    if not entry.preempts:
+        return _ineligible(Sentence.NOT_ELIGIBLE_POLICY)
+    codes = simulation.codes(pending).copy()
+    resolvable: Mask = np.isin(codes, [int(each) for each in RESOLVABLE])
+    nominated = snapshot.node_index.get(pending.row.nominated, -1)
+    if nominated >= 0 and (resolvable[nominated] or codes[nominated] == 0):
+        if ongoing(snapshot, [pending], pending.row.priority, policy):
+            return _ineligible(Sentence.NOT_ELIGIBLE_TERMINATING)
+    candidates = find_candidates(simulation, pending, policy, resolvable)
+    if not len(candidates):
+        return Preemption(
+            Code.UNSCHEDULABLE,
+            Explanation(Sentence.NO_CANDIDATES, (len(snapshot.nodes),)),
+            unhelpful=_unhelpful(candidates.statuses(), len(snapshot.nodes)),
+        )
+    chosen = choose_node(candidates)
+    units = candidates.units
+    violating = candidates.violating[chosen]
+    victims = tuple(
+        units.victim(unit, count)
+        for unit, count in zip(candidates.victims[chosen].tolist(), violating.tolist(), strict=True)
+    )
+    name = snapshot.nodes[candidates.nodes[chosen]].name
+    pods = sum(len(victim.pods) for victim in victims)
+    return Preemption(
+        Code.SUCCESS,
+        Explanation(Sentence.FOUND_POD, (name, pods)),
+        victims=victims,
+        nominated=((pending.row.uid, name),),
+        violating=int(violating.sum()),
+        group_disruptions=int(units.grouped[candidates.victims[chosen]].sum()),
+    )
+
+
+def _unhelpful(statuses: Statuses, nodes: int) -> tuple[tuple[Reason | Explanation, int], ...]:
+    counts: Counter[Reason | Explanation] = Counter()
+    for said in statuses.values():
+        counts.update(said)
+    if nodes > len(statuses):
+        counts[Explanation(Sentence.NOT_HELPFUL)] = nodes - len(statuses)
+    return tuple(counts.items())
+
+
+def _ineligible(sentence: Sentence) -> Preemption:
+    return Preemption(
+        Code.UNSCHEDULABLE, Explanation(sentence), evaluated=False, keep_nominations=True
+    )
+
+
+def find_candidates(
+    simulation: Simulation, pending: Pending, policy: Policy, nodes: Mask
+) -> Candidates:
+    """Return the candidates among `nodes` (nodes,), as many as the profile asks for."""
+    units = potential_units(
+        simulation.snapshot,
+        simulation.present,
+        pending.row.priority,
+        groups=policy.gates.generic_workload,
+    )
+    budgets = budget_matches(simulation)
+    if sweepable(simulation, pending):
+        found = _from_sweep(units, nodes, sweep(simulation, pending, units, budgets, nodes))
+    else:
+        found = each_node(simulation, pending, units, budgets, nodes)
+    return _limited(found, simulation.profile, len(simulation.snapshot.nodes))
+
+
+def _from_sweep(units: Units, nodes: Mask, swept: Swept) -> Candidates:
+    fits = np.flatnonzero(swept.fits)
+    first = np.searchsorted(swept.pair_node, fits)
+    last = np.searchsorted(swept.pair_node, fits, side="right")
+    edges = list(zip(first.tolist(), last.tolist(), strict=True))
+
+    def statuses() -> Statuses:
+        return _statuses(units.snapshot, nodes, swept)
+
+    return Candidates(
+        units,
+        tuple(fits.tolist()),
+        tuple(swept.pair_unit[a:b] for a, b in edges),
+        tuple(swept.pair_violating[a:b] for a, b in edges),
+        statuses,
+    )
+
+
+def _statuses(snapshot: Snapshot, nodes: Mask, swept: Swept) -> Statuses:
+    found: Statuses = dict.fromkeys(np.flatnonzero(swept.empty).tolist(), (NO_VICTIMS,))
+    for node in np.flatnonzero(nodes & (swept.failed > 0)).tolist():
+        code = Rejection(int(swept.failed[node]))
+        found[node] = (Reason(code),)
+        if code is Rejection.RESOURCES:
+            names = [snapshot.resources[column] for column in swept.columns]
+            lacking = swept.lacking[node].tolist()
+            found[node] = tuple(
+                Reason(Rejection.TOO_MANY_PODS)
+                if name == PODS
+                else Reason(Rejection.INSUFFICIENT, name)
+                for name, amount in zip(names, lacking, strict=True)
+                if amount < 0
+            )
+    return found
+
+
+def _limited(found: Candidates, profile: Profile, nodes: int) -> Candidates:
+    """Keep the candidates that a scan from the first node finds before it has enough (8.3)."""
+    wanted = min(
+        nodes,
+        max(
+            nodes * profile.min_candidate_nodes_percentage // 100,
+            profile.min_candidate_nodes_absolute,
+        ),
+    )
+    broken = [bool(each.any()) for each in found.violating]
+    clean, kept = False, len(found)
+    for index, breaks in enumerate(broken):
+        clean |= not breaks
+        if clean and index + 1 >= wanted:
+            kept = index + 1
+            break
+    order = sorted(range(kept), key=broken.__getitem__)  # without violation first
+    return replace(
+        found,
+        nodes=tuple(found.nodes[i] for i in order),
+        victims=tuple(found.victims[i] for i in order),
+        violating=tuple(found.violating[i] for i in order),
+    )
+
+
+def choose_node(candidates: Candidates) -> int:
+    """Return the position of the best candidate; the first difference decides (8.6):
+
+    1. fewest pods that break a budget;
+    2. lowest priority of the first victim;
+    3. lowest sum over the victims of (priority + 2**31);
+    4. fewest pods;
+    5. latest of the earliest start times among the victims of the highest priority;
+    6. smallest name.
+
+    Priorities are the pods' own, not those of their groups.
+    """
+    if len(candidates) == 1:
+        return 0
+    units = candidates.units
+    totals = _Totals(units, np.unique(np.concatenate(candidates.victims)))
+    sizes = [len(each) for each in candidates.victims]
+    place = np.repeat(np.arange(len(sizes)), sizes)
+    flat = np.concatenate(candidates.victims)
+    starts = np.cumsum([0, *sizes[:-1]])
+    violating = np.add.reduceat(np.concatenate(candidates.violating), starts)
+    highest = np.maximum.reduceat(totals.highest[flat], starts)
+    at_top = totals.highest[flat] == highest[place]
+    earliest = np.minimum.reduceat(np.where(at_top, totals.start[flat], NO_START), starts)
+    keys = (
+        np.array(candidates.nodes),
+        -earliest,
+        np.add.reduceat(units.size[flat], starts),
+        np.add.reduceat(totals.sum[flat], starts),
+        totals.first[flat[starts]],
+        violating,
+    )
+    return int(np.lexsort(keys)[0])
+
+
+class _Totals:
+    """What node choice asks of each unit, from its pods' own priorities: (units,) each."""
+
+    def __init__(self, units: Units, wanted: I64) -> None:
+        snapshot = units.snapshot
+        priority = snapshot.pod_priority
+        self.first = np.zeros(len(units), np.int64)
+        self.sum = np.zeros(len(units), np.int64)
+        self.highest = np.zeros(len(units), np.int64)
+        self.start = np.zeros(len(units), np.int64)
+        singles = wanted[wanted < units.singles]
+        own = priority[units.first[singles]]
+        self.first[singles] = self.highest[singles] = own
+        self.sum[singles] = own + _OFFSET
+        self.start[singles] = snapshot.pod_start[units.first[singles]]
+        for unit in wanted[wanted >= units.singles].tolist():
+            pods = units.pods(unit)
+            numbers = priority[pods]
+            self.sum[unit] = int(numbers.sum()) + _OFFSET * len(pods)
+            self.first[unit] = self.highest[unit] = numbers.max()
+            self.start[unit] = snapshot.pod_start[pods[numbers == numbers.max()]].min()

@@ -1,0 +1,256 @@
+"""Which potential victims stay, once the members of the preemptor have their nodes.
+
+Units are put back one at a time, those that break a budget first, each time the most important one;
+a unit stays when all members still pass all filters on their nodes, else all of its pods go. The
+placement never changes meanwhile. Only units with a pod that touches a member's node, excludes a
+member or moves a counter that a member reads are tested; all others stay without a test, which
+changes no outcome. Source: specification 7.5 to 7.7; the design's "Slack reprieve".
+
+With `second_pass`, units refused by a spread constraint are put back together afterwards: one by one
+none can return when any single pod breaks the skew. All of them go back as far as the monotone
+constraints allow; then the least important ones of each domain above its limit are taken out,
+single pods before whole groups, until all members pass; then units are tried one by one to a fixpoint.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64, Mask
+from reprieve.engine.placement.profile import FilterName
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.budgets import BudgetMatches, violating_pods
+from reprieve.engine.scheduling.skew import Skew
+from reprieve.engine.scheduling.trackers import Members, Rerun, Room, excluded, skews_of
+from reprieve.engine.scheduling.units import Units
+
+__all__ = ["Reprieved", "Rule", "reprieve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reprieved:
+    """The outcome: `victims` are unit indices, most important first.
+
+    `violating`: pods that break a budget, per victim. `refused`: the filter that keeps each victim
+    from returning. `kept`: units put back, by rule.
+    """
+
+    victims: I64
+    violating: tuple[int, ...]
+    refused: dict[int, FilterName]
+    kept: dict[str, int]
+
+
+class Rule(StrEnum):
+    """Why a unit was put back, as counted in records and metrics."""
+
+    UNTOUCHED = "touches no member"
+    FITS = "members fit beside it"
+    TOGETHER = "returned together with others"
+
+
+@dataclass(slots=True)
+class _Tested:
+    """What the trackers know of one unit that has to be tested."""
+
+    rows: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    domains: tuple[list[int], ...] = ()
+    rerun: bool = False
+
+
+class _Board:
+    """All trackers together: units go on and come off as a whole."""
+
+    def __init__(self, simulation: Simulation, members: Members, units: Units, slots: I64) -> None:
+        snapshot = simulation.snapshot
+        self._units = units
+        unit_of = units.of_slot[slots]
+        self.room = Room(simulation, members)
+        self.skews: list[Skew] = []
+        moved: list[I64] = []
+        for skew, domains in skews_of(simulation, members, slots):
+            self.skews.append(skew)
+            moved.append(domains)
+        self.rerun = Rerun(simulation, members, slots)
+        at = np.zeros(len(snapshot.nodes), np.bool_)
+        at[self.room.nodes] = True
+        here: Mask = at[snapshot.pod_node[slots]]
+        concerned = here | self.rerun.concerned
+        for domains in moved:
+            concerned |= domains >= 0
+        self.barred: dict[int, FilterName] = {}
+        for name, mask in excluded(simulation, members, slots).items():
+            for unit in unit_of[mask].tolist():
+                self.barred.setdefault(unit, name)
+        self.tested: dict[int, _Tested] = defaultdict(
+            lambda: _Tested(domains=tuple([] for _ in self.skews))
+        )
+        chosen = np.flatnonzero(here)
+        for unit, row in zip(unit_of[chosen].tolist(), self.room.rows(slots[chosen]), strict=True):
+            self.tested[unit].rows.append(row)
+        for index, domains in enumerate(moved):
+            chosen = np.flatnonzero(domains >= 0)
+            for unit, domain in zip(
+                unit_of[chosen].tolist(), domains[chosen].tolist(), strict=True
+            ):
+                self.tested[unit].domains[index].append(domain)
+        for unit in unit_of[self.rerun.concerned].tolist():
+            self.tested[unit].rerun = True
+        for unit in self.barred:
+            self.tested[unit]
+
+    def put(self, unit: int, *, regardless: bool = False) -> FilterName | None:
+        """Put a unit back; return the filter that refuses, in which case nothing has changed.
+
+        `regardless`: do not ask the spread constraints.
+        """
+        barred = self.barred.get(unit)
+        if barred is not None:
+            return barred
+        known = self.tested[unit]
+        if known.rows and not self.room.take(known.rows):
+            return FilterName.NODE_RESOURCES_FIT
+        if not regardless:
+            for skew, domains in zip(self.skews, known.domains, strict=True):
+                if domains and not skew.admits(domains):
+                    self.room.give(known.rows)
+                    return FilterName.POD_TOPOLOGY_SPREAD
+        if known.rerun:
+            refused = self.rerun.put(self._units.pods(unit))
+            if refused is not None:
+                self.room.give(known.rows)
+                return refused
+        for skew, domains in zip(self.skews, known.domains, strict=True):
+            if domains:
+                skew.add(domains)
+        return None
+
+    def close(self, units: Iterable[int], refused: Container[int]) -> None:
+        """Leave the simulation as it was."""
+        for unit in units:
+            if unit not in refused and self.tested[unit].rerun:
+                self.rerun.take_out(self._units.pods(unit))
+
+    def take_out(self, unit: int) -> None:
+        """Undo `put`."""
+        known = self.tested[unit]
+        self.room.give(known.rows)
+        for skew, domains in zip(self.skews, known.domains, strict=True):
+            if domains:
+                skew.remove(domains)
+        if known.rerun:
+            self.rerun.take_out(self._units.pods(unit))
+
+
+def reprieve(
+    simulation: Simulation,
+    units: Units,
+    members: Members,
+    budgets: BudgetMatches,
+    *,
+    second_pass: bool,
+) -> Reprieved:
+    """Return which units are victims.
+
+    The simulation has all pods of `units` out and no member placed, and is left like that.
+    """
+    snapshot = simulation.snapshot
+    slots = units.slots()
+    board = _Board(simulation, members, units, slots)
+    limited = np.zeros(len(units), np.bool_)
+    limited[units.of_slot[slots[budgets.limited[snapshot.pod_labels[slots]]]]] = True
+    tested = np.zeros(len(units), np.bool_)
+    tested[list(board.tested)] = True
+    order = units.ordered(np.flatnonzero(limited | tested))
+    violating = violating_pods(units, order, budgets)
+    in_turn = np.concatenate(
+        (order[(violating > 0) & tested[order]], order[(violating == 0) & tested[order]])
+    ).tolist()
+    refused: dict[int, FilterName] = {}
+    for unit in in_turn:
+        reason = board.put(unit)
+        if reason is not None:
+            refused[unit] = reason
+    together = 0
+    if second_pass and FilterName.POD_TOPOLOGY_SPREAD in refused.values():
+        together = _return_together(board, in_turn, refused, units)
+    board.close(in_turn, refused)
+    victims = order[[unit in refused for unit in order.tolist()]]
+    counts = dict(zip(order.tolist(), violating.tolist(), strict=True))
+    kept = {
+        Rule.UNTOUCHED: len(units) - len(board.tested),
+        Rule.FITS: len(board.tested) - len(victims) - together,
+        Rule.TOGETHER: together,
+    }
+    return Reprieved(
+        victims=victims,
+        violating=tuple(counts[unit] for unit in victims.tolist()),
+        refused=refused,
+        kept={rule: count for rule, count in kept.items() if count},
+    )
+
+
+def _return_together(
+    board: _Board, in_turn: Sequence[int], refused: dict[int, FilterName], units: Units
+) -> int:
+    before = set(refused)
+    returned = [
+        unit
+        for unit in in_turn
+        if refused.get(unit) is FilterName.POD_TOPOLOGY_SPREAD
+        and board.put(unit, regardless=True) is None
+    ]
+    there = dict.fromkeys(returned)
+    singles = [unit for unit in reversed(returned) if unit < units.singles]
+    wholes = [unit for unit in reversed(returned) if unit >= units.singles]
+    while True:
+        going = _surplus(board, there, (*singles, *wholes))
+        if going is None:  # nothing that could be taken out helps: the first pass stands
+            for unit in there:
+                board.take_out(unit)
+            return 0
+        if not going:
+            break
+        for unit in going:
+            board.take_out(unit)
+            del there[unit]
+    for unit in there:
+        del refused[unit]
+    while True:
+        back = [unit for unit in in_turn if unit in refused and _fits(board, unit, refused)]
+        for unit in back:
+            del refused[unit]
+        if not back:
+            return len(before) - len(refused)
+
+
+def _fits(board: _Board, unit: int, refused: dict[int, FilterName]) -> bool:
+    reason = board.put(unit)
+    if reason is not None:
+        refused[unit] = reason
+    return reason is None
+
+
+def _surplus(board: _Board, there: Iterable[int], candidates: Sequence[int]) -> list[int] | None:
+    """Return units to take out next, least important first; None when none would help."""
+    present = set(there)
+    for index, skew in enumerate(board.skews):
+        exceeded = skew.exceeded()
+        if not exceeded:
+            continue
+        going: list[int] = []
+        for unit in candidates:
+            if unit not in present:
+                continue
+            hits = [d for d in board.tested[unit].domains[index] if exceeded.get(d, 0) > 0]
+            if hits:
+                for domain in hits:
+                    exceeded[domain] -= 1
+                going.append(unit)
+        return going or None
+    return []

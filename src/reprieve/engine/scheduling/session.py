@@ -1,0 +1,186 @@
+"""Several attempts in a row over one snapshot: what one unit gets, the next no longer finds.
+
+A session holds one simulation per profile. A unit that is placed stays in all of them. A unit that
+found victims leaves them standing, and the nodes that it was nominated to are kept from units of
+lower or equal priority, as are those of nominations in the snapshot. Source: specification 5, 8.7
+and 22; the design's "How data flows".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from reprieve.engine.cluster.rows import GroupRow
+from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
+from reprieve.engine.placement.filtering import Placed
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.group import missing_group, schedule_group
+from reprieve.engine.scheduling.group_preemption import preempt_for_group
+from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sentence, Unit
+from reprieve.engine.scheduling.placing import Choose, best_node
+from reprieve.engine.scheduling.plans import plan_of
+from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.engine.scheduling.pod import schedule_pod
+from reprieve.units.ids import Uid
+
+__all__ = ["GROUP_POST_FILTERS", "Session"]
+
+GROUP_POST_FILTERS: Final[Mapping[str, PostFilter]] = MappingProxyType(
+    {"DefaultPreemption": preempt_for_group}
+)
+
+
+class Session:
+    """Attempts over one snapshot.
+
+    `plugins`: PodGroupPostFilter plugins by name, our own and those of others. `choose`: which of
+    the nodes that pass is taken; by scores unless somebody wants it otherwise.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        *,
+        plugins: Mapping[str, PostFilter] = GROUP_POST_FILTERS,
+        choose: Choose = best_node,
+    ) -> None:
+        self.snapshot = snapshot
+        self._policy = policy
+        self._plugins = plugins
+        self._choose = choose
+        self._simulations: dict[str, Simulation] = {}
+        self._placed: list[Placed] = []
+        self._nominations = {each.uid: each for each in snapshot.nominations}
+
+    def attempt(self, unit: Unit) -> Attempt | None:
+        """Run one scheduling cycle of a unit.
+
+        None: the unit needs victims, and pods that this session has placed could be among them;
+        the caller takes a new snapshot, which has them, and asks again.
+        """
+        queued = [self.snapshot.pending[uid] for uid in unit.pods if uid in self.snapshot.pending]
+        queued = [pending for pending in queued if not pending.row.deleting]
+        if not queued:
+            return Attempt(unit, Code.SUCCESS, ())
+        key = unit.group
+        group = self._group(key)
+        if key and group is None:
+            return missing_group(unit)
+        name = self._scheduler_name(queued[0])
+        profile = self._policy.profile(name)
+        if profile is None:
+            members = tuple(Member(pending.row.uid) for pending in queued)
+            status = (Explanation(Sentence.NO_PROFILE, (name,)),)
+            return Attempt(unit, Code.ERROR, members, status, scheduler_error=True)
+        simulation = self._simulation(name)
+        own = {pending.row.uid for pending in queued}
+        priority = group.priority if group is not None else queued[0].row.priority
+        held = self._hold(simulation, own, key, priority)
+        if group is not None:
+            attempt = schedule_group(
+                simulation,
+                unit,
+                group,
+                queued,
+                self._policy,
+                self._choose,
+                [
+                    (n, self._plugins[n])
+                    for n in profile.pod_group_post_filters
+                    if n in self._plugins
+                ],
+            )
+        else:
+            attempt = schedule_pod(simulation, unit, queued[0], self._policy, self._choose)
+        self._let_go(simulation, held)
+        found = attempt.preemption
+        if found is not None and found.evaluated and self._placed:
+            return None
+        if found is not None and found.code is Code.SUCCESS and found.evaluated:
+            preemptor: GroupRow | Pending = queued[0] if group is None else group
+            plan = plan_of(self.snapshot, preemptor, queued, found, repr(self._policy))
+            attempt = replace(attempt, plan=plan)
+        self._remember(attempt, queued, group, simulation)
+        return attempt
+
+    def _group(self, key: str) -> GroupRow | None:
+        index = self.snapshot.group_index.get(key, -1)
+        return self.snapshot.group_rows[index] if index >= 0 else None
+
+    def _scheduler_name(self, pending: Pending) -> str:
+        entry = self.snapshot.classes[pending.pod_class]
+        assert entry is not None, "a pod's class is never free"
+        return entry.scheduler_name
+
+    def _simulation(self, name: str) -> Simulation:
+        known = self._simulations.get(name)
+        if known is None:
+            profile = self._policy.profile(name)
+            assert profile is not None
+            known = self._simulations[name] = Simulation(self.snapshot, self._policy, profile)
+            for pod in self._placed:
+                assert pod.pending is not None
+                known.place(pod.pending, pod.node)
+        return known
+
+    def _hold(
+        self, simulation: Simulation, own: Set[Uid], group: str, priority: int
+    ) -> list[Placed]:
+        """Put in the pods that others of equal or higher priority are nominated for (8.7)."""
+        held = []
+        index = self.snapshot.group_index.get(group, -1)
+        for each in self._nominations.values():
+            sibling = index >= 0 and each.group == index
+            if each.uid in own or sibling or each.priority < priority or each.node < 0:
+                continue
+            pending = self.snapshot.pending.get(each.uid)
+            if pending is not None:
+                held.append(simulation.place(pending, each.node))
+        return held
+
+    def _let_go(self, simulation: Simulation, held: Sequence[Placed]) -> None:
+        if not held:
+            return
+        placed = simulation.simulated[simulation.simulated.index(held[-1]) + 1 :]
+        for pod in reversed([*held, *placed]):
+            simulation.unplace(pod)
+        for pod in placed:
+            assert pod.pending is not None
+            simulation.place(pod.pending, pod.node)
+
+    def _remember(
+        self,
+        attempt: Attempt,
+        queued: Sequence[Pending],
+        group: GroupRow | None,
+        simulation: Simulation,
+    ) -> None:
+        index = self.snapshot.node_index
+        by_uid = {pending.row.uid: pending for pending in queued}
+        for member in attempt.members:
+            pending = by_uid[member.uid]
+            if member.bind:
+                self._nominations.pop(member.uid, None)
+                pod = Placed(pending.pod_class, pending.labels, index[member.bind], pending=pending)
+                self._placed.append(pod)
+                for other in self._simulations.values():
+                    if other is not simulation:
+                        other.place(pending, pod.node)
+            elif isinstance(member.nominate, str):
+                row = pending.row
+                self._nominations[member.uid] = Nomination(
+                    member.uid,
+                    row.namespace,
+                    row.name,
+                    index.get(member.nominate, -1),
+                    row.priority if group is None else group.priority,
+                    self.snapshot.group_index.get(attempt.unit.group, -1),
+                    pending.pod_class,
+                    pending.labels,
+                )

@@ -1,0 +1,163 @@
+"""Victim units: the smallest things that may be evicted, as columns.
+
+A pod is a unit of its own, unless its group's disruption mode is `all`: then all placed pods of the
+group in the whole cluster, assumed ones included, are one unit. A pod of any other group counts as
+type group all the same, even when the group object is missing. Only units of a priority strictly
+below the preemptor's are potential victims. Source: specification 4.3, 7.3 and 8.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64, Mask, Snapshot
+from reprieve.engine.scheduling.importance import importance_order
+from reprieve.engine.scheduling.outcome import UnitVictim
+
+__all__ = ["Units", "all_units", "potential_units"]
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Units as columns (units,); single pods first, then whole groups.
+
+    `first`: slot of the unit's first pod (highest own priority, earliest start, smallest uid).
+    `of_slot`: (slots,) the unit of each pod, -1 where the pod is in none.
+    """
+
+    snapshot: Snapshot
+    first: I64
+    priority: I64
+    grouped: I64  # 1 for type group
+    size: I64
+    start: I64
+    groups: tuple[int, ...]  # of the units from `singles` on
+    group_pods: tuple[I64, ...]  # slots of these
+    singles: int
+    of_slot: I64
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def pods(self, unit: int) -> I64:
+        """Return the slots of a unit's pods."""
+        if unit < self.singles:
+            return self.first[unit : unit + 1]
+        return self.group_pods[unit - self.singles]
+
+    def slots(self) -> I64:
+        """Return the slots of all pods of all units."""
+        return np.flatnonzero(self.of_slot >= 0)
+
+    def flat(self, units: I64) -> tuple[I64, I64]:
+        """Return the slots of all pods of these units in order, and each one's place in `units`."""
+        sizes = self.size[units]
+        place = np.repeat(np.arange(len(units)), sizes)
+        slots = np.repeat(self.first[units], sizes)
+        ends = np.cumsum(sizes)
+        for index in np.flatnonzero(units >= self.singles).tolist():
+            part = self.group_pods[int(units[index]) - self.singles]
+            slots[ends[index] - len(part) : ends[index]] = part
+        return slots, place
+
+    def ordered(self, units: I64) -> I64:
+        """Return these units, most important first."""
+        uids = self.snapshot.pod_uids
+        first = self.first[units]
+        order = importance_order(
+            self.priority[units],
+            self.grouped[units],
+            self.size[units],
+            self.start[units],
+            lambda index: uids[first[index]],
+        )
+        return units[order]
+
+    def victim(self, unit: int, violating: int = 0) -> UnitVictim:
+        """Return a unit as a value."""
+        snapshot = self.snapshot
+        slots = self.pods(unit).tolist()
+        if len(slots) > 1:
+            slots.sort(key=lambda slot: (int(snapshot.pod_node[slot]), snapshot.pod_keys[slot]))
+        group = int(snapshot.pod_group[self.first[unit]])
+        return UnitVictim(
+            tuple(slots),
+            int(self.priority[unit]),
+            snapshot.group_keys[group] if group >= 0 and self.grouped[unit] else "",
+            unit >= self.singles,
+            violating,
+        )
+
+
+def potential_units(
+    snapshot: Snapshot, present: Mask, below: int, *, groups: bool, on: int | None = None
+) -> Units:
+    """Return the units of a priority strictly below `below`.
+
+    `present`: (slots,) pods that are there. `groups`: gate GenericWorkload. `on`: only units that
+    have a pod on this node.
+    """
+    priority = snapshot.effective_priority(groups)
+    return _units(snapshot, present & (priority < below), priority, groups, on)
+
+
+def all_units(snapshot: Snapshot, *, groups: bool, on: int | None = None) -> Units:
+    """Return all units, whatever their priority."""
+    priority = snapshot.effective_priority(groups)
+    return _units(snapshot, snapshot.pod_node >= 0, priority, groups, on)
+
+
+def _units(snapshot: Snapshot, chosen: Mask, priority: I64, groups: bool, on: int | None) -> Units:
+    grouped = (snapshot.pod_group >= 0) & groups
+    whole = np.zeros(len(snapshot.group_rows) + 1, np.bool_)
+    if groups:
+        for index, row in enumerate(snapshot.group_rows):
+            whole[index] = row is not None and row.all_or_nothing
+    in_whole = whole[snapshot.pod_group]  # group -1 reads the last entry, which is False
+    here = chosen if on is None else chosen & (snapshot.pod_node == on)
+    singles = np.flatnonzero(here & ~in_whole)
+    numbers: list[int] = []
+    pods: list[I64] = []
+    if whole.any():
+        slots = np.flatnonzero(chosen & in_whole)
+        owner = snapshot.pod_group[slots]
+        order = np.argsort(owner, kind="stable")
+        slots, owner = slots[order], owner[order]
+        wanted = set(snapshot.pod_group[here & in_whole].tolist())
+        if len(slots):
+            cuts = np.flatnonzero(np.diff(owner)) + 1
+            for part in np.split(slots, cuts):
+                group = int(snapshot.pod_group[part[0]])
+                if group in wanted:
+                    numbers.append(group)
+                    pods.append(part)
+    first = np.array([_leading(snapshot, part) for part in pods], np.int64)
+    every = np.concatenate((singles, first))
+    start = snapshot.pod_start[every]
+    size = np.ones(len(every), np.int64)
+    of_slot = np.full(len(snapshot.pod_node), -1, np.int64)
+    of_slot[singles] = np.arange(len(singles))
+    for offset, part in enumerate(pods, len(singles)):
+        size[offset] = len(part)
+        start[offset] = snapshot.pod_start[part].min()
+        of_slot[part] = offset
+    return Units(
+        snapshot=snapshot,
+        first=every,
+        priority=priority[every],
+        grouped=grouped[every].astype(np.int64),
+        size=size,
+        start=start,
+        groups=tuple(numbers),
+        group_pods=tuple(pods),
+        singles=len(singles),
+        of_slot=of_slot,
+    )
+
+
+def _leading(snapshot: Snapshot, slots: I64) -> int:
+    own, start, uids = snapshot.pod_priority, snapshot.pod_start, snapshot.pod_uids
+    order: list[int] = slots.tolist()
+    return min(order, key=lambda slot: (-own[slot], start[slot], uids[slot]))
