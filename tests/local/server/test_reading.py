@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -231,3 +232,22 @@ async def test_a_bookmark_keeps_an_idle_watch_up_to_date(client: Client) -> None
     assert seen(events) == [("BOOKMARK", "")]
     bookmark = events[0]["object"]["metadata"]["resourceVersion"]
     assert bookmark == other["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 65])
+async def test_a_list_of_any_length_is_whole(client: Client, count: int) -> None:
+    """Lists are sent piece by piece; what joins the pieces must neither be missing nor doubled."""
+    for number in range(count):
+        await client.create(CONFIG_MAPS, config_map(f"m{number:02}", number=str(number)))
+    headers = {"Accept": "application/json"}
+    async with client.session.get(CONFIG_MAPS, headers=headers) as response:
+        text = await response.read()
+    assert int(response.headers["Content-Length"]) == len(text)
+    found = json.loads(text)
+    assert [one["data"]["number"] for one in found["items"]] == [str(n) for n in range(count)]
+    assert not {"apiVersion", "kind"} & {key for one in found["items"] for key in one}
+    partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    _, body = await client.request("GET", CONFIG_MAPS, accept=partial)
+    assert [one["metadata"]["name"] for one in body["items"]] == [
+        f"m{number:02}" for number in range(count)
+    ]

@@ -5,12 +5,14 @@ Objects that are kept in the version asked for are answered with their stored by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import Payload
 
 from reprieve.local.server import conversion
 from reprieve.local.server.kinds import Kind
@@ -23,6 +25,9 @@ from reprieve.units.clock import Clock
 __all__ = ["Answers", "encoded"]
 
 JSON: Final = "application/json"
+# Some hundred kilobytes of pods: more makes the kernel find new memory for each piece.
+ITEMS_PER_PIECE: Final = 32
+_END: Final = b"]}\n"
 
 
 def _json(body: bytes, code: int = 200) -> web.Response:
@@ -34,6 +39,34 @@ def encoded(kind: Kind, stored: Stored) -> bytes:
     if conversion.is_kept_as(kind, stored.body):
         return stored.body
     return orjson.dumps(conversion.from_storage(kind, stored.decode()))
+
+
+class _Joined(Payload):
+    """The items of a list after `start`, sent piece by piece as the client takes them.
+
+    `cut`: what each item begins with and has lost.
+    """
+
+    def __init__(self, start: bytes, items: Sequence[bytes | memoryview], cut: bytes) -> None:
+        super().__init__(items, content_type=JSON)
+        self._start, self._items, self._cut = start, items, cut
+        self._size = len(start) + len(_END) + sum(map(len, items))
+        if items:
+            self._size += len(items) * (len(cut) + 1) - 1
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return b"".join(self._pieces()).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        for piece in self._pieces():
+            await writer.write(piece)
+
+    def _pieces(self) -> Iterator[bytes]:
+        between, lead = b"," + self._cut, self._start + self._cut
+        for first in range(0, len(self._items), ITEMS_PER_PIECE):
+            joined = between.join(self._items[first : first + ITEMS_PER_PIECE])
+            yield (between if first else lead) + joined
+        yield _END if self._items else self._start + _END
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +116,28 @@ class Answers:
             return _json(orjson.dumps(rows))
         if self.form is Form.PARTIAL:
             head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
-            items = [orjson.dumps(as_partial(obj)) for obj in result.objects]
+            items: Sequence[bytes | memoryview] = [
+                orjson.dumps(as_partial(obj)) for obj in result.objects
+            ]
+            cut = b""
         else:
             head = {"kind": self.kind.list_kind, "apiVersion": self.kind.api_version}
             items = self._items(result.stored)
+            cut = b"" if self.kind.custom is not None else b"{"
         start = orjson.dumps({**head, "metadata": metadata})[:-1] + b',"items":['
-        if not items:
-            return _json(start + b"]}")
-        # Joined once: a list may have hundreds of megabytes.
-        items[0] = start + items[0]
-        items[-1] += b"]}\n"
-        return web.Response(body=b",".join(items), content_type=JSON)
+        return web.Response(body=_Joined(start, items, cut))
 
-    def _items(self, objects: Sequence[Stored]) -> list[bytes]:
+    def _items(self, objects: Sequence[Stored]) -> Sequence[bytes | memoryview]:
         """Return objects as they stand in a list: built-in ones without apiVersion and kind."""
-        bodies = [encoded(self.kind, stored) for stored in objects]
+        kept = conversion.kept_head(self.kind)
+        bodies = [
+            one.body if one.body.startswith(kept) else encoded(self.kind, one) for one in objects
+        ]
         if self.kind.custom is not None:
             return bodies
-        head = orjson.dumps({"apiVersion": self.kind.api_version, "kind": self.kind.kind})
-        after = len(head)
-        return [b"{" + body[after:] for body in bodies]
+        after = len(orjson.dumps({"apiVersion": self.kind.api_version, "kind": self.kind.kind}))
+        # The bytes are shared with the store, and copied when they are sent; `{` is cut off.
+        return [memoryview(body)[after:] for body in bodies]
 
     def _one(self, obj: dict[str, Any], metadata: dict[str, Any]) -> bytes:
         if self.form is Form.TABLE and obj.get("kind") in (self.kind.kind, "Scale"):

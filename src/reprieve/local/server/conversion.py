@@ -23,7 +23,16 @@ from reprieve.local.server.kinds import Kind, Registry
 from reprieve.local.server.scheduling_versions import as_newer, as_older, is_older
 from reprieve.local.store import Store, Stored
 
-__all__ = ["answered", "asks", "from_storage", "in_version", "read_as", "shelf", "to_storage"]
+__all__ = [
+    "answered",
+    "asks",
+    "from_storage",
+    "in_version",
+    "kept_head",
+    "read_as",
+    "shelf",
+    "to_storage",
+]
 
 _SECONDS: Final = 30
 # What of the metadata a webhook is asked about, and may change.
@@ -184,9 +193,12 @@ def _with_metadata(obj: Mapping[str, Any], converted: Mapping[str, Any]) -> dict
 
 def is_kept_as(kind: Kind, body: bytes) -> bool:
     """Return whether the kept bytes already are version `kind`."""
-    return body.startswith(
-        b'{"apiVersion":"%b","kind":"%b"' % (kind.api_version.encode(), kind.kind.encode())
-    )
+    return body.startswith(kept_head(kind))
+
+
+def kept_head(kind: Kind) -> bytes:
+    """Return how kept bytes begin that are of version `kind`."""
+    return b'{"apiVersion":"%b","kind":"%b"' % (kind.api_version.encode(), kind.kind.encode())
 
 
 def _head(kind: Kind) -> dict[str, Any]:
