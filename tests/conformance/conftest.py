@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.quota_runners import RUNNERS as QUOTA_RUNNERS
 from tests.conformance.runners import RUNNERS
 from tests.conformance.world import Json
 
-PLANES_WITH_ENGINE = ("idle",)
+PLANES_WITH_ENGINE = ("idle", "quota")
 DEFAULT = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 
 
@@ -19,6 +20,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "vector" in metafunc.fixturenames:
         cases = [case for plane in planes for case in _cases(plane)]
         metafunc.parametrize("vector", cases or [_absent()], ids=_id if cases else None)
+    if "quota_vector" in metafunc.fixturenames:
+        cases = [case for plane in planes for case in _quota_cases(plane)]
+        metafunc.parametrize("quota_vector", cases or [_absent()], ids=_id if cases else None)
     if "plane" in metafunc.fixturenames:
         names = [p.name for p in planes if not _has_engine(p)]
         metafunc.parametrize("plane", names or [_none_without_engine(planes)])
@@ -40,7 +44,9 @@ def _has_engine(plane: Path) -> bool:
     """Whether it is a plane of ours by its name, or by the formats of its files."""
     if plane.name in PLANES_WITH_ENGINE:
         return True
-    files = (json.loads(path.read_text(encoding="utf-8")) for path in plane.glob("*.json"))
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in plane.glob("*.json")]
+    if any(_is_quota(file) for file in files):
+        return True
     return any(isinstance(file, dict) and file.get("format") in RUNNERS for file in files)
 
 
@@ -50,10 +56,31 @@ def _cases(plane: Path) -> list[tuple[str, str, Json]]:
     cases = []
     for path in sorted(plane.glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(document, list):
+            continue
         cases += [
             (f"{plane.name}/{path.name}::{case['name']}", document["format"], case)
             for case in document["cases"]
         ]
+    return cases
+
+
+def _is_quota(document: object) -> bool:
+    """Whether a file is a list of cases, each with a kind that the quota plane runs."""
+    return isinstance(document, list) and any(
+        isinstance(case, dict) and case.get("kind") in QUOTA_RUNNERS for case in document
+    )
+
+
+def _quota_cases(plane: Path) -> list[tuple[str, str, Json]]:
+    cases = []
+    for path in sorted(plane.glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if _is_quota(document) or (plane.name == "quota" and isinstance(document, list)):
+            cases += [
+                (f"{plane.name}/{path.name}::{case['name']}", case["kind"], case)
+                for case in document
+            ]
     return cases
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -90,7 +91,7 @@ def configuration(case: Json) -> Configuration:
     return Configuration(
         cluster_queues={q["metadata"]["name"]: cluster_queue(q) for q in case["clusterQueues"]},
         cohorts={c["metadata"]["name"]: cohort(c) for c in case.get("cohorts") or ()},
-        flavors={f["metadata"]["name"]: flavor(f) for f in case.get("resourceFlavors") or ()},
+        flavors=flavors(case),
         local_queues={
             q.key: q for q in (local_queue(each) for each in case.get("localQueues") or ())
         },
@@ -100,6 +101,18 @@ def configuration(case: Json) -> Configuration:
         },
         settings=settings(case),
     )
+
+
+def flavors(case: Json) -> dict[str, ResourceFlavor]:
+    """The case's flavors; a case that says nothing about them has all that are named."""
+    if "resourceFlavors" in case:
+        return {each["metadata"]["name"]: flavor(each) for each in case["resourceFlavors"] or ()}
+    return {
+        found.flavor: ResourceFlavor(found.flavor)
+        for queue in case["clusterQueues"]
+        for group in groups(queue["spec"])
+        for found in group.flavors
+    }
 
 
 def cluster_queue(each: Json) -> ClusterQueue:
@@ -291,8 +304,63 @@ def eviction(each: Json, kind: str) -> Eviction | None:
     return Eviction(found["reason"], parse_instant(found["lastTransitionTime"]))
 
 
-def workload(each: Json) -> Workload:
-    metadata, spec, status = each["metadata"], each.get("spec") or {}, each.get("status") or {}
+def validation(each: Json, limit_ranges: Iterable[Json]) -> str:
+    """Why a workload's requests cannot be considered, else empty."""
+    namespace = (each.get("metadata") or {}).get("namespace") or ""
+    limits = [
+        limit
+        for found in limit_ranges
+        if (found["metadata"].get("namespace") or "") == namespace
+        for limit in found["spec"].get("limits") or ()
+        if limit["type"] == "Container"
+    ]
+
+    def beyond(have: Json, bound: Json, sign: int) -> list[str]:
+        both = sorted(set(have) & set(bound))
+        return [n for n in both if sign * (parse_milli(have[n]) - parse_milli(bound[n])) > 0]
+
+    faults: list[str] = []
+    ranged: list[str] = []
+    for i, pod_set in enumerate((each.get("spec") or {}).get("podSets") or ()):
+        spec = pod_set["template"].get("spec") or {}
+        for kind in ("initContainers", "containers"):
+            for j, container in enumerate(spec.get(kind) or ()):
+                where = f"spec.podSets[{i}].template.spec.{kind}[{j}]: Invalid value: "
+                resources = container.get("resources") or {}
+                requests = resources.get("requests") or {}
+                names = beyond(requests, resources.get("limits") or {}, 1)
+                if names:
+                    faults.append(
+                        f"{where}{json.dumps(names)}: requests must not exceed its limits"
+                    )
+                for limit in limits:
+                    names = beyond(requests, limit.get("max") or {}, 1)
+                    if names:
+                        ranged.append(
+                            f"{where}{json.dumps(names)}: "
+                            "requests must not be above the limitRange max"
+                        )
+                    names = beyond(requests, limit.get("min") or {}, -1)
+                    if names:
+                        ranged.append(
+                            f"{where}{json.dumps(names)}: "
+                            "requests must not be below the limitRange min"
+                        )
+    if faults:
+        return f"resources validation failed: {joined(faults)}"
+    return f"resources didn't satisfy LimitRange constraints: {joined(ranged)}" if ranged else ""
+
+
+def joined(faults: list[str]) -> str:
+    return faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+
+
+def workload(each: Json, limit_ranges: Iterable[Json] = ()) -> Workload:
+    metadata, spec, status = (
+        each.get("metadata") or {},
+        each.get("spec") or {},
+        each.get("status") or {},
+    )
     admission = status.get("admission")
     reserved = condition(each, "QuotaReserved")
     requeued = condition(each, "Requeued")
@@ -310,7 +378,7 @@ def workload(each: Json) -> Workload:
     namespace = metadata.get("namespace") or ""
     return Workload(
         namespace=namespace,
-        name=metadata["name"],
+        name=metadata.get("name") or "",
         uid=metadata.get("uid") or "",
         queue=f"{namespace}/{spec.get('queueName') or ''}",
         priority=spec.get("priority") or 0,
@@ -341,9 +409,10 @@ def workload(each: Json) -> Workload:
         requeue_at=parse_instant(requeue_at) if requeue_at else None,
         checks={c["name"]: Check(c["state"]) for c in status.get("admissionChecks") or ()},
         closed_gates=tuple(
-            gate["name"]
-            for gate in spec.get("preemptionGates") or ()
-            if gate["name"] not in opened
+            gate["name"] for gate in spec.get("preemptionGates") or () if gate["name"] not in opened
         ),
         finished=bool(finished and finished["status"] == "True"),
+        invalid=validation(each, limit_ranges),
+        job_uid=(metadata.get("labels") or {}).get("kueue.x-k8s.io/job-uid") or "",
+        replaces=annotations.get("kueue.x-k8s.io/workload-slice-replacement-for") or "",
     )

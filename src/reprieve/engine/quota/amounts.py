@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["UNLIMITED", "WIDE", "clamp", "minus", "plus", "text", "widened"]
+__all__ = ["UNLIMITED", "WIDE", "capacity_text", "clamp", "minus", "plus", "text", "widened"]
 
 UNLIMITED: Final = 2**63 - 1
 SMALLEST: Final = -(2**63)
@@ -47,10 +47,13 @@ def minus(left: int, right: int) -> int:
     return UNLIMITED if left >= UNLIMITED else clamp(left - right)
 
 
+def capacity_text(resource: str, amount: int) -> str:
+    """Return the quantity of a quota, which may be unlimited."""
+    return "<unlimited>" if amount >= UNLIMITED else text(resource, amount)
+
+
 def text(resource: str, amount: int) -> str:
     """Return the canonical quantity: `3200` and `500m` of cpu, `25Ti` of memory, `8k` of others."""
-    if amount >= UNLIMITED:
-        return "<unlimited>"
     if resource == "cpu" and amount % 1_000:
         return f"{amount}m"
     whole = amount // 1_000 if resource == "cpu" else amount

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from reprieve.engine.quota.amounts import plus, text
+from reprieve.engine.quota.amounts import capacity_text, plus, text
 from reprieve.engine.quota.flavors import mismatch
 from reprieve.engine.quota.model import (
     ClusterQueue,
@@ -402,7 +402,7 @@ class _Scan:
                 f"insufficient quota for {pair.resource} in flavor {pair.flavor}, previously "
                 f"considered podsets requests ({text(pair.resource, before)}) + current podset "
                 f"request ({text(pair.resource, amount)}) > maximum capacity "
-                f"({text(pair.resource, most)})",
+                f"({capacity_text(pair.resource, most)})",
                 NoFitReason.EXCEEDS_MAX_QUOTA,
             )
         level, may_reclaim = borrowing_level(tree, column, usage, queue, wanted)

@@ -272,9 +272,7 @@ def _attempt(
     return None
 
 
-def _merged(
-    sources: Iterable[Source], borrow: bool
-) -> Iterator[tuple[Row, Source, list[bool]]]:
+def _merged(sources: Iterable[Source], borrow: bool) -> Iterator[tuple[Row, Source, list[bool]]]:
     """Yield the sources' candidates in one order; a source whose list is marked ends early.
 
     Equal uids, which only made-up workloads have, go by the nearness of the common ancestor.
@@ -302,12 +300,7 @@ def _eager(
     """Yield the same where LocalQueues' usage orders candidates, which no index can know."""
     usage = snapshot.local_queue_usage
     pairs = sorted(
-        (
-            (row, source)
-            for source in sources
-            for row in source.rows
-            if source.allowed(row, borrow)
-        ),
+        ((row, source) for source in sources for row in source.rows if source.allowed(row, borrow)),
         key=lambda pair: pair[0][:4],
     )
     pairs.sort(key=cmp_to_key(lambda a, b: order_holders(a[0], b[0], who.queue, usage)))

@@ -13,7 +13,7 @@ Source: specification of the quota plane, section 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -92,7 +92,8 @@ class Entry:
 
     `level` is the borrowing level, `counted` what the entry adds to usage. `reason` is that of
     `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose eviction
-    has to be written, without those that are evicted already.
+    has to be written, without those that are evicted already; `replaced` is the slice whose place the
+    workload takes.
     """
 
     workload: Workload
@@ -107,6 +108,7 @@ class Entry:
     message: str = ""
     requeue: RequeueReason = RequeueReason.GENERIC
     issued: tuple[Target, ...] = ()
+    replaced: Holder | None = None
     admission: Admission | None = None
     scan: LastScan | None = None
 
@@ -255,22 +257,30 @@ class _Cycle:
         workload = entry.workload
         who = preemptor(workload, entry.queue, self.settings)
         last = self._last_scan(workload, entry.cluster_queue)
+        snapshot, only = self.snapshot, None
+        entry.replaced = self.holdings.holders.get(workload.replaces)
+        if entry.replaced is not None:
+            # A larger slice takes the place of the smaller one, on the same flavors.
+            snapshot, only = snapshot.without((entry.replaced,)), _flavors_of(entry.replaced)
         assigner = Assigner(
-            self.snapshot,
+            snapshot,
             workload,
             entry.queue,
-            SearchOracle(self.snapshot, who),
+            SearchOracle(snapshot, who),
             last.bookmark if last else None,
+            only,
         )
-        full, targets = self._attempt(assigner, self.snapshot, who, None)
+        full, targets = self._attempt(assigner, snapshot, who, None)
         entry.assignment, entry.targets = full, targets
         good = full.mode is Mode.FIT or (full.mode is Mode.PREEMPT and targets)
-        if not good and self.settings.gates.partial_admission and reduction_steps(
-            workload.pod_sets
+        if (
+            not good
+            and self.settings.gates.partial_admission
+            and reduction_steps(workload.pod_sets)
         ):
 
             def probe(counts: Sequence[int]) -> tuple[Assignment, tuple[Target, ...]] | None:
-                found, targets = self._attempt(assigner, self.snapshot, who, counts)
+                found, targets = self._attempt(assigner, snapshot, who, counts)
                 fits = found.mode is Mode.FIT or (found.mode is Mode.PREEMPT and targets)
                 return (found, targets) if fits else None
 
@@ -375,6 +385,9 @@ class _Cycle:
                 pods_ready=not self.settings.block_admission,
             )
             entry.outcome = Outcome.ADMITTED
+            if entry.replaced is not None:
+                self.snapshot.remove_usage(entry.replaced.queue, entry.replaced.held)
+                self.holdings.release(entry.replaced.key)
             self.queues.admitted(entry.workload.key)
             self.holdings.hold(held)
             self.result.entries.append(entry)
@@ -453,6 +466,8 @@ class _Cycle:
     def _fits(self, entry: Entry) -> bool:
         assert entry.assignment is not None
         gone: dict[str, Holder] = {key: each.holder for key, each in self.designated.items()}
+        if entry.replaced is not None:
+            gone[entry.replaced.key] = entry.replaced
         gone.update({target.holder.key: target.holder for target in entry.targets})
         snapshot = self.snapshot
         columns = {column: snapshot.usage[column] for column in entry.assignment.usage}
@@ -474,6 +489,16 @@ class _Cycle:
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
         if moved or bookmarks[0] != bookmarks[1]:
             self.result.progress = True
+
+
+def _flavors_of(holder: Holder) -> Callable[[str, str], str | None]:
+    assert holder.workload.admission is not None
+    flavors = {
+        (pod_set.name, resource): flavor
+        for pod_set in holder.workload.admission.pod_sets
+        for resource, flavor in pod_set.flavors.items()
+    }
+    return lambda name, resource: flavors.get((name, resource))
 
 
 def _admitted(pod_set: PodSetAssignment) -> AdmittedPodSet:

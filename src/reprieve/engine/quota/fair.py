@@ -22,7 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
 
-from reprieve.engine.quota.candidates import Preemptor, Target, by_local_queue, in_order, order_holders
+from reprieve.engine.quota.candidates import (
+    Preemptor,
+    Target,
+    by_local_queue,
+    in_order,
+    order_holders,
+)
 from reprieve.engine.quota.classical import Found, fill_back, sources_of, take
 from reprieve.engine.quota.model import Policy, Reason, Strategy
 from reprieve.engine.quota.shares import ShareKey, Shares

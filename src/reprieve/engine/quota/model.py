@@ -34,10 +34,10 @@ __all__ = [
     "NodeExpression",
     "PodSet",
     "Policy",
-    "Preference",
     "Preemption",
-    "Quota",
+    "Preference",
     "QueueingStrategy",
+    "Quota",
     "Reason",
     "ResourceFlavor",
     "ResourceGroup",
@@ -364,7 +364,8 @@ class Workload:
 
     `reserved_at` is the transition of `QuotaReserved=True`, None while it is not true. `invalid` is
     why it cannot be considered at all (limit ranges, malformed requests), else empty. `job_uid` is
-    the uid of the job behind it, for messages.
+    the uid of the job behind it, for messages. `replaces` is the key of the workload whose place it
+    takes, being a larger slice of the same job.
     """
 
     namespace: str
@@ -390,6 +391,7 @@ class Workload:
     finished: bool = False
     invalid: str = ""
     job_uid: str = ""
+    replaces: str = ""
 
     @property
     def key(self) -> str:

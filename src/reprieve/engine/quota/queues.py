@@ -280,7 +280,9 @@ class Queues:
         yield from self._waiting.values()
 
     def _due(self, now: Nanos) -> None:
-        due = [w for w in self._waiting.values() if w.requeue_at is not None and w.requeue_at <= now]
+        due = [
+            w for w in self._waiting.values() if w.requeue_at is not None and w.requeue_at <= now
+        ]
         for workload in due:
             self.push(workload, now)
 

@@ -56,9 +56,7 @@ class Share:
         return (0, self.weighted)
 
 
-def share(
-    tree: Tree, usage: Columns, node: int, extra: Mapping[int, int] | None = None
-) -> Share:
+def share(tree: Tree, usage: Columns, node: int, extra: Mapping[int, int] | None = None) -> Share:
     """Return the share of `node` as if it used `extra` more, by flavor-resource."""
     parent = tree.parent[node]
     weight = tree.weight[node]

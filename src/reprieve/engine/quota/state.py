@@ -177,7 +177,10 @@ class Holdings:
         self.configuration = configuration
         used = {pair for each in workloads for pair in _pairs(each)}
         self.tree = Tree(
-            configuration.cluster_queues, configuration.cohorts, inactive_queues(configuration), used
+            configuration.cluster_queues,
+            configuration.cohorts,
+            inactive_queues(configuration),
+            used,
         )
         size = len(self.tree.names)
         self.usage: list[Column] = [[0] * size for _ in self.tree.flavor_resources]

@@ -5,7 +5,7 @@ Classical, fixed at the start:
 1. with the gate PrioritizePreemptorWorkloads, those waiting for their own preemptions
 2. lower borrowing level, as a number
 3. with the gate PrioritySortingWithinCohort, higher effective priority
-4. older timestamp; then uid and namespace/name
+4. older timestamp; then the name of the ClusterQueue
 
 Fair sharing, decided anew for every entry: in the tree of the next entry, every entry is counted in
 its own queue, one at a time, and the shares of the nodes from its queue up to below the root are
@@ -15,7 +15,7 @@ noted. Each cohort then lets its best child through, up to the root:
 2. with the gate FairSharingPrioritizeNonBorrowing, a child that does not borrow what is requested
 3. lower share
 4. with the gate PrioritySortingWithinCohort, higher effective priority
-5. older timestamp; then uid and namespace/name
+5. older timestamp; then the name of the ClusterQueue, or of the cohort it came through last
 
 Source: specification of the quota plane, section 8.2.
 """
@@ -114,4 +114,4 @@ def _seniority(entry: Contender, settings: Settings) -> Rank:
     workload = entry.workload
     sorting = settings.gates.priority_sorting_within_cohort
     priority = effective_priority(workload, settings) if sorting else 0
-    return (-priority, queue_timestamp(workload, settings), workload.uid, workload.key)
+    return (-priority, queue_timestamp(workload, settings))

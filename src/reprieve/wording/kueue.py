@@ -1,0 +1,174 @@
+"""Kueue's texts: conditions, events and messages of the quota plane, word for word.
+
+The engine's entries (`engine.quota.cycle`) carry the messages of the assignment; what is written to
+the preemptor, to its victims and about them is made here. Source: specification of the quota plane,
+section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reprieve.engine.quota.assignment import Assignment, Considered, PreemptionMode
+from reprieve.engine.quota.model import Reason, Workload
+from reprieve.units.instants import Nanos
+
+__all__ = [
+    "Event",
+    "admitted_event",
+    "eviction_events",
+    "flavors_considered",
+    "pending_event",
+    "preempted_workload_event",
+    "preemption_message",
+    "quota_reserved_event",
+    "quota_reserved_message",
+    "slice_replaced_message",
+]
+
+HUMAN = {
+    Reason.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
+    Reason.IN_COHORT_RECLAMATION: "reclamation within the cohort",
+    Reason.IN_COHORT_FAIR_SHARING: "Fair Sharing within the cohort",
+    Reason.IN_COHORT_RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
+}
+UNKNOWN = "UNKNOWN"
+# A duration saturates here; the zero time is further away than that.
+LONGEST = 2**63 - 1
+_MODES = {
+    PreemptionMode.NO_FIT: "NoFit",
+    PreemptionMode.NO_CANDIDATES: "preemptionMode=NoCandidates",
+    PreemptionMode.PREEMPT: "preemptionMode=Preempt",
+    PreemptionMode.RECLAIM: "preemptionMode=Reclaim",
+    PreemptionMode.FIT: "Fit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event about a workload; `subject` is its key."""
+
+    subject: str
+    type: str
+    reason: str
+    message: str
+
+
+def preemption_message(
+    preemptor: Workload, reason: Reason | None, preemptor_path: str, preemptee_path: str
+) -> str:
+    """Return the message of the conditions `Preempted` and `Evicted`."""
+    human = UNKNOWN if reason is None else HUMAN[reason]
+    return (
+        f"Preempted to accommodate a workload (UID: {preemptor.uid or UNKNOWN}, "
+        f"JobUID: {preemptor.job_uid or UNKNOWN}) due to {human}; "
+        f"preemptor path: {preemptor_path or UNKNOWN}; preemptee path: {preemptee_path or UNKNOWN}"
+    )
+
+
+def priorities(preemptor: Workload, preemptee: Workload, boosted: bool) -> str:
+    """Return both effective priorities, taken apart."""
+
+    def one(workload: Workload) -> str:
+        boost = workload.boost if boosted else 0
+        return f"{workload.priority + boost} (base: {workload.priority}, boost: {boost})"
+
+    return (
+        f"preemptor effective priority: {one(preemptor)}; "
+        f"preemptee effective priority: {one(preemptee)}"
+    )
+
+
+def eviction_events(
+    preemptor: Workload, preemptee: Workload, message: str, boosted: bool = False
+) -> tuple[Event, Event]:
+    """Return the two events about a victim."""
+    both = priorities(preemptor, preemptee, boosted)
+    return (
+        Event(preemptee.key, "Normal", "EvictedDueToPreempted", message),
+        Event(preemptee.key, "Normal", "Preempted", f"{message}; {both}"),
+    )
+
+
+def preempted_workload_event(
+    preemptor: Workload, preemptee: Workload, cluster_queue: str, boosted: bool = False
+) -> Event:
+    """Return the event about the preemptor; a victim without a namespace is named alone."""
+    name = preemptee.key if preemptee.namespace else preemptee.name
+    return Event(
+        preemptor.key,
+        "Normal",
+        "PreemptedWorkload",
+        f"Preempted workload {name} (UID: {preemptee.uid}) in ClusterQueue {cluster_queue}; "
+        f"{priorities(preemptor, preemptee, boosted)}",
+    )
+
+
+def pending_event(workload: Workload, reason: str, message: str) -> Event:
+    """Return the event about a head that got no quota."""
+    return Event(workload.key, "Warning", reason, message)
+
+
+def quota_reserved_message(cluster_queue: str) -> str:
+    """Return the message of `QuotaReserved=True`."""
+    return f"Quota reserved in ClusterQueue {cluster_queue}"
+
+
+def quota_reserved_event(
+    workload: Workload,
+    cluster_queue: str,
+    queued_at: Nanos,
+    now: Nanos,
+    assignment: Assignment,
+) -> Event:
+    """Return the event about a reservation, with the flavors that were not simply free."""
+    waited = max(-LONGEST, min(LONGEST, now - queued_at)) / 1e9
+    considered = flavors_considered(assignment)
+    return Event(
+        workload.key,
+        "Normal",
+        "QuotaReserved",
+        f"{quota_reserved_message(cluster_queue)}, wait time since queued was {waited:.0f}s"
+        + (f"; Flavors considered: {considered}" if considered else ""),
+    )
+
+
+def admitted_event(workload: Workload, cluster_queue: str, waited_s: int = 0) -> Event:
+    """Return the event about an admission."""
+    return Event(
+        workload.key,
+        "Normal",
+        "Admitted",
+        f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited_s}s",
+    )
+
+
+def slice_replaced_message(workload: Workload) -> str:
+    """Return the message of `Finished=True` of a slice whose place `workload` took."""
+    return (
+        f"Replaced to accommodate a workload (UID: {workload.uid}, JobUID: {workload.job_uid}) "
+        "due to workload slice aggregation"
+    )
+
+
+def flavors_considered(assignment: Assignment) -> str:
+    """Return which flavors the scans looked at, those left out that fit without borrowing."""
+    parts = []
+    for pod_set in assignment.pod_sets:
+        told = _told(pod_set.considered)
+        if told:
+            parts.append(f"{pod_set.name}: {', '.join(told)}")
+    return " | ".join(parts)
+
+
+def _told(considered: Sequence[Considered]) -> list[str]:
+    told = []
+    for each in considered:
+        if each.mode is PreemptionMode.FIT and not each.level:
+            continue
+        words = [_MODES[each.mode]]
+        if each.level:
+            words.append(f"borrow={each.level}")
+        told.append(f"{each.flavor}({';'.join([*words, *each.reasons])})")
+    return told
