@@ -41,8 +41,7 @@ def test_a_disabled_plugin_says_nothing() -> None:
     without = tuple(
         name
         for name in FilterName
-        if name
-        not in (FilterName.NODE_NAME, FilterName.NODE_AFFINITY, FilterName.TAINT_TOLERATION)
+        if name not in (FilterName.NODE_NAME, FilterName.NODE_AFFINITY, FilterName.TAINT_TOLERATION)
     )
     rows = (node("a", taints=["k=v:NoSchedule"]), pod(node_name="b", node_selector={"x": "y"}))
     assert verdicts(*rows, profile=Profile(filters=without)) == {"a": FITS}
@@ -65,9 +64,7 @@ def test_cordoned_nodes_take_only_pods_that_tolerate_it() -> None:
 
 
 def test_a_cordoned_node_with_its_taint_says_that_it_is_cordoned() -> None:
-    tainted = node(
-        "a", unschedulable=True, taints=["node.kubernetes.io/unschedulable:NoSchedule"]
-    )
+    tainted = node("a", unschedulable=True, taints=["node.kubernetes.io/unschedulable:NoSchedule"])
     assert verdicts(tainted, pod()) == {"a": CORDONED}
 
 
