@@ -64,6 +64,7 @@ class ObjectMeta(_Struct, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None

@@ -80,6 +80,7 @@ class Condition(_Struct, frozen=True):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
 
 
 class ContainerPort(_Struct, frozen=True):
