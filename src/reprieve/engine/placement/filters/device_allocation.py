@@ -1,0 +1,248 @@
+"""The search for devices that fulfil all unallocated claims of a pod on one node.
+
+Depth first with backtracking, in the order given: claims, requests, the alternatives of
+`firstAvailable`, then devices, by pool (driver, name), slice and place in it; the first full
+solution is taken, and all claims are fulfilled or none. Inside a request devices are tried in
+ascending order only, since their order does not matter. The search ends after a bounded number of
+steps. Source: specification 21.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from reprieve.engine.cluster.devices import (
+    MAX_RESULTS,
+    AllocatedDevice,
+    AllocationMode,
+    Attribute,
+    Constraint,
+    DeviceRequest,
+    Request,
+)
+from reprieve.engine.placement.filters.device_inventory import (
+    DeviceUse,
+    Inventory,
+    PoolDevice,
+    SelectionFailed,
+    consumption,
+)
+from reprieve.engine.placement.filters.taints import KEEPS_AWAY, covers
+
+__all__ = ["STEPS", "AllocationFailed", "SearchEnded", "Wanted", "allocate"]
+
+STEPS: Final = 50_000  # devices tried per node
+
+
+class SearchEnded(Exception):
+    """The search took too many steps."""
+
+
+class AllocationFailed(Exception):
+    """An expression has no value for a device; the attempt ends with this error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A claim to fulfil. `label`: namespace/name in texts; equal claims have equal answers."""
+
+    requests: tuple[Request, ...]
+    constraints: tuple[Constraint, ...] = ()
+    label: str = field(default="", compare=False)
+
+
+def allocate(
+    inventory: Inventory, use: DeviceUse, node: int, claims: Sequence[Wanted]
+) -> tuple[tuple[AllocatedDevice, ...], ...] | None:
+    """Return the devices of each claim, None when they cannot all be fulfilled on the node.
+
+    `use` is as before when this returns or raises.
+
+    Raises:
+        AllocationFailed: a selector has no value for a device.
+        SearchEnded: no answer within `STEPS`.
+    """
+    search = _Search(inventory, use, node, claims)
+    try:
+        return search.results if search.claim(0) else None
+    except SelectionFailed as failed:
+        label = claims[search.at].label
+        raise AllocationFailed(
+            f"claim {label}: {failed}" if failed.of_claim else str(failed)
+        ) from None
+    finally:
+        search.undo()
+
+
+class _Search:
+    def __init__(
+        self, inventory: Inventory, use: DeviceUse, node: int, claims: Sequence[Wanted]
+    ) -> None:
+        self.at = 0  # the claim that is being worked on
+        self._pools = inventory.at(node)
+        self._inventory = inventory
+        self._use = use
+        self._claims = claims
+        self._found: list[list[AllocatedDevice]] = [[] for _ in claims]
+        self._taken: list[tuple[PoolDevice, AllocatedDevice]] = []
+        self._candidates: dict[tuple[int, int, int], list[PoolDevice] | None] = {}
+        self._steps = 0
+
+    @property
+    def results(self) -> tuple[tuple[AllocatedDevice, ...], ...]:
+        return tuple(map(tuple, self._found))
+
+    def undo(self) -> None:
+        """Give back what the search has taken."""
+        for _, result in reversed(self._taken):
+            if not result.admin:
+                self._use.give(result.id, result.consumed)
+        self._taken.clear()
+
+    def claim(self, number: int) -> bool:
+        if number == len(self._claims):
+            return True
+        return self._request(number, 0)
+
+    def _request(self, claim: int, number: int) -> bool:
+        self.at = claim
+        requests = self._claims[claim].requests
+        if number == len(requests):
+            return self.claim(claim + 1)
+        request = requests[number]
+        return any(
+            self._devices(claim, number, place, 0, 0) for place in range(len(request.alternatives))
+        )
+
+    def _devices(self, claim: int, number: int, place: int, done: int, start: int) -> bool:
+        self.at = claim
+        request = self._claims[claim].requests[number]
+        wanted = request.alternatives[place]
+        candidates = self._candidates_of(claim, number, place)
+        if candidates is None:
+            return False
+        every = wanted.mode is AllocationMode.ALL
+        needed = len(candidates) if every else wanted.count
+        if done == needed:
+            return not (every and not needed) and self._request(claim, number + 1)
+        if len(self._found[claim]) + needed - done > MAX_RESULTS:
+            return False
+        if every:
+            return self._try(claim, number, place, done, done)
+        known = self._inventory.known(wanted)
+        left = sum(known.get(device.id, True) for device in candidates[start:])
+        return left >= needed - done and any(
+            self._try(claim, number, place, done, index) for index in range(start, len(candidates))
+        )
+
+    def _try(self, claim: int, number: int, place: int, done: int, index: int) -> bool:
+        self._steps += 1
+        if self._steps > STEPS:
+            raise SearchEnded
+        request = self._claims[claim].requests[number]
+        wanted = request.alternatives[place]
+        candidates = self._candidates[claim, number, place]
+        assert candidates is not None
+        device = candidates[index]
+        if not self._inventory.selects(wanted, device):
+            return False
+        name = f"{request.name}/{wanted.name}" if request.first_available else request.name
+        if not self._may_take(claim, wanted, device, name):
+            return False
+        consumed = consumption(device.row, wanted.capacity) if device.row.shareable else ()
+        result = AllocatedDevice(
+            name,
+            device.id,
+            wanted.admin,
+            consumed=consumed or (),
+            tolerations=wanted.tolerations,
+            binding_conditions=device.row.binding_conditions,
+            binding_failures=device.row.binding_failures,
+        )
+        if not wanted.admin:
+            self._use.take(device.id, result.consumed)
+        self._taken.append((device, result))
+        self._found[claim].append(result)
+        if self._devices(claim, number, place, done + 1, index + 1):
+            return True
+        self._found[claim].pop()
+        self._taken.pop()
+        if not wanted.admin:
+            self._use.give(device.id, result.consumed)
+        self.at = claim
+        return False
+
+    def _may_take(self, claim: int, wanted: DeviceRequest, device: PoolDevice, name: str) -> bool:
+        if wanted.admin:
+            if any(result.id == device.id for result in self._found[claim]):
+                return False
+        elif not self._use.free(device, wanted.capacity):
+            return False
+        for taint in device.row.taints:
+            if taint.effect in KEEPS_AWAY and not any(
+                covers(each, taint) for each in wanted.tolerations
+            ):
+                return False
+        return all(
+            self._agrees(claim, constraint, device)
+            for constraint in self._claims[claim].constraints
+            if _concerns(constraint, name)
+        )
+
+    def _agrees(self, claim: int, constraint: Constraint, device: PoolDevice) -> bool:
+        own = _attribute(device, constraint.attribute)
+        if own is None:
+            return False
+        count = len(self._found[claim])
+        others = [
+            _attribute(other, constraint.attribute)
+            for other, result in self._taken[len(self._taken) - count :]
+            if _concerns(constraint, result.request)
+        ]
+        return own not in others if constraint.distinct else all(own == other for other in others)
+
+    def _candidates_of(self, claim: int, number: int, place: int) -> list[PoolDevice] | None:
+        key = (claim, number, place)
+        if key not in self._candidates:
+            wanted = self._claims[claim].requests[number].alternatives[place]
+            # They must not depend on what the search holds at this moment.
+            held = [result for _, result in self._taken if not result.admin]
+            for result in reversed(held):
+                self._use.give(result.id, result.consumed)
+            try:
+                self._candidates[key] = self._usable(wanted)
+            finally:
+                for result in held:
+                    self._use.take(result.id, result.consumed)
+        return self._candidates[key]
+
+    def _usable(self, wanted: DeviceRequest) -> list[PoolDevice] | None:
+        """Return the devices that may be tried; with mode All those that have to be taken."""
+        every = wanted.mode is AllocationMode.ALL
+        found: list[PoolDevice] = []
+        for pool, devices in self._pools:
+            if not pool.usable:
+                if every:
+                    return None
+                continue
+            for device in devices:
+                if every and not self._inventory.selects(wanted, device):
+                    continue
+                free = every or wanted.admin or self._use.free(device, wanted.capacity)
+                if free and self._use.sufficient(device, wanted.capacity):
+                    found.append(device)
+        return found
+
+
+def _concerns(constraint: Constraint, request: str) -> bool:
+    named = constraint.requests
+    return not named or request in named or request.partition("/")[0] in named
+
+
+def _attribute(device: PoolDevice, name: str) -> Attribute | None:
+    attributes = dict(device.row.attributes)
+    domain, _, own = name.partition("/")
+    found = attributes.get(name)
+    return attributes.get(own) if found is None and domain == device.id[0] else found

@@ -1,0 +1,341 @@
+"""The devices that drivers publish, per node, and what of them is taken.
+
+Of a pool only the slices of its highest generation count; a pool that lacks slices or names a
+device twice is not used. A device is taken by one allocation, or, if it may be allocated several
+times, by all whose consumed capacities fit; a partition also takes counters that it shares with
+others of its pool. Taking and giving back are exact opposites. Source: specification 21.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from reprieve.engine.cluster.devices import (
+    CapacityPolicy,
+    Device,
+    DeviceClassRow,
+    DeviceId,
+    DeviceRequest,
+    Reach,
+    ResourceSliceRow,
+)
+from reprieve.engine.cluster.rows import Kind
+from reprieve.engine.cluster.snapshot import I64
+from reprieve.engine.placement.filtering import View
+from reprieve.engine.placement.filters.device_selectors import (
+    DeviceFacts,
+    Evaluate,
+    SelectorError,
+    compile_selector,
+    facts_of,
+)
+from reprieve.engine.placement.filters.reach import NodeSets, node_sets_of
+
+__all__ = ["DeviceUse", "Inventory", "Pool", "PoolDevice", "SelectionFailed", "consumption"]
+
+Amounts: TypeAlias = tuple[tuple[str, int], ...]
+
+
+class SelectionFailed(Exception):
+    """A selector has no value for a device; the text begins with the class when it is the class's.
+
+    `of_claim`: the caller has to put the claim in front.
+    """
+
+    def __init__(self, text: str, of_claim: bool) -> None:
+        super().__init__(text)
+        self.of_claim = of_claim
+
+
+@dataclass(slots=True)
+class Pool:
+    """A pool of a driver at its highest generation."""
+
+    driver: str
+    name: str
+    usable: bool = True
+    counters: dict[tuple[str, str], int] = field(default_factory=dict)  # (set, counter): amount
+    devices: dict[str, PoolDevice] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class PoolDevice:
+    """A device with its pool. `reach`: its own or its slice's."""
+
+    id: DeviceId
+    row: Device
+    pool: Pool
+    reach: Reach
+    facts: DeviceFacts | None = None
+
+
+class Inventory:
+    """All pools of a snapshot."""
+
+    def __init__(self, view: View) -> None:
+        tables = view.snapshot.tables
+        self.classes: Mapping[tuple[str, str], DeviceClassRow] = tables.get(Kind.DEVICE_CLASS, {})
+        self._sets: NodeSets = node_sets_of(view)
+        self._index = view.snapshot.node_index
+        self._pools: list[Pool] = []
+        self._local: dict[int, list[tuple[int, list[PoolDevice]]]] = {}
+        self._wide: list[tuple[int, Reach, list[PoolDevice]]] = []
+        self._at: dict[int, list[tuple[Pool, list[PoolDevice]]]] = {}
+        self._compiled: dict[str, Evaluate] = {}
+        self._selected: dict[tuple[str, tuple[str, ...]], dict[DeviceId, bool]] = {}
+        self._read(tables.get(Kind.RESOURCE_SLICE, {}).values())
+
+    def at(self, node: int) -> list[tuple[Pool, list[PoolDevice]]]:
+        """Return the pools that a node has access to with the devices it reaches, in order."""
+        known = self._at.get(node)
+        if known is None:
+            found: dict[int, list[PoolDevice]] = {}
+            parts = self._local.get(node, [])
+            if self._wide:
+                wide = [(n, d) for n, reach, d in self._wide if self._reaches(reach, node)]
+                parts = sorted([*parts, *wide], key=lambda part: part[0])
+            for number, devices in parts:
+                found.setdefault(number, []).extend(devices)
+            known = [(self._pools[number], devices) for number, devices in found.items()]
+            self._at[node] = known
+        return known
+
+    def device(self, device: DeviceId) -> PoolDevice | None:
+        """Return a published device."""
+        pool = self._by_name.get(device[:2])
+        return None if pool is None else pool.devices.get(device[2])
+
+    def nodes_of(self, device: PoolDevice) -> I64 | None:
+        """Return the nodes whose answers a device has a part in, None for all.
+
+        Counters are shared in the pool, so what one partition takes others may miss elsewhere; a
+        pool with counters that is not on one node counts as everywhere.
+        """
+        reach = device.reach
+        if not reach.node:
+            return None
+        if device.row.consumes and not self._one_node(device.pool):
+            return None
+        index = self._index.get(reach.node)
+        return np.array([] if index is None else [index], np.int64)
+
+    def selects(self, request: DeviceRequest, device: PoolDevice) -> bool:
+        """Return whether class and request select a device.
+
+        Raises:
+            SelectionFailed: an expression has no value for it.
+        """
+        kept = self._selected.setdefault((request.device_class, request.selectors), {})
+        found = kept.get(device.id)
+        if found is None:
+            row = self.classes[("", request.device_class)]
+            found = self._all_hold(row.selectors, device, row.name) and self._all_hold(
+                request.selectors, device, None
+            )
+            kept[device.id] = found
+        return found
+
+    def known(self, request: DeviceRequest) -> Mapping[DeviceId, bool]:
+        """Return which devices the request is known to select or not, so far."""
+        return self._selected.setdefault((request.device_class, request.selectors), {})
+
+    def compiled(self, expression: str) -> Evaluate:
+        """Return the function of an expression.
+
+        Raises:
+            UnsupportedSelector: not in the accepted part of CEL.
+        """
+        known = self._compiled.get(expression)
+        if known is None:
+            known = self._compiled[expression] = compile_selector(expression)
+        return known
+
+    def _all_hold(
+        self, selectors: tuple[str, ...], device: PoolDevice, class_name: str | None
+    ) -> bool:
+        for number, expression in enumerate(selectors):
+            try:
+                if device.facts is None:
+                    device.facts = facts_of(device.id[0], device.row)
+                if not self.compiled(expression)(device.facts):
+                    return False
+            except SelectorError as error:
+                whose = f"class {class_name}: " if class_name is not None else ""
+                where = "/".join(device.id)
+                text = f"{whose}selector #{number} on device {where}: CEL runtime error: {error}"
+                raise SelectionFailed(text, class_name is None) from None
+        return True
+
+    def _reaches(self, reach: Reach, node: int) -> bool:
+        return reach.everywhere or (reach.terms is not None and self._sets.holds(reach.terms, node))
+
+    def _one_node(self, pool: Pool) -> bool:
+        return len({device.reach for device in pool.devices.values()}) == 1
+
+    def _read(self, rows: Iterable[ResourceSliceRow]) -> None:
+        newest: dict[tuple[str, str], list[ResourceSliceRow]] = {}
+        for row in rows:
+            slices = newest.setdefault((row.driver, row.pool), [])
+            if slices and slices[0].generation > row.generation:
+                continue
+            if slices and slices[0].generation < row.generation:
+                slices.clear()
+            slices.append(row)
+        self._by_name: dict[tuple[str, str], Pool] = {}
+        for (driver, name), slices in sorted(newest.items()):
+            pool = Pool(driver, name, usable=len(slices) >= max(s.slices for s in slices))
+            self._by_name[driver, name] = pool
+            self._pools.append(pool)
+            for row in sorted(slices, key=lambda s: s.name):
+                self._read_slice(pool, row)
+
+    def _read_slice(self, pool: Pool, row: ResourceSliceRow) -> None:
+        for counter_set, counters in row.counters:
+            for counter, amount in counters:
+                pool.counters[counter_set, counter] = amount
+        number = len(self._pools) - 1
+        places: dict[Reach, list[PoolDevice]] = {}
+        for device in row.devices:
+            reach = row.reach or device.reach or Reach()
+            found = PoolDevice((pool.driver, pool.name, device.name), device, pool, reach)
+            pool.usable &= device.name not in pool.devices
+            pool.devices[device.name] = found
+            places.setdefault(reach, []).append(found)
+        for reach, devices in places.items():
+            if not reach.node:
+                self._wide.append((number, reach, devices))
+            elif reach.node in self._index:
+                self._local.setdefault(self._index[reach.node], []).append((number, devices))
+
+
+def consumption(device: Device, asked: Amounts) -> Amounts | None:
+    """Return what an allocation consumes of a device that may be allocated several times.
+
+    Amounts are rounded up to what the capacity's policy allows. None: the policy forbids it.
+    """
+    wanted = dict(asked)
+    found = []
+    for name, capacity in device.capacity:
+        amount = wanted.get(name)
+        if capacity.policy is not None:
+            rounded = _rounded(capacity.policy, amount)
+            if rounded is None:
+                return None
+            found.append((name, rounded))
+        else:
+            found.append((name, capacity.value if amount is None else amount))
+    return tuple(found)
+
+
+def _rounded(policy: CapacityPolicy, amount: int | None) -> int | None:
+    if amount is None:
+        return policy.default
+    if policy.values:
+        return next((value for value in policy.values if value >= amount), None)
+    if policy.minimum is not None:
+        over = max(0, amount - policy.minimum)
+        step = policy.step or 1
+        amount = policy.minimum + -(-over // step) * step
+        if policy.maximum is not None and amount > policy.maximum:
+            return None
+    return amount
+
+
+class DeviceUse:
+    """What is taken of all devices."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._holders: dict[DeviceId, int] = {}
+        self._consumed: dict[DeviceId, dict[str, int]] = {}
+        self._counters: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
+        # (driver, pool, counter set): groups of the devices that take from it
+        self._together: dict[tuple[str, str, str], list[frozenset[str]]] = {}
+
+    def free(self, device: PoolDevice, asked: Amounts) -> bool:
+        """Return whether one more allocation may take a device."""
+        holders = self._holders.get(device.id, 0)
+        if holders and not device.row.shareable:
+            return False
+        if not self.sufficient(device, asked):
+            return False
+        return holders > 0 or not device.row.consumes or self._partition_fits(device)
+
+    def sufficient(self, device: PoolDevice, asked: Amounts) -> bool:
+        """Return whether the capacities of a device leave what is asked for."""
+        if not asked and not device.row.shareable:
+            return True
+        capacities = dict(device.row.capacity)
+        if any(name not in capacities for name, _ in asked):
+            return False
+        if not device.row.shareable:
+            return all(amount <= capacities[name].value for name, amount in asked)
+        amounts = consumption(device.row, asked)
+        if amounts is None:
+            return False
+        consumed = self._consumed.get(device.id, {})
+        return all(consumed.get(n, 0) + amount <= capacities[n].value for n, amount in amounts)
+
+    def take(self, device: DeviceId, consumed: Amounts) -> None:
+        """An allocation takes a device; whether it fits is not asked."""
+        self._change(device, consumed, 1)
+
+    def give(self, device: DeviceId, consumed: Amounts) -> None:
+        """An allocation gives a device back."""
+        self._change(device, consumed, -1)
+
+    def _change(self, device: DeviceId, consumed: Amounts, sign: int) -> None:
+        before = self._holders.get(device, 0)
+        if before + sign:
+            self._holders[device] = before + sign
+        else:
+            del self._holders[device]
+        if consumed:
+            amounts = self._consumed.setdefault(device, {})
+            for name, amount in consumed:
+                amounts[name] = amounts.get(name, 0) + sign * amount
+        if 0 in (before, before + sign):
+            self._partition(device, sign)
+
+    def _partition(self, device: DeviceId, sign: int) -> None:
+        found = self._inventory.device(device)
+        if found is None or not found.row.consumes:
+            return
+        taken = self._counters.setdefault(device[:2], {})
+        groups = dict(found.row.compatibility)
+        for counter_set, counters in found.row.consumes:
+            for counter, amount in counters:
+                key = (counter_set, counter)
+                taken[key] = taken.get(key, 0) + sign * amount
+            together = self._together.setdefault((*device[:2], counter_set), [])
+            own = groups.get(counter_set, frozenset())
+            if sign > 0:
+                together.append(own)
+            else:
+                together.remove(own)
+
+    def _partition_fits(self, device: PoolDevice) -> bool:
+        driver, pool, _ = device.id
+        taken = self._counters.get((driver, pool), {})
+        groups = dict(device.row.compatibility)
+        for counter_set, counters in device.row.consumes:
+            for counter, amount in counters:
+                key = (counter_set, counter)
+                if taken.get(key, 0) + amount > device.pool.counters.get(key, 0):
+                    return False
+            others = self._together.get((driver, pool, counter_set), [])
+            if not _compatible(groups.get(counter_set, frozenset()), others):
+                return False
+        return True
+
+
+def _compatible(own: frozenset[str], others: Sequence[frozenset[str]]) -> bool:
+    if not others:
+        return True
+    if not own:
+        return not any(others)
+    return bool(own.intersection(*others))
