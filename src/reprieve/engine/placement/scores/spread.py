@@ -18,7 +18,7 @@ from reprieve.engine.cluster.rows import PodClass, SpreadConstraint
 from reprieve.engine.cluster.snapshot import I32, I64, Flag, Mask, Pending
 from reprieve.engine.placement.filtering import Placed, Reach, Score, View
 from reprieve.engine.placement.filters.selection import selection_of
-from reprieve.engine.placement.filters.taints import taints_of
+from reprieve.engine.placement.filters.spread import included_nodes
 from reprieve.engine.placement.profile import ScoreName
 from reprieve.engine.placement.spread_constraints import (
     HOSTNAME,
@@ -147,13 +147,9 @@ def _counter(
         size = len(snapshot.nodes) + 1
     else:
         size = len(domains.values) + 1
-        left_out = domains.numbers < 0
+        left_out = (domains.numbers < 0) | ~included_nodes(view, entry, constraint)
         if ignored is not None:
             left_out |= ignored
-        if constraint.honor_affinity:
-            left_out |= ~selection.nodes_of_class(entry)
-        if constraint.honor_taints:
-            left_out |= ~taints_of(view).tolerated(entry.tolerations)
         places = np.where(left_out, size - 1, domains.numbers).astype(np.int64)
     counted = view.present & matches[snapshot.pod_labels]
     counted &= (snapshot.pod_flags & Flag.DELETING) == 0
