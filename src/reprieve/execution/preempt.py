@@ -48,7 +48,7 @@ def is_marked(pod: Json) -> bool:
     """Whether the pod's first `DisruptionTarget` is true and the scheduler's own (7.2)."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == _CONDITION:
-            return condition.get("status") == "True" and condition.get("reason") == _REASON
+            return (condition.get("status"), condition.get("reason")) == ("True", _REASON)
     return False
 
 

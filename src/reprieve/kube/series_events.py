@@ -3,7 +3,7 @@
 An event names an action and, where there is one, a related object; its time is `eventTime`, and the
 old fields stay empty. The same thing again within six minutes (same regarding with its
 resourceVersion, related, type, reason and action) becomes the series of the first one, written at
-its first repetition and then at most once a minute. Recording never waits and never fails: what does
+its first repetition and then at most once a minute. Recording never waits or fails: what does
 not fit into the queue or cannot be written is dropped and counted. Source: client-go,
 tools/events/event_broadcaster.go.
 """

@@ -1,0 +1,1 @@
+"""The scheduling plane: watches, queue, decisions, bindings, preemptions, statuses."""

@@ -1,0 +1,150 @@
+"""Binds what was placed: one call per pod, nothing is ever unbound.
+
+1. The nominations of a group's members are written before the first call.
+2. The calls go out in the order of the members; one that fails does not stop the others.
+3. A failed member loses its assumed place but keeps its nomination, and goes back to the queue; so
+   its share of the node stays reserved.
+4. The group's condition becomes true once its minimum is bound.
+
+A plain pod stays in flight in the queue until its call is over. Source: specification 23.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.references import pod_reference
+from reprieve.controllers.scheduling.state import ClusterState
+from reprieve.controllers.scheduling.statuses import Statuses
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.queue import Outcome
+from reprieve.execution.bind import Binding, Bound, bind
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.ids import Uid
+from reprieve.wording import kube_scheduler as wording
+
+__all__ = ["ASSUMED_FOR", "Bindings"]
+
+#: How long a pod counts on its node without having been seen there.
+ASSUMED_FOR: Final = 5 * MINUTE
+_AGAIN: Final = SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    row: PodRow
+    node: str
+
+
+class Bindings:
+    """The binding calls of one plane. `spawn` runs a task; `condition_type` names the condition."""
+
+    def __init__(
+        self,
+        context: SchedulingContext,
+        state: ClusterState,
+        statuses: Statuses,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        condition_type: Callable[[], str],
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._statuses = statuses
+        self._spawn = spawn
+        self._condition_type = condition_type
+        # Pods of groups that we bound and have not seen there yet.
+        self._unseen: set[Uid] = set()
+
+    def assume(self, unit: Unit, placed: Sequence[tuple[PodRow, str]]) -> None:
+        """Count the pods on their nodes from now on, and bind them."""
+        clock = self._context.clock
+        pods = [_Placed(row, node) for row, node in placed]
+        for pod in pods:
+            deadline = clock.monotonic() + ASSUMED_FOR
+            self._state.cluster.assume(pod.row.uid, pod.node, deadline)
+        if unit.group:
+            self._spawn(self._bind_group(unit.group, pods))
+        else:
+            self._spawn(self._bind_pod(unit, pods[0]))
+
+    async def _bind_pod(self, unit: Unit, pod: _Placed) -> None:
+        found = await self._call(pod)
+        now = self._context.clock.monotonic()
+        if found.bound is not Bound.FAILED:
+            self._state.queue.done(unit, Outcome.PLACED, now, placed=unit.pods)
+            return
+        self._failed(pod, found)
+        self._state.queue.done(unit, Outcome.ERROR, now)
+
+    async def _bind_group(self, key: str, pods: list[_Placed]) -> None:
+        row = self._state.group(key)
+        if row is not None and not self._context.dry_run:
+            written = []
+            for pod in pods:
+                deadline = self._context.clock.monotonic() + ASSUMED_FOR
+                self._state.cluster.nominate(pod.row.uid, pod.node, row.priority, deadline)
+                written.append(self._statuses.pod(pod.row, nominated=pod.node).wait())
+            await asyncio.gather(*written)
+        await asyncio.gather(*(self._bind_member(key, pod) for pod in pods))
+
+    async def _bind_member(self, key: str, pod: _Placed) -> None:
+        found = await self._call(pod)
+        if found.bound is Bound.HERE:
+            self._unseen.add(pod.row.uid)
+            self._tell_group(key)
+        elif found.bound is Bound.FAILED:
+            self._failed(pod, found)
+            # It comes back as an entry that is ready at once, so this pause is its backoff.
+            await self._context.clock.sleep(_AGAIN)
+            row = self._state.pod(pod.row.uid)
+            if row is not None and self._state.ours(row):
+                self._state.queue.add(row, self._context.clock.monotonic())
+
+    def _tell_group(self, key: str) -> None:
+        """Write that the group is scheduled once its minimum is bound."""
+        row = self._state.group(key)
+        if row is None or row.scheduled:
+            return
+        bound = sum(bool(pod.node) or pod.uid in self._unseen for pod in self._state.members(key))
+        if bound >= (row.min_count or 1):
+            text = wording.ConditionText(self._condition_type(), "True", "Scheduled", "")
+            self._statuses.group(row, text)
+
+    async def _call(self, pod: _Placed) -> Binding:
+        row, context = pod.row, self._context
+        if context.dry_run:
+            log.info("dry run: %s/%s would be bound to %s", row.namespace, row.name, pod.node)
+            return Binding(Bound.HERE)
+        found = await bind(
+            context.client, context.fence, row.namespace, row.name, row.uid, pod.node
+        )
+        if found.bound is Bound.HERE:
+            text = wording.scheduled(row.namespace, row.name, pod.node)
+            context.announce(pod_reference(row), text, row.pod_class.scheduler_name)
+            self._statuses.forget(row.uid)
+        elif found.bound is not Bound.FAILED:
+            self._state.cluster.forget(row.uid)
+        return found
+
+    def _failed(self, pod: _Placed, found: Binding) -> None:
+        row, context = pod.row, self._context
+        self._state.cluster.forget(row.uid)
+        log.warning("%s/%s to %s: %s", row.namespace, row.name, pod.node, found.detail)
+        condition = wording.ConditionText(
+            wording.POD_SCHEDULED, "False", wording.SCHEDULER_ERROR, found.detail
+        )
+        self._statuses.pod(row, condition)
+        context.announce(
+            pod_reference(row),
+            wording.failed_scheduling(found.detail),
+            row.pod_class.scheduler_name,
+        )
+
+    def seen(self, uid: Uid) -> None:
+        """The pod was seen bound or gone."""
+        self._unseen.discard(uid)

@@ -1,0 +1,18 @@
+"""Rows as objects in events."""
+
+from __future__ import annotations
+
+from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.kube.series_events import Reference
+
+__all__ = ["group_reference", "pod_reference"]
+
+
+def pod_reference(row: PodRow) -> Reference:
+    """Return the pod, at the version that was decided about."""
+    return Reference("v1", "Pod", row.namespace, row.name, row.uid, str(row.version))
+
+
+def group_reference(row: GroupRow, api_version: str) -> Reference:
+    """Return the group under the version that is served."""
+    return Reference(api_version, "PodGroup", row.namespace, row.name, row.uid, str(row.version))

@@ -1,0 +1,351 @@
+"""Events of the watches into the cluster's state and the queue's hints.
+
+Each change of an object goes to `Cluster` first, then as hints to the queue, which asks back about
+the new state. Besides rows only a few facts are kept that writes need: of our pending pods and of
+groups their condition and generation. Source: the design's "How data flows"; specification 22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from reprieve.engine.cluster.cluster import Cluster
+from reprieve.engine.cluster.devices import ResourceClaimRow
+from reprieve.engine.cluster.rows import (
+    Change,
+    Entry,
+    Gone,
+    GroupRow,
+    Kind,
+    Labels,
+    NodeRow,
+    PodRow,
+)
+from reprieve.engine.scheduling.queue import Queue
+from reprieve.engine.scheduling.queue_events import Event, Happening
+from reprieve.units.clock import Clock
+from reprieve.units.ids import Uid
+
+__all__ = ["ClusterState", "Written"]
+
+_UNMOVABLE: Final = 2**31 - 1  # above every priority
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What stands in the status of a pending pod or a group, as far as we write it.
+
+    `condition`: status, reason, message. `since`: its lastTransitionTime.
+    """
+
+    condition: tuple[str, str, str] = ("", "", "")
+    since: str = ""
+    generation: int = 0
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """The cluster, the queue, and who belongs to which group.
+
+    `disturbed` counts changes that may make a decision wrong that was made before them; what we
+    did ourselves is none. `stuck`: victims that did not end; nobody plans with their room.
+    """
+
+    cluster: Cluster
+    clock: Clock
+    scheduler_names: frozenset[str]
+    changed: Callable[[], None]
+    pod_gone: Callable[[PodRow], None] = lambda row: None
+    queue: Queue = field(init=False)
+    disturbed: int = 0
+    stuck: set[Uid] = field(default_factory=set)
+    written: dict[Uid, Written] = field(default_factory=dict)
+    _members: dict[str, set[Uid]] = field(default_factory=dict)
+    _groups: dict[str, GroupRow] = field(default_factory=dict)
+    _nodes: dict[Uid, NodeRow] = field(default_factory=dict)
+    _others: dict[Kind, dict[tuple[str, str], Any]] = field(default_factory=dict)
+    _pods: dict[Uid, PodRow] = field(default_factory=dict)
+
+    # Facts for PreEnqueue.
+
+    def group(self, key: str) -> GroupRow | None:
+        return self._groups.get(key)
+
+    def known(self, key: str) -> int:
+        return len(self._members.get(key, ()))
+
+    def claims(self, pod: PodRow) -> str:
+        for entry, name in pod.claims:
+            if name is None:
+                continue
+            row = self._claim(pod.namespace, name)
+            if not name or row is None:
+                return f'resourceclaim "{name or entry}" not found'
+            if row.deleting:
+                return f'resourceclaim "{name}" is being deleted'
+        return ""
+
+    def namespace_labels(self, namespace: str) -> Labels:
+        row = self._others.get(Kind.NAMESPACE, {}).get(("", namespace))
+        return tuple(sorted(row.row.items())) if row is not None else ()
+
+    # Reading.
+
+    def pod(self, uid: Uid) -> PodRow | None:
+        """Return a pod as it was seen last."""
+        return self._pods.get(uid)
+
+    def members(self, key: str) -> Iterator[PodRow]:
+        """Yield the pods of a group that have not finished."""
+        for uid in self._members.get(key, ()):
+            yield self._pods[uid]
+
+    def ours(self, row: PodRow) -> bool:
+        """Whether the pod waits for us to place it."""
+        return (
+            not row.node
+            and not row.finished
+            and not row.deleting
+            and row.pod_class.scheduler_name in self.scheduler_names
+        )
+
+    # Changes.
+
+    def apply(self, change: Change, written: Written | None = None) -> None:
+        """Take in one object, or that it is gone."""
+        if isinstance(change, PodRow):
+            self._pod(change, written)
+        elif isinstance(change, Gone):
+            self._gone(change)
+        else:
+            self._object(change, written)
+        self.changed()
+
+    def replace(self, kind: Kind, changes: Iterable[tuple[Change, Written | None]]) -> None:
+        """Take in a complete list of a kind."""
+        listed = list(changes)
+        rows = [self._as_planned(row) if isinstance(row, PodRow) else row for row, _ in listed]
+        before = dict(self._pods) if kind is Kind.POD else self._held(kind)
+        self.cluster.replace(kind, rows)
+        uids = {row.uid for row in rows}
+        for uid, old in before.items():
+            if uid not in uids:
+                self._after_gone(kind, uid, old)
+        for row, (_, written) in zip(rows, listed, strict=True):
+            if isinstance(row, PodRow):
+                self._after_pod(row, written)
+            else:
+                self._after_object(row, written)
+        self.disturbed += 1
+        self.changed()
+
+    def give_up_on(self, uid: Uid) -> None:
+        """Plan around a victim that does not end: it stays where it is, and nobody waits for it."""
+        self.stuck.add(uid)
+        row = self._pods.get(uid)
+        if row is not None:
+            self.apply(row)
+
+    # Pods.
+
+    def _as_planned(self, row: PodRow) -> PodRow:
+        if row.uid in self.stuck:
+            return replace(row, preempted=False, group="", priority=_UNMOVABLE)
+        return row
+
+    def _pod(self, row: PodRow, written: Written | None) -> None:
+        row = self._as_planned(row)
+        old = self._pods.get(row.uid)
+        if old is not None and row.version < old.version:
+            return
+        self.cluster.apply((row,))
+        self._after_pod(row, written)
+
+    def _after_pod(self, row: PodRow, written: Written | None) -> None:
+        now = self.clock.monotonic()
+        old = self._pods.get(row.uid)
+        self._pods[row.uid] = row
+        key = f"{row.namespace}/{row.group}" if row.group else ""
+        if key:
+            if row.finished:
+                self._leave_group(key, row.uid)
+            else:
+                self._members.setdefault(key, set()).add(row.uid)
+        if self.ours(row):
+            if written is not None:
+                self.written[row.uid] = written
+            self.queue.add(row, now)
+            if old is not None and old.nominated and old.nominated != row.nominated:
+                self._freed(old, at_most=row.priority)
+            return
+        self.written.pop(row.uid, None)
+        self.queue.remove(row.uid)
+        if old is not None and not old.node and old.nominated and not row.node:
+            self._freed(old, at_most=old.priority)
+        if row.finished:
+            if old is None or not old.finished:
+                self.pod_gone(row)
+            if old is not None and old.node and not old.finished:
+                self._freed(row)
+        elif row.node:
+            self._placed(old, row, key)
+
+    def _placed(self, old: PodRow | None, row: PodRow, key: str) -> None:
+        now = self.clock.monotonic()
+        if old is None or not old.node:
+            self.queue.on_event(Event(Happening.POD_ADDED, pod=row, group=key), now)
+            if old is None or old.pod_class.scheduler_name not in self.scheduler_names:
+                self.disturbed += 1
+            return
+        if old.labels != row.labels:
+            self.disturbed += 1
+            self.queue.on_event(Event(Happening.POD_LABELS, pod=row, pod_before=old), now)
+        if old.pod_class is not row.pod_class and (
+            old.pod_class.requests != row.pod_class.requests
+        ):
+            self.disturbed += 1
+            self.queue.on_event(Event(Happening.POD_SCALED_DOWN, pod=row, pod_before=old), now)
+
+    def _freed(self, row: PodRow, at_most: int | None = None) -> None:
+        self.disturbed += 1
+        event = Event(Happening.POD_DELETED, pod=row, at_most=at_most)
+        self.queue.on_event(event, self.clock.monotonic())
+
+    def _leave_group(self, key: str, uid: Uid) -> None:
+        members = self._members.get(key)
+        if members is not None:
+            members.discard(uid)
+            if not members:
+                del self._members[key]
+
+    # Other kinds.
+
+    def _held(self, kind: Kind) -> dict[Uid, Change]:
+        if kind is Kind.NODE:
+            return dict(self._nodes)
+        if kind is Kind.GROUP:
+            return {row.uid: row for row in self._groups.values()}
+        return {row.uid: row for row in self._others.get(kind, {}).values()}
+
+    def _claim(self, namespace: str, name: str) -> ResourceClaimRow | None:
+        entry = self._others.get(Kind.RESOURCE_CLAIM, {}).get((namespace, name))
+        row = entry.row if entry is not None else None
+        return row if isinstance(row, ResourceClaimRow) else None
+
+    def _object(self, row: Any, written: Written | None) -> None:
+        self.cluster.apply((row,))
+        self._after_object(row, written)
+
+    def _after_object(self, row: Any, written: Written | None) -> None:
+        now = self.clock.monotonic()
+        if isinstance(row, NodeRow):
+            self._node(row)
+            return
+        if isinstance(row, GroupRow):
+            key = f"{row.namespace}/{row.name}"
+            before = self._groups.get(key)
+            if before is not None and before.uid == row.uid and row.version < before.version:
+                return
+            self._groups[key] = row
+            if written is not None:
+                self.written[row.uid] = written
+            if before is None or _decisive(before) != _decisive(row):
+                self.disturbed += 1
+                lowered = before is not None and (row.min_count or 0) < (before.min_count or 0)
+                self.queue.group_changed(key, now, lowered=lowered)
+            return
+        kind = row.kind if isinstance(row, Entry) else Kind.BUDGET
+        if not isinstance(row, Entry) and hasattr(row, "kind"):
+            kind = Kind(row.kind)
+        self._others.setdefault(kind, {})[row.namespace, row.name] = row
+        self.disturbed += 1
+        if isinstance(row, Entry):
+            self._offer(row, now, freed=_unused(row))
+
+    def _offer(self, row: Entry, now: int, *, freed: bool) -> None:
+        event = Event(
+            Happening.OBJECT,
+            kind=row.kind,
+            namespace=row.namespace,
+            name=row.name,
+            freed=freed,
+        )
+        self.queue.on_event(event, now)
+
+    def _node(self, row: NodeRow) -> None:
+        now = self.clock.monotonic()
+        old = self._nodes.get(row.uid)
+        self._nodes[row.uid] = row
+        if old is None:
+            self.disturbed += 1
+            self.queue.on_event(Event(Happening.NODE_ADDED, node=row), now)
+            return
+        changes = []
+        if dict(old.labels) != dict(row.labels):
+            changes.append(Happening.NODE_LABELS)
+        if (old.taints, old.unschedulable) != (row.taints, row.unschedulable):
+            changes.append(Happening.NODE_TAINTS)
+        if dict(old.allocatable) != dict(row.allocatable):
+            changes.append(Happening.NODE_ALLOCATABLE)
+        for what in changes:
+            self.disturbed += 1
+            self.queue.on_event(Event(what, node=row, node_before=old), now)
+
+    # What is gone.
+
+    def _gone(self, gone: Gone) -> None:
+        old: Any
+        if gone.kind is Kind.POD:
+            old = self._pods.get(gone.uid)
+        else:
+            old = self._held(gone.kind).get(gone.uid)
+        self.cluster.apply((gone,))
+        if old is not None:
+            self._after_gone(gone.kind, gone.uid, old)
+
+    def _after_gone(self, kind: Kind, uid: Uid, old: Any) -> None:
+        now = self.clock.monotonic()
+        self.written.pop(uid, None)
+        if kind is Kind.POD:
+            self._pod_gone(uid, old)
+        elif kind is Kind.NODE:
+            self._nodes.pop(uid, None)
+            self.disturbed += 1
+            self.queue.on_event(Event(Happening.NODE_DELETED, node=old), now)
+        elif kind is Kind.GROUP:
+            key = f"{old.namespace}/{old.name}"
+            self._groups.pop(key, None)
+            self.disturbed += 1
+            self.queue.group_changed(key, now)
+        else:
+            held = self._others.get(kind, {})
+            if (known := held.get((old.namespace, old.name))) is not None and known.uid == uid:
+                del held[old.namespace, old.name]
+            self.disturbed += 1
+            if isinstance(old, Entry):
+                self._offer(old, now, freed=True)
+
+    def _pod_gone(self, uid: Uid, old: PodRow) -> None:
+        self._pods.pop(uid, None)
+        self.stuck.discard(uid)
+        if old.group:
+            self._leave_group(f"{old.namespace}/{old.group}", uid)
+        self.queue.remove(uid)
+        if not old.finished:
+            if old.node:
+                self._freed(old)
+            elif old.nominated:
+                self._freed(old, at_most=old.priority)
+        self.pod_gone(old)
+
+
+def _decisive(row: GroupRow) -> GroupRow:
+    """Return the row without what changes with every write of a status."""
+    return replace(row, version=0, scheduled=False)
+
+
+def _unused(row: Entry) -> bool:
+    claim = row.row
+    return isinstance(claim, ResourceClaimRow) and not claim.reserved_for
