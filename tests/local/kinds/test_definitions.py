@@ -110,6 +110,57 @@ def test_a_rule_that_does_not_compile_is_shown() -> None:
     assert "compilation failed: ERROR: <input>:1:" in text
 
 
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("self.image > 3", "'_>_' applied to '(string, int)'\n | self.image > 3\n | ...........^"),
+        ("self.labels.all(k, self.labels[k] > 1)", "'_>_' applied to '(string, int)'"),
+        ("self.tags.exists(t, t == 1)", "'_==_' applied to '(string, int)'"),
+        ("has(self.nosuch)", "ERROR: <input>:1:9: undefined field 'nosuch'"),
+        ("true &&\n  self.nosuch == 1", "<input>:2:7: undefined field 'nosuch'\n |   self.nosuch"),
+        ("self.replicas + 1", "cel expression must evaluate to a bool"),
+        ("self.name.startsWith(self.replicas)", "'startsWith' applied to '(string, int)'"),
+    ],
+)
+def test_a_rule_must_fit_the_types_of_the_schema(rule: str, text: str) -> None:
+    crd = definition()
+    schema_of(crd)["properties"]["spec"]["x-kubernetes-validations"][0]["rule"] = rule
+    (told,) = refusal(crd)
+    assert text in told
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "has(self.name) && self.name.startsWith('self.nosuch')",
+        "self.replicas >= 1 && self.replicas < 1.5",
+        "self.size == 1 || self.size == '1'",
+        "self.free.anything.at.all == 1",
+        "self.steps.all(s, s.command != '' && !has(s.nosuch))",
+        "self.?name.orValue('x') == 'x'",
+        "size(self.labels) == 0 || self.labels['a'] == 'b'",
+        "self == oldSelf",
+        "self.replicas == oldSelf.replicas",
+        "self.mode in ['Batch', 'Serve'] ? true : self.tags == oldSelf.tags",
+    ],
+)
+def test_a_rule_that_fits_is_taken(rule: str) -> None:
+    crd = definition()
+    schema_of(crd)["properties"]["spec"]["x-kubernetes-validations"][0]["rule"] = rule
+    stored(crd)
+
+
+def test_a_message_expression_is_a_text() -> None:
+    crd = definition()
+    rules = schema_of(crd)["properties"]["spec"]["x-kubernetes-validations"]
+    rules[0]["messageExpression"] = "self.replicas"
+    (told,) = refusal(crd)
+    assert "messageExpression: Invalid value" in told
+    assert told.endswith("messageExpression must evaluate to a string")
+    rules[0]["messageExpression"] = "'at most ' + string(self.replicas)"
+    stored(crd)
+
+
 def test_the_name_is_made_of_plural_and_group() -> None:
     crd = definition()
     crd["metadata"]["name"] = "tasks.other.example.org"

@@ -12,13 +12,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
 
-__all__ = ["InvalidRule", "Rules", "condition_holds", "undefined_field"]
+__all__ = ["STRING_LITERAL", "InvalidRule", "Rules", "compiled", "condition_holds", "unescape"]
 
 Schema = Mapping[str, Any]
 
@@ -74,11 +74,6 @@ class Rules:
             list_keys=tuple(schema["x-kubernetes-list-map-keys"]) if keyed else None,
         )
 
-    @staticmethod
-    def check(text: str) -> None:
-        """Raise InvalidRule if `text` does not compile."""
-        _compile(text)
-
     def __bool__(self) -> bool:
         return bool(self.own or self.properties or self.others or self.items)
 
@@ -119,28 +114,7 @@ class Rules:
         return None
 
 
-def undefined_field(text: str, schema: Schema) -> str | None:
-    """Return the compiler's complaint about a `self.NAME` that `schema` does not have, or None.
-
-    Rules are compiled without types, so this is the one type error found before a value is there.
-    """
-    properties = schema.get("properties") or {}
-    if schema.get("type") != "object" or schema.get("x-kubernetes-preserve-unknown-fields"):
-        return None
-    if not properties and schema.get("additionalProperties"):
-        return None
-    quiet = _STRING.sub(lambda found: " " * len(found.group()), text)
-    for found in _SELECT.finditer(quiet):
-        name = _unescape(found.group(1))
-        if name not in properties:
-            column = found.start(1)
-            pointer = "." * (column - 1) + "^"
-            return f"ERROR: <input>:1:{column}: undefined field '{name}'\n | {text}\n | {pointer}"
-    return None
-
-
-_STRING: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_SELECT: Final = re.compile(r"(?<![\w.])(?:self|oldSelf)\.(\w+)\b(?!\s*\()")
+STRING_LITERAL: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _RESERVED: Final = frozenset(
     {"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for"}
     | {"function", "if", "import", "let", "loop", "package", "namespace", "return", "var"}
@@ -159,39 +133,42 @@ def _rule(spec: Mapping[str, Any]) -> Rule:
     expression = spec.get("messageExpression")
     return Rule(
         text=text,
-        expression=_compile(text),
+        expression=compiled(text),
         message=str(spec.get("message") or ""),
-        message_expression=_compile(str(expression)) if expression else None,
+        message_expression=compiled(str(expression)) if expression else None,
         reason=str(spec.get("reason") or "FieldValueInvalid"),
         field_path=str(spec.get("fieldPath") or ""),
-        transition=re.search(r"\boldSelf\b", _STRING.sub("", text)) is not None,
+        transition=re.search(r"\boldSelf\b", STRING_LITERAL.sub("", text)) is not None,
         optional_old=bool(spec.get("optionalOldSelf")),
         escaped="__" in text or "__" in str(expression),
     )
 
 
-@cache
-def _environment() -> Any:
+_VALUES: Final = (("self", "DYN"), ("oldSelf", "DYN"))
+_REQUEST: Final = (("object", "DYN"), ("oldObject", "DYN"), ("request", "DYN"))
+
+
+@lru_cache(maxsize=256)
+def _environment(variables: tuple[tuple[str, str], ...]) -> Any:
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
     return cel.NewEnv(
-        variables={"self": cel.Type.DYN, "oldSelf": cel.Type.DYN},
+        variables={name: _type(cel.Type, text) for name, text in variables},
         extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath()],
     )
 
 
-@cache
+def _type(types: Any, text: str) -> Any:
+    word, _, inner = text.partition(" ")
+    if word == "LIST":
+        return types.List(_type(types, inner))
+    return types.Map(types.STRING, _type(types, inner)) if word == "MAP" else getattr(types, word)
+
+
+@lru_cache(maxsize=1024)
 def _condition(text: str) -> Any:
-    from cel_expr_python import cel
-    from cel_expr_python.ext import ext_math, ext_optional, ext_strings
-
-    names = ("object", "oldObject", "request")
-    environment = cel.NewEnv(
-        variables=dict.fromkeys(names, cel.Type.DYN),
-        extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath()],
-    )
-    return environment.compile(text)
+    return _environment(_REQUEST).compile(text)
 
 
 def condition_holds(text: str, values: Mapping[str, Any]) -> bool:
@@ -209,9 +186,16 @@ def condition_holds(text: str, values: Mapping[str, Any]) -> bool:
     return value
 
 
-def _compile(text: str) -> Any:
+def compiled(text: str, types: Mapping[str, str] | None = None) -> Any:
+    """Return the compiled expression; `types`: of variables other than `self` and `oldSelf`.
+
+    Types are words such as `INT`, `DYN`, `LIST STRING` and `MAP LIST INT` (keys are texts).
+
+    Raises:
+        InvalidRule: it does not compile.
+    """
     try:
-        return _environment().compile(text)
+        return _environment((*_VALUES, *(types or {}).items())).compile(text)
     except RuntimeError as error:
         message = str(error).removeprefix("INVALID_ARGUMENT: ")
         raise InvalidRule(message.removesuffix(" [INVALID_ARGUMENT]")) from None
@@ -285,7 +269,8 @@ def _escaped(name: str) -> str:
     return name
 
 
-def _unescape(name: str) -> str:
+def unescape(name: str) -> str:
+    """Return a field's own name for the one that rules give it."""
     if name.startswith("__") and name[2:-2] in _RESERVED:
         return name[2:-2]
     for plain, spelled in reversed(_ESCAPES):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
-from reprieve.local.server.cel import InvalidRule, Rules, undefined_field
+from reprieve.local.server.cel_types import message_problem, rule_problem
 from reprieve.local.server.structural import Schema, Validator, prune_and_default
 
 __all__ = ["check_schema"]
@@ -109,11 +109,14 @@ def _rule(rule: Mapping[str, Any], schema: Schema, at: str) -> Iterator[Cause]:
     if not text.strip():
         yield causes.required(f"{at}.rule")
         return
-    problem = undefined_field(text, schema)
-    try:
-        Rules.check(text)
-    except InvalidRule as error:
-        problem = str(error)
+    optional_old = bool(rule.get("optionalOldSelf"))
+    problem, where = rule_problem(text, schema, optional_old=optional_old), "rule"
+    expression = rule.get("messageExpression")
+    if problem is None and expression:
+        problem, where = (
+            message_problem(str(expression), schema, optional_old=optional_old),
+            "messageExpression",
+        )
     if problem is not None:
         shown = {
             "Rule": text,
@@ -123,4 +126,7 @@ def _rule(rule: Mapping[str, Any], schema: Schema, at: str) -> Iterator[Cause]:
             "FieldPath": rule.get("fieldPath") or "",
             "OptionalOldSelf": rule.get("optionalOldSelf"),
         }
-        yield causes.bad(f"{at}.rule", shown, f"compilation failed: {problem}")
+        failed = problem.startswith("ERROR")
+        yield causes.bad(
+            f"{at}.{where}", shown, f"compilation failed: {problem}" if failed else problem
+        )
