@@ -42,6 +42,7 @@ __all__ = ["Outcome", "Queue"]
 _POOL_LIMIT: Final = 5 * MINUTE
 _POOL_PERIOD: Final = 30 * SECOND
 _EARLY: Final = SECOND
+_MANY_EVENTS: Final = 1_000
 _Place: TypeAlias = tuple[int, int, int, str, int]  # second, order..., key, ticket
 _NONE: Final[Mapping[Uid, Collection[str]]] = {}
 
@@ -82,8 +83,10 @@ class Queue:
         self._asked: dict[str, set[str]] = {}  # plugin -> entries that wait for its hint
         self._pool: dict[str, None] = {}  # keys of gated and unschedulable entries
         self._pool_flushed: int | None = None
+        # Events since the first unit in flight took off; `_dropped` came before them.
         self._events: list[Event] = []
-        self._flying = 0
+        self._dropped = 0
+        self._flying: dict[str, int] = {}  # entries in flight: number of their first event
 
     # Pods and groups that come, change and go.
 
@@ -147,8 +150,7 @@ class Queue:
         self._leave(entry)
         entry.place = Place.IN_FLIGHT
         entry.flight = frozenset(entry.members)
-        entry.first_event = len(self._events)
-        self._flying += 1
+        self._flying[entry.key] = self._dropped + len(self._events)
         members = sorted(entry.members.values(), key=_order)
         for member in members:
             member.attempts += 1
@@ -402,10 +404,14 @@ class Queue:
             self._incomplete.setdefault(entry.group, {}).update(members)
 
     def _landed(self, entry: Entry) -> list[Event]:
-        events = self._events[entry.first_event :]
-        self._flying -= 1
+        events = self._events[self._flying.pop(entry.key) - self._dropped :]
         if not self._flying:
+            self._dropped += len(self._events)
             self._events.clear()
+        elif len(self._events) > _MANY_EVENTS:
+            over = min(self._flying.values()) - self._dropped
+            del self._events[:over]
+            self._dropped += over
         return events
 
     def _enqueue(self, entry: Entry, now: int, event: str) -> None:

@@ -64,7 +64,6 @@ class Entry:
     members: dict[Uid, QueuedMember] = field(default_factory=dict)
     arrived: dict[Uid, QueuedMember] = field(default_factory=dict)  # while it is in flight
     flight: frozenset[Uid] = frozenset()
-    first_event: int = 0
     rejections: int = 0
     errors: int = 0
     until: int = -1
