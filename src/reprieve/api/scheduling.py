@@ -91,6 +91,18 @@ class ContainerPort(_Struct, frozen=True):
     protocol: str = ""
 
 
+class RestartRule(_Struct, frozen=True):
+    """What happens when a container exits."""
+
+    action: str = ""
+
+
+class VolumeMount(_Struct, frozen=True):
+    """A mount of a volume, for the options that a node has to know."""
+
+    bind_mount_options: list[str] | None = None
+
+
 class Container(_Struct, frozen=True):
     """A container or init container; `restartPolicy` Always makes the latter a sidecar."""
 
@@ -99,6 +111,8 @@ class Container(_Struct, frozen=True):
     resources: ContainerResources | None = None
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
+    volume_mounts: list[VolumeMount] | None = None
 
 
 class Toleration(_Struct, frozen=True):
@@ -317,6 +331,8 @@ class PodStatus(_Struct, frozen=True):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     resource_claim_statuses: list[ResourceClaimStatus] | None = None
+    allocated_resources: Amounts | None = None  # of the pod level
+    resources: ContainerResources | None = None
 
 
 class PodObject(_Struct, frozen=True):

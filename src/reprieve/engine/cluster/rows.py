@@ -235,14 +235,18 @@ class PodClass:
     scheduler_name: str = "default-scheduler"
     preempts: bool = True  # preemptionPolicy is not Never
     unsupported: str = ""
+    # What the pod counts for itself while nodes are scored for it, where that is not `scored_cpu`
+    # and `scored_memory`: with pod-level requests, defaults are filled in differently (17.2).
+    scored_incoming: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
     """A pod. `start`: Unix seconds of `status.startTime`; None counts as now.
 
-    `claims`: (entry of spec.resourceClaims, name of the ResourceClaim; None when none is needed or
-    known), in order. `owner`: kind and name of the controller, for the default spread selector.
+    `claims`: (entry of spec.resourceClaims, name of the ResourceClaim; None until it is made from
+    its template), in order; an entry that turned out to need none is left out. `owner`: kind and
+    name of the controller, for the default spread selector.
     """
 
     uid: Uid

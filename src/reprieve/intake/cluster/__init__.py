@@ -1,1 +1,1 @@
-"""Kubernetes objects into the rows that the cluster's columns are made of, one function per kind."""
+"""Kubernetes objects into the rows that a cluster is made of, one function per kind."""

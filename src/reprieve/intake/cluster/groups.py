@@ -1,0 +1,50 @@
+"""A PodGroup of any version into its row.
+
+v1alpha2 has the words `Pod` and `PodGroup` for the disruption mode and the condition
+`PodGroupScheduled`; later versions have `single` and `all` and `PodGroupInitiallyScheduled`.
+Source: specification 2.1 and 2.2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reprieve.api.scheduling import DisruptionMode, PodGroup
+from reprieve.engine.cluster.rows import GroupRow
+from reprieve.intake.cluster.metadata import claims_of, created_of, uid_of, version_of
+
+__all__ = ["group_row"]
+
+_SCHEDULED: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
+
+
+def group_row(group: PodGroup) -> GroupRow:
+    """Return the row of a PodGroup: basic without a policy, single without a mode."""
+    metadata, spec, status = group.metadata, group.spec, group.status
+    gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
+    topology = spec.scheduling_constraints.topology if spec.scheduling_constraints else None
+    return GroupRow(
+        uid=uid_of(metadata),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        version=version_of(metadata),
+        min_count=gang.min_count if gang is not None else None,
+        all_or_nothing=_all_or_nothing(spec.disruption_mode),
+        priority=spec.priority or 0,
+        preempts=spec.preemption_policy != "Never",
+        topology_key=topology[0].key if topology else "",
+        parent=spec.parent_composite_pod_group_name or "",
+        claims=claims_of(spec.resource_claims, status.resource_claim_statuses),
+        created=created_of(metadata),
+        deleting=metadata.deletion_timestamp is not None,
+        scheduled=any(
+            condition.type in _SCHEDULED and condition.status == "True"
+            for condition in status.conditions or ()
+        ),
+    )
+
+
+def _all_or_nothing(mode: str | DisruptionMode | None) -> bool:
+    if isinstance(mode, DisruptionMode):
+        return mode.all is not None
+    return mode == "PodGroup"

@@ -1,0 +1,63 @@
+"""What all objects have in common: uid, version, times, owner, claims made from templates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reprieve.api.core import ObjectMeta
+from reprieve.api.scheduling import PodResourceClaim, ResourceClaimStatus
+from reprieve.units.ids import Uid
+from reprieve.units.instants import parse_instant
+
+__all__ = ["claims_of", "created_of", "owner_of", "seconds_of", "uid_of", "version_of"]
+
+
+def uid_of(metadata: ObjectMeta) -> Uid:
+    """Return the uid; an object that was never stored is known by its name."""
+    return Uid(metadata.uid or f"{metadata.namespace}/{metadata.name}")
+
+
+def version_of(metadata: ObjectMeta) -> int:
+    """Return the resource version as a number, 0 where it is none."""
+    text = metadata.resource_version
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def seconds_of(text: str | None) -> int | None:
+    """Return Unix seconds, None for no time or one that cannot be read."""
+    try:
+        return None if text is None else parse_instant(text) // 1_000_000_000
+    except ValueError:
+        return None
+
+
+def created_of(metadata: ObjectMeta) -> int:
+    """Return the time of creation in Unix seconds, 0 where it is missing."""
+    return seconds_of(metadata.creation_timestamp) or 0
+
+
+def owner_of(metadata: ObjectMeta) -> tuple[str, str]:
+    """Return kind and name of the controller, empty where there is none."""
+    for reference in metadata.owner_references or ():
+        if reference.controller:
+            return reference.kind, reference.name
+    return "", ""
+
+
+def claims_of(
+    entries: Sequence[PodResourceClaim] | None, statuses: Sequence[ResourceClaimStatus] | None
+) -> tuple[tuple[str, str | None], ...]:
+    """Return for each entry the name of its ResourceClaim; an entry that needs none is left out.
+
+    None stands for a claim that has not been made from its template yet.
+    """
+    made = {status.name: status.resource_claim_name for status in statuses or ()}
+    found: list[tuple[str, str | None]] = []
+    for entry in entries or ():
+        if entry.resource_claim_name:
+            found.append((entry.name, entry.resource_claim_name))
+        elif entry.name not in made:
+            found.append((entry.name, None))
+        elif made[entry.name]:
+            found.append((entry.name, made[entry.name]))
+    return tuple(found)

@@ -1,0 +1,219 @@
+"""A pod into its row, and what its spec says to the scheduler into a class.
+
+Pods of one template have equal classes; `PodClasses` hands out one object for all of them, found by
+the encoded parts of the pod that the class is made from, so that a template is read once. Source:
+specification 2.5, 7.2 and 21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from reprieve.api.scheduling import Container, PodObject, Toleration
+from reprieve.engine.cluster import rows
+from reprieve.engine.cluster.rows import HostPort, PodClass, PodRow
+from reprieve.intake.cluster.affinity import (
+    preferred_nodes,
+    preferred_pods,
+    required_nodes,
+    required_pods,
+    spread_constraints,
+)
+from reprieve.intake.cluster.metadata import (
+    claims_of,
+    created_of,
+    owner_of,
+    seconds_of,
+    uid_of,
+    version_of,
+)
+from reprieve.intake.cluster.requests import requests_of
+from reprieve.intake.cluster.selectors import labels_of
+from reprieve.intake.cluster.volumes import disks_of, uses_of
+
+__all__ = ["PodClasses", "pod_class", "pod_row"]
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+_FINISHED: Final = ("Succeeded", "Failed")
+_ALWAYS: Final = "Always"
+_KEPT: Final = 20_000  # templates; more than that many at once are read again
+
+
+class PodClasses:
+    """The classes seen lately, one object for each."""
+
+    def __init__(self) -> None:
+        self._encoder = msgspec.msgpack.Encoder(order="deterministic")
+        self._found: dict[bytes, PodClass] = {}
+        self._unique: dict[PodClass, PodClass] = {}
+
+    def of(self, pod: PodObject) -> PodClass:
+        """Return the pod's class."""
+        key = self._encoder.encode(_parts(pod))
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= _KEPT:
+                self._found.clear()
+                self._unique.clear()
+            made = pod_class(pod)
+            found = self._found[key] = self._unique.setdefault(made, made)
+        return found
+
+
+def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
+    """Return the row of a pod; `classes` spares reading a template again."""
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    deleting = metadata.deletion_timestamp is not None
+    group = spec.scheduling_group
+    return PodRow(
+        uid=uid_of(metadata),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        version=version_of(metadata),
+        pod_class=pod_class(pod) if classes is None else classes.of(pod),
+        labels=labels_of(metadata.labels),
+        node=spec.node_name or "",
+        nominated=status.nominated_node_name or "",
+        priority=spec.priority or 0,
+        group=(group.pod_group_name or "") if group is not None else "",
+        start=seconds_of(status.start_time),
+        created=created_of(metadata),
+        deleting=deleting,
+        preempted=deleting and _is_preempted(pod),
+        finished=status.phase in _FINISHED,
+        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        claims=claims_of(spec.resource_claims, status.resource_claim_statuses),
+        owner=owner_of(metadata),
+    )
+
+
+def pod_class(pod: PodObject) -> PodClass:
+    """Return what the spec says, with the requests of 21.4 and 17.2."""
+    spec, namespace = pod.spec, pod.metadata.namespace
+    affinity = spec.affinity
+    nodes = affinity.node_affinity if affinity else None
+    pods = affinity.pod_affinity if affinity else None
+    apart = affinity.pod_anti_affinity if affinity else None
+    requests = requests_of(pod)
+    incoming = requests.scored_incoming
+    return PodClass(
+        requests=requests.amounts,
+        scored_cpu=requests.scored[0],
+        scored_memory=requests.scored[1],
+        scored_incoming=None if incoming == requests.scored else incoming,
+        host_ports=_host_ports(pod),
+        node_selector=labels_of(spec.node_selector),
+        node_affinity=required_nodes(nodes),
+        preferred_node_affinity=preferred_nodes(nodes),
+        tolerations=tuple(_toleration(each) for each in spec.tolerations or ()),
+        spread=spread_constraints(spec.topology_spread_constraints, pod.metadata.labels or {}),
+        affinity=required_pods(pods, namespace),
+        anti_affinity=required_pods(apart, namespace),
+        preferred_affinity=preferred_pods(pods, namespace),
+        preferred_anti_affinity=preferred_pods(apart, namespace),
+        volumes=uses_of(spec.volumes),
+        disks=disks_of(spec.volumes),
+        images=_images(pod),
+        features=_features(pod),
+        scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
+        preempts=spec.preemption_policy != "Never",
+    )
+
+
+def _parts(pod: PodObject) -> tuple[object, ...]:
+    """Return all that `pod_class` reads; what differs between pods of a template only if it is."""
+    spec, status = pod.spec, pod.status
+    volumes = [each for each in spec.volumes or () if uses_of([each]) or disks_of([each])]
+    mounted = [each.image for each in spec.volumes or () if each.image is not None]
+    keys = {
+        key
+        for each in spec.topology_spread_constraints or ()
+        for key in each.match_label_keys or ()
+    }
+    labels = pod.metadata.labels or {}
+    resized = any(condition.type == "PodResizePending" for condition in status.conditions or ())
+    return (
+        pod.metadata.namespace if spec.affinity is not None else None,
+        {key: labels[key] for key in keys if key in labels},
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        spec.node_selector,
+        spec.tolerations,
+        spec.affinity,
+        spec.topology_spread_constraints,
+        volumes,
+        mounted,
+        spec.preemption_policy,
+        spec.scheduler_name,
+        spec.host_network,
+        spec.host_users,
+        status.container_statuses,
+        status.init_container_statuses,
+        status.allocated_resources,
+        status.resources,
+        status.conditions if resized else None,
+    )
+
+
+def _containers(pod: PodObject) -> tuple[Container, ...]:
+    return (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+
+
+def _is_preempted(pod: PodObject) -> bool:
+    for condition in pod.status.conditions or ():
+        if condition.type == "DisruptionTarget":
+            return condition.status == "True" and condition.reason == "PreemptionByScheduler"
+    return False
+
+
+def _host_ports(pod: PodObject) -> tuple[HostPort, ...]:
+    sidecars = [c for c in pod.spec.init_containers or () if c.restart_policy == _ALWAYS]
+    found = {
+        HostPort(port.host_port, port.protocol or "TCP", port.host_ip or "0.0.0.0")
+        for container in (*sidecars, *(pod.spec.containers or ()))
+        for port in container.ports or ()
+        if port.host_port > 0
+    }
+    return tuple(sorted(found, key=lambda each: (each.port, each.protocol, each.address)))
+
+
+def _toleration(toleration: Toleration) -> rows.Toleration:
+    return rows.Toleration(
+        toleration.key or "",
+        toleration.operator or "",
+        toleration.value or "",
+        toleration.effect or "",
+    )
+
+
+def _images(pod: PodObject) -> tuple[str, ...]:
+    mounted = (each.image.reference for each in pod.spec.volumes or () if each.image is not None)
+    names = (*(each.image for each in _containers(pod)), *mounted)
+    return tuple(_tagged(name) for name in names)
+
+
+def _tagged(name: str) -> str:
+    """Return the name with a tag: a colon after the last slash starts one, or a digest."""
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def _features(pod: PodObject) -> tuple[str, ...]:
+    """Return what the node has to declare for this pod, of what release 1.37 knows."""
+    containers = _containers(pod)
+    found = []
+    if _any_rule(containers, "RestartAllContainers"):
+        found.append("RestartAllContainersOnContainerExits")
+    if pod.spec.host_network and pod.spec.host_users is False:
+        found.append("UserNamespacesHostNetworkSupport")
+    if any(mount.bind_mount_options for c in containers for mount in c.volume_mounts or ()):
+        found.append("VolumeBindMountOptions")
+    return tuple(found)
+
+
+def _any_rule(containers: Iterable[Container], action: str) -> bool:
+    return any(rule.action == action for c in containers for rule in c.restart_policy_rules or ())

@@ -1,0 +1,56 @@
+"""Objects that select pods, and namespaces: budgets, Services and owners of replicas.
+
+Source: specification 7.6 (budgets), 21.6 (default spreading) and 21.7 (labels of namespaces).
+"""
+
+from __future__ import annotations
+
+from reprieve.api.scheduling import (
+    LabelSelectorOwner,
+    NamespaceObject,
+    PodDisruptionBudget,
+    SelectorOwner,
+)
+from reprieve.engine.cluster.rows import BudgetRow, Entry, Kind, SelectorRow
+from reprieve.intake.cluster.metadata import uid_of, version_of
+from reprieve.intake.cluster.selectors import equal_labels, label_selector
+
+__all__ = ["budget_row", "namespace_entry", "selector_row"]
+
+
+def budget_row(budget: PodDisruptionBudget) -> BudgetRow:
+    """Return the row of a PodDisruptionBudget; an empty selector counts no pod."""
+    metadata, status = budget.metadata, budget.status
+    return BudgetRow(
+        uid=uid_of(metadata),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        version=version_of(metadata),
+        selector=label_selector(budget.spec.selector) or None,
+        allowed=status.disruptions_allowed,
+        disrupted=frozenset(status.disrupted_pods or ()),
+    )
+
+
+def namespace_entry(namespace: NamespaceObject) -> Entry:
+    """Return the labels of a namespace."""
+    metadata = namespace.metadata
+    labels = dict(metadata.labels or {})
+    return Entry(Kind.NAMESPACE, uid_of(metadata), "", metadata.name, version_of(metadata), labels)
+
+
+def selector_row(owner: SelectorOwner | LabelSelectorOwner, kind: Kind) -> SelectorRow:
+    """Return the row of a Service, ReplicaSet, StatefulSet or ReplicationController."""
+    metadata, selector = owner.metadata, owner.spec.selector
+    if isinstance(selector, dict):
+        found = equal_labels(selector) or None
+    else:
+        found = label_selector(selector)
+    return SelectorRow(
+        uid=uid_of(metadata),
+        kind=kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        version=version_of(metadata),
+        selector=found,
+    )
