@@ -24,6 +24,8 @@ __all__ = ["NO_VICTIMS", "Candidates", "Statuses", "each_node"]
 
 NO_VICTIMS: Final = Explanation(Sentence.NO_VICTIMS_POD)
 
+_NONE: Final = np.zeros(0, np.int64)
+
 Statuses: TypeAlias = dict[int, tuple[Reason | Explanation, ...]]  # by node
 
 
@@ -31,18 +33,25 @@ Statuses: TypeAlias = dict[int, tuple[Reason | Explanation, ...]]  # by node
 class Candidates:
     """Nodes where the pod fits, in scan order, and for each the units that go.
 
-    `victims[i]`: unit indices for `nodes[i]`, most important first; `violating[i]`: pods of each of
-    them that break a budget. `statuses`: why other nodes that were examined are none.
+    `nodes`: (candidates,). The victims of the i-th are `unit[edges[i] : edges[i + 1]]`, most
+    important first, and `violating` has as many entries: pods of each that break a budget.
+    `statuses`: why other nodes that were examined are none.
     """
 
     units: Units
-    nodes: tuple[int, ...]
-    victims: tuple[I64, ...]
-    violating: tuple[I64, ...]
+    nodes: I64
+    edges: I64  # (candidates + 1,)
+    unit: I64
+    violating: I64
     statuses: Callable[[], Statuses]
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def victims(self, candidate: int) -> tuple[I64, I64]:
+        """Return the units of one candidate and how many pods of each break a budget."""
+        part = slice(int(self.edges[candidate]), int(self.edges[candidate + 1]))
+        return self.unit[part], self.violating[part]
 
 
 def each_node(
@@ -66,9 +75,10 @@ def each_node(
             found.append((node, *victims))
     return Candidates(
         units,
-        tuple(node for node, _, _ in found),
-        tuple(victims for _, victims, _ in found),
-        tuple(violating for _, _, violating in found),
+        np.array([node for node, _, _ in found], np.int64),
+        np.cumsum([0, *(len(victims) for _, victims, _ in found)]),
+        np.concatenate([_NONE, *(victims for _, victims, _ in found)]),
+        np.concatenate([_NONE, *(violating for _, _, violating in found)]),
         lambda: statuses,
     )
 

@@ -104,22 +104,20 @@ def sweep(
 ) -> Swept:
     """Return the victims on each of `nodes` (nodes,)."""
     snapshot = simulation.snapshot
-    pair_unit, pair_node = _pairs(units, nodes)
-    rank = np.empty(len(units), np.int64)
-    rank[units.ordered(np.arange(len(units)))] = np.arange(len(units))
-    by_importance = np.lexsort((rank[pair_unit], pair_node))
-    pair_unit, pair_node = pair_unit[by_importance], pair_node[by_importance]
+    pairs = _pairs(units, nodes)
+    pair_unit, pair_node = pairs.unit, pairs.node
     violating = _violating(units, budgets, pair_unit, pair_node)
 
     columns, slack = _slack(simulation, pending)
-    freed = _requests(units, pair_unit, pair_node, columns)
+    freed = np.zeros((len(pair_unit), len(columns)), np.int64)
+    np.add.at(freed, pairs.of_pod, snapshot.pod_requests[:, list(columns)][pairs.pods])
     np.add.at(slack, pair_node, freed)
 
     failed = np.zeros(len(snapshot.nodes), np.uint8)
     barred = np.zeros(len(pair_unit), np.bool_)
     tests: list[tuple[Rejection, Mask]] = []
     for exclusion in _exclusions(simulation, pending):
-        hits = _hits(units, pair_unit, pair_node, exclusion)
+        hits = _hits(units, pairs, exclusion)
         barred |= hits > 0
         tests.append((exclusion.code, _still_there(simulation, exclusion, pair_node, hits)))
     skews = [
@@ -163,14 +161,16 @@ def _rounds(
 ) -> Mask:
     """Put pairs back round by round; return those that stay off: (pairs,)."""
     gone = tried[pair_node]
-    turn = np.lexsort((violating == 0, pair_node))  # stable: importance within both passes
+    # Pairs are in order of node and importance; those that break a budget come first on a node.
+    count = len(pair_node)
+    turn = np.argsort((pair_node * 2 + (violating == 0)) * count + np.arange(count))
     turn = turn[gone[turn] & ~barred[turn]]
     node = pair_node[turn]
     if not len(turn):
         return gone
     starts = np.flatnonzero(np.concatenate(([True], node[1:] != node[:-1])))
     place = np.arange(len(turn)) - np.repeat(starts, np.diff(np.append(starts, len(turn))))
-    by_round = np.argsort(place, kind="stable")
+    by_round = np.argsort(place.astype(np.uint16), kind="stable")
     edges = np.searchsorted(place[by_round], np.arange(int(place.max()) + 2))
     for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         pairs = turn[by_round[first:last]]
@@ -192,18 +192,37 @@ def _entry(simulation: Simulation, pending: Pending) -> PodClass:
     return entry
 
 
-def _pairs(units: Units, nodes: Mask) -> tuple[I64, I64]:
-    """Return (unit, node) of each pair on these nodes."""
-    where = units.snapshot.pod_node
-    unit = [np.arange(units.singles, dtype=np.int64)]
-    node = [where[units.first[: units.singles]].astype(np.int64)]
-    for index, pods in enumerate(units.group_pods, units.singles):
-        own = np.unique(where[pods]).astype(np.int64)
-        unit.append(np.full(len(own), index, np.int64))
-        node.append(own)
-    pair_unit, pair_node = np.concatenate(unit), np.concatenate(node)
-    kept = nodes[pair_node]
-    return pair_unit[kept], pair_node[kept]
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """(unit, node) pairs in order of node and importance: (pairs,).
+
+    `pods`, `of_pod`: slots, and the pair of each one's unit with the pod's own node.
+    """
+
+    unit: I64
+    node: I64
+    pods: I64
+    of_pod: I64
+
+
+def _pairs(units: Units, nodes: Mask) -> _Pairs:
+    snapshot, count = units.snapshot, len(units)
+    rank = np.empty(count, np.int64)
+    order = units.ordered(np.arange(count))
+    rank[order] = np.arange(count)
+    slots = units.slots()
+    where = snapshot.pod_node[slots].astype(np.int64)
+    here = nodes[where]
+    slots, where = slots[here], where[here]
+    unit = units.of_slot[slots]
+    packed = where * count + rank[unit]
+    if units.group_pods:
+        keys, of_pod = np.unique(packed, return_inverse=True)
+    else:
+        turn = np.argsort(packed)
+        keys, of_pod = packed[turn], np.empty(len(packed), np.int64)
+        of_pod[turn] = np.arange(len(packed))
+    return _Pairs(order[keys % count], keys // count, slots, of_pod)
 
 
 def _slack(simulation: Simulation, pending: Pending) -> tuple[tuple[int, ...], I64]:
@@ -216,17 +235,6 @@ def _slack(simulation: Simulation, pending: Pending) -> tuple[tuple[int, ...], I
     chosen = list(columns)
     need = simulation.requests_of(pending.pod_class)[chosen]
     return columns, snapshot.allocatable[:, chosen] - simulation.used[:, chosen] - need
-
-
-def _requests(units: Units, pair_unit: I64, pair_node: I64, columns: tuple[int, ...]) -> I64:
-    """Return what each pair's pods on its node request: (pairs, columns)."""
-    snapshot, chosen = units.snapshot, list(columns)
-    found = snapshot.pod_requests[:, chosen][units.first[pair_unit]]
-    for position in np.flatnonzero(pair_unit >= units.singles).tolist():
-        pods = units.group_pods[int(pair_unit[position]) - units.singles]
-        here = pods[snapshot.pod_node[pods] == pair_node[position]]
-        found[position] = snapshot.pod_requests[here][:, chosen].sum(axis=0)
-    return found
 
 
 def _violating(units: Units, budgets: BudgetMatches, pair_unit: I64, pair_node: I64) -> I64:
@@ -308,17 +316,21 @@ def _of_labels(matched: Mask) -> Callable[[Placed], bool]:
     return lambda pod: bool(matched[pod.labels])
 
 
-def _hits(units: Units, pair_unit: I64, pair_node: I64, exclusion: _Exclusion) -> I64:
+def _hits(units: Units, pairs: _Pairs, exclusion: _Exclusion) -> I64:
     """Return how many of each unit's pods keep the pod out of the pair's node: (pairs,)."""
-    where = units.snapshot.pod_node
-    domains = exclusion.domains
-    here = domains[pair_node]
-    found = (exclusion.pods[units.first[pair_unit]] & (here >= 0)).astype(np.int64)
-    for position in np.flatnonzero(pair_unit >= units.singles).tolist():
-        pods = units.group_pods[int(pair_unit[position]) - units.singles]
-        same = (domains[where[pods]] == here[position]) & (here[position] >= 0)
-        found[position] = int((exclusion.pods[pods] & same).sum())
-    return found
+    slots = units.slots()
+    slots = slots[exclusion.pods[slots]]
+    domains = exclusion.domains.astype(np.int64)
+    size = int(domains.max(initial=0)) + 1
+    at = domains[units.snapshot.pod_node[slots]]
+    found, counts = np.unique((units.of_slot[slots] * size + at)[at >= 0], return_counts=True)
+    wanted = pairs.unit * size + domains[pairs.node]
+    hits = np.zeros(len(wanted), np.int64)
+    if len(found):
+        place = np.minimum(np.searchsorted(found, wanted), len(found) - 1)
+        same = (found[place] == wanted) & (domains[pairs.node] >= 0)
+        hits[same] = counts[place[same]]
+    return hits
 
 
 def _still_there(simulation: Simulation, exclusion: _Exclusion, pair_node: I64, hits: I64) -> Mask:

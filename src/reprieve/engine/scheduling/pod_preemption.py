@@ -52,11 +52,8 @@ def preempt_for_pod(simulation: Simulation, pending: Pending, policy: Policy) ->
         )
     chosen = choose_node(candidates)
     units = candidates.units
-    violating = candidates.violating[chosen]
-    victims = tuple(
-        units.victim(unit, count)
-        for unit, count in zip(candidates.victims[chosen].tolist(), violating.tolist(), strict=True)
-    )
+    chosen_units, violating = candidates.victims(chosen)
+    victims = tuple(map(units.victim, chosen_units.tolist(), violating.tolist()))
     name = snapshot.nodes[candidates.nodes[chosen]].name
     pods = sum(len(victim.pods) for victim in victims)
     return Preemption(
@@ -65,7 +62,7 @@ def preempt_for_pod(simulation: Simulation, pending: Pending, policy: Policy) ->
         victims=victims,
         nominated=((pending.row.uid, name),),
         violating=int(violating.sum()),
-        group_disruptions=int(units.grouped[candidates.victims[chosen]].sum()),
+        group_disruptions=int(units.grouped[chosen_units].sum()),
     )
 
 
@@ -104,18 +101,17 @@ def find_candidates(
 
 def _from_sweep(units: Units, nodes: Mask, swept: Swept) -> Candidates:
     fits = np.flatnonzero(swept.fits)
-    first = np.searchsorted(swept.pair_node, fits)
-    last = np.searchsorted(swept.pair_node, fits, side="right")
-    edges = list(zip(first.tolist(), last.tolist(), strict=True))
+    edges = np.append(np.searchsorted(swept.pair_node, fits), len(swept.pair_node))
 
     def statuses() -> Statuses:
         return _statuses(units.snapshot, nodes, swept)
 
     return Candidates(
         units,
-        tuple(fits.tolist()),
-        tuple(swept.pair_unit[a:b] for a, b in edges),
-        tuple(swept.pair_violating[a:b] for a, b in edges),
+        fits,
+        edges,
+        swept.pair_unit,
+        swept.pair_violating,
         statuses,
     )
 
@@ -147,20 +143,13 @@ def _limited(found: Candidates, profile: Profile, nodes: int) -> Candidates:
             profile.min_candidate_nodes_absolute,
         ),
     )
-    broken = [bool(each.any()) for each in found.violating]
-    clean, kept = False, len(found)
-    for index, breaks in enumerate(broken):
-        clean |= not breaks
-        if clean and index + 1 >= wanted:
-            kept = index + 1
-            break
-    order = sorted(range(kept), key=broken.__getitem__)  # without violation first
-    return replace(
-        found,
-        nodes=tuple(found.nodes[i] for i in order),
-        victims=tuple(found.victims[i] for i in order),
-        violating=tuple(found.violating[i] for i in order),
-    )
+    if wanted >= len(found):
+        return found
+    clean = np.flatnonzero(np.add.reduceat(found.violating, found.edges[:-1]) == 0)
+    if not len(clean):
+        return found
+    kept = max(wanted, int(clean[0]) + 1)
+    return replace(found, nodes=found.nodes[:kept], edges=found.edges[: kept + 1])
 
 
 def choose_node(candidates: Candidates) -> int:
@@ -171,31 +160,30 @@ def choose_node(candidates: Candidates) -> int:
     3. lowest sum over the victims of (priority + 2**31);
     4. fewest pods;
     5. latest of the earliest start times among the victims of the highest priority;
-    6. smallest name.
+    6. first node by name.
 
     Priorities are the pods' own, not those of their groups.
     """
     if len(candidates) == 1:
         return 0
-    units = candidates.units
-    totals = _Totals(units, np.unique(np.concatenate(candidates.victims)))
-    sizes = [len(each) for each in candidates.victims]
-    place = np.repeat(np.arange(len(sizes)), sizes)
-    flat = np.concatenate(candidates.victims)
-    starts = np.cumsum([0, *sizes[:-1]])
-    violating = np.add.reduceat(np.concatenate(candidates.violating), starts)
+    units, edges = candidates.units, candidates.edges
+    flat = candidates.unit[: edges[-1]]
+    starts = edges[:-1]
+    totals = _Totals(units, flat)
     highest = np.maximum.reduceat(totals.highest[flat], starts)
-    at_top = totals.highest[flat] == highest[place]
+    at_top = totals.highest[flat] == np.repeat(highest, np.diff(edges))
     earliest = np.minimum.reduceat(np.where(at_top, totals.start[flat], NO_START), starts)
     keys = (
-        np.array(candidates.nodes),
         -earliest,
         np.add.reduceat(units.size[flat], starts),
         np.add.reduceat(totals.sum[flat], starts),
         totals.first[flat[starts]],
-        violating,
+        np.add.reduceat(candidates.violating[: edges[-1]], starts),
     )
-    return int(np.lexsort(keys)[0])
+    best = np.arange(len(candidates))
+    for key in reversed(keys):
+        best = best[key[best] == key[best].min()]
+    return int(best[0])
 
 
 class _Totals:
@@ -208,12 +196,12 @@ class _Totals:
         self.sum = np.zeros(len(units), np.int64)
         self.highest = np.zeros(len(units), np.int64)
         self.start = np.zeros(len(units), np.int64)
-        singles = wanted[wanted < units.singles]
+        singles = wanted[wanted < units.singles]  # may name a unit twice
         own = priority[units.first[singles]]
         self.first[singles] = self.highest[singles] = own
         self.sum[singles] = own + _OFFSET
         self.start[singles] = snapshot.pod_start[units.first[singles]]
-        for unit in wanted[wanted >= units.singles].tolist():
+        for unit in set(wanted[wanted >= units.singles].tolist()):
             pods = units.pods(unit)
             numbers = priority[pods]
             self.sum[unit] = int(numbers.sum()) + _OFFSET * len(pods)

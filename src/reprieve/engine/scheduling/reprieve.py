@@ -180,8 +180,9 @@ def reprieve(
     if second_pass and FilterName.POD_TOPOLOGY_SPREAD in refused.values():
         together = _return_together(board, in_turn, refused, units)
     board.close(in_turn, refused)
-    victims = order[[unit in refused for unit in order.tolist()]]
-    counts = dict(zip(order.tolist(), violating.tolist(), strict=True))
+    gone = np.zeros(len(units), np.bool_)
+    gone[list(refused)] = True
+    victims = order[gone[order]]
     kept = {
         Rule.UNTOUCHED: len(units) - len(board.tested),
         Rule.FITS: len(board.tested) - len(victims) - together,
@@ -189,7 +190,7 @@ def reprieve(
     }
     return Reprieved(
         victims=victims,
-        violating=tuple(counts[unit] for unit in victims.tolist()),
+        violating=tuple(violating[gone[order]].tolist()),
         refused=refused,
         kept={rule: count for rule, count in kept.items() if count},
     )

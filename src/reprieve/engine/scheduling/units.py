@@ -23,7 +23,7 @@ __all__ = ["Units", "all_units", "potential_units"]
 class Units:
     """Units as columns (units,); single pods first, then whole groups.
 
-    `first`: slot of the unit's first pod (highest own priority, earliest start, smallest uid).
+    `first`: slot of a pod of the unit.
     `of_slot`: (slots,) the unit of each pod, -1 where the pod is in none.
     """
 
@@ -64,16 +64,23 @@ class Units:
 
     def ordered(self, units: I64) -> I64:
         """Return these units, most important first."""
-        uids = self.snapshot.pod_uids
-        first = self.first[units]
         order = importance_order(
             self.priority[units],
             self.grouped[units],
             self.size[units],
             self.start[units],
-            lambda index: uids[first[index]],
+            lambda index: self.leading_uid(int(units[index])),
         )
         return units[order]
+
+    def leading_uid(self, unit: int) -> str:
+        """Return the uid of the unit's first pod: highest own priority, earliest start, uid."""
+        own, start, uids = (
+            self.snapshot.pod_priority,
+            self.snapshot.pod_start,
+            self.snapshot.pod_uids,
+        )
+        return min((-own[s], start[s], uids[s]) for s in self.pods(unit).tolist())[2]
 
     def victim(self, unit: int, violating: int = 0) -> UnitVictim:
         """Return a unit as a value."""
@@ -133,7 +140,7 @@ def _units(snapshot: Snapshot, chosen: Mask, priority: I64, groups: bool, on: in
                 if group in wanted:
                     numbers.append(group)
                     pods.append(part)
-    first = np.array([_leading(snapshot, part) for part in pods], np.int64)
+    first = np.array([part[0] for part in pods], np.int64)
     every = np.concatenate((singles, first))
     start = snapshot.pod_start[every]
     size = np.ones(len(every), np.int64)
@@ -155,9 +162,3 @@ def _units(snapshot: Snapshot, chosen: Mask, priority: I64, groups: bool, on: in
         singles=len(singles),
         of_slot=of_slot,
     )
-
-
-def _leading(snapshot: Snapshot, slots: I64) -> int:
-    own, start, uids = snapshot.pod_priority, snapshot.pod_start, snapshot.pod_uids
-    order: list[int] = slots.tolist()
-    return min(order, key=lambda slot: (-own[slot], start[slot], uids[slot]))

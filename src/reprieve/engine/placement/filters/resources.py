@@ -81,6 +81,16 @@ class ResourcesFilter:
             reasons.insert(0, Reason(Rejection.TOO_MANY_PODS))
         return tuple(reasons)
 
+    def tally(self, nodes: I64) -> dict[Reason, int]:
+        """Return how many of these nodes, all refused, give each reason."""
+        found = {Reason(Rejection.TOO_MANY_PODS): self._short(self._pods, nodes)}
+        for check in self._checks:
+            found[Reason(Rejection.INSUFFICIENT, check.name)] = self._short(check, nodes)
+        return {reason: count for reason, count in found.items() if count}
+
+    def _short(self, check: _Check, nodes: I64) -> int:
+        return int(np.count_nonzero(check.used[nodes] > check.room[nodes]))
+
     def add(self, pod: Placed) -> Reach:
         self._stale.add(pod.node)
         return Reach.NODE
