@@ -1,8 +1,9 @@
 """Flavor assignment: which flavor each pod set gets, and whether that takes preemption.
 
 Pod sets are taken in order; for every resource that has no flavor yet the group that covers it is
-scanned from where the last scan stopped. The mode of a flavor is the worst over the resources of the
-group, by `is_preferred`; fungibility says whether the scan goes on after a flavor that would do.
+scanned from where the last scan stopped. The mode of a flavor is the worst over the resources of
+the group, by `is_preferred`; fungibility says whether the scan goes on after a flavor that would
+do.
 
 Modes, worst first: no fit, no preemption candidates, preempt, reclaim, fit.
 
@@ -397,14 +398,13 @@ class _Scan:
         wanted = plus(before, amount)
         most = tree.potential[column][queue]
         if wanted > most:
-            return (
-                (PreemptionMode.NO_FIT, 0),
+            why = (
                 f"insufficient quota for {pair.resource} in flavor {pair.flavor}, previously "
                 f"considered podsets requests ({text(pair.resource, before)}) + current podset "
                 f"request ({text(pair.resource, amount)}) > maximum capacity "
-                f"({capacity_text(pair.resource, most)})",
-                NoFitReason.EXCEEDS_MAX_QUOTA,
+                f"({capacity_text(pair.resource, most)})"
             )
+            return (PreemptionMode.NO_FIT, 0), why, NoFitReason.EXCEEDS_MAX_QUOTA
         level, may_reclaim = borrowing_level(tree, column, usage, queue, wanted)
         left = max(0, available(tree, column, usage, tree.path[queue]))
         if wanted <= left:

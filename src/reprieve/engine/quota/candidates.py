@@ -78,11 +78,11 @@ def cut(rows: Sequence[Row], policy: Policy, who: Preemptor) -> Sequence[Row]:
         return ()
     if rows[-1][0] < who.priority:
         return rows
-    end = bisect_left(rows, (who.priority,))  # type: ignore[arg-type]
+    end = bisect_left(rows, (who.priority,))
     lower = rows[:end]
     if policy is Policy.LOWER_PRIORITY:
         return lower
-    equal = rows[end : bisect_left(rows, (who.priority + 1,))]  # type: ignore[arg-type]
+    equal = rows[end : bisect_left(rows, (who.priority + 1,))]
     return [*lower, *(row for row in equal if who.timestamp < row[4].timestamp)]
 
 
@@ -108,7 +108,11 @@ def in_order(snapshot: Snapshot, rows: Sequence[Row], own: int) -> Sequence[Row]
     if not by_local_queue(snapshot):
         return rows
     usage = snapshot.local_queue_usage
-    return sorted(rows, key=cmp_to_key(lambda a, b: order_holders(a, b, own, usage)))
+
+    def compare(left: Row, right: Row) -> int:
+        return order_holders(left, right, own, usage)
+
+    return sorted(rows, key=cmp_to_key(compare))
 
 
 def by_local_queue(snapshot: Snapshot) -> bool:

@@ -73,7 +73,7 @@ class Source:
         """Return how many rows of a list by priority are allowed."""
         if not borrow or self.limit is None:
             return len(self.rows)
-        return bisect_left(self.rows, (self.limit,))  # type: ignore[arg-type]
+        return bisect_left(self.rows, (self.limit,))
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ def classical_targets(
     foreign = any(candidates.hierarchy) or any(candidates.priority)
     under = all(tree.subtree[column][queue] > snapshot.usage[column][queue] for column in need)
     if not foreign or (forbidden and not under):
-        attempts = (True,)
+        attempts: tuple[bool, ...] = (True,)
     elif forbidden and not any(candidates.hierarchy):
         attempts = (False, True)
     else:
@@ -303,6 +303,10 @@ def _eager(
         ((row, source) for source in sources for row in source.rows if source.allowed(row, borrow)),
         key=lambda pair: pair[0][:4],
     )
-    pairs.sort(key=cmp_to_key(lambda a, b: order_holders(a[0], b[0], who.queue, usage)))
+
+    def compare(left: tuple[Row, Source], right: tuple[Row, Source]) -> int:
+        return order_holders(left[0], right[0], who.queue, usage)
+
+    pairs.sort(key=cmp_to_key(compare))
     for row, source in pairs:
         yield row, source, []

@@ -1,9 +1,9 @@
 """One scheduling cycle: one head of each ClusterQueue, nominated on one snapshot, then processed.
 
-`cycle` decides and carries the decisions into `Holdings` and `Queues`: what got quota holds it, what
-is to be preempted counts as evicted, every other head is queued again or set aside. What has to be
-written to the API follows from the entries. `undo_admission` and `Holdings.eviction_failed` take back
-what could not be written.
+`cycle` decides and carries the decisions into `Holdings` and `Queues`: what got quota holds it,
+what is to be preempted counts as evicted, every other head is queued again or set aside. What has
+to be written to the API follows from the entries. `undo_admission` and `Holdings.eviction_failed`
+take back what could not be written.
 
 `cycles` runs cycle after cycle, as a scheduler does that waits for nothing in between, until one
 changes nothing.
@@ -91,9 +91,9 @@ class Entry:
     """One head in a cycle, and after it what became of it.
 
     `level` is the borrowing level, `counted` what the entry adds to usage. `reason` is that of
-    `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose eviction
-    has to be written, without those that are evicted already; `replaced` is the slice whose place the
-    workload takes.
+    `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose
+    eviction has to be written, without those that are evicted already; `replaced` is the slice
+    whose place the workload takes.
     """
 
     workload: Workload

@@ -9,8 +9,8 @@ preemptor's side below the lowest common cohort is compared with the other side'
 * `LessThanOrEqualToFinalShare`: with the other side's share once the candidate is gone (<=)
 * `LessThanInitialShare`: with the other side's share before (<)
 
-One success leaves the queue, since shares have changed. With two strategies, queues whose candidates
-failed get a second round with the second inequality, at most one victim each.
+One success leaves the queue, since shares have changed. With two strategies, queues whose
+candidates failed get a second round with the second inequality, at most one victim each.
 
 Equal shares of two cohorts, undefined in the reference, are decided by name here.
 

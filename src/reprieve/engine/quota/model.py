@@ -1,7 +1,7 @@
 """The values that the quota plane decides over: configuration, workloads, settings.
 
-All are immutable and know nothing of the API's objects; `intake` makes them. Amounts are integers in
-engine units (`amounts`), instants are nanoseconds.
+All are immutable and know nothing of the API's objects; `intake` makes them. Amounts are integers
+in engine units (`amounts`), instants are nanoseconds.
 
 Source: specification of the quota plane, sections 1 and 2.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reprieve.units.instants import Nanos
 
@@ -48,6 +48,9 @@ __all__ = [
     "Toleration",
     "Workload",
 ]
+
+
+EPOCH: Final = Nanos(0)
 
 
 class FlavorResource(NamedTuple):
@@ -374,7 +377,7 @@ class Workload:
     queue: str = ""
     priority: int = 0
     boost: int = 0
-    created: Nanos = Nanos(0)
+    created: Nanos = EPOCH
     pod_sets: tuple[PodSet, ...] = ()
     reclaimable: Mapping[str, int] = field(default_factory=dict)
     admission: Admission | None = None

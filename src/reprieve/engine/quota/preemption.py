@@ -1,8 +1,8 @@
 """Target search: the algorithm that the settings choose, and the oracle built on it.
 
 The oracle answers, for a single flavor-resource, whether preemption could make room and whether the
-workload would still borrow then. It looks at that flavor-resource only, so the mode it leads to does
-not promise that a search for the whole workload finds targets.
+workload would still borrow then. It looks at that flavor-resource only, so the mode it leads to
+does not promise that a search for the whole workload finds targets.
 
 Source: specification of the quota plane, sections 5.3, 6 and 7.
 """

@@ -8,12 +8,11 @@ Order inside a ClusterQueue, first difference decides:
 4. older timestamp (`timing`)
 5. uid, then namespace/name
 
-A head that was not admitted goes back into the queue or is set aside as inadmissible:
+A head that was not admitted goes back into the queue at once, or is set aside as inadmissible:
 
-| queue | back at once |
-|---|---|
-| StrictFIFO | always, but for a namespace that does not match |
-| BestEffortFIFO | failed after nomination, preemption pending or failed; flavors left to try; or the inadmissible ones were flushed since this head was taken |
+* StrictFIFO: back at once, but for a namespace that does not match
+* BestEffortFIFO: back at once if it failed after nomination, if its preemptions are pending or
+  failed, if flavors are left to try, or if what was set aside was flushed since this head was taken
 
 What is set aside comes back by `flush`. Nothing is queued before its backoff ends, while it is not
 requeued, not active, gated, or while its LocalQueue is stopped.
@@ -302,7 +301,7 @@ class Queues:
     def _set_aside_alike(self, queue: _Pending, workload: Workload) -> None:
         settings = self.configuration.settings
         same = shape(workload, effective_priority(workload, settings))
-        start = bisect_left(queue.rows, (self._key(workload)[0],))  # type: ignore[operator]
+        start = bisect_left(queue.rows, (self._key(workload)[0],))
         alike = []
         for row in queue.rows[start:]:
             if row[0] != self._key(workload)[0]:

@@ -208,9 +208,9 @@ class Holdings:
         """
         if workload.admission is None:
             raise ValueError(f"workload {workload.key} has no admission")
+        queue = self.tree.queues.get(workload.admission.cluster_queue)
         workload = self._overlaid(workload)
         self._drop(workload.key)
-        queue = self.tree.queues.get(workload.admission.cluster_queue)
         if queue is None:
             self._homeless[workload.key] = workload
             return

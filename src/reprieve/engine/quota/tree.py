@@ -48,7 +48,7 @@ class Tree:
         inactive: Mapping[str, str] | None = None,
         used: Iterable[FlavorResource] = (),
     ) -> None:
-        """Build the tree. `inactive` names ClusterQueues to leave out; `used` extends the columns."""
+        """Build the tree; `inactive` ClusterQueues are left out, `used` extends the columns."""
         queue_names = sorted(cluster_queues)
         cohort_names = sorted(
             {
@@ -238,10 +238,7 @@ def available(tree: Tree, column: int, usage: Column, path: Sequence[int]) -> in
         local, cap = tree.local[column], tree.cap[column]
         for node in path[-2::-1]:
             own = local[node] - usage[node]
-            if own >= 0:
-                left = min(left, cap[node]) + own
-            else:
-                left = min(left, cap[node] + own)
+            left = min(left, cap[node]) + own if own >= 0 else min(left, cap[node] + own)
     return left
 
 
