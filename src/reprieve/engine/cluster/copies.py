@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprieve.engine.cluster.columns import LIMIT, PodColumns
+from reprieve.engine.cluster.facts import LabelFacts, NodeFacts
 from reprieve.engine.cluster.rows import BudgetRow, GroupRow, Kind, NodeRow, PodClass
 from reprieve.engine.cluster.snapshot import Nomination, Pending, PodLabels, Snapshot
 from reprieve.engine.cluster.state import State
@@ -51,6 +52,8 @@ class Copies:
     pending: Mapping[Uid, Pending] = field(default_factory=dict)
     budgets: tuple[BudgetRow, ...] = ()
     tables: Mapping[Kind, Mapping[tuple[str, str], Any]] = field(default_factory=dict)
+    node_facts: NodeFacts = field(default_factory=lambda: NodeFacts(()))
+    label_facts: LabelFacts = field(default_factory=lambda: LabelFacts(()))
 
     def make(self, revision: int) -> Snapshot:
         """Return the state as it is now."""
@@ -101,6 +104,8 @@ class Copies:
             nominations=self._nominations(),
             budgets=self.budgets,
             tables=self.tables,
+            node_facts=self.node_facts,
+            label_facts=self.label_facts,
         )
 
     def _refresh(self) -> None:
@@ -113,10 +118,12 @@ class Copies:
             self.node_index = MappingProxyType({name: i for i, name in enumerate(names)})
         if Kind.NODE in changed:
             self.nodes = tuple([rows["", name].row for name in self.node_index])
+            self.node_facts = NodeFacts(self.nodes)
         if state.classes.changed:
             self.classes = tuple(state.classes.values)
         if state.labels.changed:
             self.labels = tuple(state.labels.values)
+            self.label_facts = LabelFacts(self.labels)
         if "groups" in changed or state.groups.changed:
             numbers = state.groups.numbers
             self.group_keys = tuple(key or "" for key in state.groups.values)

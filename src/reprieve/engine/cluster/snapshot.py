@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from reprieve.engine.cluster.facts import LabelFacts, NodeFacts
 from reprieve.engine.cluster.rows import (
     BudgetRow,
     GroupRow,
@@ -125,6 +126,8 @@ class Snapshot:
     nominations: tuple[Nomination, ...]  # by namespace and name
     budgets: tuple[BudgetRow, ...]  # by namespace and name
     tables: Mapping[Kind, Mapping[tuple[str, str], Any]]
+    node_facts: NodeFacts  # of `nodes`
+    label_facts: LabelFacts  # of `labels`
 
     def effective_priority(self, groups: bool) -> I64:
         """Return the priority that victim decisions use, (slots,) (specification 4.3).

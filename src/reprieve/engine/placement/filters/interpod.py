@@ -12,10 +12,11 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.facts import Column
 from reprieve.engine.cluster.rows import AffinityTerm, Kind
 from reprieve.engine.cluster.snapshot import I32, I64, U8, Mask, Pending, PodLabels
 from reprieve.engine.placement.filtering import Placed, Reach, View
-from reprieve.engine.placement.filters.selection import Column, selection_of, selects
+from reprieve.engine.placement.filters.selection import selection_of, selects
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection
 
@@ -59,7 +60,7 @@ class DomainCounts:
         """Count the pods of the view."""
         snapshot = view.snapshot
         numbers = snapshot.pod_class if self.by_class else snapshot.pod_labels
-        there = np.flatnonzero((self.weights > 0)[numbers] & view.present)
+        there = np.flatnonzero((self.weights > 0).take(numbers) & view.present)
         nodes, weights = snapshot.pod_node[there], self.weights[numbers[there]]
         domains = self.domain_of_node[nodes]
         inside = domains >= 0

@@ -1,22 +1,21 @@
 """Which nodes and which pods a selector means: every selector of a decision is evaluated here.
 
-Labels are columns: for each key that somebody asks for, the number of each node's (or label set's)
-value. A requirement is tested once per distinct value and spread over the column. Columns and the
-masks of whole selectors are kept with the view they were made for. Source: specification 21.3, 21.6
-and 21.7; the label selectors of the Kubernetes API.
+A requirement is tested once per distinct value of its label and spread over the column. The masks
+of whole selectors are kept with the view they were made for. Source: specification 21.3, 21.6 and
+21.7; the label selectors of the Kubernetes API.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import eq
 from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.facts import Column
 from reprieve.engine.cluster.rows import (
     AffinityTerm,
     Kind,
@@ -27,15 +26,13 @@ from reprieve.engine.cluster.rows import (
     Requirement,
     Selector,
 )
-from reprieve.engine.cluster.snapshot import I32, Mask, Snapshot
+from reprieve.engine.cluster.snapshot import Mask, Snapshot
 from reprieve.engine.placement.filtering import View
 
 __all__ = [
     "NODE_NAME",
-    "Column",
     "Selection",
     "as_integer",
-    "column_of",
     "requirement_holds",
     "selection_of",
     "selects",
@@ -85,29 +82,10 @@ def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
     return all(requirement_holds(each, labels.get(each.key)) for each in selector)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One fact about each of a row of things, as numbers into `values`; -1 where it is missing."""
-
-    values: tuple[str, ...]
-    numbers: I32  # (things,)
-
-
-def column_of(facts: Sequence[str | None]) -> Column:
-    """Return the column of these facts, values in the order in which they first appear."""
-    numbers: dict[str | None, int] = {
-        value: number
-        for number, value in enumerate(value for value in dict.fromkeys(facts) if value is not None)
-    }
-    values = tuple(value for value in numbers if value is not None)
-    numbers[None] = -1
-    return Column(values, np.fromiter(map(numbers.__getitem__, facts), np.int32, len(facts)))
-
-
 def spread_over(column: Column, holds: Callable[[str | None], bool]) -> Mask:
     """Return for each thing whether its value (None where missing) satisfies `holds`."""
     found = np.fromiter(map(holds, (*column.values, None)), np.bool_, len(column.values) + 1)
-    return found[column.numbers]  # number -1 reads the last entry
+    return found.take(column.numbers, mode="wrap")  # number -1 reads the last entry
 
 
 class Selection:
@@ -116,19 +94,12 @@ class Selection:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._everywhere: Mask = np.ones(len(snapshot.nodes), np.bool_)
-        self._domains: dict[str, Column] = {}
-        self._keys: dict[str, Column] = {}
-        self._namespaces: Column | None = None
         self._pods: dict[object, Mask] = {}
         self._nodes: dict[object, Mask] = {}
 
     def domains(self, key: str) -> Column:
         """Return the topology domain of each node: its value of the label, (nodes,)."""
-        column = self._domains.get(key)
-        if column is None:
-            column = column_of([node.labels.get(key) for node in self._snapshot.nodes])
-            self._domains[key] = column
-        return column
+        return self._snapshot.node_facts.label(key)
 
     def nodes_of_term(self, term: NodeTerm) -> Mask:
         """Return the nodes that one node selector term matches: (nodes,), not to be changed."""
@@ -187,32 +158,18 @@ class Selection:
         rows = self._snapshot.tables.get(Kind.NAMESPACE, {})
         return (
             name
-            for name in self._namespace_column().values
+            for name in self._snapshot.label_facts.namespaces.values
             if name in term.namespaces or selects(term.namespace_selector, rows.get(("", name), {}))
         )
-
-    def _namespace_column(self) -> Column:
-        if self._namespaces is None:
-            entries = self._snapshot.labels
-            self._namespaces = column_of([None if e is None else e.namespace for e in entries])
-        return self._namespaces
 
     def _pods_of(self, selector: Selector, namespaces: frozenset[str]) -> Mask:
         if selector is None or not namespaces:
             return np.zeros(len(self._snapshot.labels), np.bool_)
-        found = spread_over(self._namespace_column(), namespaces.__contains__)
+        found = spread_over(self._snapshot.label_facts.namespaces, namespaces.__contains__)
         for requirement in selector:
-            column = self._label_column(requirement.key)
+            column = self._snapshot.label_facts.label(requirement.key)
             found &= spread_over(column, partial(requirement_holds, requirement))
         return found
-
-    def _label_column(self, key: str) -> Column:
-        column = self._keys.get(key)
-        if column is None:
-            entries = self._snapshot.labels
-            column = column_of([None if e is None else dict(e.labels).get(key) for e in entries])
-            self._keys[key] = column
-        return column
 
     def _nodes_of_term(self, term: NodeTerm) -> Mask:
         found = self._everywhere.copy()

@@ -14,10 +14,11 @@ from typing import Final
 
 import numpy as np
 
+from reprieve.engine.cluster.facts import Column
 from reprieve.engine.cluster.rows import PodClass, Selector, SpreadConstraint
 from reprieve.engine.cluster.snapshot import I32, I64, U8, Flag, Mask, Pending
 from reprieve.engine.placement.filtering import Placed, Reach, View
-from reprieve.engine.placement.filters.selection import Column, selection_of, selects
+from reprieve.engine.placement.filters.selection import selection_of, selects
 from reprieve.engine.placement.filters.taints import taints_of
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection
@@ -236,7 +237,7 @@ def _entry(view: View, pending: Pending) -> PodClass:
 def _nodes_of(view: View, matching: Mask) -> I64:
     """Return the nodes of the pods that match and are not terminating, once for each."""
     snapshot = view.snapshot
-    there = np.flatnonzero(matching[snapshot.pod_labels] & view.present)
+    there = np.flatnonzero(matching.take(snapshot.pod_labels) & view.present)
     there = there[(snapshot.pod_flags[there] & Flag.DELETING) == 0]
     simulated = [p.node for p in view.simulated if matching[p.labels] and not p.deleting]
     return np.concatenate((snapshot.pod_node[there], np.array(simulated, np.int64)))

@@ -132,8 +132,7 @@ def named_nodes(terms: tuple[NodeTerm, ...] | None) -> frozenset[str] | None:
 def _unschedulable(view: View, entry: PodClass) -> Filter | None:
     if any(covers(each, _UNSCHEDULABLE) for each in entry.tolerations):
         return None
-    nodes = view.snapshot.nodes
-    refused = np.fromiter((node.unschedulable for node in nodes), np.bool_, len(nodes))
+    refused = view.snapshot.node_facts.unschedulable
     return _refusing(FilterName.NODE_UNSCHEDULABLE, refused, Rejection.UNSCHEDULABLE)
 
 

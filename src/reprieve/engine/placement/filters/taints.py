@@ -17,7 +17,6 @@ __all__ = ["KEEPS_AWAY", "NO_EXECUTE", "NO_SCHEDULE", "TaintLists", "covers", "t
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 KEEPS_AWAY: Final = frozenset((NO_SCHEDULE, NO_EXECUTE))
-_SHARED: Final = "taints"
 
 
 def covers(toleration: Toleration, taint: Taint) -> bool:
@@ -58,12 +57,5 @@ class TaintLists:
 
 
 def taints_of(view: View) -> TaintLists:
-    """Return the taints of a view's nodes, made once."""
-    known = view.shared.get(_SHARED)
-    if not isinstance(known, TaintLists):
-        numbers: dict[tuple[Taint, ...], int] = {}
-        nodes = view.snapshot.nodes
-        found = [numbers.setdefault(node.taints, len(numbers)) for node in nodes]
-        known = TaintLists(tuple(numbers), np.array(found, np.int32))
-        view.shared[_SHARED] = known
-    return known
+    """Return the taints of a view's nodes."""
+    return TaintLists(*view.snapshot.node_facts.taints)
