@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Filter, Refusal, View
+from reprieve.engine.placement.filters.devices import compile_devices
 from reprieve.engine.placement.filters.disks import compile_volume_restrictions
 from reprieve.engine.placement.filters.interpod import compile_interpod
 from reprieve.engine.placement.filters.ports import compile_ports
@@ -43,6 +44,7 @@ _COMPILE: Final[Mapping[FilterName, Compile]] = MappingProxyType(
         FilterName.VOLUME_ZONE: compile_volume_zone,
         FilterName.POD_TOPOLOGY_SPREAD: compile_spread,
         FilterName.INTER_POD_AFFINITY: compile_interpod,
+        FilterName.DYNAMIC_RESOURCES: compile_devices,
         FilterName.NODE_DECLARED_FEATURES: compile_features,
     }
 )

@@ -41,7 +41,14 @@ class SearchEnded(Exception):
 
 
 class AllocationFailed(Exception):
-    """An expression has no value for a device; the attempt ends with this error."""
+    """An expression has no value for a device; the attempt ends with this error.
+
+    `claim`: the number of the claim whose own expression it is, None for a class's.
+    """
+
+    def __init__(self, text: str, claim: int | None) -> None:
+        super().__init__(text)
+        self.claim = claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +75,7 @@ def allocate(
     try:
         return search.results if search.claim(0) else None
     except SelectionFailed as failed:
-        label = claims[search.at].label
-        raise AllocationFailed(
-            f"claim {label}: {failed}" if failed.of_claim else str(failed)
-        ) from None
+        raise AllocationFailed(str(failed), search.at if failed.of_claim else None) from None
     finally:
         search.undo()
 

@@ -1,0 +1,247 @@
+"""What the DynamicResources filters of all pods share: devices taken, claims reserved, answers.
+
+Devices are taken by allocated claims and by what placed pods have reserved. With `simulate_claims`
+the claims that only removed pods use give theirs back. Whether a node can fulfil a list of claims
+is kept per list, since the members of a gang mostly ask for the same, and forgotten for the nodes
+that a change may concern. Source: specification 21.8 and 21.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.devices import (
+    AllocatedDevice,
+    Allocation,
+    Consumer,
+    DeviceId,
+    ResourceClaimRow,
+)
+from reprieve.engine.cluster.rows import ExtendedRequest, Kind
+from reprieve.engine.cluster.snapshot import I64, U8, Mask, Snapshot
+from reprieve.engine.placement.filtering import Placed, View
+from reprieve.engine.placement.filters.device_allocation import (
+    AllocationFailed,
+    SearchEnded,
+    Wanted,
+    allocate,
+)
+from reprieve.engine.placement.filters.device_inventory import DeviceUse, Inventory
+from reprieve.engine.placement.filters.presence import Presence, uid_of
+from reprieve.engine.placement.profile import FilterName
+from reprieve.units.ids import Uid
+
+__all__ = ["Answer", "Answers", "ClaimAllocation", "DeviceState", "device_state_of"]
+
+ClaimKey = tuple[str, str]  # namespace, name
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAllocation:
+    """What is to be written for a claim before its pod is bound.
+
+    `allocation` None: the claim has one, and only `consumer` is added to status.reservedFor.
+    `extended`: the claim does not exist and is made for these requests of the pod, whose status
+    then names it.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    consumer: Consumer
+    allocation: Allocation | None = None
+    extended: tuple[ExtendedRequest, ...] = ()
+
+
+class Answer(IntEnum):
+    """Whether a node can fulfil claims."""
+
+    YES = 0
+    NO = 1
+    TAKEN = 2  # it could if nothing were taken; told apart with simulate_claims only
+    ERROR = 3
+    ENDED = 4  # the search was too long
+    UNKNOWN = 255
+
+
+@dataclass(slots=True)
+class Answers:
+    """What each node answers to one list of claims."""
+
+    codes: U8  # (nodes,) Answer
+    results: dict[int, tuple[tuple[AllocatedDevice, ...], ...]] = field(default_factory=dict)
+    errors: dict[int, tuple[int | None, str]] = field(default_factory=dict)  # claim, text
+
+
+_NOTHING: Final = np.zeros(0, np.int64)
+
+
+class DeviceState:
+    """Devices and claims as a view has them."""
+
+    def __init__(self, view: View) -> None:
+        snapshot = view.snapshot
+        self.inventory = Inventory(view)
+        self.simulate = view.policy.simulate_claims
+        self.rows: Mapping[ClaimKey, ResourceClaimRow] = snapshot.tables.get(
+            Kind.RESOURCE_CLAIM, {}
+        )
+        self.made: dict[Uid, tuple[ClaimAllocation, ...]] = {}
+        self.claims: dict[ClaimKey, tuple[str, ClaimAllocation]] = {}  # group or uid: allocation
+        self.consumers: dict[ClaimKey, dict[Uid, int]] = {}  # reserved by placed pods
+        self.revision = 0  # of `claims` and `consumers`
+        self._snapshot: Snapshot = snapshot
+        self._use = DeviceUse(self.inventory)
+        self._unused = DeviceUse(self.inventory)
+        self._answers: dict[tuple[Wanted, ...], Answers] = {}
+        self._presence = Presence(snapshot)
+        self._claims_of: dict[Uid, list[ClaimKey]] = {}
+        self._users: dict[ClaimKey, int] = {}
+        for row in self.rows.values():
+            if row.allocation is not None:
+                self._hold(row.allocation.devices, 1)
+        if self.simulate:
+            self._read_users()
+
+    def follow(self, view: View) -> None:
+        """Catch up with the pods of a view."""
+        there = {uid_of(view.snapshot, pod) for pod in view.simulated}
+        for uid in [uid for uid in self.made if uid not in there]:
+            self.release(uid)
+        for pod, came in list(self._presence.changes(view)) if self.simulate else ():
+            self.change(pod, came)
+
+    def change(self, pod: Placed, came: bool) -> bool:
+        """Note a pod that came or went; return whether that may concern any answer."""
+        if pod.pending is not None:
+            return pod.pending.row.uid in self.made
+        if not self.simulate:
+            return False
+        uid = uid_of(self._snapshot, pod)
+        news = self._presence.came(pod) if came else self._presence.went(pod)
+        for key in self._claims_of.get(uid, ()) if news else ():
+            before = self._users[key]
+            self._users[key] = after = before + (1 if came else -1)
+            allocation = self.rows[key].allocation
+            if allocation is not None and not before:
+                self._hold(allocation.devices, 1)
+            elif allocation is not None and not after:
+                self._hold(allocation.devices, -1)
+        return uid in self._claims_of
+
+    def reserve(self, uid: Uid, owner: str, made: tuple[ClaimAllocation, ...]) -> None:
+        """A pod was placed and takes these. `owner`: its group, or its uid."""
+        if not made:
+            return
+        self.made[uid] = made
+        for each in made:
+            key = (each.namespace, each.name)
+            consumers = self.consumers.setdefault(key, {})
+            consumers[each.consumer.uid] = consumers.get(each.consumer.uid, 0) + 1
+            if each.allocation is not None:
+                self.claims[key] = (owner, each)
+                self._hold(each.allocation.devices, 1)
+        self.revision += 1
+
+    def release(self, uid: Uid) -> None:
+        """The pod was taken back; nothing happens when it had reserved nothing."""
+        for each in self.made.pop(uid, ()):
+            key = (each.namespace, each.name)
+            consumers = self.consumers[key]
+            consumers[each.consumer.uid] -= 1
+            if not consumers[each.consumer.uid]:
+                del consumers[each.consumer.uid]
+            if each.allocation is not None:
+                del self.claims[key]
+                self._hold(each.allocation.devices, -1)
+            self.revision += 1
+
+    def answers(self, wanted: tuple[Wanted, ...], nodes: Mask) -> Answers:
+        """Return what nodes answer; those in `nodes` (nodes,) are known afterwards."""
+        found = self._of(wanted)
+        for node in np.flatnonzero((found.codes == Answer.UNKNOWN) & nodes).tolist():
+            self._ask(wanted, found, node)
+        return found
+
+    def answer_at(self, wanted: tuple[Wanted, ...], node: int) -> Answers:
+        """Return what nodes answer; this one is known afterwards."""
+        found = self._of(wanted)
+        if found.codes.item(node) == Answer.UNKNOWN:
+            self._ask(wanted, found, node)
+        return found
+
+    def _of(self, wanted: tuple[Wanted, ...]) -> Answers:
+        found = self._answers.get(wanted)
+        if found is None:
+            codes = np.full(len(self._snapshot.nodes), Answer.UNKNOWN, np.uint8)
+            found = self._answers[wanted] = Answers(codes)
+        return found
+
+    def _ask(self, wanted: tuple[Wanted, ...], answers: Answers, node: int) -> None:
+        answers.results.pop(node, None)
+        try:
+            result = allocate(self.inventory, self._use, node, wanted)
+            if result is not None:
+                answers.results[node] = result
+                answers.codes[node] = Answer.YES
+            else:
+                could = self.simulate and allocate(self.inventory, self._unused, node, wanted)
+                answers.codes[node] = Answer.TAKEN if could else Answer.NO
+        except AllocationFailed as failed:
+            answers.errors[node] = (failed.claim, str(failed))
+            answers.codes[node] = Answer.ERROR
+        except SearchEnded:
+            answers.codes[node] = Answer.ENDED
+
+    def _hold(self, devices: Iterable[AllocatedDevice], sign: int) -> None:
+        for each in devices:
+            if each.admin:
+                continue
+            if sign > 0:
+                self._use.take(each.id, each.consumed)
+            else:
+                self._use.give(each.id, each.consumed)
+            if self._answers:
+                self._forget(each.id)
+
+    def _forget(self, device: DeviceId) -> None:
+        found = self.inventory.device(device)
+        nodes: I64 | None = _NOTHING if found is None else self.inventory.nodes_of(found)
+        for answers in self._answers.values():
+            answers.codes[slice(None) if nodes is None else nodes] = Answer.UNKNOWN
+
+    def _read_users(self) -> None:
+        snapshot = self._snapshot
+        placed = {
+            uid: slot
+            for slot, uid in enumerate(snapshot.pod_uids)
+            if uid and snapshot.pod_node[slot] >= 0
+        }
+        groups: dict[Uid, list[Uid]] = {}
+        for slot in np.flatnonzero((snapshot.pod_node >= 0) & (snapshot.pod_group >= 0)).tolist():
+            group = snapshot.group_rows[int(snapshot.pod_group[slot])]
+            if group is not None:
+                groups.setdefault(group.uid, []).append(snapshot.pod_uids[slot])
+        for key, row in self.rows.items():
+            users: list[Uid] = []
+            for consumer in row.reserved_for:
+                # A consumer that is not placed, or of another kind, never goes in a simulation.
+                users += groups.get(consumer.uid, [consumer.uid])
+            if row.in_flight or not users or any(uid not in placed for uid in users):
+                continue
+            self._users[key] = len(users)
+            for uid in users:
+                self._claims_of.setdefault(uid, []).append(key)
+
+
+def device_state_of(view: View) -> DeviceState:
+    """Return the state of a view, made once."""
+    known = view.shared.get(FilterName.DYNAMIC_RESOURCES)
+    if not isinstance(known, DeviceState):
+        known = view.shared[FilterName.DYNAMIC_RESOURCES] = DeviceState(view)
+    return known
