@@ -57,7 +57,7 @@ def compile_fit(view: View, pending: Pending) -> Score:
     entry = view.snapshot.classes[pending.pod_class]
     assert entry is not None
     own = dict(entry.requests)
-    own[CPU], own[MEMORY] = entry.scored_cpu, entry.scored_memory
+    own[CPU], own[MEMORY] = entry.scored_incoming or (entry.scored_cpu, entry.scored_memory)
     strategy = view.profile.strategy
     columns = resource_columns(view, own, strategy.resources, scored=True)
     all_nodes, one_node = _strategy(strategy)
