@@ -208,11 +208,13 @@ class Queue:
             entry.rejections += 1
         entry.since = now
         entry.until = self._backoff.end(entry, now)
-        wanted = any(self._wanted(entry, event) for event in events)
+        # Whom no plugin rejected, no hint can wake.
+        unasked = not any(member.rejected_by for member in entry.members.values())
+        wanted = unasked or any(self._wanted(entry, event) for event in events)
         failed = "ScheduleAttemptFailure"
         if outcome is Outcome.REJECTED and not entry.group and not wanted:
             self._pool_in(entry, Place.UNSCHEDULABLE, now, failed)
-        elif entry.group and wanted and outcome is Outcome.REJECTED:
+        elif entry.group and wanted and not unasked and outcome is Outcome.REJECTED:
             self._enqueue(entry, now, failed)
             self._end_early(entry, now, failed)
         else:
@@ -420,7 +422,8 @@ class Queue:
         if gate is not None:
             self._gate(entry, gate, now, event)
         elif entry.until >= now // SECOND:
-            place = Place.ERRORS if entry.group or entry.errors else Place.BACKOFF
+            early = not (entry.group or entry.errors) and bool(_waits_for(entry))
+            place = Place.BACKOFF if early else Place.ERRORS
             entry.place = place
             order = (entry.until, -entry.priority, entry.since, entry.key, entry.ticket)
             heapq.heappush(self._waiting[place], order)

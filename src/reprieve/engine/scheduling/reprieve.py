@@ -6,10 +6,11 @@ placement never changes meanwhile. Only units with a pod that touches a member's
 member or moves a counter that a member reads are tested; all others stay without a test, which
 changes no outcome. Source: specification 7.5 to 7.7; the design's "Slack reprieve".
 
-With `second_pass`, units refused by a spread constraint are put back together afterwards: one by one
+With `second_pass`, units refused by a spread constraint get another chance together: one by one
 none can return when any single pod breaks the skew. All of them go back as far as the monotone
 constraints allow; then the least important ones of each domain above its limit are taken out,
-single pods before whole groups, until all members pass; then units are tried one by one to a fixpoint.
+single pods before whole groups, until all members pass; then units are tried one by one to a
+fixpoint. Whichever pass evicts fewer pods stands.
 """
 
 from __future__ import annotations
@@ -199,35 +200,47 @@ def reprieve(
 def _return_together(
     board: _Board, in_turn: Sequence[int], refused: dict[int, FilterName], units: Units
 ) -> int:
-    before = set(refused)
-    returned = [
-        unit
-        for unit in in_turn
-        if refused.get(unit) is FilterName.POD_TOPOLOGY_SPREAD
-        and board.put(unit, regardless=True) is None
-    ]
-    there = dict.fromkeys(returned)
-    singles = [unit for unit in reversed(returned) if unit < units.singles]
-    wholes = [unit for unit in reversed(returned) if unit >= units.singles]
-    while True:
-        going = _surplus(board, there, (*singles, *wholes))
-        if going is None:  # nothing that could be taken out helps: the first pass stands
-            for unit in there:
-                board.take_out(unit)
-            return 0
-        if not going:
-            break
+    """Do the pass again with the spread constraints last; keep it if fewer pods go.
+
+    Return how many units came back.
+    """
+    first = dict(refused)
+    there = {unit: None for unit in in_turn if unit not in first}
+    for unit in there:
+        board.take_out(unit)
+    again: dict[int, FilterName] = {}
+    there.clear()
+    for unit in in_turn:
+        reason = board.put(unit, regardless=True)
+        if reason is None:
+            there[unit] = None
+        else:
+            again[unit] = reason
+    least_first = [unit for unit in reversed(in_turn) if unit not in again]
+    candidates = sorted(least_first, key=lambda unit: unit >= units.singles)
+    while going := _surplus(board, there, candidates):
         for unit in going:
             board.take_out(unit)
             del there[unit]
-    for unit in there:
-        del refused[unit]
-    while True:
-        back = [unit for unit in in_turn if unit in refused and _fits(board, unit, refused)]
+            again[unit] = FilterName.POD_TOPOLOGY_SPREAD
+    while back := [unit for unit in in_turn if unit in again and _fits(board, unit, again)]:
         for unit in back:
-            del refused[unit]
-        if not back:
-            return len(before) - len(refused)
+            del again[unit]
+            there[unit] = None
+    if going is None or _pods(units, again) >= _pods(units, first):
+        for unit in there:
+            board.take_out(unit)
+        for unit in in_turn:
+            if unit not in first:
+                board.put(unit)
+        return 0
+    refused.clear()
+    refused.update(again)
+    return len(first.keys() - again.keys())
+
+
+def _pods(units: Units, victims: Iterable[int]) -> int:
+    return int(units.size[list(victims)].sum())
 
 
 def _fits(board: _Board, unit: int, refused: dict[int, FilterName]) -> bool:
@@ -238,7 +251,7 @@ def _fits(board: _Board, unit: int, refused: dict[int, FilterName]) -> bool:
 
 
 def _surplus(board: _Board, there: Iterable[int], candidates: Sequence[int]) -> list[int] | None:
-    """Return units to take out next, least important first; None when none would help."""
+    """Return units to take out next, in the order of `candidates`; None when none would help."""
     present = set(there)
     for index, skew in enumerate(board.skews):
         exceeded = skew.exceeded()
