@@ -1,0 +1,387 @@
+"""What of a pod reaches its row and class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprieve.api.scheduling import PodObject
+from reprieve.engine.cluster.rows import (
+    AffinityTerm,
+    Disk,
+    HostPort,
+    NodeTerm,
+    Operator,
+    PodClass,
+    PodRow,
+    Requirement,
+    SpreadConstraint,
+    Toleration,
+    VolumeUse,
+    Weighted,
+)
+from reprieve.intake.cluster.pods import PodClasses, pod_row
+from reprieve.units.ids import Uid
+from tests.intake.cluster.objects import class_of, container, pod, row_of
+
+
+def one_of(key: str, *values: str) -> Requirement:
+    return Requirement(key, Operator.IN, values)
+
+
+def test_a_plain_pod() -> None:
+    row = row_of(
+        pod(
+            {"name": "c"},
+            metadata={
+                "resourceVersion": "17",
+                "labels": {"b": "2", "a": "1"},
+                "creationTimestamp": "1970-01-01T00:01:00Z",
+                "ownerReferences": [
+                    {"kind": "Node", "name": "n"},
+                    {"kind": "ReplicaSet", "name": "rs", "uid": "r", "controller": True},
+                ],
+            },
+            nodeName="n1",
+            priority=7,
+            schedulingGroup={"podGroupName": "g"},
+            schedulingGates=[{"name": "wait"}],
+            preemptionPolicy="Never",
+            schedulerName="mine",
+            status={"startTime": "1970-01-01T00:02:00Z", "phase": "Running"},
+        )
+    )
+    assert row == PodRow(
+        uid=Uid("u"),
+        namespace="default",
+        name="p",
+        version=17,
+        pod_class=PodClass(
+            scored_cpu=100,
+            scored_memory=209_715_200,
+            images=(":latest",),
+            scheduler_name="mine",
+            preempts=False,
+        ),
+        labels=(("a", "1"), ("b", "2")),
+        node="n1",
+        priority=7,
+        group="g",
+        start=120,
+        created=60,
+        gates=("wait",),
+        owner=("ReplicaSet", "rs"),
+    )
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_finished(phase: str) -> None:
+    assert row_of(pod(status={"phase": phase})).finished
+    assert not row_of(pod(status={"phase": "Pending", "nominatedNodeName": "n"})).finished
+
+
+def test_the_nomination_is_taken_from_the_status() -> None:
+    assert row_of(pod(status={"nominatedNodeName": "n"})).nominated == "n"
+
+
+TARGET = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "preempted"),
+    [
+        ([TARGET], True),
+        ([{**TARGET, "status": "False"}], False),
+        ([{**TARGET, "reason": "EvictionByEvictionAPI"}, TARGET], False),  # the first counts
+        ([{"type": "Ready", "status": "True"}, TARGET], True),
+        ([], False),
+    ],
+)
+def test_terminating_by_preemption(conditions: list[dict[str, str]], preempted: bool) -> None:
+    gone = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    row = row_of(pod(metadata=gone, status={"conditions": conditions}))
+    assert (row.deleting, row.preempted) == (True, preempted)
+    assert not row_of(pod(status={"conditions": conditions})).preempted
+
+
+def test_host_ports_of_containers_and_sidecars() -> None:
+    def ports(*given: dict[str, Any]) -> dict[str, Any]:
+        return {"ports": list(given)}
+
+    found = class_of(
+        pod(
+            container("a", more=ports({"hostPort": 80}, {"containerPort": 9})),
+            init=[
+                container("i", more=ports({"hostPort": 1})),
+                container(
+                    "s",
+                    "Always",
+                    ports({"hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1"}),
+                ),
+            ],
+        )
+    )
+    assert found.host_ports == (HostPort(53, "UDP", "10.0.0.1"), HostPort(80, "TCP", "0.0.0.0"))
+
+
+def test_images_have_a_tag() -> None:
+    found = class_of(
+        pod(
+            {"name": "a", "image": "registry:5000/team/tool"},
+            {"name": "b", "image": "tool:2"},
+            init=[{"name": "i", "image": "tool@sha256:0a"}],
+            volumes=[{"name": "v", "image": {"reference": "data"}}],
+        )
+    )
+    assert found.images == (
+        "tool@sha256:0a",
+        "registry:5000/team/tool:latest",
+        "tool:2",
+        "data:latest",
+    )
+
+
+def test_node_selector_and_node_affinity() -> None:
+    term = {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["b", "a"]}]}
+    found = class_of(
+        pod(
+            nodeSelector={"zone": "z1"},
+            affinity={
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            term,
+                            {},
+                            {
+                                "matchFields": [
+                                    {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+                                ]
+                            },
+                        ]
+                    },
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 5, "preference": term}
+                    ],
+                }
+            },
+        )
+    )
+    wanted = NodeTerm((one_of("gpu", "a", "b"),))
+    assert found.node_selector == (("zone", "z1"),)
+    assert found.node_affinity == (
+        wanted,
+        NodeTerm(),
+        NodeTerm((), (one_of("metadata.name", "n1"),)),
+    )
+    assert found.preferred_node_affinity == (Weighted(5, wanted),)
+
+
+def test_no_terms_are_not_the_same_as_no_affinity() -> None:
+    def required(terms: list[Any]) -> PodClass:
+        rule = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        return class_of(pod(affinity={"nodeAffinity": rule}))
+
+    assert required([]).node_affinity == ()
+    assert class_of(pod()).node_affinity is None
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        {"key": "a", "operator": "Near", "values": ["b"]},
+        {"key": "a", "operator": "In", "values": []},
+        {"key": "a", "operator": "In"},
+        {"key": "a", "operator": "Exists", "values": ["b"]},
+        {"key": "a", "operator": "Gt", "values": ["1", "2"]},
+        {"key": "a", "operator": "Lt", "values": ["one"]},
+        {"key": "-a", "operator": "Exists"},
+        {"key": "UPPER/a", "operator": "Exists"},
+        {"key": "a", "operator": "In", "values": ["not a value"]},
+    ],
+)
+def test_a_node_term_that_cannot_be_read_is_marked(expression: dict[str, Any]) -> None:
+    good = {"key": "a", "operator": "Exists"}
+    rule = {"nodeSelectorTerms": [{"matchExpressions": [good, expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": rule}}
+    assert class_of(pod(affinity=affinity)).node_affinity == (NodeTerm(unreadable=True),)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"key": "metadata.namespace", "operator": "In", "values": ["a"]},
+        {"key": "metadata.name", "operator": "Exists"},
+        {"key": "metadata.name", "operator": "In", "values": ["a", "b"]},
+    ],
+)
+def test_a_field_other_than_one_name_cannot_be_read(field: dict[str, Any]) -> None:
+    rule = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": rule}}
+    assert class_of(pod(affinity=affinity)).node_affinity == (NodeTerm(unreadable=True),)
+
+
+def test_pod_affinity_terms_name_their_namespaces() -> None:
+    selector = {"matchLabels": {"app": "x"}}
+    own = {"topologyKey": "zone", "labelSelector": selector}
+    listed = {**own, "namespaces": ["b", "a"]}
+    everywhere = {**own, "namespaceSelector": {}}
+    nothing = {"topologyKey": "zone"}
+    found = class_of(
+        pod(
+            affinity={
+                "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [own, listed]},
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [everywhere, nothing],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 3, "podAffinityTerm": own}
+                    ],
+                },
+            }
+        )
+    )
+    wanted = (one_of("app", "x"),)
+    assert found.affinity == (
+        AffinityTerm("zone", wanted, ("default",)),
+        AffinityTerm("zone", wanted, ("a", "b")),
+    )
+    assert found.anti_affinity == (
+        AffinityTerm("zone", wanted, (), ()),
+        AffinityTerm("zone", None, ("default",)),
+    )
+    assert found.preferred_affinity == ()
+    assert found.preferred_anti_affinity == (
+        Weighted(3, AffinityTerm("zone", wanted, ("default",))),
+    )
+
+
+def test_spread_constraints_take_in_the_pods_own_labels() -> None:
+    constraint = {
+        "topologyKey": "zone",
+        "maxSkew": 2,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+        "matchLabelKeys": ["version", "missing"],
+    }
+    soft = {
+        "topologyKey": "host",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "matchLabelKeys": ["version"],
+        "minDomains": 3,
+        "nodeAffinityPolicy": "Ignore",
+        "nodeTaintsPolicy": "Honor",
+    }
+    found = class_of(
+        pod(
+            metadata={"labels": {"app": "x", "version": "7"}},
+            topologySpreadConstraints=[constraint, soft],
+        )
+    )
+    assert found.spread == (
+        SpreadConstraint(
+            "zone", 2, True, (Requirement("app", Operator.EXISTS), one_of("version", "7"))
+        ),
+        SpreadConstraint("host", 1, False, None, 3, False, True),
+    )
+
+
+def test_tolerations_as_written() -> None:
+    found = class_of(
+        pod(tolerations=[{"key": "a", "operator": "Exists"}, {"effect": "NoSchedule"}])
+    )
+    assert found.tolerations == (Toleration("a", "Exists"), Toleration(effect="NoSchedule"))
+
+
+def test_volumes_that_decide_where_a_pod_may_run() -> None:
+    found = class_of(
+        pod(
+            volumes=[
+                {"name": "token", "projected": {}},
+                {"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
+                {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+                {"name": "d1", "gcePersistentDisk": {"pdName": "d", "readOnly": True}},
+                {"name": "d2", "awsElasticBlockStore": {"volumeID": "v", "readOnly": True}},
+                {"name": "d3", "iscsi": {"iqn": "q", "targetPortal": "x"}},
+                {"name": "d4", "rbd": {"monitors": ["m1", "m2"], "image": "i", "pool": "k"}},
+                {"name": "d5", "cinder": {"volumeID": "w"}},
+            ]
+        )
+    )
+    assert found.volumes == (VolumeUse("c"), VolumeUse("scratch", ephemeral=True))
+    assert found.disks == (
+        Disk("awsElasticBlockStore", ("v",)),
+        Disk("cinder", ("w",), True),
+        Disk("gcePersistentDisk", ("d",), True),
+        Disk("iscsi", ("q",)),
+        Disk("rbd", ("m1", "k", "i")),
+        Disk("rbd", ("m2", "k", "i")),
+    )
+
+
+def test_claims_by_name_from_a_template_and_none_at_all() -> None:
+    row = row_of(
+        pod(
+            resourceClaims=[
+                {"name": "a", "resourceClaimName": "shared"},
+                {"name": "b", "resourceClaimTemplateName": "t"},
+                {"name": "c", "resourceClaimTemplateName": "t"},
+                {"name": "d", "resourceClaimTemplateName": "t"},
+            ],
+            status={
+                "resourceClaimStatuses": [
+                    {"name": "b", "resourceClaimName": "p-b-x"},
+                    {"name": "c"},
+                ]
+            },
+        )
+    )
+    assert row.claims == (("a", "shared"), ("b", "p-b-x"), ("d", None))
+
+
+@pytest.mark.parametrize(
+    ("spec", "feature"),
+    [
+        ({"hostNetwork": True, "hostUsers": False}, "UserNamespacesHostNetworkSupport"),
+        (
+            {"containers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            "RestartAllContainersOnContainerExits",
+        ),
+        (
+            {"initContainers": [{"volumeMounts": [{"bindMountOptions": ["noexec"]}]}]},
+            "VolumeBindMountOptions",
+        ),
+    ],
+)
+def test_features_that_a_node_has_to_declare(spec: dict[str, Any], feature: str) -> None:
+    manifest = pod()
+    manifest["spec"].update(spec)
+    assert class_of(manifest).features == (feature,)
+    assert class_of(pod(hostNetwork=True)).features == ()
+
+
+def test_pods_of_one_template_share_one_class() -> None:
+    classes = PodClasses()
+
+    def taken_in(name: str, **spec: Any) -> PodClass:
+        manifest = pod(
+            container("a", cpu="1"),
+            metadata={"name": name, "uid": name, "labels": {"index": name}},
+            volumes=[{"name": f"token-{name}", "projected": {}}],
+            **spec,
+        )
+        return pod_row(msgspec.convert(manifest, PodObject), classes).pod_class
+
+    first = taken_in("p0")
+    assert taken_in("p1", nodeName="n1", priority=3) is first
+    assert taken_in("p2", nodeSelector={"a": "b"}) != first
+    spread = {
+        "topologySpreadConstraints": [
+            {"topologyKey": "z", "labelSelector": {}, "matchLabelKeys": ["index"]}
+        ]
+    }
+    assert taken_in("p3", **spread) != taken_in("p4", **spread)
+    # Written differently, and yet the same class.
+    same = pod(container("a", cpu="1000m"))
+    assert pod_row(msgspec.convert(same, PodObject), classes).pod_class is first
