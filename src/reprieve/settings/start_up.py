@@ -52,6 +52,7 @@ _KEYS: Final = (
     "vendors",
     "literal",
 )
+_OTHERS: Final = ("scheduling",)  # sections with readers of their own
 # Sections of the chart's values that have no meaning outside the chart.
 _CHART_ONLY: Final = (
     "kaiwoConfig",
@@ -116,8 +117,9 @@ def read_config(text: str, where: str) -> dict[str, Any]:
     if document.pop("dryRun", False):
         raise UsageError(f"{where}: dryRun is the chart's; accepted here: the flag --dry-run")
     for key in document:
-        if key != _SECTION and key not in _CHART_ONLY:
-            raise UsageError(f"{where}: unknown key {key!r}; accepted: {_SECTION}")
+        if key != _SECTION and key not in _OTHERS and key not in _CHART_ONLY:
+            accepted = ", ".join((_SECTION, *_OTHERS))
+            raise UsageError(f"{where}: unknown key {key!r}; accepted: {accepted}")
     section = document.get(_SECTION)
     if section is None:
         return {}

@@ -1,0 +1,140 @@
+"""The section `scheduling` of the configuration file, and the policy that comes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.engine.placement.profile import Gates, Policy, Profile
+from reprieve.settings.scheduler_configuration import DEFAULT_PROFILES
+from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
+from reprieve.settings.start_up import read_config
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.errors import UsageError
+
+WHOLE = """
+gpuPreemption: {enabled: true}
+scheduling:
+  secondReprievePass: false
+  strictDisruptionMode: true
+  kepMessages: true
+  simulateClaims: true
+  victimDeadline: 90s
+  featureGates: {CompositePodGroup: true, SchedulerAsyncPreemption: false}
+  configuration:
+    apiVersion: kubescheduler.config.k8s.io/v1
+    kind: KubeSchedulerConfiguration
+    podInitialBackoffSeconds: 2
+    podMaxBackoffSeconds: 20
+    parallelism: 8
+    profiles:
+    - schedulerName: gpu
+      percentageOfNodesToScore: 10
+"""
+
+
+def read(text: str, feature_gates: str = "") -> SchedulingSettings:
+    return scheduling_settings(read_scheduling(text, "v.yaml"), feature_gates, "v.yaml")
+
+
+def test_without_a_section_the_defaults_are_in_force() -> None:
+    expected = SchedulingSettings(Policy(profiles=DEFAULT_PROFILES), wishes={})
+    assert read("") == expected
+    assert read("gpuPreemption: {}") == expected
+    assert read("scheduling:") == expected
+    assert scheduling_settings() == expected
+    assert expected.policy.second_reprieve_pass
+    assert expected.victim_deadline == 5 * MINUTE
+
+
+def test_everything_that_can_be_said() -> None:
+    found = read(WHOLE, "CompositePodGroup=false,PodGroupPreemptionPolicy=true")
+    assert found.policy == Policy(
+        profiles=(Profile(scheduler_name="gpu", percentage_of_nodes=10),),
+        gates=Gates(pod_group_preemption_policy=True, async_preemption=False),
+        second_reprieve_pass=False,
+        strict_disruption_mode=True,
+        kep_messages=True,
+        simulate_claims=True,
+    )
+    assert (found.initial_backoff_seconds, found.max_backoff_seconds) == (2, 20)
+    assert found.victim_deadline == 90 * SECOND
+    assert found.wishes == {
+        "CompositePodGroup": False,
+        "SchedulerAsyncPreemption": False,
+        "PodGroupPreemptionPolicy": True,
+    }
+    assert [notice.where for notice in found.notices] == [
+        "v.yaml: scheduling.configuration.parallelism"
+    ]
+
+
+def test_both_sections_live_in_one_file() -> None:
+    assert read_config(WHOLE, "v.yaml") == {"enabled": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "scheduling: [1]",
+            (
+                "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
+                "strictDisruptionMode, kepMessages, simulateClaims, victimDeadline, featureGates, "
+                "configuration"
+            ),
+        ),
+        (
+            "scheduling: {secondReprieve: true}",
+            (
+                "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
+                "strictDisruptionMode, kepMessages, simulateClaims, victimDeadline, featureGates, "
+                "configuration"
+            ),
+        ),
+        (
+            "scheduling: {kepMessages: 'on'}",
+            "v.yaml: scheduling.kepMessages: 'on'; accepted: true or false",
+        ),
+        (
+            "scheduling: {victimDeadline: 300}",
+            "v.yaml: scheduling.victimDeadline: 300; accepted: a Go duration such as 30s or 5m",
+        ),
+        (
+            "scheduling: {victimDeadline: 0s}",
+            "v.yaml: scheduling.victimDeadline: '0s'; accepted: a duration above zero",
+        ),
+        (
+            "scheduling: {featureGates: {GenericWorkload: false, CompositePodGroup: true}}",
+            (
+                "v.yaml: scheduling.featureGates.CompositePodGroup: CompositePodGroup needs "
+                "GenericWorkload and TopologyAwareWorkloadScheduling; accepted: "
+                "CompositePodGroup=false, or GenericWorkload=true, "
+                "TopologyAwareWorkloadScheduling=true"
+            ),
+        ),
+        (
+            "scheduling: {configuration: {kind: KubeSchedulerConfiguration}}",
+            (
+                "v.yaml: scheduling.configuration.apiVersion: None; accepted: "
+                "kubescheduler.config.k8s.io/v1"
+            ),
+        ),
+        (
+            (
+                "scheduling: {configuration: {apiVersion: kubescheduler.config.k8s.io/v1, "
+                "kind: KubeSchedulerConfiguration, extender: []}}"
+            ),
+            (
+                "v.yaml: scheduling.configuration: unknown key 'extender'; accepted: apiVersion, "
+                "kind, percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, "
+                "profiles, extenders, leaderElection, clientConnection, parallelism, "
+                "enableProfiling, enableContentionProfiling, delayCacheUntilActive"
+            ),
+        ),
+    ],
+    ids=["list", "key", "switch", "number", "zero", "needs", "head", "unknown"],
+)
+def test_what_cannot_be_used_is_refused_by_name(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(text)
+    assert str(caught.value) == message
