@@ -34,6 +34,7 @@ _DETAILED: Final = frozenset(
         Rejection.NO_STORAGE,
         Rejection.VOLUME_MISSING,
         Rejection.DEVICES,
+        Rejection.DEVICES_TAKEN,
         Rejection.LEFT_OUT,
         Rejection.UNSUPPORTED,
     }

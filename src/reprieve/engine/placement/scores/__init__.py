@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Score, View
 from reprieve.engine.placement.profile import ScoreName
+from reprieve.engine.placement.scores.devices import compile_device_score
 from reprieve.engine.placement.scores.interpod import compile_inter_pod_affinity
 from reprieve.engine.placement.scores.resources import compile_balanced_allocation, compile_fit
 from reprieve.engine.placement.scores.spread import compile_spread
@@ -21,6 +22,7 @@ from reprieve.engine.placement.scores.static import (
     compile_node_affinity,
     compile_taint_toleration,
 )
+from reprieve.engine.placement.scores.volume_binding import compile_volume_binding_score
 
 __all__ = ["compile_scores"]
 
@@ -32,9 +34,11 @@ _COMPILE: Final[Mapping[ScoreName, Compile]] = MappingProxyType(
         ScoreName.NODE_AFFINITY: compile_node_affinity,
         ScoreName.POD_TOPOLOGY_SPREAD: compile_spread,
         ScoreName.INTER_POD_AFFINITY: compile_inter_pod_affinity,
+        ScoreName.DYNAMIC_RESOURCES: compile_device_score,
         ScoreName.NODE_RESOURCES_FIT: compile_fit,
         ScoreName.BALANCED_ALLOCATION: compile_balanced_allocation,
         ScoreName.IMAGE_LOCALITY: compile_image_locality,
+        ScoreName.VOLUME_BINDING: compile_volume_binding_score,
     }
 )
 
