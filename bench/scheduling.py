@@ -1,0 +1,263 @@
+"""`python -m bench.scheduling [FILE...]`: decisions of the scheduling plane, in CPU time.
+
+FILE: recorded scenarios (`*.json.gz`). Each gives three cases: the gang with the reference's
+reprieve passes, the same with the second pass (`-second`), and one plain pod over all nodes
+(`-pod`). Measured are `snapshot()`, the placement, the plan with its reasons and the final proof;
+between runs 100 pods change and change back. A case fails, and with it the program, when placement,
+victims or candidates differ from what the file says.
+
+`--nodes N,N... --gang SIZE`: generated clusters, and what a node costs more in the larger ones.
+`--throughput`: plain pods and gangs placed at 5,000 nodes with the default profile, engine only.
+`--slo`: the three ratios of KEP-5710. `--quick`: small inputs that assert results and never times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.measuring import Stopwatch, best_of, peak_mib, print_line
+from bench.scheduling_input import Scenario, Unrest, generated, most_free_cpu, recorded
+from bench.scheduling_load import run_ratios, run_throughput
+from reprieve.controllers.collector import freeze_records, relax_collector
+from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.placement.profile import FilterName, Gates, Policy, Profile
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.node_by_node import Candidates
+from reprieve.engine.scheduling.outcome import Attempt, Unit
+from reprieve.engine.scheduling.pod_preemption import find_candidates
+from reprieve.engine.scheduling.proof import prove
+from reprieve.engine.scheduling.session import Session
+
+__all__ = ["main"]
+
+BENCH = "scheduling"
+# The filters that the recorded figures of the peer include.
+_FILTERS = (
+    FilterName.NODE_UNSCHEDULABLE,
+    FilterName.NODE_NAME,
+    FilterName.TAINT_TOLERATION,
+    FilterName.NODE_AFFINITY,
+    FilterName.NODE_PORTS,
+    FilterName.NODE_RESOURCES_FIT,
+    FilterName.POD_TOPOLOGY_SPREAD,
+    FilterName.INTER_POD_AFFINITY,
+)
+_PROFILE = Profile(filters=_FILTERS)
+_POLICY = Policy(profiles=(_PROFILE,), gates=Gates(topology_aware=False))
+
+
+class Mismatch(Exception):
+    """A decision is not what the input says."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    snapshot: Snapshot
+    attempt: Attempt
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cases; 1 when a result was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m bench.scheduling", description=__doc__)
+    parser.add_argument("file", nargs="*", type=Path, metavar="FILE")
+    parser.add_argument("--nodes", help="numbers of nodes, separated by commas")
+    parser.add_argument("--gang", type=int, default=64, metavar="SIZE")
+    parser.add_argument("--throughput", action="store_true")
+    parser.add_argument("--slo", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="small inputs, one run each")
+    parser.add_argument("--runs", type=int, default=7)
+    chosen = parser.parse_args(arguments)
+    missing = [str(file) for file in chosen.file if not file.is_file()]
+    if missing:
+        parser.error(f"no such file: {', '.join(missing)}")
+    relax_collector()
+    try:
+        asyncio.run(_run(chosen))
+    except Mismatch as wrong:
+        print(wrong, file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _run(chosen: argparse.Namespace) -> None:
+    if chosen.quick:
+        await _gang(generated(40, 8), 1, second=False)
+        await _gang(generated(40, 8), 1, second=True)
+        run_throughput(50, 60, 3, 4)
+        run_ratios(60, 8)
+        return
+    for file in chosen.file:
+        gang, single = recorded(file)
+        await _gang(gang, chosen.runs, second=False)
+        await _gang(gang, chosen.runs, second=True)
+        await _pod(single, chosen.runs)
+    if chosen.nodes:
+        per_node: dict[int, float] = {}
+        for count in map(int, chosen.nodes.split(",")):
+            cpu_ms = await _gang(generated(count, chosen.gang), chosen.runs, second=False)
+            per_node[count] = cpu_ms / count
+        least = min(per_node)
+        growth = {str(n): round(cost / per_node[least], 2) for n, cost in per_node.items()}
+        print_line(BENCH, "cost_per_node", growth=growth)
+    if chosen.throughput:
+        run_throughput(5_000, 10_000, 50, 64)
+    if chosen.slo:
+        run_ratios(1_000, 64)
+
+
+async def _gang(scenario: Scenario, runs: int, *, second: bool) -> float:
+    cluster, unrest = scenario.cluster(), Unrest(scenario)
+    policy = replace(_POLICY, second_reprieve_pass=second)
+    unit = Unit(tuple(row.uid for row in scenario.waiting), scenario.group)
+    cluster.snapshot()
+    freeze_records()
+
+    async def stir(run: int) -> None:
+        del run
+        unrest.stir(cluster)
+
+    async def decide(watch: Stopwatch) -> _Decision:
+        with watch.part("snapshot"):
+            snapshot = cluster.snapshot()
+        with watch.part("attempt"):
+            attempt = Session(snapshot, policy, choose=most_free_cpu).attempt(unit)
+        assert attempt is not None and attempt.preemption is not None
+        with watch.part("proof"):
+            faults = prove(
+                snapshot,
+                policy,
+                _PROFILE,
+                priority=100,
+                minimum=len(unit.pods),
+                victims=attempt.preemption.victims,
+                nominated=attempt.preemption.nominated,
+                order=unit.pods,
+            )
+        if faults:
+            raise Mismatch(f"{scenario.name}: {faults}")
+        return _Decision(snapshot, attempt)
+
+    victims = 0
+
+    def check(decision: _Decision) -> None:
+        nonlocal victims
+        victims = _check_gang(scenario, decision, exact=not second)
+
+    best = await best_of(runs, stir, decide, check)
+    print_line(
+        BENCH,
+        scenario.name + ("-second" if second else ""),
+        cpu_ms=best.cpu_ms,
+        wall_ms=best.wall_ms,
+        peak_mib=peak_mib(),
+        runs=best.runs,
+        parts_ms=best.parts_ms,
+        victims=victims,
+    )
+    return best.cpu_ms
+
+
+def _check_gang(scenario: Scenario, decision: _Decision, *, exact: bool) -> int:
+    preemption = decision.attempt.preemption
+    assert preemption is not None
+    keys = decision.snapshot.pod_keys
+    victims = {keys[slot] for unit in preemption.victims for slot in unit.pods}
+    if not scenario.expect:
+        if not victims:
+            raise Mismatch(f"{scenario.name}: no victims")
+        return len(victims)
+    if dict(preemption.nominated) != scenario.expect["placement"]:
+        # Uids of the waiting pods are their names in these files.
+        raise Mismatch(f"{scenario.name}: another placement")
+    if exact and victims != scenario.expect["victims"]:
+        different = sorted(victims ^ scenario.expect["victims"])
+        raise Mismatch(f"{scenario.name}: {len(different)} victims differ: {different[:5]}")
+    return len(victims)
+
+
+async def _pod(scenario: Scenario, runs: int) -> None:
+    cluster, unrest = scenario.cluster(), Unrest(scenario)
+    policy = replace(
+        _POLICY,
+        profiles=(
+            replace(
+                _PROFILE, min_candidate_nodes_percentage=100, post_filters=("DefaultPreemption",)
+            ),
+        ),
+    )
+    unit = Unit(tuple(row.uid for row in scenario.waiting))
+    cluster.snapshot()
+    freeze_records()
+
+    async def stir(run: int) -> None:
+        del run
+        unrest.stir(cluster)
+
+    async def decide(watch: Stopwatch) -> _Decision:
+        with watch.part("snapshot"):
+            snapshot = cluster.snapshot()
+        with watch.part("attempt"):
+            attempt = Session(snapshot, policy, choose=most_free_cpu).attempt(unit)
+        assert attempt is not None and attempt.preemption is not None
+        with watch.part("proof"):
+            faults = prove(
+                snapshot,
+                policy,
+                _PROFILE,
+                priority=scenario.waiting[0].priority,
+                minimum=1,
+                victims=attempt.preemption.victims,
+                nominated=attempt.preemption.nominated,
+                order=unit.pods,
+            )
+        if faults:
+            raise Mismatch(f"{scenario.name}: {faults}")
+        return _Decision(snapshot, attempt)
+
+    best = await best_of(runs, stir, decide, lambda made: _check_pod(scenario, made, policy))
+    print_line(
+        BENCH,
+        scenario.name,
+        cpu_ms=best.cpu_ms,
+        wall_ms=best.wall_ms,
+        peak_mib=peak_mib(),
+        runs=best.runs,
+        parts_ms=best.parts_ms,
+    )
+
+
+def _check_pod(scenario: Scenario, decision: _Decision, policy: Policy) -> None:
+    snapshot, preemption = decision.snapshot, decision.attempt.preemption
+    assert preemption is not None
+    winner = preemption.nominated[0][1]
+    if winner != scenario.expect["winner"]:
+        raise Mismatch(f"{scenario.name}: {winner} won, not {scenario.expect['winner']}")
+    wanted = {each["node"]: set(each["victimsOrder"]) for each in scenario.expect["candidates"]}
+    found = _victims_per_node(snapshot, policy, decision.attempt.unit)
+    if found != wanted:
+        nodes = sorted(n for n in wanted.keys() | found.keys() if wanted.get(n) != found.get(n))
+        raise Mismatch(f"{scenario.name}: candidates differ on {nodes[:5]}")
+
+
+def _victims_per_node(snapshot: Snapshot, policy: Policy, unit: Unit) -> dict[str, set[str]]:
+    simulation = Simulation(snapshot, policy, policy.profiles[0])
+    pending = snapshot.pending[unit.pods[0]]
+    refused = simulation.codes(pending) != 0
+    found: Candidates = find_candidates(simulation, pending, policy, refused)
+    keys = snapshot.pod_keys
+    return {
+        snapshot.nodes[int(node)].name: {
+            keys[slot]
+            for victim in found.victims(index)[0].tolist()
+            for slot in found.units.pods(victim).tolist()
+        }
+        for index, node in enumerate(found.nodes.tolist())
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
