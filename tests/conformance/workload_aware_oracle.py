@@ -271,7 +271,11 @@ def executed(vector: Vector) -> list[str]:
     """The first attempt of a case that was executed on the real scheduler."""
     if vector.id.startswith("integration_"):
         return integration(vector)
-    outcome = group.cycle(vector.case, vector.imposed)
+    return first_attempt(vector, group.cycle(vector.case, vector.imposed))
+
+
+def first_attempt(vector: Vector, outcome: group.Outcome, *, ties: bool = True) -> list[str]:
+    """The differences of an outcome; `ties`: it names every node that may win."""
     expect, choice = vector.expect, outcome.choice
     expected: dict[str, Any] = {"preemptionAttempted": expect["preemptionAttempted"]}
     got: dict[str, Any] = {"preemptionAttempted": choice is not None}
@@ -290,7 +294,7 @@ def executed(vector: Vector) -> list[str]:
     winners = expect.get("winners")
     if winners:
         # The real node is any of the winners; ours is the first of them by name.
-        expected["winners"] = sorted(winners)
+        expected["winners"] = sorted(winners) if ties else [min(winners)]
         candidate = next(c for c in expect["candidates"] if c["node"] == min(winners))
         expected["victims"] = sorted(candidate["victimsOrder"])
         expected["nominated"] = {key_of(_preemptor_pod(vector)): min(winners)}

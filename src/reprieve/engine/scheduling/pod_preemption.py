@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from reprieve.engine.cluster.rows import PODS
-from reprieve.engine.cluster.snapshot import I64, NO_START, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import I64, NO_START, U8, Mask, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
@@ -25,19 +25,25 @@ from reprieve.engine.scheduling.node_sweep import Swept, sweep, sweepable
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
 from reprieve.engine.scheduling.units import Units, potential_units
 
-__all__ = ["Candidates", "choose_node", "find_candidates", "preempt_for_pod"]
+__all__ = ["Candidates", "choose_node", "find_candidates", "preempt_after", "preempt_for_pod"]
 
 _OFFSET = 2**31
 
 
 def preempt_for_pod(simulation: Simulation, pending: Pending, policy: Policy) -> Preemption:
     """Return the victims of a pod that no node takes; the simulation is left as it was."""
+    return preempt_after(simulation, pending, policy, simulation.codes(pending).copy())
+
+
+def preempt_after(
+    simulation: Simulation, pending: Pending, policy: Policy, codes: U8
+) -> Preemption:
+    """Return the same, given why each node refused the pod: (nodes,) of `Rejection`."""
     snapshot = simulation.snapshot
     entry = snapshot.classes[pending.pod_class]
     assert entry is not None, "a pod's class is never free"
     if not entry.preempts:
         return _ineligible(Sentence.NOT_ELIGIBLE_POLICY)
-    codes = simulation.codes(pending).copy()
     resolvable: Mask = np.isin(codes, [int(each) for each in RESOLVABLE])
     nominated = snapshot.node_index.get(pending.row.nominated, -1)
     if nominated >= 0 and (resolvable[nominated] or codes[nominated] == 0):

@@ -1,0 +1,100 @@
+"""API objects as plain dicts into a cluster, by way of intake: for cases that are not ours.
+
+A case is a dict of lists (`nodes`, `pods`, `pending`, `podGroups`, `pdbs`, ...) and `features`; objects
+may leave out namespaces and uids, as vectors and random clusters do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from reprieve.api.scheduling import (
+    NamespaceObject,
+    NodeObject,
+    PodDisruptionBudget,
+    PodGroup,
+    PodObject,
+)
+from reprieve.engine.cluster.cluster import Cluster
+from reprieve.engine.cluster.rows import Change
+from reprieve.engine.placement.profile import FilterName, Gates, Policy, Profile
+from reprieve.intake.cluster.groups import group_row
+from reprieve.intake.cluster.nodes import node_row
+from reprieve.intake.cluster.pods import pod_row
+from reprieve.intake.cluster.policies import budget_row, namespace_entry
+
+Json = dict[str, Any]
+
+
+def _row(kind: type[Any], made: Callable[[Any], Change]) -> Callable[[Json], Change]:
+    def row(given: Json) -> Change:
+        metadata = {"namespace": "default", **given["metadata"]}
+        if kind in (NodeObject, NamespaceObject):
+            metadata["namespace"] = ""
+        return made(msgspec.convert({**given, "metadata": metadata}, kind))
+
+    return row
+
+
+ROWS: dict[str, Callable[[Json], Change]] = {
+    "nodes": _row(NodeObject, node_row),
+    "namespaces": _row(NamespaceObject, namespace_entry),
+    "podGroups": _row(PodGroup, group_row),
+    "pdbs": _row(PodDisruptionBudget, budget_row),
+    "pods": _row(PodObject, pod_row),
+    "pending": _row(PodObject, pod_row),
+    "nominated": _row(PodObject, pod_row),
+}
+
+
+def rows_of(case: Json) -> list[Change]:
+    """The rows of all lists of the case that we know."""
+    return [row(each) for name, row in ROWS.items() for each in case.get(name) or ()]
+
+
+def cluster_of(case: Json, *, validate: bool = False) -> Cluster:
+    cluster = Cluster(validate=validate)
+    cluster.apply(rows_of(case))
+    return cluster
+
+
+def policy_of(
+    case: Json,
+    *,
+    second_reprieve_pass: bool = False,
+    percentage: int = 100,
+    absolute: int = 100,
+    names: Iterable[str] = ("default-scheduler",),
+) -> Policy:
+    """The gates and filters of the case."""
+    features, plugins = case.get("features") or {}, case.get("plugins")
+    filters = tuple(each for each in FilterName if plugins is None or each.value in plugins)
+    return Policy(
+        profiles=tuple(
+            Profile(
+                scheduler_name=name,
+                filters=filters,
+                min_candidate_nodes_percentage=percentage,
+                min_candidate_nodes_absolute=absolute,
+            )
+            for name in names
+        ),
+        gates=Gates(
+            generic_workload=features.get("GenericWorkload", False),
+            pod_group_preemption_policy=features.get("PodGroupPreemptionPolicy", False),
+            topology_aware=features.get("TopologyAwareWorkloadScheduling", False),
+        ),
+        second_reprieve_pass=second_reprieve_pass,
+    )
+
+
+def key_of(each: Json) -> str:
+    metadata = each["metadata"]
+    return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+
+
+def uid_of(each: Json) -> str:
+    return str(each["metadata"].get("uid") or key_of(each))

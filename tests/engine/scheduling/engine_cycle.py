@@ -1,0 +1,207 @@
+"""The engine's first cycle of a case, told in the words of the oracle, so that both compare as equal.
+
+`cycle(case)` takes what `tests.oracle.scheduling.group.cycle` takes: a dict of API objects. It goes
+the whole way: intake, cluster, snapshot, session, wording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.node_by_node import Candidates, Statuses
+from reprieve.engine.scheduling.outcome import (
+    Attempt,
+    Explanation,
+    Nominate,
+    Preemption,
+    Sentence,
+    Unit,
+)
+from reprieve.engine.scheduling.placing import Choose, best_node
+from reprieve.engine.scheduling.pod_preemption import find_candidates
+from reprieve.engine.scheduling.session import Session
+from reprieve.wording.kube_scheduler import (
+    explanation_text,
+    group_condition,
+    pod_condition,
+    preemption_text,
+)
+from reprieve.wording.rejections import reason_text
+from tests.engine.api_objects import Json, cluster_of, key_of, policy_of
+from tests.oracle.scheduling.group import Outcome
+from tests.oracle.scheduling.preemption import Candidate, Choice
+
+
+def imposed_by(placement: Mapping[str, str]) -> Choose:
+    """The node that a placement names for the pod, by key; where that one does not pass, the best.
+
+    Before the victims are gone the placement may not be possible yet.
+    """
+
+    def choose(simulation: Simulation, pending: Pending, nodes: I64) -> int:
+        name = placement.get(f"{pending.row.namespace}/{pending.row.name}", "")
+        wanted = simulation.snapshot.node_index.get(name, -1)
+        return wanted if wanted in nodes.tolist() else best_node(simulation, pending, nodes)
+
+    return choose
+
+
+def unit_of(case: Json, snapshot: Snapshot) -> Unit:
+    """The unit of the case's preemptor, its pods in the order of `pending`."""
+    by_key = {
+        f"{each.row.namespace}/{each.row.name}": uid for uid, each in snapshot.pending.items()
+    }
+    queued = [by_key[key_of(pod)] for pod in case["pending"] if key_of(pod) in by_key]
+    preemptor = case["preemptor"]
+    if "podGroup" in preemptor and case["features"].get("GenericWorkload"):
+        return Unit(tuple(queued), f"default/{preemptor['podGroup']}")
+    name = preemptor.get("pod") or case["pending"][0]["metadata"]["name"]
+    return Unit((by_key[f"default/{name}"],))
+
+
+def cycle(case: Json, imposed: Mapping[str, str] | None = None, **policy: bool) -> Outcome:
+    """The first cycle of the preemptor; nothing when PreEnqueue would hold it."""
+    snapshot = cluster_of(case).snapshot()
+    asked = policy_of(case, **policy)
+    choose = best_node if imposed is None else imposed_by(imposed)
+    attempt = attempt_of(case, snapshot, asked, choose)
+    if attempt is None:
+        return Outcome({}, None, {}, None)
+    return told(case, snapshot, asked, attempt)
+
+
+def attempt_of(
+    case: Json, snapshot: Snapshot, policy: Policy, choose: Choose = best_node
+) -> Attempt | None:
+    """The attempt of the preemptor, None when it does not come into the queue."""
+    unit = unit_of(case, snapshot)
+    if unit.group and _held(unit, snapshot):
+        return None
+    return Session(snapshot, policy, choose=choose).attempt(unit)
+
+
+def _held(unit: Unit, snapshot: Snapshot) -> bool:
+    index = snapshot.group_index.get(unit.group, -1)
+    row = snapshot.group_rows[index] if index >= 0 else None
+    if row is None:
+        return True
+    placed = int(((snapshot.pod_group == index) & (snapshot.pod_node >= 0)).sum())
+    return placed + len(unit.pods) < (row.min_count or 0)
+
+
+def told(case: Json, snapshot: Snapshot, policy: Policy, attempt: Attempt) -> Outcome:
+    """An attempt in the words of the oracle."""
+    rows = {uid: pending.row for uid, pending in snapshot.pending.items()}
+    bound = {_key(rows[each.uid]): each.bind for each in attempt.members if each.bind}
+    if attempt.code is Code.SUCCESS:
+        return Outcome(bound, None, {}, None)
+    conditions = {}
+    for each in attempt.members:
+        text = pod_condition(attempt, each)
+        conditions[_key(rows[each.uid])] = (text.reason, text.message)
+    group = None
+    if attempt.unit.group:
+        text = group_condition(attempt)
+        group = (text.reason, text.message)
+    choice = None
+    if attempt.preemption is not None and not attempt.scheduler_error:
+        choice = _choice(case, snapshot, policy, attempt, attempt.preemption)
+    return Outcome(bound, choice, conditions, group)
+
+
+def _choice(
+    case: Json, snapshot: Snapshot, policy: Policy, attempt: Attempt, found: Preemption
+) -> Choice:
+    rows = {uid: pending.row for uid, pending in snapshot.pending.items()}
+    nominated: dict[str, str] | None = None
+    if found.explanation.sentence is Sentence.ONGOING:
+        nominated = {_key(rows[m.uid]): rows[m.uid].nominated for m in attempt.members}
+    elif found.code is Code.SUCCESS:
+        nominated = {_key(rows[uid]): node for uid, node in found.nominated}
+    elif not attempt.unit.group and attempt.members[0].nominate is Nominate.CLEAR:
+        nominated = {_key(rows[attempt.members[0].uid]): ""}
+    if attempt.unit.group:
+        text = f"pod group preemption: {explanation_text(found.explanation)}"
+    else:
+        text = f"preemption: {preemption_text(found, len(snapshot.nodes))}"
+    choice = Choice(
+        found.code.value,
+        text,
+        tuple(snapshot.pod_keys[slot] for unit in found.victims for slot in unit.pods),
+        nominated,
+        found.violating,
+        found.group_disruptions,
+    )
+    if attempt.unit.group or not found.evaluated:
+        return choice
+    candidates = candidates_of(snapshot, policy, snapshot.pending[attempt.unit.pods[0]])
+    return choice._replace(
+        candidates=candidates_told(case, snapshot, candidates),
+        refused_nodes=refusals_told(snapshot, candidates.statuses()),
+        winners=tuple(name for _, name in found.nominated),
+    )
+
+
+def candidates_of(
+    snapshot: Snapshot,
+    policy: Policy,
+    pending: Pending,
+    refused: Mapping[str, str] | None = None,
+) -> Candidates:
+    """All candidates of a pod; `refused` (Unschedulable or more, by node) instead of its filters."""
+    simulation = Simulation(snapshot, policy, policy.profiles[0])
+    for each in snapshot.nominations:
+        if each.priority >= pending.row.priority and each.uid != pending.row.uid:
+            simulation.place(snapshot.pending[each.uid], each.node)
+    if refused is None:
+        codes = simulation.codes(pending)
+        nodes = np.isin(codes, [int(each) for each in RESOLVABLE])
+    else:
+        names = [node.name for node in snapshot.nodes]
+        nodes = np.array([refused.get(name) == "Unschedulable" for name in names], np.bool_)
+    return find_candidates(simulation, pending, policy, nodes)
+
+
+def candidates_told(
+    case: Json, snapshot: Snapshot, found: Candidates
+) -> tuple[Candidate, ...]:
+    """Candidates with the objects of their victims, sorted by node."""
+    objects = {key_of(pod): pod for pod in case["pods"]}
+    told = []
+    for index, node in enumerate(found.nodes):
+        units, violating = found.victims(index)
+        slots = [s for unit in units.tolist() for s in found.units.victim(unit).pods]
+        victims = tuple(objects[snapshot.pod_keys[slot]] for slot in slots)
+        disruptions = int(found.units.grouped[units].sum())
+        name = snapshot.nodes[int(node)].name
+        told.append(Candidate(name, victims, int(violating.sum()), disruptions))
+    return tuple(sorted(told, key=lambda each: each.node))
+
+
+def refusals_told(snapshot: Snapshot, statuses: Statuses) -> dict[str, tuple[str, str]]:
+    """Code and text of each node that was examined and is no candidate."""
+    return {snapshot.nodes[node].name: _status(said) for node, said in statuses.items()}
+
+
+def _status(said: Sequence[Reason | Explanation]) -> tuple[str, str]:
+    texts = [explanation_text(s) if isinstance(s, Explanation) else reason_text(s) for s in said]
+    first = said[0]
+    code = Code.UNRESOLVABLE
+    if isinstance(first, Reason):
+        code = Code.UNSCHEDULABLE if first.rejection in RESOLVABLE else code
+    elif first.sentence is Sentence.EXPECTED_VICTIM:
+        code = Code.ERROR
+    return code.value, ", ".join(texts)
+
+
+def _key(row: PodRow) -> str:
+    return f"{row.namespace}/{row.name}"
+
+
