@@ -337,7 +337,7 @@ def test_claims_by_name_from_a_template_and_none_at_all() -> None:
             },
         )
     )
-    assert row.claims == (("a", "shared"), ("b", "p-b-x"), ("d", None))
+    assert row.claims == (("a", "shared"), ("b", "p-b-x"), ("c", None), ("d", ""))
 
 
 @pytest.mark.parametrize(

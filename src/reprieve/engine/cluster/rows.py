@@ -244,8 +244,8 @@ class PodClass:
 class PodRow:
     """A pod. `start`: Unix seconds of `status.startTime`; None counts as now.
 
-    `claims`: (entry of spec.resourceClaims, name of the ResourceClaim; None until it is made from
-    its template), in order; an entry that turned out to need none is left out. `owner`: kind and
+    `claims`: (entry of spec.resourceClaims, name of the ResourceClaim), in order; the name is None
+    where none is needed, and empty until the claim is made from its template. `owner`: kind and
     name of the controller, for the default spread selector.
     """
 

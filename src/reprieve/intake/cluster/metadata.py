@@ -47,17 +47,15 @@ def owner_of(metadata: ObjectMeta) -> tuple[str, str]:
 def claims_of(
     entries: Sequence[PodResourceClaim] | None, statuses: Sequence[ResourceClaimStatus] | None
 ) -> tuple[tuple[str, str | None], ...]:
-    """Return for each entry the name of its ResourceClaim; an entry that needs none is left out.
+    """Return for each entry the name of its ResourceClaim.
 
-    None stands for a claim that has not been made from its template yet.
+    None where the entry turned out to need no claim, empty until one is made from the template.
     """
     made = {status.name: status.resource_claim_name for status in statuses or ()}
     found: list[tuple[str, str | None]] = []
     for entry in entries or ():
         if entry.resource_claim_name:
             found.append((entry.name, entry.resource_claim_name))
-        elif entry.name not in made:
-            found.append((entry.name, None))
-        elif made[entry.name]:
-            found.append((entry.name, made[entry.name]))
+        else:
+            found.append((entry.name, made.get(entry.name, "")))
     return tuple(found)
