@@ -1,8 +1,8 @@
 """A naive second opinion on the quota plane: plain data in, plain data out, no care for speed.
 
-Written from the specification alone; imports nothing of the engine. Nothing is kept up to date: what
-a cohort uses, has available or lends is worked out anew from the ClusterQueues for every question.
-A case is a dict:
+Written from the specification alone; imports nothing of the engine. Usage is not kept up to date:
+what a cohort uses or has available is worked out anew from the ClusterQueues for every question.
+Only what never changes within a case, its quotas, is remembered. A case is a dict:
 
     {"fair": None or [strategy, ...], "within_nominal_gate": bool,
      "queues": {name: {"cohort", "quotas", "weight", "within", "reclaim", "borrow", "threshold"}},
@@ -38,8 +38,11 @@ class World:
             for name in sorted(names)
         }
         self.usage: Usage = {name: {} for name in case["queues"]}
+        self.of_queue: dict[str, list[Case]] = {name: [] for name in case["queues"]}
+        self.fixed: dict[Any, Any] = {}
         for workload in case["admitted"]:
             self.change(workload, 1)
+            self.of_queue[workload["queue"]].append(workload)
 
     def change(self, workload: Case, sign: int) -> None:
         mine = self.usage[workload["queue"]]
@@ -62,11 +65,23 @@ class World:
         return found
 
     def children(self, cohort: str) -> list[Node]:
+        found: list[Node] | None = self.fixed.get(cohort)
+        if found is None:
+            found = self.fixed[cohort] = self._children(cohort)
+        return found
+
+    def _children(self, cohort: str) -> list[Node]:
         queues = [("queue", n) for n, q in self.case["queues"].items() if q["cohort"] == cohort]
         cohorts = [("cohort", n) for n, c in self.cohorts.items() if c["parent"] == cohort]
         return sorted(queues) + sorted(cohorts)
 
     def pairs(self, node: Node) -> set[Pair]:
+        if ("pairs", node) not in self.fixed:
+            self.fixed["pairs", node] = self._pairs(node)
+        found: set[Pair] = self.fixed["pairs", node]
+        return found
+
+    def _pairs(self, node: Node) -> set[Pair]:
         found = set(self.spec(node)["quotas"])
         if node[0] == "cohort":
             for child in self.children(node[1]):
@@ -80,6 +95,13 @@ class World:
         return found
 
     def subtree(self, node: Node, pair: Pair) -> int:
+        key = ("subtree", node, pair)
+        if key not in self.fixed:
+            self.fixed[key] = self._subtree(node, pair)
+        found: int = self.fixed[key]
+        return found
+
+    def _subtree(self, node: Node, pair: Pair) -> int:
         total = self.quota(node, pair)[0]
         if node[0] == "cohort":
             for child in self.children(node[1]):
@@ -87,6 +109,13 @@ class World:
         return total
 
     def local(self, node: Node, pair: Pair) -> int:
+        key = ("local", node, pair)
+        if key not in self.fixed:
+            self.fixed[key] = self._local(node, pair)
+        found: int = self.fixed[key]
+        return found
+
+    def _local(self, node: Node, pair: Pair) -> int:
         lending = self.quota(node, pair)[2]
         return 0 if lending is None else max(0, self.subtree(node, pair) - lending)
 
@@ -114,6 +143,13 @@ class World:
         return self.local_left(node, pair) + left
 
     def potential(self, node: Node, pair: Pair) -> int:
+        key = ("potential", node, pair)
+        if key not in self.fixed:
+            self.fixed[key] = self._potential(node, pair)
+        found: int = self.fixed[key]
+        return found
+
+    def _potential(self, node: Node, pair: Pair) -> int:
         above = self.parent(node)
         if above is None:
             return self.subtree(node, pair)
@@ -155,25 +191,13 @@ class World:
         return (left > right) - (left < right)
 
 
-def before(a: Case, b: Case, own: str) -> bool:
-    """Whether candidate `a` is preempted rather than `b`."""
-
-    def order(w: Case) -> tuple[Any, ...]:
-        return (not w["evicted"], w["queue"] == own, w["priority"], -w["reserved"], w["uid"])
-
-    return order(a) < order(b)
+def rank(w: Case, own: str) -> tuple[Any, ...]:
+    """What candidates are ordered by, the first to be preempted being the least."""
+    return (not w["evicted"], w["queue"] == own, w["priority"], -w["reserved"], w["uid"])
 
 
 def ordered(candidates: list[Case], own: str) -> list[Case]:
-    left, found = list(candidates), []
-    while left:
-        first = left[0]
-        for each in left[1:]:
-            if before(each, first, own):
-                first = each
-        found.append(first)
-        left.remove(first)
-    return found
+    return sorted(candidates, key=lambda w: rank(w, own))
 
 
 def allowed(policy: str, who: Case, candidate: Case) -> bool:
@@ -219,8 +243,8 @@ def fill_back(world: World, who: Case, borrow: bool, chosen: list[tuple[Case, st
 def concerned(world: World, queue: str, policy: str, who: Case) -> list[Case]:
     return [
         w
-        for w in world.case["admitted"]
-        if w["queue"] == queue and allowed(policy, who, w) and set(w["usage"]) & who["need"]
+        for w in world.of_queue[queue]
+        if allowed(policy, who, w) and set(w["usage"]) & who["need"]
     ]
 
 
@@ -247,12 +271,13 @@ def classical(case: Case) -> list[tuple[str, str]]:
         attempts = [False, True]
     else:
         attempts = [True, False]
+    advantaged = {w["key"] for w, _ in hierarchy}
     tops = {w["key"]: top for w, top in hierarchy + priority}
 
     def variant(w: Case) -> str:
         if w["queue"] == who["queue"]:
             return "InClusterQueue"
-        if any(w is h for h, _ in hierarchy) or forbidden or w["priority"] >= who["priority"]:
+        if w["key"] in advantaged or forbidden or w["priority"] >= who["priority"]:
             return "InCohortReclamation"
         if own["threshold"] is not None and w["priority"] > own["threshold"]:
             return "InCohortReclamation"
@@ -427,7 +452,10 @@ def _down(
             continue
         order = world.compare(share, world.share(so_far))
         tie = child[0] == "queue" and order == 0
-        if order > 0 or (tie and before(waiting[child[1]][0], waiting[so_far[1]][0], who["queue"])):
+        if order > 0 or (
+            tie
+            and rank(waiting[child[1]][0], who["queue"]) < rank(waiting[so_far[1]][0], who["queue"])
+        ):
             best[child[0]] = child
     queue, below = best["queue"], best["cohort"]
     if queue is None and below is None:
