@@ -143,8 +143,11 @@ def test_a_plain_pod_shows_its_failure_and_what_preemption_found() -> None:
 def test_nodes_that_preemption_does_not_look_at_are_counted_as_not_helpful() -> None:
     none = Preemption(
         Code.UNSCHEDULABLE,
-        Explanation(Sentence.NO_CANDIDATE),
-        node_statuses=((0, Explanation(Sentence.NO_VICTIMS_POD)),),
+        Explanation(Sentence.NO_CANDIDATES, (3,)),
+        unhelpful=(
+            (Explanation(Sentence.NO_VICTIMS_POD), 1),
+            (Explanation(Sentence.NOT_HELPFUL), 2),
+        ),
     )
     diagnosis = Diagnosis(
         3,

@@ -42,6 +42,7 @@ __all__ = ["PodPreemption", "is_marked"]
 _ATTEMPTS: Final = 5
 _CONDITION: Final = "DisruptionTarget"
 _REASON: Final = "PreemptionByScheduler"
+_DEFAULT_GRACE: Final = 30
 
 
 def is_marked(pod: Json) -> bool:
@@ -55,7 +56,7 @@ def is_marked(pod: Json) -> bool:
 class PodPreemption:
     """Carries out plans whose victims are pods; several may run side by side.
 
-    `evicted` is told of every victim whose deletion was ours, for its event.
+    `evicted` is told of every victim whose deletion was ours, and of its grace period in seconds.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class PodPreemption:
         fence: Fence,
         clock: Clock,
         *,
-        evicted: Callable[[Preemption, Victim], None],
+        evicted: Callable[[Preemption, Victim, int], None],
     ) -> None:
         self._client = client
         self._intents = intents
@@ -140,7 +141,7 @@ class PodPreemption:
                 if pod is None or pod["metadata"].get("deletionTimestamp"):
                     # A lost answer to our own deletion ends here too.
                     if failure is not None and pod is not None and is_marked(pod):
-                        self._evicted(intent, victim)
+                        self._evicted(intent, victim, _grace(pod))
                     return self._state(victim, VictimState.EVICTED, "gone or on its way")
                 if not is_marked(pod):
                     pod = await self._mark(pod, message)
@@ -160,7 +161,7 @@ class PodPreemption:
             except ApiError as error:
                 return self._state(victim, VictimState.FAILED, str(error))
             else:
-                self._evicted(intent, victim)
+                self._evicted(intent, victim, _grace(pod))
                 return self._state(victim, VictimState.EVICTED)
         return self._state(victim, VictimState.FAILED, str(failure))
 
@@ -203,3 +204,8 @@ class PodPreemption:
 
     def _state(self, victim: Victim, state: VictimState, message: str = "") -> VictimStatus:
         return VictimStatus(victim.root.uid, state, format_instant(self._clock.wall()), message)
+
+
+def _grace(pod: Json) -> int:
+    seconds = pod["spec"].get("terminationGracePeriodSeconds")
+    return _DEFAULT_GRACE if seconds is None else int(seconds)

@@ -20,15 +20,15 @@ from reprieve.units.instants import Nanos, parse_instant
 __all__ = ["claim_open", "expired"]
 
 
-async def claim_open(log: IntentLog, fence: Fence, clock: Clock) -> list[Preemption]:
-    """Return the open intents, all under this process's epoch; dry runs are left alone.
+async def claim_open(log: IntentLog, fence: Fence, clock: Clock, plane: str) -> list[Preemption]:
+    """Return the open intents of a plane, all under this process's epoch; not those of dry runs.
 
     Raises:
         Deposed: the fence closed on the way.
     """
     claimed: list[Preemption] = []
     for intent in await log.list():
-        if intent.spec.dry_run or not intent.status.phase.open:
+        if intent.spec.plane != plane or intent.spec.dry_run or not intent.status.phase.open:
             continue
         try:
             claimed.append(await log.start(intent))

@@ -47,6 +47,7 @@ __all__ = [
     "preempted",
     "preemption_text",
     "scheduled",
+    "victim_overdue",
 ]
 
 CLUSTER: Final = "cluster"  # the target of a group's preemption
@@ -177,18 +178,16 @@ def fit_text(diagnosis: Diagnosis) -> str:
     return _counted(diagnosis.nodes, counts)
 
 
-def preemption_text(preemption: Preemption, nodes: int) -> str:
-    """Return what PostFilter says about a plain pod, without the prefix.
-
-    `nodes`: how many there are.
-    """
-    if not preemption.unhelpful:
-        return explanation_text(preemption.explanation)
+def preemption_text(preemption: Preemption) -> str:
+    """Return what PostFilter says about a plain pod, without the prefix."""
+    explanation = preemption.explanation
+    if explanation.sentence is not Sentence.NO_CANDIDATES:
+        return explanation_text(explanation)
     counts: Counter[str] = Counter()
     for said, count in preemption.unhelpful:
         text = explanation_text(said) if isinstance(said, Explanation) else reason_text(said)
         counts[text] += count
-    return _counted(nodes, counts)
+    return _counted(int(explanation.values[0]), counts)
 
 
 def member_message(attempt: Attempt, member: Member, *, kep_messages: bool = False) -> str:
@@ -202,7 +201,7 @@ def member_message(attempt: Attempt, member: Member, *, kep_messages: bool = Fal
     text = fit_text(member.diagnosis)
     if attempt.unit.group or attempt.preemption is None:
         return text
-    found = preemption_text(attempt.preemption, member.diagnosis.nodes)
+    found = preemption_text(attempt.preemption)
     return f"{text} {_POD_PREEMPTION}{found}"
 
 
@@ -265,6 +264,12 @@ def scheduled(namespace: str, name: str, node: str) -> EventText:
     """Return the event of a pod that was bound."""
     note = f"Successfully assigned {namespace}/{name} to {node}"
     return EventText("Normal", "Scheduled", "Binding", _note(note))
+
+
+def victim_overdue(namespace: str, name: str) -> EventText:
+    """Return our own event about a victim that does not end."""
+    note = f"{namespace}/{name} was to make way and does not end: preemption is planned around it"
+    return EventText("Warning", "VictimOverdue", "Preempting", _note(note))
 
 
 def _counted(nodes: int, counts: Mapping[str, int]) -> str:

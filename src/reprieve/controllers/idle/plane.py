@@ -160,7 +160,9 @@ class IdlePlane:
                 await self.watches.synced()
                 self._subscribe()
                 if not self.context.dry_run:
-                    await claim_open(self._log, self.context.fence, self.context.clock)
+                    await claim_open(
+                        self._log, self.context.fence, self.context.clock, Plane.IDLE
+                    )
                 await self._look_for_kaiwo()
                 await self._roots.expect(
                     pod_found(pod) for pod in self.watches.pods.cache if pod.row.gpus
@@ -414,7 +416,7 @@ class IdlePlane:
         return [
             record.intent
             for record in self.watches.intents.cache
-            if record.namespace == self._namespace
+            if record.namespace == self._namespace and record.intent.spec.plane == Plane.IDLE
         ]
 
     def _kueue_of(self, uid: str) -> Sequence[KueueWorkload]:

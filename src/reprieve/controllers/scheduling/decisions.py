@@ -1,0 +1,385 @@
+"""The scheduling cycle: pop, decide in the solver thread, commit on the event loop.
+
+A slice takes a snapshot and decides as many units as fit into its time; each decision assumes those
+before it. On the loop a decision is compared with what has happened meanwhile: one that no longer
+holds is dropped and decided again. Source: the design's "How data flows" and "Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.controllers.scheduling.bindings import Bindings
+from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.preemptions import Preemptions, Preemptor
+from reprieve.controllers.scheduling.references import group_reference, pod_reference
+from reprieve.controllers.scheduling.state import ClusterState
+from reprieve.controllers.scheduling.statuses import Statuses
+from reprieve.controllers.solve import Solver
+from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.engine.cluster.snapshot import Flag, Snapshot
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.reasons import PLUGIN, Code
+from reprieve.engine.scheduling.commit import still_holds
+from reprieve.engine.scheduling.outcome import Attempt, Diagnosis, Member, Nominate, Unit
+from reprieve.engine.scheduling.queue import Outcome
+from reprieve.engine.scheduling.session import Session
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
+from reprieve.units.ids import Uid
+from reprieve.wording import kube_scheduler as wording
+
+__all__ = ["Decided", "Decisions", "decide"]
+
+_SLICE: Final = 20 * MILLISECOND
+_BATCH: Final = 64
+_NOMINATED_FOR: Final = MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One attempt, and nanoseconds that it took. `failure`: a fault of ours or a plugin's."""
+
+    unit: Unit
+    attempt: Attempt | None
+    took: int
+    failure: Exception | None = None
+
+
+def decide(
+    snapshot: Snapshot, policy: Policy, units: list[Unit], clock: Clock
+) -> tuple[list[Decided], list[Unit]]:
+    """Decide units in order for the time of a slice; return the decisions and who is left."""
+    session = Session(snapshot, policy)
+    decided: list[Decided] = []
+    start = clock.monotonic()
+    before = start
+    for number, unit in enumerate(units):
+        if number and before - start >= _SLICE:
+            return decided, units[number:]
+        try:
+            attempt = session.attempt(unit)
+        except Exception as failure:
+            # Nothing is known of the session's state any more: the others get a new one.
+            decided.append(Decided(unit, None, clock.monotonic() - before, failure))
+            return decided, units[number + 1 :]
+        if attempt is None:
+            return decided, units[number:]
+        now = clock.monotonic()
+        decided.append(Decided(unit, attempt, now - before))
+        before = now
+    return decided, []
+
+
+class Decisions:
+    """Decides for all that the queue has ready. `held_back` says why nothing may be decided now."""
+
+    def __init__(
+        self,
+        context: SchedulingContext,
+        state: ClusterState,
+        statuses: Statuses,
+        bindings: Bindings,
+        preemptions: Preemptions,
+        *,
+        condition_type: Callable[[], str],
+        held_back: Callable[[], str],
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._statuses = statuses
+        self._bindings = bindings
+        self._preemptions = preemptions
+        self._condition_type = condition_type
+        self._held_back = held_back
+        self._solver = Solver()
+        self._wake = asyncio.Event()
+        self._left: list[Unit] = []  # popped and not decided yet
+
+    def wake(self) -> None:
+        """Something may be ready."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        clock = self._context.clock
+        try:
+            while True:
+                self._wake.clear()
+                now = clock.monotonic()
+                self._state.queue.flush(now)
+                why = self._held_back()
+                if why:
+                    log.debug("nothing is decided: %s", why)
+                    await clock.sleep(SECOND // 10)
+                    self._wake.set()
+                elif not await self._slice():
+                    await self._sleep()
+        finally:
+            self._solver.close()
+
+    async def _sleep(self) -> None:
+        clock = self._context.clock
+        due = self._state.queue.next_flush(clock.monotonic())
+        waiting = asyncio.create_task(self._wake.wait())
+        tasks: set[asyncio.Task[object]] = {waiting}
+        if due is not None:
+            pause = max(MILLISECOND, due - clock.monotonic())
+            tasks.add(asyncio.create_task(clock.sleep(pause)))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _slice(self) -> bool:
+        """Decide one slice; return whether there was anything to decide."""
+        queue, clock = self._state.queue, self._context.clock
+        units = self._left
+        while len(units) < _BATCH and (unit := queue.pop(clock.monotonic())) is not None:
+            units.append(unit)
+        if not units:
+            return False
+        self._left = []
+        snapshot = self._state.cluster.snapshot()
+        disturbed = self._state.disturbed
+        decided, self._left = await self._solver.run(
+            decide, snapshot, self._context.policy, units, clock
+        )
+        doubtful = self._state.disturbed != disturbed
+        for each in decided:
+            if not self._commit(each, snapshot, doubtful):
+                # Those after it were decided with it in place.
+                doubtful = True
+        return True
+
+    def _commit(self, decided: Decided, snapshot: Snapshot, doubtful: bool) -> bool:
+        attempt, unit = decided.attempt, decided.unit
+        now = self._context.clock.monotonic()
+        if attempt is None:
+            log.error("deciding about %s failed", _name(unit), exc_info=decided.failure)
+            self._state.queue.done(unit, Outcome.ERROR, now)
+            return True
+        acts = attempt.plan is not None or any(member.bind for member in attempt.members)
+        if acts and doubtful:
+            current = self._state.cluster.snapshot()
+            if not still_holds(current, self._context.policy, attempt):
+                self._context.scheduler_metrics.stale_plans.inc()
+                self._state.queue.done(unit, Outcome.AGAIN, now)
+                return False
+        rows = {uid: row for uid in unit.pods if (row := self._state.pod(uid)) is not None}
+        self._observe(attempt, rows, decided.took)
+        if attempt.code is Code.SUCCESS and any(member.bind for member in attempt.members):
+            self._place(attempt, rows, now)
+        else:
+            self._refuse(attempt, rows, snapshot, now)
+        return True
+
+    # What follows from an attempt.
+
+    def _place(self, attempt: Attempt, rows: Mapping[Uid, PodRow], now: int) -> None:
+        unit = attempt.unit
+        placed = [
+            (rows[member.uid], member.bind)
+            for member in attempt.members
+            if member.bind and member.uid in rows
+        ]
+        rest = [member for member in attempt.members if not member.bind]
+        if unit.group:
+            uids = {row.uid for row, _ in placed}
+            self._state.queue.done(
+                unit, Outcome.PLACED, now, placed=uids, rejected_by=_rejected_by(rest)
+            )
+        elif not placed:
+            self._state.queue.done(unit, Outcome.REJECTED, now)
+            return
+        self._bindings.assume(unit, placed)
+        for member in rest:
+            self._tell(attempt, member, rows)
+
+    def _refuse(
+        self, attempt: Attempt, rows: Mapping[Uid, PodRow], snapshot: Snapshot, now: int
+    ) -> None:
+        unit, queue = attempt.unit, self._state.queue
+        group = self._state.group(unit.group) if unit.group else None
+        outcome = Outcome.ERROR if attempt.code is Code.ERROR else Outcome.REJECTED
+        rejected_by = _rejected_by(attempt.members)
+        preemptor = self._preemptor(unit, group, rows, attempt)
+        begins = preemptor is not None and attempt.plan is not None and _alive(snapshot, attempt)
+
+        def tell() -> None:
+            for member in attempt.members:
+                self._tell(attempt, member, rows)
+            if group is not None and attempt.status:
+                condition = wording.group_condition(
+                    attempt, self._condition_type(), kep_messages=self._context.policy.kep_messages
+                )
+                self._statuses.group(group, condition)
+
+        self._nominate(attempt, rows, group)
+        if not begins or self._context.dry_run:
+            tell()
+            queue.done(unit, outcome, now, rejected_by=rejected_by)
+            return
+        assert attempt.plan is not None and preemptor is not None
+        priority = group.priority if group is not None else rows[unit.pods[0]].priority
+        lower = [
+            each
+            for each in snapshot.nominations
+            if snapshot.nodes[each.node].name == preemptor.target and each.priority < priority
+        ]
+        for each in lower:
+            deadline = now + _NOMINATED_FOR
+            self._state.cluster.nominate(each.uid, "", each.priority, deadline)
+        if self._context.policy.gates.async_preemption:
+            tell()
+            queue.hold(preemptor.key)
+            queue.done(unit, outcome, now, rejected_by=rejected_by)
+            self._preemptions.begin(attempt.plan, preemptor, lower)
+            return
+
+        def after() -> None:
+            tell()
+            later = self._context.clock.monotonic()
+            queue.done(unit, outcome, later, rejected_by=rejected_by)
+
+        self._preemptions.begin(attempt.plan, preemptor, lower, after)
+
+    def _preemptor(
+        self,
+        unit: Unit,
+        group: GroupRow | None,
+        rows: Mapping[Uid, PodRow],
+        attempt: Attempt,
+    ) -> Preemptor | None:
+        first = next((rows[uid] for uid in unit.pods if uid in rows), None)
+        if first is None:
+            return None
+        name = first.pod_class.scheduler_name
+        if group is not None:
+            reference = group_reference(group, self._context.group_version)
+            kind = wording.PreemptorKind.GROUP
+            return Preemptor(unit.group, kind, group.uid, name, wording.CLUSTER, reference)
+        nominated = next((m.nominate for m in attempt.members if isinstance(m.nominate, str)), "")
+        kind = wording.PreemptorKind.POD
+        return Preemptor(first.uid, kind, first.uid, name, nominated, pod_reference(first))
+
+    def _nominate(
+        self, attempt: Attempt, rows: Mapping[Uid, PodRow], group: GroupRow | None
+    ) -> None:
+        """Keep the nodes for the members from now on, before the API server knows of it."""
+        deadline = self._context.clock.monotonic() + _NOMINATED_FOR
+        for member in attempt.members:
+            row = rows.get(member.uid)
+            node = _nominated(member)
+            if row is not None and node is not None:
+                priority = row.priority if group is None else group.priority
+                self._state.cluster.nominate(row.uid, node, priority, deadline)
+
+    def _tell(self, attempt: Attempt, member: Member, rows: Mapping[Uid, PodRow]) -> None:
+        """Write the condition and nomination of a pod that was not placed, and its event."""
+        row = rows.get(member.uid)
+        if row is None:
+            return
+        kep = self._context.policy.kep_messages
+        condition = wording.pod_condition(attempt, member, kep_messages=kep)
+        if not condition.message:
+            return
+        self._statuses.pod(row, condition, _nominated(member))
+        text = wording.failed_scheduling(condition.message)
+        self._context.announce(pod_reference(row), text, row.pod_class.scheduler_name)
+
+    # Metrics.
+
+    def _observe(self, attempt: Attempt, rows: Mapping[Uid, PodRow], took: int) -> None:
+        metrics, seconds = self._context.scheduler_metrics, took / SECOND
+        first = next(iter(rows.values()), None)
+        profile = first.pod_class.scheduler_name if first is not None else ""
+        found = attempt.preemption
+        if attempt.unit.group:
+            result = _group_result(attempt)
+            metrics.group_attempts.labels(result, profile).inc()
+            metrics.group_seconds.labels(result, profile).observe(seconds)
+            metrics.group_algorithm_seconds.observe(seconds)
+        else:
+            result = _pod_result(attempt)
+            metrics.schedule_attempts.labels(result, profile).inc()
+            metrics.scheduling_seconds.labels(result, profile).observe(seconds)
+        if found is None:
+            return
+        metrics.preemption_attempts.inc()
+        pods = sum(len(victim.pods) for victim in found.victims)
+        chosen = found.evaluated and found.code is Code.SUCCESS
+        kind = wording.PreemptorKind.GROUP if attempt.unit.group else wording.PreemptorKind.POD
+        if found.evaluated:
+            metrics.evaluation_seconds.labels(kind, found.code).observe(seconds)
+        if found.violating and chosen:
+            metrics.violations.labels(kind).inc(found.violating)
+        if found.group_disruptions and chosen:
+            metrics.workload_disruptions.labels(kind).observe(found.group_disruptions)
+        if not attempt.unit.group:
+            if chosen:
+                metrics.preemption_victims.observe(pods)
+            return
+        metrics.workload_attempts.labels(found.code).inc()
+        word = {Code.SUCCESS: "success", Code.ERROR: "error"}.get(found.code, "unschedulable")
+        metrics.kep_attempts.labels(word).inc()
+        metrics.kep_seconds.labels(word).observe(seconds)
+        metrics.kep_reprieved.inc(sum(number for _, number in found.reprieved))
+        if chosen:
+            metrics.workload_victims.observe(pods)
+            metrics.kep_victims.observe(pods)
+
+
+def _name(unit: Unit) -> str:
+    return unit.group or ", ".join(unit.pods)
+
+
+def _nominated(member: Member) -> str | None:
+    """Return the node to nominate, empty to clear, None to leave it."""
+    if member.nominate is Nominate.KEEP:
+        return None
+    return "" if member.nominate is Nominate.CLEAR else str(member.nominate)
+
+
+def _rejected_by(members: Iterable[Member]) -> dict[Uid, frozenset[str]]:
+    return {member.uid: _plugins(member.diagnosis) for member in members}
+
+
+def _plugins(diagnosis: Diagnosis | None) -> frozenset[str]:
+    if diagnosis is None:
+        return frozenset()
+    reasons = [reason for reason, _ in diagnosis.counts]
+    if diagnosis.everywhere is not None:
+        reasons.append(diagnosis.everywhere)
+    return frozenset(
+        str(PLUGIN[reason.rejection]) for reason in reasons if reason.rejection in PLUGIN
+    )
+
+
+def _alive(snapshot: Snapshot, attempt: Attempt) -> bool:
+    """Whether a victim is left that is not terminating already."""
+    found = attempt.preemption
+    return found is not None and any(
+        not snapshot.pod_flags[slot] & Flag.DELETING
+        for victim in found.victims
+        for slot in victim.pods
+    )
+
+
+def _group_result(attempt: Attempt) -> str:
+    if attempt.code is Code.SUCCESS:
+        return "scheduled"
+    if attempt.code is Code.ERROR:
+        return "error"
+    found = attempt.preemption
+    waiting = found is not None and found.code is Code.SUCCESS
+    return "waiting_on_preemption" if waiting else "unschedulable"
+
+
+def _pod_result(attempt: Attempt) -> str:
+    words = {Code.SUCCESS: "scheduled", Code.ERROR: "error"}
+    return words.get(attempt.code, "unschedulable")

@@ -1,0 +1,156 @@
+"""The scheduling plane: everything wired together, run under the process lease.
+
+Order: watches, the first lists, recovery of open intents, then decisions. Source: the design's
+"Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from reprieve.controllers.scheduling.bindings import Bindings
+from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.decisions import Decisions
+from reprieve.controllers.scheduling.preemptions import Preemptions
+from reprieve.controllers.scheduling.state import ClusterState
+from reprieve.controllers.scheduling.statuses import Statuses
+from reprieve.controllers.scheduling.watches import Watches
+from reprieve.engine.cluster.cluster import Cluster
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.scheduling.queue import Queue
+from reprieve.engine.scheduling.queue_entries import Backoff
+from reprieve.execution.fence import Deposed
+from reprieve.kube.errors import ApiError
+from reprieve.units.durations import SECOND
+
+__all__ = ["SchedulingPlane"]
+
+_PERIOD: Final = SECOND
+
+
+class SchedulingPlane:
+    """A scheduler for the names of its profiles. `namespace`: where its intents are."""
+
+    name = "scheduling"
+
+    def __init__(self, context: SchedulingContext, namespace: str) -> None:
+        self.context = context
+        self._tasks: asyncio.TaskGroup | None = None
+        self.state = ClusterState(
+            Cluster(Watches.kinds()),
+            context.clock,
+            context.scheduler_names,
+            changed=self._changed,
+            pod_gone=self._pod_gone,
+        )
+        settings = context.settings
+        self.state.queue = Queue(
+            self.state,
+            groups=context.policy.gates.generic_workload,
+            backoff=Backoff(
+                settings.initial_backoff_seconds * SECOND, settings.max_backoff_seconds * SECOND
+            ),
+        )
+        self.watches = Watches(context, self.state)
+        self.statuses = Statuses(context, self.state, lambda: self.watches.groups)
+        self.bindings = Bindings(
+            context, self.state, self.statuses, self._spawn, lambda: self.watches.condition_type
+        )
+        self.preemptions = Preemptions(context, self.state, self.statuses, namespace, self._spawn)
+        self.decisions = Decisions(
+            context,
+            self.state,
+            self.statuses,
+            self.bindings,
+            self.preemptions,
+            condition_type=lambda: self.watches.condition_type,
+            held_back=self._held_back,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether all kinds were listed."""
+        return self.watches.ready
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read."""
+        return self.watches.troubles()
+
+    async def synced(self) -> None:
+        """Wait until all kinds were listed."""
+        await self.watches.synced()
+
+    async def run(self) -> None:
+        """Schedule until cancelled, or until the lease is lost (`Deposed` in a group)."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            tasks.create_task(self.watches.run())
+            await self.watches.synced()
+            await self._recover()
+            tasks.create_task(self.statuses.run())
+            tasks.create_task(self.decisions.run())
+            tasks.create_task(self._housekeeping())
+            names = ", ".join(sorted(self.context.scheduler_names))
+            log.info("scheduling pods of %s", names)
+
+    async def _recover(self) -> None:
+        while not self.context.dry_run:
+            try:
+                await self.preemptions.recover()
+            except ApiError as failure:
+                log.warning("open intents cannot be read: %s", failure)
+                await self.context.clock.sleep(SECOND)
+            else:
+                return
+
+    async def _housekeeping(self) -> None:
+        clock, queue = self.context.clock, self.state.queue
+        while True:
+            now = clock.monotonic()
+            assumed, _ = self.state.cluster.expire(now)
+            for uid in assumed:
+                row = self.state.pod(uid)
+                if row is not None and self.state.ours(row):
+                    log.warning("%s/%s was not seen bound in time", row.namespace, row.name)
+                    queue.add(row, now)
+            self.context.scheduler_metrics.show_queue(queue.entities(), queue.pods())
+            for (place, event, kind), number in queue.incoming.items():
+                self.context.scheduler_metrics.incoming.labels(place, event, kind).inc(number)
+            queue.incoming.clear()
+            if not self.context.dry_run:
+                try:
+                    await self.preemptions.look()
+                except ApiError as failure:
+                    log.warning("intents: %s", failure)
+            self.decisions.wake()
+            await clock.sleep(_PERIOD)
+
+    def _held_back(self) -> str:
+        if self.context.lagging():
+            return "the event loop lags"
+        if not self.context.dry_run and not self.context.fence.open:
+            return "the lease is not held for long enough"
+        return next(iter(self.watches.troubles()), "")
+
+    def _changed(self) -> None:
+        self.decisions.wake()
+
+    def _pod_gone(self, row: PodRow) -> None:
+        self.statuses.forget(row.uid)
+        self.bindings.seen(row.uid)
+        self.preemptions.pod_gone(row)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None, "the plane runs"
+        self._tasks.create_task(self._guard(work))
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """One task's fault is not everybody's, but the loss of the lease is."""
+        try:
+            await work
+        except (Deposed, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("a task of the scheduling plane failed")

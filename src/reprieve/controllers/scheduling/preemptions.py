@@ -1,0 +1,321 @@
+"""Carries preemptions out, from their intent to the end of the last victim.
+
+1. The intent is committed, nominations of lower pods on the target node are taken away, the victims
+   are deleted, the last one last.
+2. Meanwhile, and until the deletions are seen, the preemptor is held before the queue. A call that
+   fails for good makes it ready at once and closes the intent.
+3. The intent is completed when every victim is gone and the preemptor is placed or has let go.
+4. A victim that does not end in time is planned around: event, metric, and the preemptor is ready.
+
+Source: specification 9; the design's "Intent log and executor" and "Recovery".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from reprieve.api.reprieve import Preemption, PreemptionSpec, Victim, VictimState
+from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.references import pod_reference
+from reprieve.controllers.scheduling.state import ClusterState
+from reprieve.controllers.scheduling.statuses import Statuses
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.snapshot import Nomination
+from reprieve.engine.plan import Plan, Plane
+from reprieve.execution.executor import Outcome
+from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
+from reprieve.execution.preempt import PodPreemption
+from reprieve.execution.recovery import claim_open, expired
+from reprieve.kube.errors import ApiError, Conflict, NotFound
+from reprieve.kube.series_events import Reference
+from reprieve.units.durations import HOUR, MILLISECOND, MINUTE, SECOND
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
+from reprieve.wording import kube_scheduler as wording
+
+__all__ = ["Preemptions", "Preemptor"]
+
+_DEFAULT_GRACE: Final = 30
+_SERVED_WITHIN: Final = 10 * MINUTE
+_RECORD_TIME_TO_LIVE: Final = 168 * HOUR
+_RECORD_CAP: Final = 5_000
+_NUMBERS: Final = 20  # names that are tried for one intent
+_AGAIN: Final = SECOND
+_SEEN_WITHIN: Final = 5 * SECOND
+_LOOK: Final = 10 * MILLISECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """Who needs room: `key` of its queue entry, its kind's word, target, and the related object."""
+
+    key: str
+    kind: str
+    uid: Uid
+    scheduler_name: str
+    target: str
+    reference: Reference
+
+
+@dataclass(slots=True)
+class _Open:
+    """An intent whose victims have been told to go. `deadlines`: monotonic, by victim."""
+
+    outcome: Outcome
+    preemptor: Preemptor | None
+    left: set[Uid]
+    deadlines: dict[Uid, int] = field(default_factory=dict)
+    gone_since: int | None = None
+
+
+class Preemptions:
+    """All preemptions of one plane. `spawn` runs a task."""
+
+    def __init__(
+        self,
+        context: SchedulingContext,
+        state: ClusterState,
+        statuses: Statuses,
+        namespace: str,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._statuses = statuses
+        self._spawn = spawn
+        self._intents = IntentLog(context.client, namespace, context.fence, context.clock)
+        self._pods = PodPreemption(
+            context.client,
+            self._intents,
+            context.fence,
+            context.clock,
+            evicted=self._evicted,
+        )
+        self._attempts: dict[Uid, int] = {}
+        self._open: dict[str, _Open] = {}
+        self._preemptors: dict[str, Preemptor] = {}  # by intent, while victims are being deleted
+        self._graces: dict[Uid, int] = {}
+        self._cleaned: Nanos | None = None
+
+    async def recover(self) -> None:
+        """Finish or abandon what a former process left open.
+
+        Raises:
+            Deposed: the process lease is lost.
+            ApiError: to be tried again.
+        """
+        for intent in await self._intents.list():
+            preemptor = intent.spec.preemptor
+            if preemptor is not None:
+                uid = Uid(preemptor.uid)
+                self._attempts[uid] = max(self._attempts.get(uid, 0), intent.spec.attempt)
+        claimed = await claim_open(
+            self._intents, self._context.fence, self._context.clock, Plane.SCHEDULING
+        )
+        for intent in claimed:
+            outcome = await self._pods.resume(intent)
+            evicted = [v for v in outcome.victims if v.state is VictimState.EVICTED]
+            if not evicted:
+                reason = "no victim was marked before its execution was interrupted"
+                await self._close(outcome, reason)
+                continue
+            self._watch(outcome, None)
+
+    def begin(
+        self,
+        plan: Plan,
+        preemptor: Preemptor,
+        lower: Sequence[Nomination],
+        after: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Carry the plan out in a task of its own; `after` is called once the calls are over."""
+        self._spawn(self._carry(plan, preemptor, lower, after))
+
+    def pod_gone(self, row: PodRow) -> None:
+        """A pod ended: it may be the last victim of somebody."""
+        now = self._context.clock.monotonic()
+        for each in self._open.values():
+            if row.uid in each.left:
+                each.left.discard(row.uid)
+                each.deadlines.pop(row.uid, None)
+                if not each.left:
+                    each.gone_since = now
+
+    async def look(self) -> None:
+        """Complete what is over, plan around what does not end, remove old records.
+
+        Raises:
+            Deposed: the process lease is lost.
+            ApiError: to be tried again.
+        """
+        now = self._context.clock.monotonic()
+        for name, each in list(self._open.items()):
+            for uid, deadline in list(each.deadlines.items()):
+                if deadline <= now:
+                    self._overdue(each, uid)
+            if each.left:
+                continue
+            served = self._served(each.outcome.intent.spec)
+            since = now if each.gone_since is None else each.gone_since
+            if served or now - since >= _SERVED_WITHIN:
+                del self._open[name]
+                await self._close(each.outcome, "" if served else "the preemptor did not come")
+        self._context.metrics.intents_open.labels(Plane.SCHEDULING.value).set(len(self._open))
+        if self._cleaned is None or now - self._cleaned >= 5 * MINUTE:
+            self._cleaned = Nanos(now)
+            records = [i for i in await self._intents.list() if i.spec.plane == Plane.SCHEDULING]
+            wall = self._context.clock.wall()
+            for record in expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP):
+                await self._intents.remove(record)
+
+    # One plan.
+
+    async def _carry(
+        self,
+        plan: Plan,
+        preemptor: Preemptor,
+        lower: Sequence[Nomination],
+        after: Callable[[], None],
+    ) -> None:
+        clock, scheduler = self._context.clock, self._context.scheduler_metrics
+        start = clock.monotonic()
+        failed = True
+        try:
+            outcome = await self._delete(plan, preemptor, lower)
+            failed = any(v.state is not VictimState.EVICTED for v in outcome.victims)
+            if failed:
+                detail = next(v.message for v in outcome.victims if v.message)
+                log.warning("preemption for %s: %s", preemptor.key, detail)
+                await self._close(outcome, "a victim could not be deleted")
+            else:
+                self._watch(outcome, preemptor)
+                await self._seen(outcome)
+                log.info("plan %s: %d victims for %s", plan.id, len(plan.victims), preemptor.key)
+        except (ApiError, IntentTaken) as failure:
+            log.warning("preemption for %s: %s", preemptor.key, failure)
+            await clock.sleep(_AGAIN)
+        finally:
+            result = "error" if failed else "success"
+            seconds = (clock.monotonic() - start) / SECOND
+            scheduler.execution_seconds.labels(preemptor.kind, result).observe(seconds)
+            scheduler.goroutine_seconds.labels(result).observe(seconds)
+            scheduler.goroutines.labels(result).inc()
+            outcome_word = "failed" if failed else "evicted"
+            self._context.metrics.count_plan(plan.id, plan.plane, outcome_word)
+            after()
+            self._state.queue.release(preemptor.key, clock.monotonic(), activate=failed)
+            self._state.changed()
+
+    async def _delete(
+        self, plan: Plan, preemptor: Preemptor, lower: Sequence[Nomination]
+    ) -> Outcome:
+        intent = await self._write_intent(plan)
+        name = intent.metadata.name
+        self._preemptors[name] = preemptor
+        for each in lower:
+            row = self._state.pod(each.uid)
+            if row is not None:
+                await self._statuses.pod(row, nominated="").wait()
+        message = wording.disruption_message(preemptor.scheduler_name, preemptor.kind)
+        try:
+            return await self._pods.evict(intent, message)
+        finally:
+            del self._preemptors[name]
+
+    async def _seen(self, outcome: Outcome) -> None:
+        """Wait until the watch shows that the victims are on their way."""
+        clock = self._context.clock
+        end = clock.monotonic() + _SEEN_WITHIN
+        for victim in outcome.victims:
+            while clock.monotonic() < end:
+                row = self._state.pod(Uid(victim.uid))
+                if row is None or row.deleting or row.finished:
+                    break
+                await clock.sleep(_LOOK)
+
+    async def _write_intent(self, plan: Plan) -> Preemption:
+        assert plan.preemptor is not None, "scheduling never evicts without a preemptor"
+        uid = plan.preemptor.uid
+        taken: IntentTaken | None = None
+        for _ in range(_NUMBERS):
+            number = self._attempts[uid] = self._attempts.get(uid, 0) + 1
+            spec = intent_spec(plan, number, self._context.clock.wall())
+            try:
+                return await self._pods.begin(intent_name(plan, number), spec)
+            except IntentTaken as again:
+                taken = again
+        assert taken is not None
+        raise taken
+
+    def _evicted(self, intent: Preemption, victim: Victim, grace: int) -> None:
+        self._graces[Uid(victim.root.uid)] = grace
+        self._context.metrics.count_preemption(
+            _plan_id(intent), Plane.SCHEDULING, victim.rule, "evicted"
+        )
+        preemptor = self._preemptors.get(intent.metadata.name)
+        if preemptor is None:
+            return
+        row = self._state.pod(Uid(victim.root.uid))
+        root = victim.root
+        about = (
+            pod_reference(row)
+            if row is not None
+            else Reference("v1", "Pod", root.namespace, root.name, root.uid)
+        )
+        text = wording.preempted(preemptor.kind, preemptor.uid, preemptor.target)
+        self._context.announce(about, text, preemptor.scheduler_name, preemptor.reference)
+
+    def _watch(self, outcome: Outcome, preemptor: Preemptor | None) -> None:
+        now = self._context.clock.monotonic()
+        evicted = {Uid(each.uid) for each in outcome.victims if each.state is VictimState.EVICTED}
+        left = {uid for uid in evicted if self._there(uid)}
+        slack = self._context.settings.victim_deadline
+        deadlines = {
+            uid: now + self._graces.pop(uid, _DEFAULT_GRACE) * SECOND + slack for uid in left
+        }
+        for uid in evicted:
+            self._graces.pop(uid, None)
+        gone = None if left else now
+        name = outcome.intent.metadata.name
+        self._open[name] = _Open(outcome, preemptor, left, deadlines, gone)
+
+    def _there(self, uid: Uid) -> bool:
+        row = self._state.pod(uid)
+        return row is not None and not row.finished
+
+    def _served(self, spec: PreemptionSpec) -> bool:
+        for place in spec.placement:
+            row = self._state.pod(Uid(place.uid))
+            if row is not None and not row.node and row.nominated:
+                return False
+        return True
+
+    def _overdue(self, each: _Open, uid: Uid) -> None:
+        each.deadlines.pop(uid)
+        each.left.discard(uid)
+        row = self._state.pod(uid)
+        if row is None:
+            return
+        log.warning("victim %s/%s does not end: planned around", row.namespace, row.name)
+        self._context.scheduler_metrics.overdue_victims.inc()
+        self._state.give_up_on(uid)
+        preemptor = each.preemptor
+        if preemptor is not None:
+            text = wording.victim_overdue(row.namespace, row.name)
+            self._context.announce(pod_reference(row), text, preemptor.scheduler_name)
+            self._state.queue.activate((preemptor.key,), self._context.clock.monotonic())
+
+    async def _close(self, outcome: Outcome, reason: str) -> None:
+        try:
+            await self._pods.finish(outcome, reason)
+        except (Conflict, NotFound) as failure:
+            log.info("intent %s: %s", outcome.intent.metadata.name, failure)
+        except ApiError as failure:
+            log.warning("intent %s stays open: %s", outcome.intent.metadata.name, failure)
+            self._open[outcome.intent.metadata.name] = _Open(outcome, None, set())
+
+
+def _plan_id(intent: Preemption) -> Any:
+    return intent.spec.plan_id

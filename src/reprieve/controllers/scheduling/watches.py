@@ -1,0 +1,281 @@
+"""The kinds that the scheduling plane watches; each list and event goes on as rows.
+
+Kinds of API groups that may be absent count as empty while they are not served, PodGroups are read
+in the newest version that is served. Source: specification 2.1; the design's "How data flows".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from reprieve.api.scheduling import (
+    Condition,
+    LabelSelectorOwner,
+    NamespaceObject,
+    NodeObject,
+    PodDisruptionBudget,
+    PodGroup,
+    PodObject,
+    SelectorOwner,
+)
+from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.served import pod_groups
+from reprieve.controllers.scheduling.state import ClusterState, Written
+from reprieve.engine.cluster.rows import Change, Gone, Kind
+from reprieve.intake.cluster.groups import group_row
+from reprieve.intake.cluster.nodes import node_row
+from reprieve.intake.cluster.pods import PodClasses, pod_row
+from reprieve.intake.cluster.policies import budget_row, namespace_entry, selector_row
+from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+from reprieve.wording.kube_scheduler import (
+    GROUP_SCHEDULED,
+    GROUP_SCHEDULED_ALPHA,
+    POD_SCHEDULED,
+)
+
+__all__ = ["Watches"]
+
+_TOLERANCE: Final = 10 * SECOND
+_LOOK_AGAIN: Final = 30 * SECOND
+
+W = TypeVar("W")
+Converted = tuple[Change, Written | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched(Generic[W]):
+    kind: Kind
+    resource: Resource
+    type: type[W]
+    convert: Callable[[W], Converted]
+    optional: bool = False
+
+
+class _Sink(Generic[W]):
+    """Hands what a reflector reads on to the state."""
+
+    def __init__(self, watched: _Watched[W], state: ClusterState, listed: asyncio.Event) -> None:
+        self._watched = watched
+        self._state = state
+        self._listed = listed
+
+    def received(self, objects: list[W]) -> list[Converted]:
+        return [self._watched.convert(obj) for obj in objects]
+
+    def replaced(self, objects: list[Converted], resource_version: str) -> None:
+        self._state.replace(self._watched.kind, objects)
+        self._listed.set()
+
+    def applied(self, obj: W) -> None:
+        self._state.apply(*self._watched.convert(obj))
+
+    def deleted(self, obj: W) -> None:
+        row: Any = self._watched.convert(obj)[0]
+        namespace = getattr(row, "namespace", "")
+        self._state.apply(Gone(self._watched.kind, row.uid, namespace, row.name))
+
+
+class Watches:
+    """All watches of one plane."""
+
+    def __init__(self, context: SchedulingContext, state: ClusterState) -> None:
+        self._context = context
+        self._state = state
+        self._reflectors: dict[Kind, Reflector[Any]] = {}
+        self._optional: set[Kind] = set()
+        self._listed: dict[Kind, asyncio.Event] = {}
+        self._failing: dict[Kind, Nanos] = {}
+        self._groups: tuple[Resource, asyncio.Task[None]] | None = None
+        self._kinds = _kinds()
+        for watched in self._kinds:
+            self._add(watched)
+        self._listed[Kind.GROUP] = asyncio.Event()
+
+    @staticmethod
+    def kinds() -> tuple[Kind, ...]:
+        """Return the kinds without which there is no snapshot."""
+        return (*(watched.kind for watched in _kinds()), Kind.GROUP)
+
+    @property
+    def groups(self) -> Resource | None:
+        """The resource of PodGroups, None while none are served."""
+        return None if self._groups is None else self._groups[0]
+
+    @property
+    def condition_type(self) -> str:
+        """The type of a group's condition under the served version."""
+        resource = self.groups
+        alpha = resource is not None and resource.version == "v1alpha2"
+        return GROUP_SCHEDULED_ALPHA if alpha else GROUP_SCHEDULED
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for watched in self._kinds:
+                reflector = self._reflectors[watched.kind]
+                group.create_task(reflector.run(), name=f"watch {watched.resource.qualified}")
+            group.create_task(self._absent())
+            group.create_task(self._follow_groups(group))
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed, or is known not to be served."""
+        for listed in self._listed.values():
+            await listed.wait()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every kind was listed."""
+        return all(listed.is_set() for listed in self._listed.values())
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read.
+
+        A refusal counts at once, a failure that may pass when it has lasted for a while.
+        """
+        now = self._context.clock.monotonic()
+        found = []
+        for kind, reflector in self._reflectors.items():
+            absent = kind in self._optional and reflector.health is Health.NOT_SERVED
+            if absent or reflector.health in (Health.WATCHING, Health.STARTING):
+                self._failing.pop(kind, None)
+                continue
+            since = self._failing.setdefault(kind, now)
+            lasting = reflector.health in (Health.FORBIDDEN, Health.NOT_SERVED)
+            if lasting or now - since >= _TOLERANCE:
+                name = reflector.resource.qualified
+                found.append(f"{name}: {reflector.health}: {reflector.error}")
+        return found
+
+    def _add(self, watched: _Watched[Any]) -> Reflector[Any]:
+        listed = self._listed.setdefault(watched.kind, asyncio.Event())
+
+        def report(trouble: Exception) -> None:
+            if not (watched.optional and isinstance(trouble, NotFound)):
+                log.warning("%s", trouble)
+
+        reflector: Reflector[Any] = Reflector(
+            self._context.client,
+            watched.resource,
+            watched.type,
+            _Sink(watched, self._state, listed),
+            self._context.clock,
+            report=report,
+            restarted=lambda why: self._context.metrics.watch_restarts.labels(
+                watched.resource.qualified, why
+            ).inc(),
+        )
+        self._reflectors[watched.kind] = reflector
+        if watched.optional:
+            self._optional.add(watched.kind)
+        return reflector
+
+    async def _absent(self) -> None:
+        """Count optional kinds that are not served as listed and empty."""
+        while not all(self._listed[kind].is_set() for kind in self._optional):
+            for kind in self._optional:
+                listed = self._listed[kind]
+                if self._reflectors[kind].health is Health.NOT_SERVED and not listed.is_set():
+                    self._state.replace(kind, [])
+                    listed.set()
+            await self._context.clock.sleep(SECOND // 10)
+
+    async def _follow_groups(self, group: asyncio.TaskGroup) -> None:
+        """Watch PodGroups in the newest version that is served, and look for another one."""
+        while True:
+            try:
+                resource = await pod_groups(self._context.client, self._context.clock)
+            except ApiError as failure:
+                log.warning("scheduling.k8s.io: %s", failure)
+                await self._context.clock.sleep(SECOND)
+                continue
+            before = self.groups
+            if resource != before or not self._listed[Kind.GROUP].is_set():
+                await self._change_groups(group, resource)
+            await self._context.clock.sleep(_LOOK_AGAIN)
+
+    async def _change_groups(self, group: asyncio.TaskGroup, resource: Resource | None) -> None:
+        if self._groups is not None:
+            task = self._groups[1]
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            self._groups = None
+        if resource is None:
+            log.info("no version of PodGroup is served: only plain pods are scheduled")
+            self._context.group_version = ""
+            self._reflectors.pop(Kind.GROUP, None)
+            self._state.replace(Kind.GROUP, [])
+            self._listed[Kind.GROUP].set()
+            return
+        log.info("PodGroups are read as %s", resource.api_version)
+        self._context.group_version = resource.api_version
+        convert = _group_converter(resource)
+        reflector = self._add(_Watched(Kind.GROUP, resource, PodGroup, convert))
+        self._groups = resource, group.create_task(reflector.run(), name="watch podgroups")
+
+
+def _kinds() -> Sequence[_Watched[Any]]:
+    apps, core = ("apps", "v1"), ("", "v1")
+    return (
+        _Watched(Kind.POD, PODS, PodObject, _pod_converter()),
+        _Watched(Kind.NODE, NODES, NodeObject, lambda node: (node_row(node), None)),
+        _Watched(
+            Kind.NAMESPACE, NAMESPACES, NamespaceObject, lambda each: (namespace_entry(each), None)
+        ),
+        _Watched(
+            Kind.BUDGET,
+            Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+            PodDisruptionBudget,
+            lambda budget: (budget_row(budget), None),
+            optional=True,
+        ),
+        _selecting(Kind.SERVICE, core, "services", SelectorOwner),
+        _selecting(Kind.REPLICATION_CONTROLLER, core, "replicationcontrollers", SelectorOwner),
+        _selecting(Kind.REPLICA_SET, apps, "replicasets", LabelSelectorOwner),
+        _selecting(Kind.STATEFUL_SET, apps, "statefulsets", LabelSelectorOwner),
+    )
+
+
+def _selecting(kind: Kind, version: tuple[str, str], plural: str, wire: type[Any]) -> _Watched[Any]:
+    resource = Resource(*version, plural, kind.value)
+    return _Watched(
+        kind, resource, wire, lambda owner: (selector_row(owner, kind), None), optional=True
+    )
+
+
+def _pod_converter() -> Callable[[PodObject], Converted]:
+    classes = PodClasses()
+
+    def convert(pod: PodObject) -> Converted:
+        row = pod_row(pod, classes)
+        if row.node or row.finished:
+            return row, None
+        return row, _written(pod.status.conditions, POD_SCHEDULED, pod.metadata.generation)
+
+    return convert
+
+
+def _group_converter(resource: Resource) -> Callable[[PodGroup], Converted]:
+    type = GROUP_SCHEDULED_ALPHA if resource.version == "v1alpha2" else GROUP_SCHEDULED
+
+    def convert(group: PodGroup) -> Converted:
+        conditions = group.status.conditions
+        return group_row(group), _written(conditions, type, group.metadata.generation)
+
+    return convert
+
+
+def _written(conditions: list[Condition] | None, type: str, generation: int) -> Written:
+    for each in conditions or ():
+        if each.type == type:
+            triple = (each.status, each.reason or "", each.message or "")
+            return Written(triple, each.last_transition_time or "", generation)
+    return Written(generation=generation)
