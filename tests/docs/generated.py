@@ -14,6 +14,7 @@ from reprieve.engine.idle.vendors import KNOWN_VENDORS
 from reprieve.telemetry.metrics import Metrics
 from reprieve.wording.documentation import switches_markdown, transitions_markdown
 from tests.kubectl.exceptions import embedded_markdown
+from tests.scheduling.filters.documentation import filters_markdown
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 # What the exposition puts behind a family's name.
@@ -68,6 +69,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "vendors": vendors,
     "metrics": metrics,
     "exceptions": embedded_markdown,
+    "filters": filters_markdown,
 }
 
 
