@@ -22,6 +22,7 @@ from reprieve.intake.cluster.affinity import (
     required_pods,
     spread_constraints,
 )
+from reprieve.intake.cluster.extended import extended_requests
 from reprieve.intake.cluster.metadata import (
     claims_of,
     created_of,
@@ -116,6 +117,7 @@ def pod_class(pod: PodObject) -> PodClass:
         preferred_anti_affinity=preferred_pods(apart, namespace),
         volumes=uses_of(spec.volumes),
         disks=disks_of(spec.volumes),
+        extended=extended_requests(spec),
         images=_images(pod),
         features=_features(pod),
         scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
