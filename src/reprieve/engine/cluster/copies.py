@@ -118,7 +118,7 @@ class Copies:
             self.node_index = MappingProxyType({name: i for i, name in enumerate(names)})
         if Kind.NODE in changed:
             self.nodes = tuple([rows["", name].row for name in self.node_index])
-            self.node_facts = NodeFacts(self.nodes)
+            self.node_facts = NodeFacts(self.nodes, self.node_facts)
         if state.classes.changed:
             self.classes = tuple(state.classes.values)
         if state.labels.changed:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reprieve.engine.cluster.images import ImageIndex, index_images
 from reprieve.engine.cluster.rows import NodeRow, Taint
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ def column_of(facts: Sequence[str | None]) -> Column:
 
 
 class NodeFacts:
-    """Labels, taints and cordons of nodes."""
+    """Labels, taints, cordons and images of nodes."""
 
-    def __init__(self, nodes: Sequence[NodeRow]) -> None:
+    def __init__(self, nodes: Sequence[NodeRow], before: NodeFacts | None = None) -> None:
+        """`before`: the facts of the state before, from which images are followed."""
         self._nodes = nodes
         self._labels: dict[str, Column] = {}
+        self._images: ImageIndex | None = None if before is None else before._images
 
     def label(self, key: str) -> Column:
         """Return each node's value of a label: (nodes,)."""
@@ -54,6 +57,13 @@ class NodeFacts:
             column = column_of([node.labels.get(key) for node in self._nodes])
             self._labels[key] = column
         return column
+
+    @property
+    def images(self) -> ImageIndex:
+        """Return which nodes have an image."""
+        if self._images is None or self._images.rows is not self._nodes:
+            self._images = index_images(self._nodes, self._images)
+        return self._images
 
     @cached_property
     def taints(self) -> tuple[tuple[tuple[Taint, ...], ...], I32]:

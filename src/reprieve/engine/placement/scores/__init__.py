@@ -47,8 +47,7 @@ def compile_scores(view: View, pending: Pending) -> tuple[tuple[Score, int], ...
     """Return the scores that have something to say, with their weights, in the profile's order."""
     scores: list[tuple[Score, int]] = []
     for name, weight in view.profile.weights:
-        compile_score = _COMPILE.get(name)
-        score = None if compile_score is None else compile_score(view, pending)
+        score = _COMPILE[name](view, pending)
         if score is not None:
             scores.append((score, weight))
     return tuple(scores)

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprieve.engine.cluster.rows import CPU, MEMORY
 from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.profile import PlacementScoreName
-from reprieve.engine.placement.scores.resources import most_allocated, resource_columns
+from reprieve.engine.placement.scores.resources import (
+    most_allocated,
+    resource_columns,
+    scored_requests,
+)
 
 __all__ = ["FeasiblePlacement", "best_placement", "placement_scores"]
 
@@ -58,8 +61,7 @@ def _fullness(view: View, placement: FeasiblePlacement) -> int:
     for number in placement.proposed:
         entry = view.snapshot.classes[number]
         assert entry is not None
-        own = {**dict(entry.requests), CPU: entry.scored_cpu, MEMORY: entry.scored_memory}
-        for name, amount in own.items():
+        for name, amount in scored_requests(entry).items():
             requests[name] = requests.get(name, 0) + amount
     columns = resource_columns(view, requests, view.profile.strategy.resources, scored=True)
     return most_allocated(

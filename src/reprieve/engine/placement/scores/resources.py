@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE
+from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE, PodClass
 from reprieve.engine.cluster.snapshot import I64, Pending
 from reprieve.engine.placement.filtering import Score, View
 from reprieve.engine.placement.profile import ScoreName, ScoringStrategy, ScoringType
@@ -30,6 +30,7 @@ __all__ = [
     "compile_fit",
     "most_allocated",
     "resource_columns",
+    "scored_requests",
 ]
 
 _NATIVE: Final = (CPU, MEMORY, STORAGE)
@@ -56,8 +57,7 @@ def compile_fit(view: View, pending: Pending) -> Score:
     """Return NodeResourcesFit's score under the profile's scoring strategy."""
     entry = view.snapshot.classes[pending.pod_class]
     assert entry is not None
-    own = dict(entry.requests)
-    own[CPU], own[MEMORY] = entry.scored_incoming or (entry.scored_cpu, entry.scored_memory)
+    own = scored_requests(entry)
     strategy = view.profile.strategy
     columns = resource_columns(view, own, strategy.resources, scored=True)
     all_nodes, one_node = _strategy(strategy)
@@ -90,6 +90,12 @@ def compile_balanced_allocation(view: View, pending: Pending) -> Score | None:
         return 50 + (50 + gain) // 2
 
     return NodeScore(ScoreName.BALANCED_ALLOCATION, everywhere, at)
+
+
+def scored_requests(entry: PodClass) -> dict[str, int]:
+    """Return what a pod to be placed requests as NodeResourcesFit counts it."""
+    cpu, memory = entry.scored_incoming or (entry.scored_cpu, entry.scored_memory)
+    return {**dict(entry.requests), CPU: cpu, MEMORY: memory}
 
 
 def most_allocated(amounts: Amounts) -> int:

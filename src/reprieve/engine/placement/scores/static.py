@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, Pending
+from reprieve.engine.cluster.images import tagged
+from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Score, View
 from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.filters.taints import covers, taints_of
@@ -24,9 +25,6 @@ _PREFER: Final = "PreferNoSchedule"
 _MIB: Final = 2**20
 _LEAST: Final = 23 * _MIB  # image bytes that count for nothing
 _MOST: Final = 1000 * _MIB  # image bytes that count in full, per container
-_SHARED: Final = "images"
-
-Places: TypeAlias = dict[str, tuple[I64, I64]]  # image name: nodes that have it, sizes there
 
 
 def compile_taint_toleration(view: View, pending: Pending) -> Score | None:
@@ -61,35 +59,16 @@ def compile_image_locality(view: View, pending: Pending) -> Score | None:
     """Return the score of images that nodes already have; None where no node has one of them."""
     entry = view.snapshot.classes[pending.pod_class]
     assert entry is not None
-    places = _places(view)
-    wanted = [places[name] for name in map(_tagged, entry.images) if name in places]
+    if not entry.images:
+        return None
+    having = view.snapshot.node_facts.images.having
+    wanted = [having[name] for name in map(tagged, entry.images) if name in having]
     if not wanted:
         return None
     count = len(view.snapshot.nodes)
     total = np.zeros(count, np.int64)
-    for nodes, sizes in wanted:
-        total[nodes] += (sizes * (len(nodes) / count)).astype(np.int64)
+    for each in wanted:
+        total[each.nodes] += (each.sizes * (len(each.nodes) / count)).astype(np.int64)
     most = len(entry.images) * _MOST
     raw = 100 * (np.clip(total, _LEAST, most) - _LEAST) // (most - _LEAST)
     return StaticScore(ScoreName.IMAGE_LOCALITY, raw, as_is)
-
-
-def _places(view: View) -> Places:
-    known = view.shared.get(_SHARED)
-    if known is None:
-        found: dict[str, dict[int, int]] = {}
-        for index, node in enumerate(view.snapshot.nodes):
-            for image in node.images:
-                for name in image.names:
-                    found.setdefault(_tagged(name), {})[index] = image.size
-        known = view.shared[_SHARED] = {
-            name: (np.fromiter(at, np.int64), np.fromiter(at.values(), np.int64))
-            for name, at in found.items()
-        }
-    places: Places = known  # type: ignore[assignment]  # nobody else writes under this key
-    return places
-
-
-def _tagged(name: str) -> str:
-    """Return the name with its tag; one without a tag or digest is `:latest`."""
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
