@@ -3,8 +3,8 @@
 `throughput`: nodes of 32 cpu with four bound pods each; plain pods of 1 cpu, then gangs of 8 cpu
 per pod, through snapshots, all filters and scores of the default profile, and the assumption in the
 state. `ratios` are those that KEP-5710 asks for, each the throughput of the first over that of the
-second: a gang of N against N pods; victims in groups that go as a whole against victims in no group;
-one pod with the gate on against off.
+second: a gang of N against N pods; victims in groups that go as a whole against victims in no
+group; one pod with the gate on against off.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def run_ratios(nodes: int, size: int) -> None:
     """Print KEP-5710's three ratios of throughput; each should be at least 0.9."""
     gang = generated(nodes, size)
     plain = generated(nodes, size, whole=False)
-    free = [row for row in gang.rows if not isinstance(row, PodRow)]
+    free: list[Change] = [row for row in gang.rows if not isinstance(row, PodRow)]
     on, off = Policy(), Policy(gates=Gates(generic_workload=False, topology_aware=False))
 
     def together() -> float:
@@ -113,7 +113,7 @@ def run_ratios(nodes: int, size: int) -> None:
             lambda: _time(plain.rows, plain.waiting, on, as_group=plain.group),
         ),
         "pod_gate_on_against_off": _ratio(
-            lambda: _time(gang.rows, one, on), lambda: _time(gang.rows, one, off)
+            lambda: _time(plain.rows, one, on), lambda: _time(plain.rows, one, off)
         ),
     }
     print_line("scheduling", "slo", ratios=ratios)

@@ -15,7 +15,7 @@ from reprieve.engine.cluster.rows import BudgetRow
 from reprieve.engine.cluster.snapshot import I64, Mask
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.filters.selection import selection_of
-from reprieve.engine.scheduling.units import Units
+from reprieve.engine.scheduling.units import Units, stable_order
 
 __all__ = ["BudgetMatches", "budget_matches", "violating_pods"]
 
@@ -70,7 +70,7 @@ def violating_pods(units: Units, order: I64, matches: BudgetMatches) -> I64:
     if most == 1 and not any(budget.disrupted for budget in matches.budgets):
         hit = np.flatnonzero(count)
         budget_of = matches.first[labels[hit]]
-        grouped = np.argsort(budget_of, kind="stable")
+        grouped = stable_order(budget_of, len(matches.budgets))
         budget_of = budget_of[grouped]
         rank = np.arange(len(hit)) - np.searchsorted(budget_of, budget_of)
         allowed = np.array([budget.allowed for budget in matches.budgets], np.int64)

@@ -127,7 +127,7 @@ def sweep(
         for constraint in each.constraints
     ]
     lacking = np.minimum(slack, 0)
-    tests.append((Rejection.RESOURCES, (lacking < 0).any(axis=1, keepdims=True)[:, 0]))
+    tests.append((Rejection.RESOURCES, np.asarray((lacking < 0).any(axis=1))))
     every = np.arange(len(snapshot.nodes))
     tests.extend((Rejection.SPREAD_SKEW, ~skew.passes(every)) for skew in skews)
     for code, refused in sorted(tests, key=lambda test: test[0]):

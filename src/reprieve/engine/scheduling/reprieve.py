@@ -15,10 +15,10 @@ fixpoint. Whichever pass evicts fewer pods stands.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 
@@ -55,13 +55,7 @@ class Rule(StrEnum):
     TOGETHER = "returned together with others"
 
 
-@dataclass(slots=True)
-class _Tested:
-    """What the trackers know of one unit that has to be tested."""
-
-    rows: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
-    domains: tuple[list[int], ...] = ()
-    rerun: bool = False
+_NOTHING: Final[list[tuple[int, list[int]]]] = []
 
 
 class _Board:
@@ -88,22 +82,15 @@ class _Board:
         for name, mask in excluded(simulation, members, slots).items():
             for unit in unit_of[mask].tolist():
                 self.barred.setdefault(unit, name)
-        self.tested: dict[int, _Tested] = defaultdict(
-            lambda: _Tested(domains=tuple([] for _ in self.skews))
-        )
         chosen = np.flatnonzero(here)
+        self._rows: dict[int, list[tuple[int, list[int]]]] = {}
         for unit, row in zip(unit_of[chosen].tolist(), self.room.rows(slots[chosen]), strict=True):
-            self.tested[unit].rows.append(row)
-        for index, domains in enumerate(moved):
-            chosen = np.flatnonzero(domains >= 0)
-            for unit, domain in zip(
-                unit_of[chosen].tolist(), domains[chosen].tolist(), strict=True
-            ):
-                self.tested[unit].domains[index].append(domain)
-        for unit in unit_of[self.rerun.concerned].tolist():
-            self.tested[unit].rerun = True
-        for unit in self.barred:
-            self.tested[unit]
+            self._rows.setdefault(unit, []).append(row)
+        self.moves = tuple(_moves(unit_of, domains) for domains in moved)
+        self._rerun = set(unit_of[self.rerun.concerned].tolist())
+        self.tested = np.zeros(len(units), np.bool_)
+        self.tested[unit_of[concerned]] = True
+        self.tested[list(self.barred)] = True
 
     def put(self, unit: int, *, regardless: bool = False) -> FilterName | None:
         """Put a unit back; return the filter that refuses, in which case nothing has changed.
@@ -113,20 +100,22 @@ class _Board:
         barred = self.barred.get(unit)
         if barred is not None:
             return barred
-        known = self.tested[unit]
-        if known.rows and not self.room.take(known.rows):
+        rows = self._rows.get(unit, _NOTHING)
+        if rows and not self.room.take(rows):
             return FilterName.NODE_RESOURCES_FIT
         if not regardless:
-            for skew, domains in zip(self.skews, known.domains, strict=True):
+            for skew, moves in zip(self.skews, self.moves, strict=True):
+                domains = moves.get(unit)
                 if domains and not skew.admits(domains):
-                    self.room.give(known.rows)
+                    self.room.give(rows)
                     return FilterName.POD_TOPOLOGY_SPREAD
-        if known.rerun:
+        if unit in self._rerun:
             refused = self.rerun.put(self._units.pods(unit))
             if refused is not None:
-                self.room.give(known.rows)
+                self.room.give(rows)
                 return refused
-        for skew, domains in zip(self.skews, known.domains, strict=True):
+        for skew, moves in zip(self.skews, self.moves, strict=True):
+            domains = moves.get(unit)
             if domains:
                 skew.add(domains)
         return None
@@ -134,18 +123,27 @@ class _Board:
     def close(self, units: Iterable[int], refused: Container[int]) -> None:
         """Leave the simulation as it was."""
         for unit in units:
-            if unit not in refused and self.tested[unit].rerun:
+            if unit not in refused and unit in self._rerun:
                 self.rerun.take_out(self._units.pods(unit))
 
     def take_out(self, unit: int) -> None:
         """Undo `put`."""
-        known = self.tested[unit]
-        self.room.give(known.rows)
-        for skew, domains in zip(self.skews, known.domains, strict=True):
+        self.room.give(self._rows.get(unit, _NOTHING))
+        for skew, moves in zip(self.skews, self.moves, strict=True):
+            domains = moves.get(unit)
             if domains:
                 skew.remove(domains)
-        if known.rerun:
+        if unit in self._rerun:
             self.rerun.take_out(self._units.pods(unit))
+
+
+def _moves(unit_of: I64, domains: I64) -> dict[int, list[int]]:
+    """Return the domains in which each unit counts."""
+    chosen = np.flatnonzero(domains >= 0)
+    found: dict[int, list[int]] = {}
+    for unit, domain in zip(unit_of[chosen].tolist(), domains[chosen].tolist(), strict=True):
+        found.setdefault(unit, []).append(domain)
+    return found
 
 
 def reprieve(
@@ -165,8 +163,7 @@ def reprieve(
     board = _Board(simulation, members, units, slots)
     limited = np.zeros(len(units), np.bool_)
     limited[units.of_slot[slots[budgets.limited[snapshot.pod_labels[slots]]]]] = True
-    tested = np.zeros(len(units), np.bool_)
-    tested[list(board.tested)] = True
+    tested = board.tested
     order = units.ordered(np.flatnonzero(limited | tested))
     violating = violating_pods(units, order, budgets)
     in_turn = np.concatenate(
@@ -185,8 +182,8 @@ def reprieve(
     gone[list(refused)] = True
     victims = order[gone[order]]
     kept = {
-        Rule.UNTOUCHED: len(units) - len(board.tested),
-        Rule.FITS: len(board.tested) - len(victims) - together,
+        Rule.UNTOUCHED: len(units) - int(tested.sum()),
+        Rule.FITS: int(tested.sum()) - len(victims) - together,
         Rule.TOGETHER: together,
     }
     return Reprieved(
@@ -261,7 +258,7 @@ def _surplus(board: _Board, there: Iterable[int], candidates: Sequence[int]) -> 
         for unit in candidates:
             if unit not in present:
                 continue
-            hits = [d for d in board.tested[unit].domains[index] if exceeded.get(d, 0) > 0]
+            hits = [d for d in board.moves[index].get(unit, ()) if exceeded.get(d, 0) > 0]
             if hits:
                 for domain in hits:
                     exceeded[domain] -= 1

@@ -52,13 +52,13 @@ class Room:
         self._requests = snapshot.pod_requests
         self._node = snapshot.pod_node
 
-    def rows(self, slots: I64) -> list[tuple[int, tuple[int, ...]]]:
+    def rows(self, slots: I64) -> list[tuple[int, list[int]]]:
         """Return (node, requests) of pods, as `take` wants them."""
         nodes = self._node[slots].tolist()
-        amounts = self._requests[np.ix_(slots, self._columns)].tolist()
-        return list(zip(nodes, map(tuple, amounts), strict=True))
+        amounts = self._requests[slots][:, self._columns].tolist()
+        return list(zip(nodes, amounts, strict=True))
 
-    def take(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> bool:
+    def take(self, rows: Sequence[tuple[int, list[int]]]) -> bool:
         """Put pods on members' nodes; return whether they fit, and change nothing if not."""
         for done, (node, amounts) in enumerate(rows):
             left = self._left[node]
@@ -68,7 +68,7 @@ class Room:
             self._left[node] = [have - amount for have, amount in zip(left, amounts, strict=True)]
         return True
 
-    def give(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> None:
+    def give(self, rows: Sequence[tuple[int, list[int]]]) -> None:
         """Undo `take`."""
         for node, amounts in rows:
             left = self._left[node]
