@@ -62,14 +62,10 @@ def compile_filters(view: View, pending: Pending) -> tuple[Filter, ...] | Refusa
     filters: list[Filter] = []
     steps: list[Compile] = [compile_narrowing]
     for name in FilterName:
-        if name is FilterName.NODE_NAME or name not in view.profile.filters:
-            continue
-        compile_filter = _COMPILE.get(name)
-        if compile_filter is None:
-            if name is FilterName.DYNAMIC_RESOURCES and not pending.row.claims:
-                continue
-            return Refusal(Reason(Rejection.UNSUPPORTED, name))
-        steps.append(compile_filter)
+        if name in view.profile.filters and name is not FilterName.NODE_NAME:
+            if name not in _COMPILE:
+                return Refusal(Reason(Rejection.UNSUPPORTED, name))
+            steps.append(_COMPILE[name])
     for compile_step in steps:
         found = compile_step(view, pending)
         if isinstance(found, Refusal):
