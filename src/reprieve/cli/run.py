@@ -13,7 +13,7 @@ from reprieve.units.errors import UsageError
 
 __all__ = ["run"]
 
-_CONTROLLERS = ("idle",)
+_CONTROLLERS = ("idle", "scheduling")
 
 
 @click.command()
@@ -21,7 +21,7 @@ _CONTROLLERS = ("idle",)
     "--controllers",
     default="idle",
     show_default=True,
-    help="Planes to run, separated by commas; accepted: idle.",
+    help="Planes to run, separated by commas; accepted: idle, scheduling.",
 )
 @click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
@@ -55,6 +55,25 @@ _CONTROLLERS = ("idle",)
     default="text",
     show_default=True,
 )
+@click.option(
+    "--feature-gates",
+    default="",
+    metavar="A=true,B=false",
+    help="Feature gates of the scheduling plane; they win over those of the --config file.",
+)
+@click.option(
+    "--scheduler-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A KubeSchedulerConfiguration for the scheduling plane.",
+)
+@click.option(
+    "--scheduler-name",
+    "scheduler_names",
+    multiple=True,
+    metavar="NAME",
+    help="Schedule the pods of this scheduler name, reprieve-scheduler otherwise; repeatable.",
+)
 def run(
     controllers: str,
     kubeconfig: str | None,
@@ -64,6 +83,9 @@ def run(
     metrics_port: int,
     lease_duration: str,
     log_format: str,
+    feature_gates: str,
+    scheduler_config: Path | None,
+    scheduler_names: tuple[str, ...],
 ) -> None:
     """Run the operator against a cluster, inside or outside of it.
 
@@ -90,6 +112,9 @@ def run(
         metrics_port=metrics_port,
         lease_duration=_lease_duration(lease_duration),
         log_format=log_format,
+        feature_gates=feature_gates,
+        scheduler_config=scheduler_config,
+        scheduler_names=scheduler_names,
     )
     raise SystemExit(asyncio.run(run_operator(options, SystemClock())))
 

@@ -15,15 +15,17 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.controllers.idle.context import IdleContext
 from reprieve.controllers.idle.plane import IdlePlane
 from reprieve.controllers.measured import CountedWire
+from reprieve.controllers.scheduling.context import SchedulingContext
+from reprieve.controllers.scheduling.plane import SchedulingPlane
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client, Json, connect
 from reprieve.kube.credentials import load_connection
@@ -32,22 +34,29 @@ from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.resource import KAIWO_CONFIGS, NAMESPACES
+from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.transport import HttpWire
+from reprieve.settings.fields import read_yaml
+from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import StartUp, read_config, start_up
 from reprieve.telemetry.http import Check, serve_telemetry
 from reprieve.telemetry.log import start_logging
 from reprieve.telemetry.loop_lag import LoopLag
 from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 from reprieve.wording.kaiwo import COMPONENT
 
-__all__ = ["OperatorOptions", "run_operator"]
+__all__ = ["IDLE", "SCHEDULING", "OperatorOptions", "Plane", "run_operator"]
 
 log: Final = logging.getLogger("reprieve")
 
+IDLE: Final = "idle"
+SCHEDULING: Final = "scheduling"
+SCHEDULER_NAME: Final = "reprieve-scheduler"
 LEASE_NAME: Final = "reprieve"
 _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _FLUSH: Final = 1.0  # seconds that waiting events are given at the end
@@ -57,7 +66,11 @@ _MOST_LAG: Final = SECOND
 
 @dataclass(frozen=True, slots=True)
 class OperatorOptions:
-    """What `reprieve run` was told; `lease_duration` in nanoseconds."""
+    """What `reprieve run` was told; `lease_duration` in nanoseconds.
+
+    `scheduler_names`: whose pods are scheduled, each with the default profile; without any, those
+    of `scheduler_config` or else the one of `SCHEDULER_NAME`.
+    """
 
     controllers: tuple[str, ...]
     environment: Mapping[str, str]
@@ -68,6 +81,44 @@ class OperatorOptions:
     metrics_port: int = 8080
     lease_duration: int = 15 * SECOND
     log_format: str = "text"
+    feature_gates: str = ""
+    scheduler_config: Path | None = None
+    scheduler_names: tuple[str, ...] = ()
+
+
+class Plane(Protocol):
+    """One plane of the operator."""
+
+    name: str
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that it needs was read."""
+        ...
+
+    def troubles(self) -> Sequence[str]:
+        """Return one line for each kind that cannot be read."""
+        ...
+
+    def notice(self) -> str:
+        """Return why the plane writes nothing; empty when it does."""
+        ...
+
+    async def synced(self) -> None:
+        """Wait until everything that it needs was read."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What was read before anything was connected; None for a plane that does not run."""
+
+    start: StartUp
+    scheduling: SchedulingSettings | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +137,7 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
         UsageError: a setting, the kubeconfig or the operator namespace cannot be used.
     """
     relax_collector()
-    start = _settings(options)
+    settings = _settings(options)
     handler = start_logging(options.log_format, clock)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -96,48 +147,80 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
     connection = await load_connection(options.kubeconfig, options.context, clock)
     client = connect(connection, clock, wire=CountedWire(HttpWire(connection), metrics))
     try:
-        return await _run(options, start, client, clock, metrics, stop)
+        return await _run(options, settings, client, clock, metrics, stop)
     finally:
         await client.close()
         logging.getLogger().removeHandler(handler)
 
 
-def _settings(options: OperatorOptions) -> StartUp:
-    section, where = {}, "--config"
+def _settings(options: OperatorOptions) -> _Settings:
+    section: Mapping[str, object] = {}
+    text, where = "", "--config"
     if options.config_file is not None:
         where = f"--config {options.config_file}"
-        try:
-            text = options.config_file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{where}: cannot be read: {error}") from None
+        text = _text(options.config_file, where)
         section = read_config(text, where)
     namespace = ""
     with contextlib.suppress(OSError):
         namespace = _SERVICE_ACCOUNT_NAMESPACE.read_text()
     start = start_up(options.environment, section, where, namespace)
-    if not start.enabled:
+    if IDLE in options.controllers and not start.enabled:
         raise UsageError(
             "--controllers idle needs GPU preemption to be enabled: set the variable "
             "GPU_PREEMPTION_ENABLED to true, or gpuPreemption.enabled: true in --config"
         )
-    return start
+    scheduling = None
+    if SCHEDULING in options.controllers:
+        scheduling = _scheduling(options, text, where)
+    return _Settings(start, scheduling)
+
+
+def _scheduling(options: OperatorOptions, text: str, where: str) -> SchedulingSettings:
+    section = dict(read_scheduling(text, where)) if text else {}
+    if options.scheduler_config is not None:
+        where = f"--scheduler-config {options.scheduler_config}"
+        if section.get("configuration") is not None:
+            raise UsageError(f"{where}: the --config file has a scheduling.configuration already")
+        section["configuration"] = read_yaml(_text(options.scheduler_config, where), where)
+    settings = scheduling_settings(section, options.feature_gates, where)
+    if section.get("configuration") is not None:
+        if options.scheduler_names:
+            raise UsageError("--scheduler-name: a scheduler configuration names its profiles")
+        return settings
+    default = settings.policy.profiles[0]
+    profiles = tuple(
+        replace(default, scheduler_name=name)
+        for name in dict.fromkeys(options.scheduler_names or (SCHEDULER_NAME,))
+    )
+    return replace(settings, policy=replace(settings.policy, profiles=profiles))
+
+
+def _text(file: Path, where: str) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{where}: cannot be read: {error}") from None
 
 
 async def _run(
     options: OperatorOptions,
-    start: StartUp,
+    settings: _Settings,
     client: Client,
     clock: Clock,
     metrics: Metrics,
     stop: asyncio.Event,
 ) -> int:
+    start = settings.start
     for rejected in start.rejected:
         log.warning("%s is %r; accepted: %s", rejected.where, rejected.value, rejected.accepted)
     for notice in start.notices:
         log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
     namespace = start.operator_namespace
     await _require_namespace(client, namespace)
-    if not options.dry_run:
+    if settings.scheduling is not None:
+        for notice in settings.scheduling.notices:
+            log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
+    if IDLE in options.controllers and not options.dry_run:
         await _make_kaiwo_config(client)
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
     duration = options.lease_duration
@@ -152,28 +235,47 @@ async def _run(
         report=lambda trouble: log.warning("process lease: %s", trouble),
     )
     tenure: Tenure = _Unled(identity) if options.dry_run else elector
-    events = EventRecorder(
-        client,
-        clock,
-        component=COMPONENT,
-        instance=identity,
-        report=lambda trouble: log.warning("events: %s", trouble),
-    )
+    fence = Fence(tenure, clock, duration)
     lag = LoopLag(clock, metrics)
-    plane = IdlePlane(
-        IdleContext(
+
+    def lagging() -> bool:
+        return lag.current > _MOST_LAG
+
+    def report(trouble: Exception) -> None:
+        log.warning("events: %s", trouble)
+
+    planes: list[Plane] = []
+    recorders: list[EventRecorder | SeriesEvents] = []
+    if IDLE in options.controllers:
+        events = EventRecorder(client, clock, component=COMPONENT, instance=identity, report=report)
+        recorders.append(events)
+        idle = IdleContext(
             client=client,
             mapper=RestMapper(client, clock),
             clock=clock,
-            fence=Fence(tenure, clock, duration),
+            fence=fence,
             events=events,
             metrics=metrics,
             start=start,
-            lagging=lambda: lag.current > _MOST_LAG,
+            lagging=lagging,
             dry_run=options.dry_run,
-        ),
-        namespace,
-    )
+        )
+        planes.append(IdlePlane(idle, namespace))
+    if settings.scheduling is not None:
+        series = SeriesEvents(client, clock, instance=identity, report=report)
+        recorders.append(series)
+        scheduling = SchedulingContext(
+            client=client,
+            clock=clock,
+            fence=fence,
+            events=series,
+            metrics=metrics,
+            scheduler_metrics=SchedulingMetrics(metrics.registry),
+            settings=settings.scheduling,
+            lagging=lagging,
+            dry_run=options.dry_run,
+        )
+        planes.append(SchedulingPlane(scheduling, namespace))
 
     def healthy() -> Iterator[Check]:
         yield Check("loop", passed=True)
@@ -181,25 +283,29 @@ async def _run(
     def ready() -> Iterator[Check]:
         # A standby is ready: it would lead within one lease duration.
         standing_by = not options.dry_run and not elector.leading
-        yield Check("idle", passed=plane.ready or standing_by, detail="the caches are not synced")
-        for trouble in plane.watches.troubles():
-            yield Check("watch", passed=False, detail=trouble)
-        if plane.context.read_only:
-            yield Check("alone", passed=False, detail=plane.context.read_only, required=False)
+        for plane in planes:
+            passed = plane.ready or standing_by
+            yield Check(plane.name, passed=passed, detail="the caches are not synced")
+            for trouble in plane.troubles():
+                yield Check("watch", passed=False, detail=trouble)
+            if plane.notice():
+                yield Check("alone", passed=False, detail=plane.notice(), required=False)
 
     async with serve_telemetry(metrics.registry, healthy, ready, options.metrics_port) as port:
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
-        background = [asyncio.create_task(events.run()), asyncio.create_task(lag.run())]
+        background = [asyncio.create_task(each.run()) for each in (*recorders, lag)]
         try:
-            return await _lead(plane, elector, options.dry_run, stop)
+            return await _lead(planes, elector, options.dry_run, stop)
         finally:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(events.flush(), _FLUSH)
+                await asyncio.wait_for(
+                    asyncio.gather(*(recorder.flush() for recorder in recorders)), _FLUSH
+                )
             await _end(background)
 
 
 async def _lead(
-    plane: IdlePlane, elector: LeaderElector, dry_run: bool, stop: asyncio.Event
+    planes: Sequence[Plane], elector: LeaderElector, dry_run: bool, stop: asyncio.Event
 ) -> int:
     stopped = asyncio.create_task(stop.wait())
     tasks: list[asyncio.Task[object]] = []
@@ -217,7 +323,7 @@ async def _lead(
             log.info("dry run: nothing is marked or evicted, no lease is taken")
             lost = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]
         tasks.append(lost)
-        work = asyncio.create_task(_work(plane))
+        work = asyncio.create_task(_work(planes))
         tasks.insert(0, work)
         await _first(stopped, lost, work)
         if stopped.done():
@@ -237,18 +343,28 @@ async def _lead(
         await _end(tasks)
 
 
-async def _work(plane: IdlePlane) -> None:
-    freezer = asyncio.create_task(_freeze(plane))
+async def _work(planes: Sequence[Plane]) -> None:
+    freezer = asyncio.create_task(_freeze(planes))
     try:
-        await plane.run()
+        async with asyncio.TaskGroup() as group:
+            for plane in planes:
+                group.create_task(plane.run())
     except* Deposed as deposed:
-        log.error("%s", deposed.exceptions[0])
+        log.error("%s", _first_of(deposed))
     finally:
         freezer.cancel()
 
 
-async def _freeze(plane: IdlePlane) -> None:
-    await plane.watches.synced()
+def _first_of(group: BaseExceptionGroup[Deposed]) -> BaseException:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+async def _freeze(planes: Sequence[Plane]) -> None:
+    for plane in planes:
+        await plane.synced()
     freeze_records()
 
 

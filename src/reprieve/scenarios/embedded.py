@@ -7,7 +7,7 @@ stopped in the reverse order of its start, whatever happened.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,12 +60,14 @@ async def embedded_stage(
     rbac: bool = False,
     operator_user: str = OPERATOR_USER,
     operator_roles: Sequence[Mapping[str, Any]] | None = None,
+    machines_without: Collection[str] = (),
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
 
     `directory` takes the kubeconfig files, but people's where `kubeconfig` names another place;
     `port` 0 is any free one; `data` None keeps the cluster in memory. With `rbac` the operator has
     the rights of `operator_roles`, roles and their bindings, and every right without them.
+    `machines_without` names machines that are not to run.
 
     Raises:
         OSError: the port is taken, or a file cannot be written.
@@ -89,6 +91,7 @@ async def embedded_stage(
                 rights=_UserRights(cluster, operator_user),
                 operator_arguments=operator_arguments,
                 on_operator_line=on_operator_line,
+                machines_without=machines_without,
             )
         )
         if rbac:

@@ -79,6 +79,8 @@ _TRACKED: Final = (Phase.PENDING_OTHER, Phase.PENDING_GPU, Phase.ACTIVE, Phase.I
 class IdlePlane:
     """One idle plane over one cluster."""
 
+    name = "idle"
+
     def __init__(self, context: IdleContext, operator_namespace: str) -> None:
         self.context = context
         start, client, clock = context.start, context.client, context.clock
@@ -148,6 +150,18 @@ class IdlePlane:
         self._kaiwo = KaiwoWatch(client, operator_namespace, clock)
         self.ready = False
 
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read."""
+        return self.watches.troubles()
+
+    def notice(self) -> str:
+        """Return why nothing is written, empty when we do."""
+        return self.context.read_only
+
+    async def synced(self) -> None:
+        """Wait for the first list of every required kind."""
+        await self.watches.synced()
+
     async def run(self) -> None:
         """Run until cancelled.
 
@@ -160,9 +174,7 @@ class IdlePlane:
                 await self.watches.synced()
                 self._subscribe()
                 if not self.context.dry_run:
-                    await claim_open(
-                        self._log, self.context.fence, self.context.clock, Plane.IDLE
-                    )
+                    await claim_open(self._log, self.context.fence, self.context.clock, Plane.IDLE)
                 await self._look_for_kaiwo()
                 await self._roots.expect(
                     pod_found(pod) for pod in self.watches.pods.cache if pod.row.gpus

@@ -78,6 +78,10 @@ class SchedulingPlane:
         """Return one line for each kind that cannot be read."""
         return self.watches.troubles()
 
+    def notice(self) -> str:
+        """Return why nothing is written; this plane always writes, but in a dry run."""
+        return ""
+
     async def synced(self) -> None:
         """Wait until all kinds were listed."""
         await self.watches.synced()
