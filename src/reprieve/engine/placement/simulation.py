@@ -47,13 +47,19 @@ class Checkpoint:
 
 
 class Simulation:
-    """The pods of a snapshot, and what would happen to others if some of them were not there."""
+    """The pods of a snapshot, and what would happen to others if some of them were not there.
+
+    `evictable`: (slots,) pods that may be chosen as victims; all, unless somebody takes some out.
+    `search_start`: where the next search begins when not all nodes are examined (17.1).
+    """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, profile: Profile) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.profile = profile
         self.present: Mask = snapshot.pod_node >= 0
+        self.evictable: Mask = np.ones(len(self.present), np.bool_)
+        self.search_start = 0
         self.simulated: list[Placed] = []
         self.used: I64 = snapshot.used.copy()
         self._scored: I64 | None = snapshot.scored.copy()

@@ -1,8 +1,8 @@
 """Which potential victims break a disruption budget: the split that orders the reprieve passes.
 
 Counters start at each budget's `disruptionsAllowed` and fall with every pod of every unit, most
-important unit first, whether or not the unit is reprieved later. A pod whose budget falls below zero
-violates, and further budgets are not visited for it. Source: specification 7.6.
+important unit first, whether or not the unit is reprieved later. A pod whose budget falls below
+zero violates, and further budgets are not visited for it. Source: specification 7.6.
 """
 
 from __future__ import annotations

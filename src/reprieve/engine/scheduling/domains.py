@@ -1,8 +1,8 @@
 """Places a whole group: once over all nodes, or once per topology domain, the best one taken.
 
 A group with a topology constraint is placed within one domain of its key. Members that are placed
-already fix it: theirs is the only one that is examined. Among feasible domains the best-scored wins,
-the smallest name among equals. Source: specification 5.3, 5.5 and 17.5.
+already fix it: theirs is the only one that is examined. Among feasible domains the best-scored
+wins, the smallest name among equals. Source: specification 5.3, 5.5 and 17.5.
 """
 
 from __future__ import annotations

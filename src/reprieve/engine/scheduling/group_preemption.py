@@ -2,8 +2,8 @@
 
 1. eligibility: the policy, then a preemption of ours that is still going on;
 2. potential victims: units of a lower priority;
-3. the empty-state test: with all of them gone, the group is placed once; if it cannot be, nothing is
-   evicted;
+3. the empty-state test: with all of them gone, the group is placed once; if it cannot be, nothing
+   is evicted;
 4. that placement is fixed and units are reprieved around it.
 
 Source: specification, section 7.
@@ -52,7 +52,7 @@ def preempt_for_group(
             evaluated=False,
             keep_nominations=True,
         )
-    if ongoing(snapshot, queued, group.priority, policy):
+    if ongoing(simulation, queued, group.priority, policy):
         return Preemption(
             Code.SUCCESS,
             Explanation(Sentence.ONGOING),
@@ -61,7 +61,10 @@ def preempt_for_group(
             keep_nominations=True,
         )
     units = potential_units(
-        snapshot, simulation.present, group.priority, groups=policy.gates.generic_workload
+        snapshot,
+        simulation.present & simulation.evictable,
+        group.priority,
+        groups=policy.gates.generic_workload,
     )
     if not len(units):
         return Preemption(Code.UNRESOLVABLE, Explanation(Sentence.NO_VICTIMS_GROUP))
@@ -121,12 +124,19 @@ def _may_preempt(
     return all(entry is not None and entry.preempts for entry in entries)
 
 
-def ongoing(snapshot: Snapshot, queued: Sequence[Pending], priority: int, policy: Policy) -> bool:
-    """Return whether a victim of lower priority is still ending on a nominated node (7.1)."""
+def ongoing(
+    simulation: Simulation, queued: Sequence[Pending], priority: int, policy: Policy
+) -> bool:
+    """Return whether a victim of lower priority is still ending on a nominated node (7.1).
+
+    A victim that may no longer be counted on (`evictable`) is not waited for.
+    """
+    snapshot = simulation.snapshot
     nominated = {snapshot.node_index.get(pending.row.nominated, -1) for pending in queued} - {-1}
     if not nominated:
         return False
     ending = (snapshot.pod_flags & Flag.PREEMPTED > 0) & (snapshot.pod_node >= 0)
+    ending &= simulation.evictable
     slots = np.flatnonzero(ending)
     there = np.isin(snapshot.pod_node[slots], list(nominated))
     lower = snapshot.effective_priority(policy.gates.generic_workload)[slots] < priority

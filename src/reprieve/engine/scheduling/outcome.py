@@ -129,8 +129,8 @@ class Preemption:
     """What PostFilter found. `victims` are most important first; `nominated`: (pod, node name).
 
     `unhelpful`: how many nodes say what, when a plain pod has no candidate; nodes that were not
-    examined are counted too. `reprieved`: units put back, by rule. `refused`: for `-v 6`, units that could not be put back
-    with the first filter that refused.
+    examined are counted too. `reprieved`: units put back, by rule. `refused`: for `-v 6`, units
+    that could not be put back with the first filter that refused.
     """
 
     code: Code

@@ -1,8 +1,8 @@
 """Places the queued pods of a unit one after the other, each seeing those before it.
 
-A pod goes to its nominated node when that passes, else to the node with the best score, the first by
-name among equals. A pod that does not fit does not end the loop by itself: the group's minimum does,
-once it can no longer be met. Source: specification 5.3, 8.7 and 17.1.
+A pod goes to its nominated node when that passes, else to the node with the best score, the first
+by name among equals. A pod that does not fit does not end the loop by itself: the group's minimum
+does, once it can no longer be met. Source: specification 5.3, 8.7 and 17.1.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from reprieve.engine.cluster.snapshot import I64, Mask, Pending
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.reasons import PLUGIN, Reason, Rejection
+from reprieve.engine.placement.scores.examined import examined
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.outcome import Diagnosis, Explanation, Sentence
 
@@ -116,14 +117,25 @@ def _unreachable(minimum: int, scheduled: int, remaining: int) -> Explanation:
 
 def _node_for(simulation: Simulation, pending: Pending, choose: Choose, within: Mask | None) -> int:
     nominated = simulation.snapshot.node_index.get(pending.row.nominated, -1)
-    if nominated >= 0 and (within is None or within[nominated]):
-        if simulation.code_at(pending, nominated) == 0:
-            return nominated
+    allowed = nominated >= 0 and (within is None or bool(within[nominated]))
+    if allowed and simulation.code_at(pending, nominated) == 0:
+        return nominated
     passes = simulation.codes(pending) == 0
-    if within is not None:
-        passes &= within
-    nodes = np.flatnonzero(passes)
+    if simulation.profile.percentage_of_nodes is None:
+        nodes = np.flatnonzero(passes if within is None else passes & within)
+    else:
+        nodes = _searched(simulation, passes, within)
     return choose(simulation, pending, nodes) if len(nodes) else -1
+
+
+def _searched(simulation: Simulation, passes: Mask, within: Mask | None) -> I64:
+    """Return the nodes that a search finds which ends when enough have passed."""
+    listed = np.arange(len(passes)) if within is None else np.flatnonzero(within)
+    search = examined(
+        passes[listed], simulation.profile.percentage_of_nodes, simulation.search_start
+    )
+    simulation.search_start = search.next_start
+    return listed[search.found]
 
 
 def diagnose(simulation: Simulation, pending: Pending, within: Mask | None = None) -> Diagnosis:

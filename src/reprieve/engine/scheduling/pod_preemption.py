@@ -2,8 +2,8 @@
 
 Each node is a domain of its own, on which the same steps run: all potential victims off, does the
 pod fit, then units are put back one at a time. All nodes are worked on at once (`sweep`), the k-th
-unit of every node in the k-th round; a pod with constraints that need whole filters is tried node by
-node (`one_node`). Both give the same candidates. Source: specification, section 8.
+unit of every node in the k-th round; a pod with constraints that need whole filters is tried node
+by node (`one_node`). Both give the same candidates. Source: specification, section 8.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def preempt_after(
         return _ineligible(Sentence.NOT_ELIGIBLE_POLICY)
     resolvable: Mask = np.isin(codes, [int(each) for each in RESOLVABLE])
     nominated = snapshot.node_index.get(pending.row.nominated, -1)
-    if nominated >= 0 and (resolvable[nominated] or codes[nominated] == 0):
-        if ongoing(snapshot, [pending], pending.row.priority, policy):
-            return _ineligible(Sentence.NOT_ELIGIBLE_TERMINATING)
+    counts = nominated >= 0 and bool(resolvable[nominated] or codes[nominated] == 0)
+    if counts and ongoing(simulation, [pending], pending.row.priority, policy):
+        return _ineligible(Sentence.NOT_ELIGIBLE_TERMINATING)
     candidates = find_candidates(simulation, pending, policy, resolvable)
     if not len(candidates):
         return Preemption(
@@ -93,7 +93,7 @@ def find_candidates(
     """Return the candidates among `nodes` (nodes,), as many as the profile asks for."""
     units = potential_units(
         simulation.snapshot,
-        simulation.present,
+        simulation.present & simulation.evictable,
         pending.row.priority,
         groups=policy.gates.generic_workload,
     )
@@ -159,7 +159,7 @@ def _limited(found: Candidates, profile: Profile, nodes: int) -> Candidates:
 
 
 def choose_node(candidates: Candidates) -> int:
-    """Return the position of the best candidate; the first difference decides (8.6):
+    """Return the position of the best candidate; the first difference decides (8.6).
 
     1. fewest pods that break a budget;
     2. lowest priority of the first victim;

@@ -1,10 +1,10 @@
 """An independent look at a scheduling plan before it is carried out.
 
-The plan is held against a snapshot, the one it was decided on or a newer one: are its victims there,
-of a lower priority and complete where a group goes as a whole; and do all members that it nominates
-pass all filters on their nodes, in order, once exactly these victims are gone? Nothing of the search
-for victims is used, only filters compiled anew. Whoever carries out a plan refuses one with faults.
-Source: promise "Feasible" of the design; specification 7.3 and 7.7.
+The plan is held against a snapshot, the one it was decided on or a newer one: are its victims
+there, of a lower priority and complete where a group goes as a whole; and do all members that it
+nominates pass all filters on their nodes, in order, once exactly these victims are gone? Nothing of
+the search for victims is used, only filters compiled anew. Whoever carries out a plan refuses one
+with faults. Source: promise "Feasible" of the design; specification 7.3 and 7.7.
 """
 
 from __future__ import annotations

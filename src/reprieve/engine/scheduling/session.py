@@ -8,10 +8,12 @@ and 22; the design's "How data flows".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
+
+import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
@@ -39,7 +41,8 @@ class Session:
     """Attempts over one snapshot.
 
     `plugins`: PodGroupPostFilter plugins by name, our own and those of others. `choose`: which of
-    the nodes that pass is taken; by scores unless somebody wants it otherwise.
+    the nodes that pass is taken; by scores unless somebody wants it otherwise. `overdue`: victims
+    that should be gone by now; nobody waits for them, and no plan counts on them again.
     """
 
     def __init__(
@@ -48,12 +51,14 @@ class Session:
         policy: Policy,
         *,
         plugins: Mapping[str, PostFilter] = GROUP_POST_FILTERS,
+        overdue: Collection[Uid] = (),
         choose: Choose = best_node,
     ) -> None:
         self.snapshot = snapshot
         self._policy = policy
         self._plugins = plugins
         self._choose = choose
+        self._overdue = frozenset(overdue)
         self._simulations: dict[str, Simulation] = {}
         self._placed: list[Placed] = []
         self._nominations = {each.uid: each for each in snapshot.nominations}
@@ -124,6 +129,10 @@ class Session:
             profile = self._policy.profile(name)
             assert profile is not None
             known = self._simulations[name] = Simulation(self.snapshot, self._policy, profile)
+            if self._overdue:
+                known.evictable = np.array(
+                    [uid not in self._overdue for uid in self.snapshot.pod_uids], np.bool_
+                )
             for pod in self._placed:
                 assert pod.pending is not None
                 known.place(pod.pending, pod.node)
