@@ -219,7 +219,9 @@ class Cluster:
             self._state.nodes.drop(number)
             self._state.changed.add("nodes")
         elif kind is Kind.GROUP:
-            self._state.groups.drop(self._state.groups.numbers[f"{gone.namespace}/{gone.name}"])
+            number = self._state.groups.numbers[f"{gone.namespace}/{gone.name}"]
+            self._state.group_rows[number] = None
+            self._state.groups.drop(number)
             self._state.changed.add("groups")
 
     def _put_node(self, row: NodeRow) -> None:
@@ -243,10 +245,15 @@ class Cluster:
     def _put_group(self, row: GroupRow) -> None:
         key = (row.namespace, row.name)
         known = key in self._state.tables[Kind.GROUP]
-        if self._put(Kind.GROUP, key, row, row):
-            if not known:
-                self._state.groups.take(f"{row.namespace}/{row.name}")
-            self._state.changed.add("groups")
+        if not self._put(Kind.GROUP, key, row, row):
+            return
+        name = f"{row.namespace}/{row.name}"
+        number = self._state.groups.numbers[name] if known else self._state.groups.take(name)
+        rows = self._state.group_rows
+        if number >= len(rows):
+            rows.extend([None] * (number + 1 - len(rows)))
+        rows[number] = row
+        self._state.changed.add("groups")
 
 
 def _same_node(held: NodeRow, row: NodeRow) -> bool:

@@ -50,6 +50,7 @@ class Copies:
     group_rows: tuple[GroupRow | None, ...] = ()
     group_index: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[Uid, Pending] = field(default_factory=dict)
+    nominations: tuple[Nomination, ...] = ()
     budgets: tuple[BudgetRow, ...] = ()
     tables: Mapping[Kind, Mapping[tuple[str, str], Any]] = field(default_factory=dict)
     node_facts: NodeFacts = field(default_factory=lambda: NodeFacts(()))
@@ -101,7 +102,7 @@ class Copies:
             group_rows=self.group_rows,
             group_index=self.group_index,
             pending=self.pending,
-            nominations=self._nominations(),
+            nominations=self.nominations,
             budgets=self.budgets,
             tables=self.tables,
             node_facts=self.node_facts,
@@ -124,16 +125,16 @@ class Copies:
         if state.labels.changed:
             self.labels = tuple(state.labels.values)
             self.label_facts = LabelFacts(self.labels)
+        if state.groups.changed:
+            self.group_keys = tuple([key or "" for key in state.groups.values])
+            self.group_index = MappingProxyType(dict(state.groups.numbers))
         if "groups" in changed or state.groups.changed:
-            numbers = state.groups.numbers
-            self.group_keys = tuple(key or "" for key in state.groups.values)
-            self.group_index = MappingProxyType(dict(numbers))
-            found: list[GroupRow | None] = [None] * len(self.group_keys)
-            for (namespace, name), held in state.tables[Kind.GROUP].items():
-                found[numbers[f"{namespace}/{name}"]] = held.row
-            self.group_rows = tuple(found)
+            unknown = [None] * (len(self.group_keys) - len(state.group_rows))
+            self.group_rows = (*state.group_rows, *unknown)
         if "pending" in changed:
             self.pending = MappingProxyType(dict(state.pending))
+        if not changed.isdisjoint(("nominations", "nodes", "groups")):
+            self.nominations = self._nominated()
         if Kind.BUDGET in changed:
             budgets = sorted(state.tables[Kind.BUDGET].items())
             self.budgets = tuple(held.row for _, held in budgets)
@@ -150,7 +151,7 @@ class Copies:
     def _table(self, kind: Kind) -> Mapping[tuple[str, str], Any]:
         return MappingProxyType({key: held.row for key, held in self.state.tables[kind].items()})
 
-    def _nominations(self) -> tuple[Nomination, ...]:
+    def _nominated(self) -> tuple[Nomination, ...]:
         found = []
         for uid in self.state.nominated:
             pod, expected = self.state.pods[uid], self.state.overlay.nominated.get(uid)

@@ -103,8 +103,9 @@ def show(state: State, pod: HeldPod) -> None:
     state.changed.add("pending")
     if row.nominated if expected is None else expected.node:
         state.nominated.add(row.uid)
+        state.changed.add("nominations")
     else:
-        state.nominated.discard(row.uid)
+        _end_nomination(state, row.uid)
 
 
 def _start(state: State, pod: HeldPod) -> None:
@@ -152,7 +153,13 @@ def _slot(state: State, columns: PodColumns, pod: HeldPod, node: int, flags: int
 def _hide(state: State, uid: Uid) -> None:
     if state.pending.pop(uid, None) is not None:
         state.changed.add("pending")
+        _end_nomination(state, uid)
+
+
+def _end_nomination(state: State, uid: Uid) -> None:
+    if uid in state.nominated:
         state.nominated.discard(uid)
+        state.changed.add("nominations")
 
 
 def _started(row: PodRow) -> int:

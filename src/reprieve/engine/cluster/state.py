@@ -15,7 +15,16 @@ import numpy as np
 
 from reprieve.engine.cluster.columns import ClassColumns, Numbers, PodColumns, grown
 from reprieve.engine.cluster.overlay import Overlay
-from reprieve.engine.cluster.rows import CPU, MEMORY, PODS, STORAGE, Kind, PodClass, PodRow
+from reprieve.engine.cluster.rows import (
+    CPU,
+    MEMORY,
+    PODS,
+    STORAGE,
+    GroupRow,
+    Kind,
+    PodClass,
+    PodRow,
+)
 from reprieve.engine.cluster.snapshot import I64, Pending, PodLabels
 from reprieve.units.ids import Uid
 
@@ -68,6 +77,7 @@ class State:
     classes: Numbers[PodClass] = field(default_factory=lambda: Numbers(1))
     labels: Numbers[PodLabels] = field(default_factory=lambda: Numbers(1))
     groups: Numbers[str] = field(default_factory=Numbers)  # namespace/name
+    group_rows: list[GroupRow | None] = field(default_factory=list)  # by number, as far as known
     nodes: Numbers[str] = field(default_factory=lambda: Numbers(NOWHERE + 1))
     class_columns: ClassColumns = field(default_factory=lambda: ClassColumns(len(_FIRST)))
     placed: PodColumns = field(default_factory=lambda: PodColumns(len(_FIRST)))
