@@ -368,7 +368,7 @@ def _candidates(view: View, claim: ClaimRow) -> tuple[VolumeRow, ...]:
         and v.claim is None
         and set(claim.access_modes) <= set(v.access_modes)
         and v.attributes_class == claim.attributes_class
-        and (not claim.selector or selects(claim.selector, dict(v.labels)))
+        and selects(claim.selector, dict(v.labels))
     )
     return tuple(sorted(free, key=lambda v: (v.capacity, v.name)))
 

@@ -1,0 +1,215 @@
+"""What the scheduling plane reads of claims, volumes and the objects of storage.k8s.io.
+
+Structs are partial on purpose, as in `core`: unknown fields are skipped, and none of these objects
+is ever written back whole. Field names follow the API (camel case in JSON).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from reprieve.api.core import NodeSelector, ObjectMeta
+from reprieve.api.scheduling import (
+    Amounts,
+    AzureDisk,
+    AzureFile,
+    GcePersistentDisk,
+    LabelSelector,
+    VolumeById,
+    VsphereVolume,
+)
+
+__all__ = [
+    "CsiDriver",
+    "CsiNode",
+    "CsiStorageCapacity",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "PersistentVolumeSpec",
+    "StorageClass",
+    "TopologySelectorTerm",
+    "VolumeAttachment",
+]
+
+Amount: TypeAlias = str | int | float
+
+
+class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Common settings: camel case in JSON, defaults left out."""
+
+
+class VolumeResources(_Struct, frozen=True):
+    """What a claim asks for."""
+
+    requests: Amounts | None = None
+
+
+class PersistentVolumeClaimSpec(_Struct, frozen=True):
+    """The kind of volume that is asked for, and the one that was given."""
+
+    access_modes: list[str] | None = None
+    resources: VolumeResources | None = None
+    selector: LabelSelector | None = None
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_name: str | None = None
+
+
+class PhaseStatus(_Struct, frozen=True):
+    """Where a claim or volume stands."""
+
+    phase: str = ""
+
+
+class PersistentVolumeClaim(_Struct, frozen=True):
+    """A claim to a volume."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PhaseStatus = PhaseStatus()
+
+
+class CsiSource(_Struct, frozen=True):
+    """A volume of a CSI driver."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class ObjectReference(_Struct, frozen=True):
+    """The claim that a volume is reserved for."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeNodeAffinity(_Struct, frozen=True):
+    """The nodes that a volume can be reached from."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(_Struct, frozen=True):
+    """A volume; of its sources those that a CSI driver serves."""
+
+    access_modes: list[str] | None = None
+    capacity: Amounts | None = None
+    claim_ref: ObjectReference | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
+    volume_mode: str | None = None
+    csi: CsiSource | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: VolumeById | None = None
+    azure_disk: AzureDisk | None = None
+    azure_file: AzureFile | None = None
+    cinder: VolumeById | None = None
+    portworx_volume: VolumeById | None = None
+    vsphere_volume: VsphereVolume | None = None
+
+
+class PersistentVolume(_Struct, frozen=True):
+    """A volume."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PhaseStatus = PhaseStatus()
+
+
+class TopologySelectorExpression(_Struct, frozen=True):
+    """A label and the values that it may have."""
+
+    key: str = ""
+    values: list[str] | None = None
+
+
+class TopologySelectorTerm(_Struct, frozen=True):
+    """Expressions that must all hold."""
+
+    match_label_expressions: list[TopologySelectorExpression] | None = None
+
+
+class StorageClass(_Struct, frozen=True):
+    """How volumes are made."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: list[TopologySelectorTerm] | None = None
+
+
+class VolumeNodeResources(_Struct, frozen=True):
+    """How many volumes of a driver a node takes."""
+
+    count: int | None = None
+
+
+class CsiNodeDriver(_Struct, frozen=True):
+    """A driver that is installed on a node."""
+
+    name: str = ""
+    allocatable: VolumeNodeResources | None = None
+
+
+class CsiNodeSpec(_Struct, frozen=True):
+    """The drivers of a node."""
+
+    drivers: list[CsiNodeDriver] | None = None
+
+
+class CsiNode(_Struct, frozen=True):
+    """The drivers of the node of that name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+
+class CsiDriverSpec(_Struct, frozen=True):
+    """What a driver wants of the scheduler."""
+
+    storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CsiDriver(_Struct, frozen=True):
+    """A CSI driver."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CsiDriverSpec = CsiDriverSpec()
+
+
+class CsiStorageCapacity(_Struct, frozen=True):
+    """What a driver has left for a class in a part of the cluster."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: Amount | None = None
+    maximum_volume_size: Amount | None = None
+
+
+class AttachedSource(_Struct, frozen=True):
+    """What is attached: a volume by name, or an in-line one."""
+
+    persistent_volume_name: str | None = None
+    inline_volume_spec: PersistentVolumeSpec | None = None
+
+
+class VolumeAttachmentSpec(_Struct, frozen=True):
+    """Who attaches what to which node."""
+
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachedSource = AttachedSource()
+
+
+class VolumeAttachment(_Struct, frozen=True):
+    """A volume that is or will be attached to a node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
