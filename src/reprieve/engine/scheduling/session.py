@@ -21,6 +21,7 @@ from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.claims import deallocate_claims
 from reprieve.engine.scheduling.group import missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sentence, Unit
@@ -33,7 +34,7 @@ from reprieve.units.ids import Uid
 __all__ = ["GROUP_POST_FILTERS", "Session"]
 
 GROUP_POST_FILTERS: Final[Mapping[str, PostFilter]] = MappingProxyType(
-    {"DefaultPreemption": preempt_for_group}
+    {"DynamicResources": deallocate_claims, "DefaultPreemption": preempt_for_group}
 )
 
 
