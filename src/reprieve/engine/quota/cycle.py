@@ -485,7 +485,7 @@ class _Cycle:
         entry.outcome = outcome
         self.result.entries.append(entry)
         before = self.queues.last_scan(entry.workload.key)
-        moved = self.queues.requeue(entry.workload, entry.requeue, entry.scan)
+        moved = self.queues.requeue(entry.workload.key, entry.requeue, entry.scan)
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
         if moved or bookmarks[0] != bookmarks[1]:
             self.result.progress = True

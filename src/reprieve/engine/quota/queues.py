@@ -2,8 +2,8 @@
 
 Order inside a ClusterQueue, first difference decides:
 
-1. the sticky workload: of a BestEffortFIFO queue, the one whose preemptions are in flight
-2. with usage-based admission fair sharing, the lower usage of the LocalQueue
+1. with usage-based admission fair sharing, the lower usage of the LocalQueue
+2. the sticky workload: of a BestEffortFIFO queue, the one whose preemptions are in flight
 3. higher effective priority
 4. older timestamp (`timing`)
 5. uid, then namespace/name
@@ -14,8 +14,10 @@ A head that was not admitted goes back into the queue at once, or is set aside a
 * BestEffortFIFO: back at once if it failed after nomination, if its preemptions are pending or
   failed, if flavors are left to try, or if what was set aside was flushed since this head was taken
 
-What is set aside comes back by `flush`. Nothing is queued before its backoff ends, while it is not
-requeued, not active, gated, or while its LocalQueue is stopped.
+With a head that does not fit or finds no candidates, a BestEffortFIFO queue sets aside everything
+of the same shape, what comes later included. What is set aside comes back by `flush`, but not
+before its backoff ends or while it is not requeued. Not queued at all is what is not active or
+gated, and what has no ClusterQueue or a stopped LocalQueue.
 
 Source: specification of the quota plane, sections 4, 8.4 and 9.
 """
@@ -79,7 +81,8 @@ Key = tuple[int, int, str, str]
 class _Pending:
     rows: list[Key] = field(default_factory=list)
     inadmissible: dict[str, Workload] = field(default_factory=dict)
-    sticky: str = ""
+    preemptor: str = ""
+    alike: set[object] = field(default_factory=set)
     popped: int = 0
     flushed: int = -1
 
@@ -113,7 +116,9 @@ class Queues:
         self._scans: dict[str, LastScan] = {}
         self._queues: dict[str, _Pending] = {}
         self._waiting: dict[str, Workload] = {}
-        self._preemptors: set[str] = set()
+        self._backing: dict[str, Workload] = {}
+        self._taken: set[str] = set()
+        self._now = Nanos(0)
         self.local_queue_usage: dict[str, float] = {}
         self.configure(configuration)
 
@@ -124,34 +129,43 @@ class Queues:
         self.configuration = configuration
         self.inactive = inactive_queues(configuration)
         self._queues = {name: _Pending() for name in sorted(configuration.cluster_queues)}
-        self._workloads, self._home, self._waiting = {}, {}, {}
+        self._workloads, self._home, self._waiting, self._backing = {}, {}, {}, {}
+        self._taken = set()
         for workload in known.values():
             self.push(workload)
         self._scans = {key: scan for key, scan in scans.items() if key in known}
 
-    def push(self, workload: Workload, now: Nanos | None = None) -> None:
+    def push(self, workload: Workload) -> None:
         """Queue a workload, in place of what was known of it.
 
-        What was set aside stays so unless its spec or its conditions changed.
+        What was set aside stays so unless what decides about it changed.
         """
         key = workload.key
-        before = self._workloads.get(key)
-        if before == workload and now is None:
+        if key in self._taken and _may_queue(workload):
+            # It is being decided about; `requeue` puts it where it belongs.
+            self._workloads[key] = workload
             return
-        aside = before is not None and key in self._queues[self._home[key]].inadmissible
+        before, scan = self._workloads.get(key), self._scans.get(key)
         same = before is not None and _same(before, workload)
-        scan = self._scans.get(key)
+        aside = before is not None and key in self._queues[self._home[key]].inadmissible
+        queued = before is not None and not aside
+        preempts = self.awaits_preemption(key)
         self.delete(key)
         name = self._cluster_queue(workload)
-        if name is None or not _may_queue(workload, now):
+        if name is None or not _may_queue(workload):
             self._waiting[key] = workload
             return
         self._workloads[key] = workload
         self._home[key] = name
+        queue = self._queues[name]
         if same and scan is not None:
             self._scans[key] = scan
-        queue = self._queues[name]
-        if aside and same:
+        if preempts:
+            queue.preemptor = key
+        if not queued and self._backs_off(workload):
+            self._backing[key] = workload
+            queue.inadmissible[key] = workload
+        elif (aside and same) or (not queued and self._is_alike(queue, workload)):
             queue.inadmissible[key] = workload
         else:
             insort(queue.rows, self._key(workload))
@@ -159,14 +173,15 @@ class Queues:
     def delete(self, key: str) -> None:
         """Forget a workload; one that is not known changes nothing."""
         self._waiting.pop(key, None)
+        self._backing.pop(key, None)
         self._scans.pop(key, None)
+        self._taken.discard(key)
         workload = self._workloads.pop(key, None)
         if workload is None:
             return
         queue = self._queues[self._home.pop(key)]
-        self._preemptors.discard(key)
-        if queue.sticky == key:
-            queue.sticky = ""
+        if queue.preemptor == key:
+            queue.preemptor = ""
         if queue.inadmissible.pop(key, None) is None:
             row = self._key(workload)
             position = bisect_left(queue.rows, row)
@@ -175,6 +190,7 @@ class Queues:
 
     def heads(self, now: Nanos) -> list[tuple[str, Workload]]:
         """Take one head of each active ClusterQueue, by the queues' names."""
+        self._now = now
         self._due(now)
         taken = []
         for name, queue in self._queues.items():
@@ -184,35 +200,31 @@ class Queues:
             queue.rows.remove(row) if row is not queue.rows[0] else queue.rows.pop(0)
             queue.popped += 1
             taken.append((name, self._workloads[row[3]]))
+            self._taken.add(row[3])
         return taken
 
-    def requeue(
-        self, workload: Workload, reason: RequeueReason, scan: LastScan | None = None
-    ) -> bool:
+    def requeue(self, key: str, reason: RequeueReason, scan: LastScan | None = None) -> bool:
         """Give back a head that was not admitted; return whether it left the queue.
 
         `scan` is where its search of flavors stopped.
         """
-        key = workload.key
         name = self._home.get(key)
-        if name is None or key not in self._workloads:
+        if name is None or key not in self._taken:
             return True
+        self._taken.discard(key)
+        workload = self._workloads[key]
         self._scans.pop(key, None)
         if scan is not None:
             self._scans[key] = scan
         queue = self._queues[name]
-        best_effort = (
-            self.configuration.cluster_queues[name].strategy is QueueingStrategy.BEST_EFFORT_FIFO
-        )
-        self._preemptors.discard(key)
-        if reason is RequeueReason.PENDING_PREEMPTION:
-            self._preemptors.add(key)
-        if reason is RequeueReason.PENDING_PREEMPTION and best_effort:
-            queue.sticky = key
-        elif queue.sticky == key:
-            queue.sticky = ""
-        if not _may_queue(workload, None):
-            self.push(workload)
+        best_effort = self._best_effort(name)
+        if reason in (RequeueReason.PENDING_PREEMPTION, RequeueReason.PENDING_MIGRATION):
+            queue.preemptor = key
+        elif queue.preemptor == key:
+            queue.preemptor = ""
+        if self._backs_off(workload):
+            self._backing[key] = workload
+            queue.inadmissible[key] = workload
             return True
         at_once = reason is not RequeueReason.NAMESPACE_MISMATCH
         if best_effort:
@@ -241,9 +253,13 @@ class Queues:
             if queue is None:
                 continue
             queue.flushed = queue.popped
+            queue.alike.clear()
             aside, queue.inadmissible = queue.inadmissible, {}
-            for workload in aside.values():
-                insort(queue.rows, self._key(workload))
+            for key, workload in aside.items():
+                if key in self._backing:
+                    queue.inadmissible[key] = workload
+                else:
+                    insort(queue.rows, self._key(workload))
 
     def last_scan(self, key: str) -> LastScan | None:
         """Return where the search of flavors for a workload stopped."""
@@ -251,7 +267,8 @@ class Queues:
 
     def awaits_preemption(self, key: str) -> bool:
         """Tell whether a workload waits for its own victims."""
-        return key in self._preemptors
+        name = self._home.get(key)
+        return name is not None and self._queues[name].preemptor == key
 
     def active(self) -> dict[str, list[str]]:
         """Return the keys in each queue, in order; queues without any are left out."""
@@ -278,40 +295,60 @@ class Queues:
         yield from self._workloads.values()
         yield from self._waiting.values()
 
+    def _backs_off(self, workload: Workload) -> bool:
+        until = workload.requeue_at
+        return not workload.requeued or (until is not None and until > self._now)
+
     def _due(self, now: Nanos) -> None:
-        due = [
-            w for w in self._waiting.values() if w.requeue_at is not None and w.requeue_at <= now
-        ]
-        for workload in due:
-            self.push(workload, now)
+        """Queue what has waited for its backoff."""
+        for key, workload in list(self._backing.items()):
+            if workload.requeued and (workload.requeue_at is None or workload.requeue_at <= now):
+                del self._backing[key]
+                queue = self._queues[self._home[key]]
+                del queue.inadmissible[key]
+                insort(queue.rows, self._key(workload))
 
     def _first(self, name: str, queue: _Pending) -> Key:
-        if queue.sticky:
-            for row in queue.rows:
-                if row[3] == queue.sticky:
-                    return row
         settings = self.configuration.settings
+        sticky = queue.preemptor if self._best_effort(name) else ""
         if self.configuration.cluster_queues[name].usage_based and settings.admission_fair_sharing:
-            usage = self.local_queue_usage
+            usage, known = self.local_queue_usage, self._workloads
             return min(
-                queue.rows, key=lambda row: (usage.get(self._workloads[row[3]].queue, 0.0), row)
+                queue.rows,
+                key=lambda row: (usage.get(known[row[3]].queue, 0.0), row[3] != sticky, row),
             )
+        if sticky:
+            row = self._key(self._workloads[sticky])
+            position = bisect_left(queue.rows, row)
+            if position < len(queue.rows) and queue.rows[position] == row:
+                return row
         return queue.rows[0]
 
+    def _best_effort(self, name: str) -> bool:
+        strategy = self.configuration.cluster_queues[name].strategy
+        return strategy is QueueingStrategy.BEST_EFFORT_FIFO
+
+    def _is_alike(self, queue: _Pending, workload: Workload) -> bool:
+        return bool(queue.alike) and self._shape(workload) in queue.alike
+
+    def _shape(self, workload: Workload) -> object:
+        return shape(workload, effective_priority(workload, self.configuration.settings))
+
     def _set_aside_alike(self, queue: _Pending, workload: Workload) -> None:
-        settings = self.configuration.settings
-        same = shape(workload, effective_priority(workload, settings))
-        start = bisect_left(queue.rows, (self._key(workload)[0],))
-        alike = []
-        for row in queue.rows[start:]:
-            if row[0] != self._key(workload)[0]:
-                break
+        same = self._shape(workload)
+        queue.alike.add(same)
+        # Of the same shape is of the same priority, and so in one piece of the list.
+        priority = self._key(workload)[0]
+        start = bisect_left(queue.rows, (priority,))
+        end = bisect_left(queue.rows, (priority + 1,))
+        kept = []
+        for row in queue.rows[start:end]:
             other = self._workloads[row[3]]
-            if shape(other, effective_priority(other, settings)) == same:
-                alike.append(row)
-        for row in alike:
-            queue.rows.remove(row)
-            queue.inadmissible[row[3]] = self._workloads[row[3]]
+            if self._shape(other) == same:
+                queue.inadmissible[row[3]] = other
+            else:
+                kept.append(row)
+        queue.rows[start:end] = kept
 
     def _key(self, workload: Workload) -> Key:
         settings = self.configuration.settings
@@ -329,12 +366,9 @@ class Queues:
         return local.cluster_queue if local.cluster_queue in self._queues else None
 
 
-def _may_queue(workload: Workload, now: Nanos | None) -> bool:
-    backing_off = workload.requeue_at is not None and (now is None or workload.requeue_at > now)
+def _may_queue(workload: Workload) -> bool:
     return (
         workload.active
-        and workload.requeued
-        and not backing_off
         and not workload.finished
         and not workload.admission_gated
         and workload.admission is None
@@ -351,5 +385,5 @@ def _same(before: Workload, after: Workload) -> bool:
         and before.evicted == after.evicted
         and before.requeue_at == after.requeue_at
         and before.requeued == after.requeued
-        and before.checks == after.checks
+        and before.closed_gates == after.closed_gates
     )
