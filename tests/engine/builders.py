@@ -198,14 +198,14 @@ def labels_of(labels: Mapping[str, str] | Labels) -> Labels:
     return tuple(sorted(labels.items())) if isinstance(labels, Mapping) else labels
 
 
-def flat(rows: Iterable[Change | Iterable[Change]]) -> list[Change]:
-    """Rows and lists of rows as one list."""
+def flat(rows: Iterable[Any]) -> list[Change]:
+    """Rows, lists of rows and lists of those as one list."""
     found: list[Change] = []
     for each in rows:
         if isinstance(each, list | tuple):
-            found.extend(each)
+            found.extend(flat(each))
         else:
-            found.append(each)  # type: ignore[arg-type]
+            found.append(each)
     return found
 
 
