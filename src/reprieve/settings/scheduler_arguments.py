@@ -26,7 +26,7 @@ from reprieve.settings.fields import (
 from reprieve.settings.idle import Notice
 from reprieve.units.errors import UsageError
 
-__all__ = ["API_VERSION", "read_arguments"]
+__all__ = ["API_VERSION", "ARGUMENTS", "read_arguments"]
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 
@@ -328,6 +328,9 @@ _READERS: Final[Mapping[str, tuple[tuple[str, ...], Reader]]] = {
     "VolumeBinding": (("bindTimeoutSeconds", "shape"), _volume_binding),
     "DynamicResources": (("filterTimeout", "bindingTimeout"), _dynamic_resources),
 }
+
+ARGUMENTS: Final = {name: keys for name, (keys, _) in _READERS.items()}
+"""The fields of each plugin's arguments."""
 
 
 def _accepted() -> str:

@@ -1,0 +1,83 @@
+"""What `docs/scheduling.md` says about options, gates and configuration is what is accepted."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from reprieve.engine.placement.profile import Profile
+from reprieve.settings.gates import GATES
+from reprieve.settings.scheduler_arguments import ARGUMENTS
+from reprieve.settings.scheduling import read_scheduling, scheduling_settings
+from reprieve.units.durations import parse_duration
+from tests.docs.generated import DOCS
+
+TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Return the cells of the table whose first heading is `heading`, without code marks."""
+    lines = TEXT.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith(f"| {heading} |"))
+    found = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
+    return found
+
+
+def test_every_gate_is_described_with_its_default() -> None:
+    described = [tuple(row[:3]) for row in rows("gate")]
+    expected = [
+        (gate.name, "on" if gate.default else "off", ", ".join(gate.needs)) for gate in GATES
+    ]
+    assert described == expected
+    without = {gate.name for gate in GATES if not gate.field}
+    assert {row[0] for row in rows("gate") if row[3].startswith("accepted")} == without
+
+
+def test_every_option_is_described_with_its_default() -> None:
+    settings = scheduling_settings()
+    policy = settings.policy
+    shown = {row[0]: row[1] for row in rows("option `scheduling.`")}
+    assert parse_duration(shown.pop("victimDeadline")) == settings.victim_deadline
+    assert shown == {
+        "secondReprievePass": str(policy.second_reprieve_pass).lower(),
+        "strictDisruptionMode": str(policy.strict_disruption_mode).lower(),
+        "kepMessages": str(policy.kep_messages).lower(),
+        "simulateClaims": str(policy.simulate_claims).lower(),
+        "featureGates": "see below",
+        "configuration": "see below",
+    }
+
+
+def test_every_argument_is_described() -> None:
+    described = {
+        row[0]: [word for word in re.findall(r"[a-z]\w+", row[1]) if word in ARGUMENTS[row[0]]]
+        for row in rows("arguments of")
+    }
+    assert described == {name: list(keys) for name, keys in ARGUMENTS.items()}
+
+
+def blocks() -> list[str]:
+    return re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.mark.parametrize("block", [block for block in blocks() if "scheduling:" in block])
+def test_the_configuration_examples_are_accepted(block: str) -> None:
+    settings = scheduling_settings(read_scheduling(block, "docs/scheduling.md"))
+    assert settings.notices == ()
+    assert settings.policy.profiles[0].scheduler_name == "default-scheduler"
+
+
+def test_the_first_example_shows_the_defaults() -> None:
+    given = yaml.safe_load(blocks()[0])["scheduling"]
+    del given["featureGates"]
+    settings = scheduling_settings(given)
+    assert settings.policy.profiles == (Profile(),)
+    default = scheduling_settings()
+    assert settings.policy.gates == default.policy.gates
+    assert settings.victim_deadline == default.victim_deadline
