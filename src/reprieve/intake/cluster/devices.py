@@ -1,13 +1,13 @@
-"""Claims, slices and classes of devices into rows; a pod's extended resources into requests.
+"""Claims, slices and classes of devices into rows.
 
 Quantities become thousandths of their base unit. What a request asks for in a way that is not known
-here is kept by name, so that the claim is refused and not misunderstood. Source: specification 21.4
-and 21.9; resource.k8s.io/v1.
+here is kept by name, so that the claim is refused and not misunderstood. Source: specification
+21.9; resource.k8s.io/v1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from reprieve.api.core import NodeSelector
@@ -26,7 +26,7 @@ from reprieve.api.devices import (
     ResourceClaim,
     ResourceSlice,
 )
-from reprieve.api.scheduling import Container, PodSpec, Toleration
+from reprieve.api.scheduling import Toleration
 from reprieve.engine.cluster import rows
 from reprieve.engine.cluster.devices import (
     AllocatedDevice,
@@ -47,22 +47,20 @@ from reprieve.engine.cluster.devices import (
     ResourceClaimRow,
     ResourceSliceRow,
 )
-from reprieve.engine.cluster.rows import Entry, ExtendedRequest, Kind, Taint
+from reprieve.engine.cluster.rows import Entry, Kind, Taint
 from reprieve.intake.cluster.metadata import created_of, uid_of, version_of
 from reprieve.intake.cluster.selectors import node_terms
 from reprieve.intake.cluster.storage import controlling_pod
 from reprieve.units.ids import Uid
-from reprieve.units.quantities import InvalidQuantity, parse_milli, parse_quantity
+from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = [
     "device_class_entry",
-    "extended_requests",
     "resource_claim_entry",
     "resource_slice_entry",
 ]
 
 _EXTENDED: Final = "resource.kubernetes.io/extended-resource-claim"
-_ALWAYS: Final = "Always"
 
 
 def resource_claim_entry(claim: ResourceClaim) -> Entry:
@@ -121,85 +119,6 @@ def device_class_entry(device_class: DeviceClass) -> Entry:
         created=created_of(metadata),
     )
     return Entry(Kind.DEVICE_CLASS, row.uid, "", metadata.name, row.version, row)
-
-
-def extended_requests(spec: PodSpec) -> tuple[ExtendedRequest, ...]:
-    """Return the requests that a claim for the pod's extended resources has, by name.
-
-    Per resource: one for each container that runs on (sidecars included), and one for the most that
-    an init container needs beyond what containers after it have anyway. A request is named after
-    the place of its container and of the resource among those that the container requests.
-    """
-    init = list(spec.init_containers or ())
-    containers = [*init, *(spec.containers or ())]
-    short = [
-        place
-        for place, each in enumerate(containers[: len(init)])
-        if each.restart_policy != _ALWAYS
-    ]
-    names = {name for each in containers for name in _requested(each) if _is_extended(name)}
-    found: list[ExtendedRequest] = []
-    for name in sorted(names):
-        found += _requests_for(name, containers, frozenset(short))
-    return tuple(sorted(found, key=lambda each: each.name))
-
-
-def _requests_for(
-    resource: str, containers: Sequence[Container], short: frozenset[int]
-) -> list[ExtendedRequest]:
-    users: dict[str, list[str]] = {}
-    running: dict[int, ExtendedRequest] = {}
-    for place, container in enumerate(containers):
-        count = _requested(container).get(resource, 0)
-        if count > 0 and place not in short:
-            name = _request_name(place, container, resource)
-            running[place] = ExtendedRequest(resource, name, count)
-            users[name] = [container.name]
-    most: ExtendedRequest | None = None
-    waiting: list[str] = []
-    for place in sorted(short):
-        lacking = _requested(containers[place]).get(resource, 0)
-        for later in (running[p] for p in sorted(running) if p > place):
-            if lacking <= 0:
-                break
-            users[later.name].append(containers[place].name)
-            lacking -= later.count
-        if lacking > 0:
-            waiting.append(containers[place].name)
-            if most is None or lacking > most.count:
-                name = _request_name(place, containers[place], resource)
-                most = ExtendedRequest(resource, name, lacking)
-    requests = list(running.values())
-    if most is not None:
-        requests.append(most)
-        users[most.name] = waiting
-    return [
-        ExtendedRequest(resource, each.name, each.count, tuple(users[each.name]))
-        for each in requests
-    ]
-
-
-def _request_name(place: int, container: Container, resource: str) -> str:
-    return f"container-{place}-request-{sorted(_requested(container)).index(resource)}"
-
-
-def _requested(container: Container) -> Mapping[str, int]:
-    asked = (container.resources.requests if container.resources else None) or {}
-    found = {}
-    for name, amount in asked.items():
-        try:
-            found[name] = parse_quantity(amount)
-        except InvalidQuantity:
-            found[name] = 0
-    return found
-
-
-def _is_extended(name: str) -> bool:
-    prefix, slash, _ = name.partition("/")
-    if prefix == "deviceclass.resource.kubernetes.io":
-        return bool(slash)
-    native = prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io")
-    return bool(slash) and not native and not name.startswith("requests.")
 
 
 def _request(request: NamedDeviceRequest) -> Request:
