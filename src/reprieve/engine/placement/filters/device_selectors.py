@@ -350,9 +350,11 @@ class _Parser:
     def _call(self, target: _Node, name: str) -> _Node:
         if name == "matches":
             return self._matches(target)
-        arguments = self._arguments(")")
         function = _METHODS.get(name)
-        if function is None or len(arguments) != _ARITY.get(name, 1):
+        if function is None:
+            raise UnsupportedSelector(f"{name}() is not supported")
+        arguments = self._arguments(")")
+        if len(arguments) != _ARITY.get(name, 1):
             raise UnsupportedSelector(f"{name}() with {len(arguments)} arguments is not supported")
         return lambda scope: function(target(scope), [each(scope) for each in arguments])
 
