@@ -1,7 +1,7 @@
 """API objects as plain dicts into a cluster, by way of intake: for cases that are not ours.
 
-A case is a dict of lists (`nodes`, `pods`, `pending`, `podGroups`, `pdbs`, ...) and `features`; objects
-may leave out namespaces and uids, as vectors and random clusters do.
+A case is a dict of lists (`nodes`, `pods`, `pending`, `podGroups`, `pdbs`, ...) and `features`;
+objects may leave out namespaces and uids, as vectors and random clusters do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine's first cycle of a case, told in the words of the oracle, so that both compare as equal.
+"""The engine's first cycle of a case in the words of the oracle, so that both can be compared.
 
 `cycle(case)` takes what `tests.oracle.scheduling.group.cycle` takes: a dict of API objects. It goes
 the whole way: intake, cluster, snapshot, session, wording.
@@ -102,7 +102,7 @@ def told(case: Json, snapshot: Snapshot, policy: Policy, attempt: Attempt) -> Ou
     bound = {_key(rows[each.uid]): each.bind for each in attempt.members if each.bind}
     if attempt.code is Code.SUCCESS:
         return Outcome(bound, None, {}, None)
-    conditions = {}
+    conditions: dict[str, tuple[str, str]] = {}
     for each in attempt.members:
         text = pod_condition(attempt, each)
         conditions[_key(rows[each.uid])] = (text.reason, text.message)
@@ -130,7 +130,7 @@ def _choice(
     if attempt.unit.group:
         text = f"pod group preemption: {explanation_text(found.explanation)}"
     else:
-        text = f"preemption: {preemption_text(found, len(snapshot.nodes))}"
+        text = f"preemption: {preemption_text(found)}"
     choice = Choice(
         found.code.value,
         text,
@@ -145,7 +145,6 @@ def _choice(
     return choice._replace(
         candidates=candidates_told(case, snapshot, candidates),
         refused_nodes=refusals_told(snapshot, candidates.statuses()),
-        winners=tuple(name for _, name in found.nominated),
     )
 
 
@@ -155,7 +154,7 @@ def candidates_of(
     pending: Pending,
     refused: Mapping[str, str] | None = None,
 ) -> Candidates:
-    """All candidates of a pod; `refused` (Unschedulable or more, by node) instead of its filters."""
+    """All candidates of a pod; `refused` (a code by node) stands for its failed filters."""
     simulation = Simulation(snapshot, policy, policy.profiles[0])
     for each in snapshot.nominations:
         if each.priority >= pending.row.priority and each.uid != pending.row.uid:
@@ -169,9 +168,7 @@ def candidates_of(
     return find_candidates(simulation, pending, policy, nodes)
 
 
-def candidates_told(
-    case: Json, snapshot: Snapshot, found: Candidates
-) -> tuple[Candidate, ...]:
+def candidates_told(case: Json, snapshot: Snapshot, found: Candidates) -> tuple[Candidate, ...]:
     """Candidates with the objects of their victims, sorted by node."""
     objects = {key_of(pod): pod for pod in case["pods"]}
     told = []
@@ -203,5 +200,3 @@ def _status(said: Sequence[Reason | Explanation]) -> tuple[str, str]:
 
 def _key(row: PodRow) -> str:
     return f"{row.namespace}/{row.name}"
-
-

@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             absent = pytest.param(None, id="absent", marks=pytest.mark.skip(reason=reason))
             metafunc.parametrize(name, [absent])
             continue
-        every = workload_aware_vectors.vectors_in(where, *workload_aware_oracle.CHECKS)
+        every = workload_aware_vectors.vectors_in(where, *workload_aware_oracle.FOUND)
         checked = [v for v in every if not v.skip]
         if name == "placed_vector":
             checked = [v for v in checked if v.imposed is not None and v.kind == "executed"]

@@ -28,7 +28,7 @@ from reprieve.engine.scheduling.reprieve import reprieve
 from reprieve.engine.scheduling.trackers import Members
 from reprieve.engine.scheduling.units import Units, potential_units
 
-__all__ = ["ongoing", "preempt_for_group"]
+__all__ = ["ongoing", "preempt_for_group", "select_victims"]
 
 
 def preempt_for_group(
@@ -60,6 +60,18 @@ def preempt_for_group(
             evaluated=False,
             keep_nominations=True,
         )
+    return select_victims(simulation, group, queued, policy, choose)
+
+
+def select_victims(
+    simulation: Simulation,
+    group: GroupRow,
+    queued: Sequence[Pending],
+    policy: Policy,
+    choose: Choose,
+) -> Preemption:
+    """Return the victims of a group that may preempt; the simulation is left as it was."""
+    snapshot = simulation.snapshot
     units = potential_units(
         snapshot,
         simulation.present & simulation.evictable,

@@ -16,7 +16,7 @@ import numpy as np
 from reprieve.engine.cluster.rows import PODS
 from reprieve.engine.cluster.snapshot import I64, NO_START, U8, Mask, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy, Profile
-from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection
+from reprieve.engine.placement.reasons import PLUGIN, RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.budgets import budget_matches
 from reprieve.engine.scheduling.group_preemption import ongoing
@@ -99,18 +99,21 @@ def find_candidates(
     )
     budgets = budget_matches(simulation)
     if sweepable(simulation, pending):
-        found = _from_sweep(units, nodes, sweep(simulation, pending, units, budgets, nodes))
+        swept = sweep(simulation, pending, units, budgets, nodes)
+        found = _from_sweep(simulation, pending, units, nodes, swept)
     else:
         found = each_node(simulation, pending, units, budgets, nodes)
     return _limited(found, simulation.profile, len(simulation.snapshot.nodes))
 
 
-def _from_sweep(units: Units, nodes: Mask, swept: Swept) -> Candidates:
+def _from_sweep(
+    simulation: Simulation, pending: Pending, units: Units, nodes: Mask, swept: Swept
+) -> Candidates:
     fits = np.flatnonzero(swept.fits)
     edges = np.append(np.searchsorted(swept.pair_node, fits), len(swept.pair_node))
 
     def statuses() -> Statuses:
-        return _statuses(units.snapshot, nodes, swept)
+        return _statuses(simulation, pending, nodes, swept)
 
     return Candidates(
         units,
@@ -122,11 +125,15 @@ def _from_sweep(units: Units, nodes: Mask, swept: Swept) -> Candidates:
     )
 
 
-def _statuses(snapshot: Snapshot, nodes: Mask, swept: Swept) -> Statuses:
+def _statuses(simulation: Simulation, pending: Pending, nodes: Mask, swept: Swept) -> Statuses:
+    snapshot = simulation.snapshot
     found: Statuses = dict.fromkeys(np.flatnonzero(swept.empty).tolist(), (NO_VICTIMS,))
+    needless = nodes & ~swept.fits & ~swept.empty & (swept.failed == 0)
+    for node in np.flatnonzero(needless).tolist():
+        found[node] = (Explanation(Sentence.EXPECTED_VICTIM, (snapshot.nodes[node].name,)),)
     for node in np.flatnonzero(nodes & (swept.failed > 0)).tolist():
         code = Rejection(int(swept.failed[node]))
-        found[node] = (Reason(code),)
+        found[node] = _said(simulation, pending, code, node)
         if code is Rejection.RESOURCES:
             names = [snapshot.resources[column] for column in swept.columns]
             lacking = swept.lacking[node].tolist()
@@ -138,6 +145,17 @@ def _statuses(snapshot: Snapshot, nodes: Mask, swept: Swept) -> Statuses:
                 if amount < 0
             )
     return found
+
+
+def _said(
+    simulation: Simulation, pending: Pending, code: Rejection, node: int
+) -> tuple[Reason, ...]:
+    """Return the reasons of the filter itself where its code stands for more than one text."""
+    plugin = PLUGIN.get(code)
+    for each in simulation.filters(pending):
+        if code not in RESOLVABLE and each.name is plugin and each.code_at(node) == code:
+            return each.reasons_at(node) or (Reason(code),)
+    return (Reason(code),)
 
 
 def _limited(found: Candidates, profile: Profile, nodes: int) -> Candidates:

@@ -1,0 +1,46 @@
+"""What keeps a node from being a candidate for a plain pod (specification 8.4)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import SpreadConstraint
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.reasons import Code, Reason, Rejection
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.outcome import Explanation, Sentence
+from reprieve.engine.scheduling.pod_preemption import find_candidates, preempt_for_pod
+from tests.engine.builders import node, pending_of, pod, snapshot_of
+
+POLICY = Policy()
+
+
+def test_a_node_that_is_full_and_outside_every_domain_is_no_candidate() -> None:
+    """The shortage is found first, and eviction would mend it, but the label stays missing."""
+    zone = SpreadConstraint("zone", 1, hard=True, selector=())
+    snapshot = snapshot_of(
+        node("n1", cpu=1000),
+        node("n2", cpu=500, labels={"zone": "a"}),
+        pod("low", cpu=1000, node="n1", priority=1),
+        pod("high", cpu=1000, priority=5, spread=(zone,)),
+    )
+    simulation = Simulation(snapshot, POLICY, POLICY.profiles[0])
+    found = preempt_for_pod(simulation, pending_of(snapshot, "high"), POLICY)
+    assert found.code is Code.UNSCHEDULABLE
+    assert dict(found.unhelpful) == {
+        Reason(Rejection.SPREAD_LABEL): 1,
+        Explanation(Sentence.NOT_HELPFUL): 1,
+    }
+
+
+def test_a_node_where_nobody_has_to_go_is_named_as_an_error() -> None:
+    snapshot = snapshot_of(
+        node("n1", cpu=4000),
+        pod("low", cpu=1000, node="n1", priority=1),
+        pod("high", cpu=1000, priority=5),
+    )
+    simulation = Simulation(snapshot, POLICY, POLICY.profiles[0])
+    pending = pending_of(snapshot, "high")
+    found = find_candidates(simulation, pending, POLICY, np.ones(1, np.bool_))
+    assert len(found) == 0
+    assert found.statuses() == {0: (Explanation(Sentence.EXPECTED_VICTIM, ("n1",)),)}
