@@ -1,0 +1,243 @@
+"""One embedded cluster without stand-in scheduler, and operators as processes beside it.
+
+Nobody plays kubelet unless asked to: pods run once `run` says so, and victims stay until `end`
+takes them away, so that a test can look at every stage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reprieve.kube.client import Client, PatchType, connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.errors import NotFound
+from reprieve.kube.resource import EVENTS, NAMESPACES, PODS, PREEMPTIONS, Resource
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
+from reprieve.scenarios.model import NodeSpec
+from reprieve.scenarios.operator import OperatorProcesses
+from reprieve.units.clock import SystemClock
+
+NAMESPACE = "team"
+POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
+PRIORITY_CLASSES = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+_RESOURCES = {
+    resource.kind: resource
+    for resource in (PODS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, BUDGETS)
+}
+_PATIENCE_S = 30.0
+_LOOK_S = 0.05
+
+Object = dict[str, Any]
+
+
+def node(name: str, cpu: int = 4, **labels: str) -> NodeSpec:
+    """Return a node of that many cpus."""
+    return NodeSpec(name, {"cpu": str(cpu), "memory": "32Gi", "pods": "110"}, labels)
+
+
+def pod(
+    name: str,
+    cpu: int = 2,
+    *,
+    group: str = "",
+    priority: str = "",
+    scheduler: str = "default-scheduler",
+    **spec: Any,
+) -> Object:
+    """Return a pod; `priority` is the name of a PriorityClass."""
+    resources = {"requests": {"cpu": str(cpu)}}
+    body: Object = {
+        "schedulerName": scheduler,
+        "containers": [{"name": "c", "image": "registry.example/app:1", "resources": resources}],
+        **spec,
+    }
+    if group:
+        body["schedulingGroup"] = {"podGroupName": group}
+    if priority:
+        body["priorityClassName"] = priority
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": group or name}},
+        "spec": body,
+    }
+
+
+def group(
+    name: str, *, min_count: int | None = None, mode: str = "single", priority: str = ""
+) -> Object:
+    """Return a PodGroup, a gang if it has a minimum."""
+    policy: Object = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
+    spec: Object = {"schedulingPolicy": policy, "disruptionMode": {mode: {}}}
+    if priority:
+        spec["priorityClassName"] = priority
+    return {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+
+
+def priority_class(name: str, value: int, policy: str = "PreemptLowerPriority") -> Object:
+    """Return a PriorityClass."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "preemptionPolicy": policy,
+    }
+
+
+@dataclass
+class Site:
+    """A running cluster and its operators."""
+
+    embedded: EmbeddedStage
+    client: Client
+    lines: list[str]
+    _operators: list[OperatorProcesses] = field(default_factory=list)
+
+    async def create(self, *objects: Object) -> None:
+        """Create objects, in order."""
+        for obj in objects:
+            await self.client.create(_RESOURCES[obj["kind"]], obj, dict)
+
+    async def operator(
+        self,
+        *arguments: str,
+        names: Sequence[str] = ("default-scheduler",),
+        environment: Mapping[str, str] | None = None,
+    ) -> OperatorProcesses:
+        """Start an operator that schedules the pods of these names."""
+        named = [part for name in names for part in ("--scheduler-name", name)]
+        processes = OperatorProcesses(
+            self.embedded.operator_kubeconfig,
+            {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE, **(environment or {})},
+            arguments=(
+                "--controllers",
+                "scheduling",
+                "--metrics-port",
+                "0",
+                "--lease-duration",
+                "2s",
+                *named,
+                *arguments,
+            ),
+            on_line=self.lines.append,
+        )
+        self._operators.append(processes)
+        await processes.start()
+        return processes
+
+    async def stop(self) -> None:
+        """Stop all operators."""
+        for processes in self._operators:
+            await processes.stop()
+
+    async def pods(self, namespace: str = NAMESPACE) -> dict[str, Object]:
+        """Return the pods of a namespace by name."""
+        page = await self.client.list(PODS, dict, namespace=namespace)
+        return {pod["metadata"]["name"]: pod for pod in page.items}
+
+    async def placed(self, namespace: str = NAMESPACE) -> dict[str, str]:
+        """Return the node of each pod that has one."""
+        pods = await self.pods(namespace)
+        return {
+            name: pod["spec"]["nodeName"]
+            for name, pod in pods.items()
+            if pod["spec"].get("nodeName")
+        }
+
+    async def victims(self, namespace: str = NAMESPACE) -> set[str]:
+        """Return the pods that are being deleted."""
+        pods = await self.pods(namespace)
+        return {name for name, pod in pods.items() if pod["metadata"].get("deletionTimestamp")}
+
+    async def events(self, namespace: str = NAMESPACE) -> list[Object]:
+        """Return the events of a namespace."""
+        return (await self.client.list(EVENTS, dict, namespace=namespace)).items
+
+    async def intents(self) -> list[Object]:
+        """Return all Preemptions."""
+        page = await self.client.list(PREEMPTIONS, dict, namespace=OPERATOR_NAMESPACE)
+        return page.items
+
+    async def run(self, namespace: str = NAMESPACE) -> None:
+        """Play kubelet: pods with a node run."""
+        status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+        for name in await self.placed(namespace):
+            patch = {"status": status}
+            await self.client.patch(
+                PODS,
+                namespace,
+                name,
+                patch,
+                dict,
+                patch_type=PatchType.STRATEGIC,
+                subresource="status",
+            )
+
+    async def end(self, *names: str, namespace: str = NAMESPACE) -> None:
+        """Play kubelet: these pods, or all that are being deleted, are gone."""
+        for name in names or sorted(await self.victims(namespace)):
+            try:
+                await self.client.delete(PODS, namespace, name, grace_seconds=0)
+            except NotFound:
+                continue
+
+    async def until(self, what: str, holds: Callable[[], Awaitable[object]]) -> None:
+        """Wait until it holds, and fail with what there is when it does not."""
+        end = asyncio.get_running_loop().time() + _PATIENCE_S
+        while not await holds():
+            if asyncio.get_running_loop().time() > end:
+                raise AssertionError(f"{what} never held\n" + await self._all())
+            await asyncio.sleep(_LOOK_S)
+
+    async def never(
+        self, what: str, holds: Callable[[], Awaitable[object]], seconds: float
+    ) -> None:
+        """Fail when it holds at any time within these seconds."""
+        end = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < end:
+            if await holds():
+                raise AssertionError(f"{what} held\n" + await self._all())
+            await asyncio.sleep(_LOOK_S)
+
+    async def _all(self) -> str:
+        lines = []
+        for pod in (await self.client.list(PODS, dict)).items:
+            status = pod.get("status") or {}
+            lines.append(
+                f"{pod['metadata']['name']} on {pod['spec'].get('nodeName')} "
+                f"nominated {status.get('nominatedNodeName')} "
+                f"{pod['metadata'].get('deletionTimestamp') or ''} {status.get('conditions')}"
+            )
+        return "\n".join([*lines, "--- operator", *self.lines[-40:]])
+
+
+@asynccontextmanager
+async def site(
+    nodes: Sequence[NodeSpec], folder: Path, *, kubelet: bool = False
+) -> AsyncIterator[Site]:
+    """Start a cluster with these nodes; end everything afterwards."""
+    without = ("scheduler",) if kubelet else ("scheduler", "kubelet")
+    async with embedded_stage(nodes, folder, machines_without=without) as embedded:
+        connection = await load_connection(str(embedded.kubeconfig))
+        client = connect(connection, SystemClock(), field_manager="test")
+        found = Site(embedded, client, [])
+        await found.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        try:
+            yield found
+        finally:
+            await found.stop()
+            await client.close()
