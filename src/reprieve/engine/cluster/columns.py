@@ -35,6 +35,7 @@ class Numbers(Generic[V]):
         self.values: list[V | None] = [None] * first
         self.numbers: dict[V, int] = {}
         self.changed = True  # since whoever reads it last set it to False
+        self.touched: set[int] = set()  # numbers whose value changed since whoever reads cleared it
         self._users: list[int] = [0] * first
         self._free: list[int] = []
         self._identities: dict[int, int] = {}  # of the values kept: equal specs are long to hash
@@ -61,6 +62,7 @@ class Numbers(Generic[V]):
         del self._identities[id(value)]
         self.values[number] = None
         self._free.append(number)
+        self.touched.add(number)
         self.changed = True
         return True
 
@@ -79,6 +81,7 @@ class Numbers(Generic[V]):
             self._users.append(1)
         self.numbers[value] = number
         self._identities[id(value)] = number
+        self.touched.add(number)
         self.changed = True
         return number
 

@@ -124,7 +124,7 @@ class Copies:
             self.classes = tuple(state.classes.values)
         if state.labels.changed:
             self.labels = tuple(state.labels.values)
-            self.label_facts = LabelFacts(self.labels)
+            self.label_facts = self.label_facts.after(self.labels, state.labels.touched)
         if state.groups.changed:
             self.group_keys = tuple([key or "" for key in state.groups.values])
             self.group_index = MappingProxyType(dict(state.groups.numbers))
@@ -147,6 +147,8 @@ class Copies:
             )
         changed.clear()
         state.classes.changed = state.labels.changed = state.groups.changed = False
+        for touched in (state.classes.touched, state.labels.touched, state.groups.touched):
+            touched.clear()
 
     def _table(self, kind: Kind) -> Mapping[tuple[str, str], Any]:
         return MappingProxyType({key: held.row for key, held in self.state.tables[kind].items()})

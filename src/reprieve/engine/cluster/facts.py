@@ -7,10 +7,10 @@ rows takes longer than deciding on them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from reprieve.engine.cluster.rows import NodeRow, Taint
 
 if TYPE_CHECKING:
     from reprieve.engine.cluster.snapshot import I32, Mask, PodLabels
+
+_NAMESPACE: Final = ""  # stands for the namespace among keys, none of which is empty
 
 __all__ = ["Column", "LabelFacts", "NodeFacts", "column_of"]
 
@@ -80,21 +82,60 @@ class NodeFacts:
 
 
 class LabelFacts:
-    """Namespaces and labels of the label sets that pods have; free numbers have neither."""
+    """Namespaces and labels of the label sets that pods have; free numbers have neither.
+
+    Where every pod has labels of its own there are as many sets as pods, so that columns are
+    carried over from the last state, with the sets that have changed since.
+    """
 
     def __init__(self, labels: Sequence[PodLabels | None]) -> None:
         self._sets = labels
-        self._labels: dict[str, Column] = {}
+        self._columns: dict[str, _Growing] = {}
+
+    def after(self, labels: Sequence[PodLabels | None], touched: Collection[int]) -> LabelFacts:
+        """Return the facts of a later state, in which the sets of these numbers have changed."""
+        later = LabelFacts(labels)
+        for key, column in self._columns.items():
+            if len(column.values) <= 2 * len(labels) + 64:
+                facts = {number: _fact(labels[number], key) for number in touched}
+                later._columns[key] = column.after(len(labels), facts)
+        return later
 
     def label(self, key: str) -> Column:
         """Return each set's value of a label: (labels,)."""
-        column = self._labels.get(key)
+        column = self._columns.get(key)
         if column is None:
-            found = [None if each is None else dict(each.labels).get(key) for each in self._sets]
-            column = self._labels[key] = column_of(found)
-        return column
+            column = self._columns[key] = _Growing.of([_fact(each, key) for each in self._sets])
+        return Column(tuple(column.values), column.numbers)
 
-    @cached_property
+    @property
     def namespaces(self) -> Column:
         """Return each set's namespace: (labels,)."""
-        return column_of([None if each is None else each.namespace for each in self._sets])
+        return self.label(_NAMESPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Growing:
+    """A column whose later states share `values`: the numbers of those in use, by first use."""
+
+    values: dict[str, int]
+    numbers: I32
+
+    @classmethod
+    def of(cls, facts: Sequence[str | None]) -> _Growing:
+        column = column_of(facts)
+        return cls({value: number for number, value in enumerate(column.values)}, column.numbers)
+
+    def after(self, size: int, facts: Mapping[int, str | None]) -> _Growing:
+        """Return the column with these facts in place; it has at least as many things as before."""
+        numbers = np.full(size, -1, np.int32)
+        numbers[: len(self.numbers)] = self.numbers
+        for place, fact in facts.items():
+            numbers[place] = -1 if fact is None else self.values.setdefault(fact, len(self.values))
+        return _Growing(self.values, numbers)
+
+
+def _fact(labels: PodLabels | None, key: str) -> str | None:
+    if labels is None:
+        return None
+    return labels.namespace if key == _NAMESPACE else dict(labels.labels).get(key)

@@ -53,7 +53,11 @@ class DomainCounts:
         self.weights = weights
         self.by_class = by_class
         self.counts: I64 = np.zeros(size, np.int64)
-        self._weights: list[int] = weights.tolist()
+        # Texts of bytes are made faster than lists, and labels can be as many as pods.
+        small = int(weights.max(initial=0)) < 256
+        self._weights: Sequence[int] = (
+            weights.astype(np.uint8).tobytes() if small else weights.tolist()
+        )
         self._alone = np.bincount(domains.numbers[domains.numbers >= 0], minlength=size) == 1
 
     def start(self, view: View) -> None:
