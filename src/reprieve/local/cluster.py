@@ -84,7 +84,7 @@ class EmbeddedCluster:
         if tls:
             self._access.tokenless = ANONYMOUS
         if rbac:
-            self._access.roles = Roles(self.store)
+            self.api.roles = self._access.roles = Roles(self.store)
         self._http = HttpServer(self.api, self._access)
 
     async def start(self) -> None:

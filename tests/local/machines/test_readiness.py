@@ -41,6 +41,38 @@ async def test_every_node_renews_its_lease_each_ten_seconds_spread_over_them() -
         assert cluster.names("leases.coordination.k8s.io") == ["gpu-1"]
 
 
+async def test_a_node_that_renews_its_lease_no_more_is_unknown_until_it_does() -> None:
+    async with running() as cluster:  # without heartbeats
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "other", "namespace": "kube-node-lease"},
+            "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"},
+        }
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}, "spec": {}}
+        await cluster.create(
+            {**node, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        )
+        await cluster.create(lease)
+        await cluster.wait(30)
+        assert cluster.conditions("nodes", "other")["Ready"][0] == "True"
+        held = cluster.store.held["leases.coordination.k8s.io", "kube-node-lease", "other"]
+        held["spec"]["renewTime"] = "2026-01-01T00:00:20.000000Z"
+        await cluster.wait(30)
+        assert cluster.conditions("nodes", "other")["Ready"][0] == "True"
+        await cluster.wait(40)
+        assert cluster.conditions("nodes", "other")["Ready"] == (
+            "Unknown",
+            "NodeStatusUnknown",
+            "Kubelet stopped posting node status.",
+        )
+        assert [t["key"] for t in cluster.one("nodes", "other")["spec"]["taints"]] == [
+            "node.kubernetes.io/unreachable"
+        ] * 2
+        # A node that never had a Lease is nobody's to judge.
+        assert cluster.conditions("nodes", "gpu-0")["Ready"][0] == "True"
+
+
 async def test_a_node_told_to_be_not_ready_is_tainted_and_loses_what_does_not_tolerate_it() -> None:
     async with running() as cluster:
         await cluster.create(

@@ -250,3 +250,47 @@ async def test_a_list_or_watch_of_one_name_is_covered_by_a_rule_with_that_name(
         for selector in ("metadata.name=a", "metadata.name=b", "metadata.name!=a")
     ]
     assert codes == [200, 403, 403]
+
+
+async def test_nobody_gives_rights_that_they_lack(client: Client, alice: Client) -> None:
+    own = role("own", ["get", "list"], ["pods"])
+    own["rules"].append(
+        {
+            "apiGroups": ["rbac.authorization.k8s.io"],
+            "resources": ["roles", "rolebindings"],
+            "verbs": ["create", "update", "get"],
+        }
+    )
+    await client.create(ROLES, own)
+    await client.create(BINDINGS, binding("own", "Role", "own", "User", "alice"))
+    await client.create(ROLES, role("secret", ["get", "list"], ["secrets", "pods"]))
+
+    made = await alice.create(ROLES, role("less", ["get"], ["pods"]))
+    code, body = await alice.request("POST", ROLES, role("more", ["get", "watch"], ["pods"]))
+    assert (code, body["message"]) == (
+        403,
+        (
+            'roles.rbac.authorization.k8s.io "more" is forbidden: user "alice" '
+            '(groups=["system:authenticated"]) is attempting to grant RBAC permissions not '
+            'currently held:\n{APIGroups:[""], Resources:["pods"], Verbs:["watch"]}'
+        ),
+    )
+    made["rules"][0]["verbs"] = ["*"]
+    code, body = await alice.request("PUT", f"{ROLES}/less", made)
+    assert (code, body["message"].endswith('Resources:["pods"], Verbs:["*"]}')) == (403, True)
+    bound = binding("grab", "Role", "secret", "User", "alice")
+    code, body = await alice.request("POST", BINDINGS, bound)
+    assert code == 403
+    assert body["message"].endswith('{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}')
+    await alice.create(BINDINGS, binding("fine", "Role", "own", "User", "bob"))
+
+
+async def test_who_may_escalate_or_bind_need_not_hold_the_rights(
+    client: Client, alice: Client
+) -> None:
+    everything = role("own", ["*"], ["roles", "rolebindings"])
+    everything["rules"][0]["apiGroups"] = ["rbac.authorization.k8s.io"]
+    await client.create(ROLES, everything)
+    await client.create(BINDINGS, binding("own", "Role", "own", "User", "alice"))
+    await alice.create(ROLES, role("more", ["get"], ["secrets"]))
+    await alice.create(BINDINGS, binding("more", "Role", "more", "User", "alice"))

@@ -52,6 +52,40 @@ async def test_mutating_webhooks_work_on_each_others_result_in_order_of_names(
     assert [len(one.asked), len(two.asked)] == [2, 2]
 
 
+@pytest.mark.parametrize(
+    ("policy", "order", "asked"), [("IfNeeded", "121", [2, 1]), ("Never", "12", [1, 1])]
+)
+async def test_a_webhook_that_wants_to_sees_what_others_made_of_the_object(
+    client: Client, policy: str, order: str, asked: list[int]
+) -> None:
+    async def first(request: dict[str, Any]) -> dict[str, Any]:
+        return adds("order", request["object"]["data"].get("order", "") + "1")
+
+    async def second(request: dict[str, Any]) -> dict[str, Any]:
+        return adds("order", request["object"]["data"].get("order", "") + "2")
+
+    async with serving(first) as one, serving(second) as two:
+        again = configuration("Mutating", one, "a", reinvocationPolicy=policy)
+        await client.create(MUTATING, again)
+        await client.create(
+            MUTATING, configuration("Mutating", two, "b", reinvocationPolicy=policy)
+        )
+        created = await client.create(CONFIG_MAPS, config_map("x", a="b"))
+
+    assert created["data"] == {"a": "b", "order": order}
+    assert [len(one.asked), len(two.asked)] == asked
+
+
+async def test_nobody_is_asked_again_about_what_nobody_changed(client: Client) -> None:
+    async with serving(allow) as one, serving(allow) as two:
+        for name, hook in (("a", one), ("b", two)):
+            made = configuration("Mutating", hook, name, reinvocationPolicy="IfNeeded")
+            await client.create(MUTATING, made)
+        await client.create(CONFIG_MAPS, config_map("x", a="b"))
+
+    assert [len(one.asked), len(two.asked)] == [1, 1]
+
+
 async def test_a_webhook_is_told_who_does_what(client: Client) -> None:
     async with serving(allow) as hook:
         await client.create(VALIDATING, configuration("Validating", hook))

@@ -4,11 +4,13 @@ Source: the node lifecycle and taint eviction controllers. A node that is not re
 nothing is known) gets the taints `node.kubernetes.io/not-ready` (`unreachable`) with NoSchedule and
 NoExecute; its pods' Ready condition becomes false. A pod that does not tolerate a NoExecute taint
 of its node is deleted at once, one that tolerates it for a time when the shortest of these times is
-over. Not imitated: missing Leases, the rate of evictions.
+over. A node that has a Lease and renews it no more becomes Unknown. Not imitated: the rate of
+evictions.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -16,7 +18,7 @@ from reprieve.local.machines import podstatus
 from reprieve.local.machines.events import Recorder
 from reprieve.local.machines.informer import Informer, Key, key_of
 from reprieve.local.machines.objects import Change, ChangeType, Object
-from reprieve.local.machines.ownership import condition, is_ready
+from reprieve.local.machines.ownership import condition, is_ready, set_condition
 from reprieve.local.machines.selectors import tolerates_one
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -28,6 +30,12 @@ _TAINTS: Final = {
     "False": "node.kubernetes.io/not-ready",
     "Unknown": "node.kubernetes.io/unreachable",
 }
+_LEASES: Final = "leases.coordination.k8s.io"
+_LEASE_NAMESPACE: Final = "kube-node-lease"
+_GRACE: Final = 40 * SECOND
+_LOOKS: Final = 20 * SECOND
+_REASON_SILENT: Final = "NodeStatusUnknown"
+_SILENT: Final = "Kubelet stopped posting node status."
 _REASON: Final = "DeletionByTaintManager"
 _MESSAGE: Final = "Taint manager: deleting due to NoExecute taint"
 
@@ -40,16 +48,49 @@ class NodeLifecycle:
     def __init__(self, informer: Informer, clock: Clock) -> None:
         self._informer = informer
         self._clock = clock
+        # node -> its last sign of life, and when (monotonic) that was first seen.
+        self._seen: dict[str, tuple[tuple[str | None, str], int]] = {}
 
     def concerns(self, change: Change, before: Object | None) -> Iterable[str]:
-        if change.resource != "nodes" or change.type is ChangeType.DELETED:
+        if change.resource != "nodes":
+            return []
+        if change.type is ChangeType.DELETED:
+            self._seen.pop(change.object["metadata"]["name"], None)
             return []
         return [change.object["metadata"]["name"]]
 
-    async def look(self, name: str) -> None:
+    async def look(self, name: str) -> int | None:
         node = self._informer.get("nodes", "", name)
         if node is None:
-            return
+            return None
+        again = await self._judge(name, node)
+        await self._follow(name, self._informer.get("nodes", "", name) or node)
+        return again
+
+    async def _judge(self, name: str, node: Object) -> int | None:
+        """Make a node Unknown whose Lease stands still; one without a Lease is left as it is."""
+        lease = await self._informer.objects.get(_LEASES, _LEASE_NAMESPACE, name)
+        ready, now = condition(node, "Ready") or {}, self._clock.monotonic()
+        renewed = None if lease is None else str(lease["spec"].get("renewTime"))
+        sign = renewed, str(ready.get("lastHeartbeatTime"))
+        last, since = self._seen.get(name, (None, now))
+        if sign != last:
+            self._seen[name], since = (sign, now), now
+        if now - since < _GRACE:
+            return _LOOKS
+        if lease is None:
+            return None  # nobody gives it one
+        if ready.get("status") == "Unknown":
+            return _LOOKS
+        status = copy.deepcopy(node.get("status") or {})
+        wall = format_instant(self._clock.wall())
+        kinds = [one["type"] for one in status.get("conditions") or ()] or ["Ready"]
+        for kind in kinds:
+            set_condition(status, kind, None, wall, reason=_REASON_SILENT, message=_SILENT)
+        await self._informer.update("nodes", {**node, "status": status}, subresource="status")
+        return _LOOKS
+
+    async def _follow(self, name: str, node: Object) -> None:
         ready = condition(node, "Ready")
         wanted = _TAINTS.get(ready["status"], "") if ready else ""
         now = format_instant(self._clock.wall())

@@ -18,6 +18,7 @@ from reprieve.local.server import (
     admission,
     conversion,
     definitions,
+    escalation,
     lifecycle,
     limit_ranges,
     quotas,
@@ -42,6 +43,7 @@ from reprieve.local.server.options import DeleteOptions, ListOptions, PatchType,
 from reprieve.local.server.outside import once, settled
 from reprieve.local.server.ownership import Manager, record_update, write_managers
 from reprieve.local.server.patches import patched
+from reprieve.local.server.rbac import Roles
 from reprieve.local.server.reading import ListResult, WatchEvent, list_page, watch_events
 from reprieve.local.server.selectors import EVERYTHING, Selectors
 from reprieve.local.server.webhooks import Request
@@ -64,6 +66,7 @@ class Api:
     ) -> None:
         """`controllers`: empty deleted namespaces and count for quotas, as controllers would."""
         self.controllers = controllers
+        self.roles: Roles | None = None
         self.store = store
         self.registry = registry
         self.clock = clock
@@ -257,6 +260,7 @@ class Api:
         request = Request(kind, "CREATE", namespace, metadata["name"], None, options)
         obj = mutated(self, request, obj)
         check(kind, obj, None)
+        escalation.check(self, kind, obj, None)
         webhooks.validated(self, request, obj)
         limit_ranges.check(self, kind, obj)
         quotas.check(self, kind, obj)
@@ -357,6 +361,7 @@ class Api:
         if admission.has_generation(kind) and _desired(new) != _desired(old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         admission.admit_change(self, kind, new)
+        escalation.check(self, kind, new, old)
         definitions.check(self, kind, new)
         if options.dry_run:
             return new

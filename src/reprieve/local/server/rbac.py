@@ -15,7 +15,7 @@ from reprieve.local.server.identity import MASTERS, SERVICE_ACCOUNT, Attributes,
 from reprieve.local.server.selectors import matches_label_selector
 from reprieve.local.store import Store, Stored
 
-__all__ = ["Decision", "Roles"]
+__all__ = ["Decision", "Roles", "Rule", "covers"]
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 Rule = Mapping[str, Any]
@@ -44,7 +44,7 @@ class Roles:
         missing: list[str] = []
         for binding, subject in self._bindings(user, wanted.namespace):
             role = self._role(binding, missing)
-            if role is not None and any(_covers(rule, wanted) for rule in self._rules(role)):
+            if role is not None and any(covers(rule, wanted) for rule in self._rules(role)):
                 return Decision(True, _reason(binding, subject))
         return Decision(False, f"RBAC: [{', '.join(missing)}]" if missing[1:] else _one(missing))
 
@@ -61,6 +61,11 @@ class Roles:
             if (role := self._role(binding, [])) is not None
             for rule in self._rules(role)
         ]
+
+    def granted(self, binding: Mapping[str, Any]) -> list[Rule]:
+        """Return the rules of the role that a binding names; none where there is no such role."""
+        role = self._role(binding, [])
+        return [] if role is None else list(self._rules(role))
 
     def _bindings(
         self, user: User, namespace: str
@@ -117,7 +122,8 @@ def _is(subject: Mapping[str, Any], user: User, namespace: str) -> bool:
     return kind == "ServiceAccount" and user.name == f"{SERVICE_ACCOUNT}{where}:{name}"
 
 
-def _covers(rule: Rule, wanted: Attributes) -> bool:
+def covers(rule: Rule, wanted: Attributes) -> bool:
+    """Return whether `rule` allows what is wanted."""
     if not _has(rule.get("verbs"), wanted.verb):
         return False
     if wanted.path:

@@ -1,7 +1,8 @@
 """Admission webhooks: which are asked about a request, what they are asked, and their word.
 
 Mutating ones run in order of their configurations' names and of the list in each, every one on
-what the last has left; validating ones see the end. Source: the API's admissionregistration/v1 and
+what the last has left, and once more if they want to and another one has changed the object after
+them; validating ones see the end. Source: the API's admissionregistration/v1 and
 the webhook plugins of k8s.io/apiserver; texts of those.
 """
 
@@ -61,20 +62,44 @@ def mutated(api: Api, request: Request, obj: dict[str, Any]) -> dict[str, Any]:
     Raises:
         StatusError: a webhook refused, or could not be asked and must be.
     """
-    for hook, as_kind in _matching(api, _MUTATING, request, obj):
-        sent = _in_version(request.kind, as_kind, obj)
-        answer = _answer(hook, as_kind, request, sent)
-        if answer is None or not answer.get("patch"):
-            continue
-        try:
-            patch = base64.b64decode(answer["patch"], validate=True)
-            changed = patched(as_kind, sent, patch, PatchType.JSON)
-        except (StatusError, binascii.Error, TypeError) as error:
-            if _ignores(hook):
-                continue
-            raise _failed(hook["name"], str(error)) from None
-        obj = _in_version(as_kind, request.kind, changed)
+    asked: list[Mapping[str, Any]] = []
+    stale: list[Mapping[str, Any]] = []
+    for hook in _hooks(api, _MUTATING, request):
+        changed = _changed(api, hook, request, obj)
+        if changed is not None:
+            if changed != obj:
+                stale = list(asked)
+                obj = changed
+            asked.append(hook)
+    # Once more, those that have not seen what others made of the object after them.
+    for hook in stale:
+        if hook.get("reinvocationPolicy") == "IfNeeded":
+            changed = _changed(api, hook, request, obj)
+            obj = obj if changed is None else changed
     return obj
+
+
+def _changed(
+    api: Api, hook: Mapping[str, Any], request: Request, obj: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return `obj` as one webhook leaves it, None if it was not asked or had no word."""
+    as_kind = _asked_as(api, hook, request, obj)
+    if as_kind is None:
+        return None
+    sent = _in_version(request.kind, as_kind, obj)
+    answer = _answer(hook, as_kind, request, sent)
+    if answer is None:
+        return None
+    if not answer.get("patch"):
+        return obj
+    try:
+        patch = base64.b64decode(answer["patch"], validate=True)
+        changed = patched(as_kind, sent, patch, PatchType.JSON)
+    except (StatusError, binascii.Error, TypeError) as error:
+        if _ignores(hook):
+            return None
+        raise _failed(hook["name"], str(error)) from None
+    return _in_version(as_kind, request.kind, changed)
 
 
 def validated(api: Api, request: Request, obj: dict[str, Any] | None) -> None:
@@ -83,9 +108,11 @@ def validated(api: Api, request: Request, obj: dict[str, Any] | None) -> None:
     Raises:
         StatusError: a webhook refused, or could not be asked and must be.
     """
-    for hook, as_kind in _matching(api, _VALIDATING, request, obj):
-        sent = None if obj is None else _in_version(request.kind, as_kind, obj)
-        _answer(hook, as_kind, request, sent)
+    for hook in _hooks(api, _VALIDATING, request):
+        as_kind = _asked_as(api, hook, request, obj)
+        if as_kind is not None:
+            sent = None if obj is None else _in_version(request.kind, as_kind, obj)
+            _answer(hook, as_kind, request, sent)
 
 
 def change_of(kind: Kind, old: dict[str, Any], options: WriteOptions, subresource: str) -> Request:
@@ -112,23 +139,25 @@ def validated_part(
     validated(api, request, obj)
 
 
-def _matching(
-    api: Api, resource: str, request: Request, obj: dict[str, Any] | None
-) -> Iterator[tuple[Mapping[str, Any], Kind]]:
-    """Yield the webhooks that are to be asked, each with the version that its rules name."""
-    if request.kind.group == _GROUP or not api.store.count(resource):
-        return
-    for stored in api.store.range(resource, None):
-        for hook in stored.decode().get("webhooks") or ():
-            as_kind = _version(api, hook, request)
-            if as_kind is None or not _in_namespaces(api, hook, request, obj):
-                continue
-            labels = [_labels(one) for one in (obj, request.old) if one is not None]
-            selector = hook.get("objectSelector")
-            if selector and not any(matches_label_selector(selector, one) for one in labels):
-                continue
-            if _conditions_hold(hook, request, obj):
-                yield hook, as_kind
+def _hooks(api: Api, resource: str, request: Request) -> Iterator[Mapping[str, Any]]:
+    """Yield the stored webhooks, none for requests that are about such configurations."""
+    if request.kind.group != _GROUP and api.store.count(resource):
+        for stored in api.store.range(resource, None):
+            yield from stored.decode().get("webhooks") or ()
+
+
+def _asked_as(
+    api: Api, hook: Mapping[str, Any], request: Request, obj: dict[str, Any] | None
+) -> Kind | None:
+    """Return the version in which a webhook is to be asked, None if it is not to be."""
+    as_kind = _version(api, hook, request)
+    if as_kind is None or not _in_namespaces(api, hook, request, obj):
+        return None
+    labels = [_labels(one) for one in (obj, request.old) if one is not None]
+    selector = hook.get("objectSelector")
+    if selector and not any(matches_label_selector(selector, one) for one in labels):
+        return None
+    return as_kind if _conditions_hold(hook, request, obj) else None
 
 
 def _version(api: Api, hook: Mapping[str, Any], request: Request) -> Kind | None:
