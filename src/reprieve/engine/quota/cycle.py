@@ -13,7 +13,7 @@ Source: specification of the quota plane, section 8.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -109,6 +109,7 @@ class Entry:
     requeue: RequeueReason = RequeueReason.GENERIC
     issued: tuple[Target, ...] = ()
     replaced: Holder | None = None
+    free: Mapping[int, int] = field(default_factory=dict)
     admission: Admission | None = None
     scan: LastScan | None = None
 
@@ -362,6 +363,8 @@ class _Cycle:
             self._accept(entry, assignment)
 
     def _accept(self, entry: Entry, assignment: Assignment) -> None:
+        if assignment.mode is Mode.PREEMPT:
+            entry.free = self._available(entry, [each.holder for each in self.designated.values()])
         for target in entry.targets:
             self.designated[target.holder.key] = target
         self.snapshot.add_usage(entry.queue, assignment.usage.items())
@@ -464,22 +467,26 @@ class _Cycle:
         return honoured and bool(workload.closed_gates)
 
     def _fits(self, entry: Entry) -> bool:
-        assert entry.assignment is not None
         gone: dict[str, Holder] = {key: each.holder for key, each in self.designated.items()}
         if entry.replaced is not None:
             gone[entry.replaced.key] = entry.replaced
         gone.update({target.holder.key: target.holder for target in entry.targets})
+        free = self._available(entry, gone.values())
+        return all(amount <= free[column] for column, amount in entry.counted.items())
+
+    def _available(self, entry: Entry, gone: Collection[Holder]) -> dict[int, int]:
+        """Return what the entry's queue has of what it asks for, without these holders."""
         snapshot = self.snapshot
-        columns = {column: snapshot.usage[column] for column in entry.assignment.usage}
+        columns = {column: snapshot.usage[column] for column in entry.counted}
         if gone:
             columns = {column: usage[:] for column, usage in columns.items()}
-            for holder in gone.values():
+            for holder in gone:
                 take(snapshot.tree, columns, holder)
         path = snapshot.tree.path[entry.queue]
-        return all(
-            amount <= max(0, available(snapshot.tree, column, columns[column], path))
-            for column, amount in entry.assignment.usage.items()
-        )
+        return {
+            column: max(0, available(snapshot.tree, column, usage, path))
+            for column, usage in columns.items()
+        }
 
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
         entry.outcome = outcome

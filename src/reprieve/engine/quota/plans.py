@@ -1,8 +1,9 @@
 """The plan that an entry of a cycle stands for, in the form that every plane's decisions have.
 
 The proof is one of quota: what the preemptor asks for of each resource is no more than what its
-ClusterQueue has available now plus what its victims hold of the same flavors. What is available to
-a queue never grows by more than what is released, so this follows from the search.
+ClusterQueue has available, once the victims of plans before it in the cycle are gone, plus what its
+own victims hold of the same flavors. What is available to a queue never grows by more than what is
+released, so this follows from the search.
 
 Source: design ("Intent log and executor"); specification of the quota plane, section 9.
 """
@@ -15,8 +16,8 @@ from typing import Final
 from reprieve.engine.plan import Guard, Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
 from reprieve.engine.quota.cycle import Entry
 from reprieve.engine.quota.model import Workload
-from reprieve.engine.quota.state import Holder, Snapshot
-from reprieve.engine.quota.tree import Tree, available
+from reprieve.engine.quota.state import Holder
+from reprieve.engine.quota.tree import Tree
 from reprieve.units.ids import Uid
 
 __all__ = ["plan_of", "workload_ref"]
@@ -30,24 +31,19 @@ def workload_ref(workload: Workload) -> Ref:
     return Ref(API_VERSION, "Workload", workload.namespace, workload.name, Uid(workload.uid))
 
 
-def plan_of(entry: Entry, snapshot: Snapshot, revision: int, policy: str) -> Plan | None:
+def plan_of(entry: Entry, tree: Tree, revision: int, policy: str) -> Plan | None:
     """Return the plan to evict an entry's targets, None if nobody has to be evicted.
 
     Args:
         entry: one that preempts.
-        snapshot: the state before the cycle.
-        revision: of that state.
+        tree: the quota tree of the cycle.
+        revision: of the state before the cycle.
         policy: a text that changes whenever the configuration does.
     """
     if not entry.issued or entry.assignment is None:
         return None
-    tree, usage = snapshot.tree, snapshot.usage
     asked = {column: amount for column, amount in entry.assignment.usage.items() if amount}
-    path = tree.path[entry.queue]
-    free = {
-        column: max(0, available(tree, column, usage[column], path)) if column < len(usage) else 0
-        for column in asked
-    }
+    free = {column: entry.free.get(column, 0) for column in asked}
     preemptor = workload_ref(entry.workload)
     victims = tuple(
         Victim(

@@ -213,6 +213,10 @@ class Queues:
             return True
         self._taken.discard(key)
         workload = self._workloads[key]
+        if self._cluster_queue(workload) != name:
+            self.delete(key)
+            self.push(workload)
+            return True
         self._scans.pop(key, None)
         if scan is not None:
             self._scans[key] = scan

@@ -249,6 +249,18 @@ class Holdings:
         """Tell whether an eviction was issued that was not observed yet."""
         return key in self._expected
 
+    def related(self, cluster_queue: str) -> list[str]:
+        """Return the ClusterQueues of its tree: whose heads may fit once it uses less."""
+        node = self.tree.queues.get(cluster_queue)
+        if node is None or not self.tree.path[node]:
+            return []
+        root = self.tree.root(node)
+        return [
+            name
+            for name, other in self.tree.queues.items()
+            if self.tree.path[other] and self.tree.root(other) == root
+        ]
+
     @property
     def all_ready(self) -> bool:
         """Whether the pods of everything that was admitted are ready."""
