@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reprieve.engine.cluster.rows import (
@@ -14,8 +15,17 @@ from reprieve.engine.cluster.rows import (
     SpreadConstraint,
     Weighted,
 )
-from reprieve.engine.placement.profile import ScoreName
-from tests.engine.builders import matching, namespace, node, pod, service
+from reprieve.engine.placement.profile import Policy, Profile, ScoreName
+from reprieve.engine.placement.simulation import Simulation
+from tests.engine.builders import (
+    matching,
+    namespace,
+    node,
+    pending_of,
+    pod,
+    service,
+    snapshot_of,
+)
 from tests.engine.scores.scoring import score_of, scored
 
 SPREAD, AFFINITY = ScoreName.POD_TOPOLOGY_SPREAD, ScoreName.INTER_POD_AFFINITY
@@ -156,6 +166,22 @@ def test_the_built_in_defaults_follow_the_owner() -> None:
     # hosts: w = ln 5, zones: w = ln 4. a1: 3.61 + 5.39 -> 9, a2: 2 + 5.39 -> 7, b1: 6
     # 100 * (15 - raw) / 9
     assert scored(SPREAD, *rows) == {"a1": 66, "a2": 88, "b1": 100}
+
+
+def test_pods_alike_but_for_their_owner_are_scored_by_their_own_defaults() -> None:
+    snapshot = snapshot_of(
+        zones(TWO),
+        webs("a1"),
+        service("web", WEB, kind="ReplicaSet"),
+        pod("owned", labels=WEB, owner=("ReplicaSet", "web")),
+        pod("bare", labels=WEB),
+    )
+    simulation = Simulation(snapshot, Policy(), Profile())
+    every = np.arange(3)
+    owned = simulation.totals(pending_of(snapshot, "owned"), every)
+    bare = simulation.totals(pending_of(snapshot, "bare"), every)
+    # PodTopologySpread weighs 2; the rest is equal.
+    assert (owned - bare).tolist() == [2 * 66, 2 * 88, 2 * 100]
 
 
 def test_defaults_of_the_profile_need_their_keys() -> None:

@@ -217,7 +217,8 @@ class Simulation:
         row = pending.row
         entry = self.snapshot.classes[pending.pod_class]
         own: object = row.uid if row.claims or (entry is not None and entry.volumes) else None
-        key = (pending.pod_class, pending.labels, own)
+        # The owner's selector is part of default spread constraints (21.6).
+        key = (pending.pod_class, pending.labels, row.owner, own)
         compiled = self._compiled.get(key)
         if compiled is None:
             found = compile_filters(self, pending)
