@@ -176,7 +176,7 @@ def check(scene: Scene, left: object, assigned: Assignment, targets: list[str]) 
     if assigned.mode is not Mode.PREEMPT:
         assert not targets
         return
-    pairs = {}
+    pairs: dict[tuple[str, str], int] = {}
     for pod_set in assigned.pod_sets:
         for resource, choice in pod_set.flavors.items():
             pair = (choice.flavor, resource)

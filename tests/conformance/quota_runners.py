@@ -46,6 +46,7 @@ from reprieve.engine.quota.shares import Share, Shares, share
 from reprieve.engine.quota.state import (
     Holder,
     Holdings,
+    Row,
     Snapshot,
     effective_priority,
     row_of,
@@ -231,7 +232,7 @@ def run_flavors(case: Json) -> Outcomes:
     }
 
     def oracle(column: int, amount: int) -> tuple[Possibility, int]:
-        return table.get(tuple(tree.flavor_resources[column]), (Possibility.PREEMPT, 0))
+        return table.get(tree.flavor_resources[column], (Possibility.PREEMPT, 0))
 
     found = Assigner(
         snapshot,
@@ -443,7 +444,8 @@ def run_candidate_order(case: Json) -> Outcomes:
     settings = objects.settings(case)
     names: dict[str, int] = {case["preemptorClusterQueue"]: 0}
     now = parse_instant(case["now"])
-    usage, rows = {}, []
+    usage: dict[str, float] = {}
+    rows: list[Row] = []
     for each in case["candidates"]:
         workload = objects.workload(each["workload"])
         queue = names.setdefault(each["clusterQueue"], len(names))
@@ -462,7 +464,11 @@ def run_candidate_order(case: Json) -> Outcomes:
         if each.get("localQueueFSUsage") is not None:
             usage[workload.queue] = float(each["localQueueFSUsage"])
     fair = usage if case["admissionFairSharing"] else None
-    rows.sort(key=cmp_to_key(lambda a, b: order_holders(a, b, 0, fair)))
+
+    def compare(left: Row, right: Row) -> int:
+        return order_holders(left, right, 0, fair)
+
+    rows.sort(key=cmp_to_key(compare))
     return {"order": [row[4].workload.name for row in rows]}, case["expect"]
 
 
@@ -505,13 +511,13 @@ def run_target_walk(case: Json) -> Outcomes:
     walk = TargetWalk(tree, Shares(tree, snapshot.usage), own, pending)
     order: list[str] = []
     actions = case["actions"] or []
-    while (queue := walk.next()) is not None:
+    while (found := walk.next()) is not None:
         position = len(order)
-        order.append(tree.names[queue])
+        order.append(tree.names[found])
         if position < len(actions) and actions[position] == "drop":
-            walk.drop(queue)
+            walk.drop(found)
         else:
-            pending[queue].pop()
+            pending[found].pop()
     return {"order": order}, {"order": case["expect"]["order"] or []}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -57,9 +58,9 @@ def test_nothing_is_queued_before_its_backoff_ends() -> None:
 @pytest.mark.parametrize(
     "changes", [{"active": False}, {"admission_gated": True}, {"finished": True}]
 )
-def test_what_may_not_run_is_not_queued(changes: dict[str, bool]) -> None:
+def test_what_may_not_run_is_not_queued(changes: dict[str, Any]) -> None:
     queues = Queues(one_queue())
-    queues.push(replace(job("a", 1), **changes))  # type: ignore[arg-type]
+    queues.push(replace(job("a", 1), **changes))
     assert queues.heads(NOW) == []
     queues.push(job("a", 1))
     assert [w.name for _, w in queues.heads(NOW)] == ["a"]
@@ -75,11 +76,11 @@ def test_a_version_that_comes_while_its_head_is_decided_about_is_not_queued_twic
     assert [w.priority for _, w in queues.heads(NOW)] == [3]
 
 
-def held(name: str = "a", queue: str = "team", amount: int = 1, **changes: object) -> Workload:
+def held(name: str = "a", queue: str = "team", amount: int = 1, **changes: Any) -> Workload:
     pod_set = AdmittedPodSet("main", 1, {"cpu": "default"}, {"cpu": amount})
     return replace(
         job(name, amount), admission=Admission(queue, (pod_set,)), reserved_at=NOW, **changes
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_stopped_queues_drain_only_if_they_are_told_to() -> None:

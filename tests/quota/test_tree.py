@@ -42,13 +42,13 @@ def test_every_figure_of_every_node_is_that_of_the_oracle() -> None:
         nodes += [(("cohort", name), node) for name, node in tree.cohorts.items()]
         for name, node in nodes:
             for column, pair in enumerate(tree.flavor_resources):
-                assert usage[column][node] == world.used(name, tuple(pair)), (number, name)
-                assert tree.subtree[column][node] == world.subtree(name, tuple(pair))
-                assert tree.potential[column][node] == world.potential(name, tuple(pair))
+                assert usage[column][node] == world.used(name, pair), (number, name)
+                assert tree.subtree[column][node] == world.subtree(name, pair)
+                assert tree.potential[column][node] == world.potential(name, pair)
                 left = available(tree, column, usage[column], tree.path[node])
-                assert left == world.available(name, tuple(pair)), (number, name, pair)
+                assert left == world.available(name, pair), (number, name, pair)
                 negative += left < 0
-                limited += world.quota(name, tuple(pair))[2] is not None
+                limited += world.quota(name, pair)[2] is not None
             found = share(tree, usage, node)
             borrows, ratio, weighted = world.share(name)
             assert (found.borrowing, found.ratio, found.weighted) == (borrows, ratio, weighted)
