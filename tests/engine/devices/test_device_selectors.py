@@ -107,14 +107,16 @@ DEVICES = {
         ),
         (
             (
-                "device.driver == 'gpu.nvidia.com' && has(device.attributes['gpu.nvidia.com'].index)"
+                "device.driver == 'gpu.nvidia.com'"
+                " && has(device.attributes['gpu.nvidia.com'].index)"
                 " && device.attributes['gpu.nvidia.com'].index < 4"
             ),
             {"nvidia"},
         ),
         (
             (
-                "device.driver == 'gpu.amd.com' && device.attributes['gpu.amd.com'].type == 'amdgpu'"
+                "device.driver == 'gpu.amd.com'"
+                " && device.attributes['gpu.amd.com'].type == 'amdgpu'"
                 " && device.attributes['gpu.amd.com'].partitionProfile.startsWith('spx')"
             ),
             {"amd"},

@@ -131,7 +131,8 @@ class _Search:
         needed = len(candidates) if every else wanted.count
         if done == needed:
             return not (every and not needed) and self._request(claim, number + 1)
-        if len(self._found[claim]) + needed - done > MAX_RESULTS:
+        least = len(self._found[claim]) + needed - done + self._least(claim, number + 1)
+        if least > MAX_RESULTS:
             return False
         if every:
             return self._try(claim, number, place, done, done)
@@ -139,6 +140,16 @@ class _Search:
         left = sum(known.get(device.id, True) for device in candidates[start:])
         return left >= needed - done and any(
             self._try(claim, number, place, done, index) for index in range(start, len(candidates))
+        )
+
+    def _least(self, claim: int, number: int) -> int:
+        """Return how many devices a claim's requests from this one on need at least."""
+        return sum(
+            min(
+                each.count if each.mode is AllocationMode.EXACT_COUNT else 1
+                for each in request.alternatives
+            )
+            for request in self._claims[claim].requests[number:]
         )
 
     def _try(self, claim: int, number: int, place: int, done: int, index: int) -> bool:
