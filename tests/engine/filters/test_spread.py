@@ -232,6 +232,21 @@ def test_default_constraints_of_the_profile_select_what_service_and_owner_select
     assert set(verdicts(*own, profile=defaults).values()) == {FITS}
 
 
+def test_pods_alike_of_different_owners_have_default_constraints_of_their_own() -> None:
+    defaults = Profile(default_spread=(spread(selector=None),))
+    simulation, snapshot = simulation_of(
+        *ZONES,
+        web("w", "a1"),
+        pod("p", labels=APP, owner=("ReplicaSet", "r")),
+        pod("q", labels=APP, owner=("ReplicaSet", "s")),
+        service("r", APP, kind="ReplicaSet"),
+        service("s", {"app": "db"}, kind="ReplicaSet"),
+        profile=defaults,
+    )
+    assert said(simulation, pending_of(snapshot, "p")) == {"a1": SKEW, "a2": SKEW, "b1": FITS}
+    assert set(said(simulation, pending_of(snapshot, "q")).values()) == {FITS}
+
+
 def test_counts_name_domains_nodes_and_labels() -> None:
     simulation, snapshot = simulation_of(
         *ZONES, zoned("n1"), web("w", "a1"), web("v", "a2"), web("u", "b1"), spreading()

@@ -123,15 +123,14 @@ def compile_resources(view: View, pending: Pending) -> ResourcesFilter:
     entry = snapshot.classes[pending.pod_class]
     assert entry is not None
     nodes = len(snapshot.nodes)
-    stands_for = (
-        extended_classes(snapshot.tables)
-        if FilterName.DYNAMIC_RESOURCES in view.profile.filters
-        else {}
-    )
+    asked = checked_resources(view.profile, entry)
+    by_devices = FilterName.DYNAMIC_RESOURCES in view.profile.filters
+    qualified = by_devices and any("/" in name for name, _ in asked)
+    stands_for = extended_classes(snapshot.tables) if qualified else {}
     too_small = np.zeros(nodes, np.bool_)
     columns: list[int] = []
     checks: list[_Check] = []
-    for name, amount in checked_resources(view.profile, entry):
+    for name, amount in asked:
         request = min(amount, _LIMIT)
         if name in snapshot.resources:
             column = snapshot.resources.index(name)
