@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from reprieve.local.machines.indexes import INDEX
 from tests.local.machines.cluster import job, running, sim
 
 
@@ -152,3 +153,83 @@ async def test_a_finished_job_goes_after_its_time_to_live() -> None:
         await cluster.wait(10)
         assert cluster.names("jobs.batch") == []
         assert cluster.names("pods") == []
+
+
+async def test_an_index_that_has_failed_too_often_fails_the_job_when_the_others_are_done() -> None:
+    async with running() as cluster:
+        indexed = {"completionMode": "Indexed", "parallelism": 3, "completions": 3}
+        await cluster.create(job("train", 1, backoffLimitPerIndex=1, **indexed))
+        await cluster.wait(1)
+        for _ in range(2):
+            (bad,) = (
+                pod
+                for pod in cluster.all("pods")
+                if pod["metadata"]["labels"][INDEX] == "1" and pod["status"]["phase"] == "Running"
+            )
+            await cluster.annotate("pods", bad["metadata"]["name"], fail="7")
+            await cluster.wait(60)
+        assert cluster.one("jobs.batch", "train")["status"]["active"] == 2
+        for pod in cluster.all("pods"):
+            if pod["status"]["phase"] == "Running":
+                await cluster.annotate("pods", pod["metadata"]["name"], run_time="1s")
+        await cluster.wait(10)
+        status = cluster.one("jobs.batch", "train")["status"]
+        assert (status["completedIndexes"], status["failedIndexes"]) == ("0,2", "1")
+        assert cluster.conditions("jobs.batch", "train")["Failed"] == (
+            "True",
+            "FailedIndexes",
+            "Job has failed indexes",
+        )
+        counts = sorted(
+            pod["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"]
+            for pod in cluster.all("pods")
+            if pod["metadata"]["labels"][INDEX] == "1"
+        )
+        assert counts == ["0", "1"]
+
+
+async def test_the_policy_may_fail_an_index_at_once_and_too_many_end_the_job() -> None:
+    async with running() as cluster:
+        rule = {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [7]}}
+        fails = {"annotations": sim(run_time="1s", exit_code="7")}
+        indexed = {"completionMode": "Indexed", "parallelism": 1, "completions": 4}
+        await cluster.create(
+            job(
+                "train",
+                1,
+                **indexed,
+                backoffLimitPerIndex=5,
+                maxFailedIndexes=1,
+                podFailurePolicy={"rules": [rule]},
+                pod_spec=fails,
+            )
+        )
+        await cluster.wait(120)
+        status = cluster.one("jobs.batch", "train")["status"]
+        assert (status["failedIndexes"], status["failed"]) == ("0-1", 2)
+        assert cluster.conditions("jobs.batch", "train")["Failed"] == (
+            "True",
+            "MaxFailedIndexesExceeded",
+            "Job has exceeded the specified maximal number of failed indexes",
+        )
+
+
+async def test_a_success_policy_ends_the_job_with_its_leaders() -> None:
+    async with running() as cluster:
+        policy = {
+            "rules": [{"succeededIndexes": "2-3"}, {"succeededIndexes": "0", "succeededCount": 1}]
+        }
+        indexed = {"completionMode": "Indexed", "parallelism": 3, "completions": 3}
+        await cluster.create(job("train", 1, successPolicy=policy, **indexed))
+        await cluster.wait(5)
+        (leader,) = (pod for pod in cluster.all("pods") if pod["metadata"]["labels"][INDEX] == "0")
+        await cluster.annotate("pods", leader["metadata"]["name"], run_time="5s")
+        await cluster.wait(60)
+        assert cluster.conditions("jobs.batch", "train")["Complete"] == (
+            "True",
+            "SuccessPolicy",
+            "Matched rules at index 1",
+        )
+        status = cluster.one("jobs.batch", "train")["status"]
+        assert (status["completedIndexes"], status["succeeded"]) == ("0", 1)
+        assert list(cluster.phases().values()) == ["Succeeded"]

@@ -1,7 +1,7 @@
 """What a Job's podFailurePolicy says about a failed pod.
 
 Source: `batch/v1` PodFailurePolicy: the first rule that matches decides; a rule has exit codes or
-pod conditions. Not imitated: FailIndex, which counts like any other failure.
+pod conditions.
 """
 
 from __future__ import annotations

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from reprieve.local.machines.failurepolicy import judge
 from reprieve.local.machines.objects import Object
 from reprieve.local.machines.ownership import is_active
 
-__all__ = ["INDEX", "completed_indexes", "format_ranges", "free_indexes", "parse_ranges"]
+__all__ = [
+    "FAILURES",
+    "INDEX",
+    "completed_indexes",
+    "failed_indexes",
+    "failures_so_far",
+    "format_ranges",
+    "free_indexes",
+    "met_rule",
+    "parse_ranges",
+]
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 """Annotation and label of a pod."""
+FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
+"""Annotation of a pod: how often its index had failed before."""
 
 
 def completed_indexes(status: dict[str, Any], pods: Iterable[Object]) -> set[int]:
@@ -23,13 +36,58 @@ def completed_indexes(status: dict[str, Any], pods: Iterable[Object]) -> set[int
     return done
 
 
-def free_indexes(completions: int, status: dict[str, Any], pods: list[Object]) -> list[int]:
-    """Return the indexes that are neither done nor worked on, lowest first."""
-    taken = completed_indexes(status, pods)
+def free_indexes(spec: dict[str, Any], status: dict[str, Any], pods: list[Object]) -> list[int]:
+    """Return the indexes that are neither done, failed nor worked on, lowest first."""
+    taken = completed_indexes(status, pods) | failed_indexes(spec, status, pods)
     for pod in pods:
         if is_active(pod):
             taken |= _index(pod)
-    return [index for index in range(completions) if index not in taken]
+    return [index for index in range(spec.get("completions") or 0) if index not in taken]
+
+
+def failed_indexes(spec: dict[str, Any], status: dict[str, Any], pods: list[Object]) -> set[int]:
+    """Return the indexes that may not be tried again: over their limit, or failed by the policy."""
+    limit, failed = (
+        spec.get("backoffLimitPerIndex"),
+        parse_ranges(status.get("failedIndexes") or ""),
+    )
+    if limit is None:
+        return failed
+    for pod in pods:
+        if (pod.get("status") or {}).get("phase") == "Failed":
+            action, _ = judge(spec.get("podFailurePolicy"), pod)
+            if action == "FailIndex" or (action == "Count" and _failures(pod) >= limit):
+                failed |= _index(pod)
+    return failed - completed_indexes(status, pods)
+
+
+def failures_so_far(index: int, spec: dict[str, Any], pods: list[Object]) -> int:
+    """Return how often pods of this index have failed, as far as that counts."""
+    counts = [
+        _failures(pod) + (judge(spec.get("podFailurePolicy"), pod)[0] != "Ignore")
+        for pod in pods
+        if (pod.get("status") or {}).get("phase") == "Failed" and index in _index(pod)
+    ]
+    return max(counts, default=0)
+
+
+def met_rule(policy: dict[str, Any] | None, completed: set[int]) -> int | None:
+    """Return the place of the first rule of a successPolicy that the done indexes meet."""
+    for place, rule in enumerate((policy or {}).get("rules") or ()):
+        among = completed
+        if rule.get("succeededIndexes") is not None:
+            asked = parse_ranges(rule["succeededIndexes"])
+            among = completed & asked
+            if rule.get("succeededCount") is None and among == asked:
+                return place
+        if rule.get("succeededCount") is not None and len(among) >= rule["succeededCount"]:
+            return place
+    return None
+
+
+def _failures(pod: Object) -> int:
+    text = (pod["metadata"].get("annotations") or {}).get(FAILURES, "0")
+    return int(text) if text.isdigit() else 0
 
 
 def _index(pod: Object) -> set[int]:

@@ -1,9 +1,10 @@
 """The Job controller: pods up to parallelism, counts, and the conditions of the end.
 
 Source: the behaviour of `batch/v1` Jobs: completions and work queues, Indexed completion, suspend,
-backoffLimit with growing delays, podFailurePolicy, activeDeadlineSeconds, ttlSecondsAfterFinished.
-Not imitated: successPolicy, backoffLimitPerIndex, the tracking finalizer on pods (`tally` instead),
-adoption. A pod counts when the Job is its controller and its selector matches.
+backoffLimit with growing delays, also per index, podFailurePolicy, successPolicy,
+activeDeadlineSeconds, ttlSecondsAfterFinished. Not imitated: the tracking finalizer on pods
+(`tally` instead), adoption, delays of single indexes. A pod counts when the Job is its controller
+and its selector matches.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from typing import Any, Final
 
 from reprieve.local.machines.events import Recorder
 from reprieve.local.machines.indexes import (
+    FAILURES,
     INDEX,
     completed_indexes,
+    failed_indexes,
+    failures_so_far,
     format_ranges,
     free_indexes,
+    met_rule,
 )
 from reprieve.local.machines.informer import Informer, Key, key_of
 from reprieve.local.machines.objects import Change, ChangeType, Object
@@ -42,6 +47,8 @@ __all__ = ["JobController"]
 
 _JOBS: Final = "jobs.batch"
 _CONTROLLER: Final = "batch.kubernetes.io/controller-uid"
+_COMPLETED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
+_LOST: Final = ("FailedIndexes", "Job has failed indexes")
 _TIMES: Final = ("lastTransitionTime", "lastProbeTime")
 
 
@@ -121,11 +128,17 @@ class JobController:
         self._note_suspension(job, status, suspended)
         again: int | None = None
 
-        failure = self._failure(job, status, pods, tally)
+        indexed = spec.get("completionMode") == "Indexed"
+        done = completed_indexes(status, pods) if indexed else set()
+        lost = failed_indexes(spec, status, pods) if indexed else set()
+        success = _success(spec, done)
+        failure = None if success else self._failure(job, status, pods, tally, lost)
         completions = _completions(spec)
         enough = succeeded >= completions if completions is not None else succeeded > 0
-        if failure is None and not (enough and (completions is not None or not active)):
-            wanted = 0 if suspended else _wanted(spec, succeeded, enough, len(active))
+        if lost and not (success or failure) and succeeded + len(lost) >= (completions or 0):
+            failure = _LOST
+        if not (success or failure or (enough and (completions is not None or not active))):
+            wanted = 0 if suspended else _wanted(spec, succeeded + len(lost), enough, len(active))
             if wanted < len(active):
                 active = await self._remove(job, tally, active, len(active) - wanted)
             elif wanted > len(active):
@@ -137,15 +150,17 @@ class JobController:
             again = min((w for w in (again, deadline) if w is not None), default=None)
         else:
             active = await self._remove(job, tally, active, len(active))
-            self._end(job, status, failure, pods)
+            self._end(job, status, failure, success or _COMPLETED)
 
         self._put(status, "active", len(active))
         self._put(status, "succeeded", succeeded)
         self._put(status, "failed", failed)
         status["ready"] = sum(map(is_ready, active))
         status["terminating"] = len([p for p in self._pods(job) if _is_terminating(p)])
-        if spec.get("completionMode") == "Indexed":
-            self._put(status, "completedIndexes", format_ranges(completed_indexes(status, pods)))
+        if indexed:
+            self._put(status, "completedIndexes", format_ranges(done))
+        if spec.get("backoffLimitPerIndex") is not None:
+            status["failedIndexes"] = format_ranges(lost)
         status.setdefault("uncountedTerminatedPods", {})
         if status != job.get("status"):
             fresh = self._informer.at(key_of(_JOBS, job)) or job
@@ -166,8 +181,20 @@ class JobController:
             set_condition(status, "Suspended", False, now, times=_TIMES, **text)
 
     def _failure(
-        self, job: Object, status: dict[str, Any], pods: list[Object], tally: Tally
+        self,
+        job: Object,
+        status: dict[str, Any],
+        pods: list[Object],
+        tally: Tally,
+        lost: set[int],
     ) -> tuple[str, str] | None:
+        target = condition(job, "FailureTarget")
+        if target is not None and target["status"] == "True":
+            return target.get("reason", ""), target.get("message", "")
+        most = job["spec"].get("maxFailedIndexes")
+        if most is not None and len(lost) > most:
+            text = "Job has exceeded the specified maximal number of failed indexes"
+            return "MaxFailedIndexesExceeded", text
         if tally.fatal:
             return "PodFailurePolicy", tally.fatal
         spec = job["spec"]
@@ -204,15 +231,16 @@ class JobController:
         }
         created: list[Object] = []
         indexed = job["spec"].get("completionMode") == "Indexed"
-        total = _completions(job["spec"]) or 0
-        free = free_indexes(total, job.get("status") or {}, pods) if indexed else []
+        free = free_indexes(job["spec"], job.get("status") or {}, pods) if indexed else []
         for number in range(max(0, count)):
             extra: dict[str, str] = {}
-            stem = name
+            stem, notes = name, {}
             if indexed:
                 if number >= len(free):
                     break
                 stem, extra = f"{name}-{free[number]}", {INDEX: str(free[number])}
+                if job["spec"].get("backoffLimitPerIndex") is not None:
+                    notes = {FAILURES: str(failures_so_far(free[number], job["spec"], pods))}
             pod = child(
                 job,
                 "v1",
@@ -220,7 +248,7 @@ class JobController:
                 f"{stem}-{suffix(self._generator)}",
                 job["spec"]["template"],
                 labels={**labels, **extra},
-                annotations=extra,
+                annotations={**extra, **notes},
             )
             if indexed:
                 pod["spec"].setdefault("hostname", stem)
@@ -254,13 +282,10 @@ class JobController:
         job: Object,
         status: dict[str, Any],
         failure: tuple[str, str] | None,
-        pods: list[Object],
+        success: tuple[str, str],
     ) -> None:
         now = self._now()
-        reason, message = failure or (
-            "CompletionsReached",
-            "Reached expected number of succeeded pods",
-        )
+        reason, message = failure or success
         target, final = (
             ("FailureTarget", "Failed") if failure else ("SuccessCriteriaMet", "Complete")
         )
@@ -307,6 +332,12 @@ def _wanted(spec: dict[str, Any], succeeded: int, enough: bool, active: int) -> 
     if completions is None:
         return min(active, parallelism) if enough else parallelism
     return min(parallelism, completions - succeeded)
+
+
+def _success(spec: dict[str, Any], done: set[int]) -> tuple[str, str] | None:
+    """Return reason and message when the successPolicy is content with what is done."""
+    place = met_rule(spec.get("successPolicy"), done)
+    return None if place is None else ("SuccessPolicy", f"Matched rules at index {place}")
 
 
 def _is_terminating(pod: Object) -> bool:
