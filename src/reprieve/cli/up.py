@@ -15,6 +15,7 @@ import shlex
 import signal
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +40,15 @@ from reprieve.units.errors import ReprieveError, UsageError
 __all__ = ["up"]
 
 _REFRESH: Final = SECOND // 4
+#: Both planes; ours is the only scheduler of the cluster.
+_OPERATOR: Final = (
+    "--controllers",
+    "idle,scheduling",
+    "--scheduler-name",
+    "default-scheduler",
+    "--scheduler-name",
+    "reprieve-scheduler",
+)
 
 
 class DurationText(click.ParamType[int]):
@@ -180,7 +190,9 @@ class _Session:
             if self._faults is not None:
                 embedded.cluster.faults.configure(**self._faults)
             if self._options.headless:
-                stage.observer.listen(lambda resource, item: self._print(stage.observer))
+                stage.observer.listen(
+                    lambda resource, item: self._print(stage.observer, resource, item)
+                )
             stack.push_async_callback(self._stop_operator)
             playing = asyncio.create_task(
                 play_scenario(
@@ -211,7 +223,9 @@ class _Session:
                     kubeconfig=kubeconfig,
                     tls=options.tls,
                     rbac=options.rbac,
+                    operator_arguments=_OPERATOR,
                     on_operator_line=self._note_operator_line if options.headless else None,
+                    machines_without=("scheduler",),
                 )
             )
         except StoreError as error:
@@ -303,12 +317,16 @@ class _Session:
             f"{step.outcome}: {step.keyword} {step.subject}"
         )
 
-    def _print(self, observer: Observer) -> None:
-        from reprieve.cli.view import headline
+    def _print(self, observer: Observer, resource: str, item: Mapping[str, Any] | None) -> None:
+        from reprieve.cli.view import event_line, headline
 
         for transition in observer.transitions[self._printed :]:
             self._say(headline(transition))
         self._printed = len(observer.transitions)
+        if resource == "events" and item is not None:
+            line = event_line(item)
+            if line:
+                self._say(line)
 
     def _say(self, text: str, *, error: bool = False) -> None:
         """Print at once; nobody listening any more means that it is over."""

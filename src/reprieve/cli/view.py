@@ -21,7 +21,7 @@ from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.units.quantities import InvalidQuantity, parse_quantity
 
-__all__ = ["headline", "render"]
+__all__ = ["event_line", "headline", "render"]
 
 _STYLES: Final = {
     "PendingGpu": "yellow",
@@ -41,7 +41,7 @@ def render(
 ) -> RenderableType:
     """Return the whole view; `log` are lines of the operator, `progress` stands on top."""
     parts: list[RenderableType] = [Text(progress)] if progress else []
-    parts += [_nodes(observer), _workloads(observer, now), _preemptions(observer.transitions)]
+    parts += [_nodes(observer), _workloads(observer, now), _preemptions(observer)]
     if log:
         lines = Text("\n".join(log[-_LAST_LINES:]), no_wrap=True, overflow="ellipsis", style="dim")
         parts.append(Panel(lines, title="operator", title_align="left", border_style="dim"))
@@ -105,12 +105,30 @@ def _workloads(observer: Observer, now: Nanos) -> Table:
     return table
 
 
-def _preemptions(transitions: Sequence[Transition]) -> Table:
+def event_line(event: Mapping[str, Any]) -> str:
+    """Return a scheduler's preemption as one line: time, victim, for whom; empty for others."""
+    if event.get("reason") != "Preempted" or event.get("action") != "Preempting":
+        return ""
+    about = event.get("involvedObject") or {}
+    at = format_instant(parse_instant(event["eventTime"]))
+    return f"{at} {about.get('namespace')}/{about.get('name')}  {event.get('message')}"
+
+
+def _preemptions(observer: Observer) -> Table:
     table = Table("Time", "Preempted", "Reason", expand=True)
-    done = [transition for transition in transitions if transition.new == "Preempted"]
-    for transition in done[-_LAST_PREEMPTIONS:]:
-        root = f"{transition.namespace} {transition.root}"
-        table.add_row(format_instant(transition.at), root, transition.reason)
+    done = [
+        (format_instant(each.at), f"{each.namespace} {each.root}", each.reason)
+        for each in observer.transitions
+        if each.new == "Preempted"
+    ]
+    for event in observer.all("events"):
+        line = event_line(event)
+        if line:
+            about = event["involvedObject"]
+            name = f"{about.get('namespace')} {about.get('kind')}/{about.get('name')}"
+            done.append((line.partition(" ")[0], name, event["message"]))
+    for row in sorted(done)[-_LAST_PREEMPTIONS:]:
+        table.add_row(*row)
     return table
 
 

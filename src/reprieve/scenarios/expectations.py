@@ -15,6 +15,7 @@ from reprieve.scenarios.steps import (
     NeverPhase,
     Reference,
     WaitAbsent,
+    WaitBound,
     WaitCount,
     WaitEvent,
     WaitGpuWorkload,
@@ -29,6 +30,7 @@ __all__ = [
     "expect_status",
     "never_phase",
     "wait_absent",
+    "wait_bound",
     "wait_count",
     "wait_event",
     "wait_gpuworkload",
@@ -118,6 +120,24 @@ async def wait_absent(play: Play, step: WaitAbsent) -> None:
         if clock.monotonic() >= deadline:
             raise StepFailed(f"still there after {step.timeout:g} s")
         await clock.sleep(_LOOK)
+
+
+async def wait_bound(play: Play, step: WaitBound) -> None:
+    """Until that many pods of the group have a node and are not being deleted."""
+    observer = play.stage.observer
+    bound = 0
+
+    def enough() -> bool | None:
+        nonlocal bound
+        bound = sum(
+            bool(pod["spec"].get("nodeName")) and not pod["metadata"].get("deletionTimestamp")
+            for pod in observer.all("pods", play.namespace)
+            if (pod["spec"].get("schedulingGroup") or {}).get("podGroupName") == step.group
+        )
+        return True if bound == step.count else None
+
+    if await observer.until(enough, step.timeout) is None:
+        raise StepFailed(f"{bound} pods instead of {step.count} after {step.timeout:g} s")
 
 
 async def expect_present(play: Play, step: ExpectPresent) -> None:

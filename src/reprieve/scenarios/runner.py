@@ -42,6 +42,7 @@ from reprieve.scenarios.steps import (
     Step,
     StopOperator,
     WaitAbsent,
+    WaitBound,
     WaitCount,
     WaitEvent,
     WaitGpuWorkload,
@@ -185,6 +186,8 @@ async def _check(play: Play, step: Step) -> None:
             await expectations.count_stays(play, step)
         case WaitAbsent():
             await expectations.wait_absent(play, step)
+        case WaitBound():
+            await expectations.wait_bound(play, step)
         case ExpectPresent():
             await expectations.expect_present(play, step)
         case WaitEvent():

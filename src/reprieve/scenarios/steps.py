@@ -39,6 +39,7 @@ __all__ = [
     "StopOperator",
     "Strict",
     "WaitAbsent",
+    "WaitBound",
     "WaitCount",
     "WaitEvent",
     "WaitGpuWorkload",
@@ -178,6 +179,14 @@ class WaitEvent(Strict, frozen=True):
     timeout: Seconds
 
 
+class WaitBound(Strict, frozen=True):
+    """Until `count` running or starting pods of a PodGroup have a node."""
+
+    group: str
+    count: Annotated[int, msgspec.Meta(ge=0)]
+    timeout: Seconds
+
+
 class Remember(Strict, frozen=True):
     """Keep a field of the GpuWorkload of a root for a later `expect_status`."""
 
@@ -272,6 +281,7 @@ Step = (
     | WaitCount
     | CountStays
     | WaitAbsent
+    | WaitBound
     | ExpectPresent
     | Delete
     | WaitEvent
@@ -300,6 +310,7 @@ STEP_KINDS: Final[Mapping[str, type[Step]]] = {
     "wait_count": WaitCount,
     "count_stays": CountStays,
     "wait_absent": WaitAbsent,
+    "wait_bound": WaitBound,
     "expect_present": ExpectPresent,
     "delete": Delete,
     "wait_event": WaitEvent,
