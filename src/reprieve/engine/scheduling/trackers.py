@@ -77,8 +77,8 @@ class Room:
 
 def _checked(simulation: Simulation, members: Members) -> I64:
     columns: set[int] = set()
-    for pending in {(p.pod_class, p.labels): p for p, _ in members}.values():
-        for each in simulation.filters(pending):
+    for filters in {id(f): f for f in (simulation.filters(p) for p, _ in members)}.values():
+        for each in filters:
             if isinstance(each, ResourcesFilter):
                 columns.update((0, *each.columns))
     return np.array(sorted(columns), np.int64)
@@ -168,8 +168,9 @@ def skews_of(simulation: Simulation, members: Members, slots: I64) -> Iterator[t
     snapshot = simulation.snapshot
     nodes, labels = snapshot.pod_node[slots], snapshot.pod_labels[slots]
     staying = (snapshot.pod_flags[slots] & Flag.DELETING) == 0
-    for pending in {(p.pod_class, p.labels): p for p, _ in members}.values():
-        for each in simulation.filters(pending):
+    own = [simulation.filters(pending) for pending, _ in members]
+    for filters in {id(each): each for each in own}.values():
+        for each in filters:
             if not isinstance(each, SpreadFilter):
                 continue
             for counts in each.constraints:
@@ -180,10 +181,7 @@ def skews_of(simulation: Simulation, members: Members, slots: I64) -> Iterator[t
                         bool(counts.matching[member.labels] and counts.eligible[node])
                         for member, node in members
                     ],
-                    [
-                        (member.pod_class, member.labels) == (pending.pod_class, pending.labels)
-                        for member, _ in members
-                    ],
+                    [each is filters for each in own],
                     existing=counts.existing,
                     own=counts.own,
                     max_skew=counts.constraint.max_skew,
