@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.quota_runners import RUNNERS as QUOTA_RUNNERS
 from tests.conformance.runners import RUNNERS
+from tests.conformance.workload_aware_engine import FOUND
+from tests.conformance.workload_aware_vectors import Vector, vectors_in
 from tests.conformance.world import Json
 
-PLANES_WITH_ENGINE = ("idle", "quota")
+PLANES_WITH_ENGINE = ("idle", "quota", "workload-aware")
+WORKLOAD_AWARE: dict[str, Callable[[Vector], bool]] = {
+    "judged_vector": lambda v: v.kind in FOUND and not v.id.startswith("integration_"),
+    "executed_vector": lambda v: v.kind == "executed" and not v.id.startswith("integration_"),
+    "played_vector": lambda v: v.kind == "steps" or v.id.startswith("integration_"),
+}
 DEFAULT = Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 
 
@@ -23,6 +31,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "quota_vector" in metafunc.fixturenames:
         cases = [case for plane in planes for case in _quota_cases(plane)]
         metafunc.parametrize("quota_vector", cases or [_absent()], ids=_id if cases else None)
+    for name, wanted in WORKLOAD_AWARE.items():
+        if name in metafunc.fixturenames:
+            found = [v for plane in planes for v in _workload_aware_cases(plane) if wanted(v)]
+            ids = [f"workload-aware/{v.id}" for v in found]
+            metafunc.parametrize(name, found or [_absent()], ids=ids or None)
     if "plane" in metafunc.fixturenames:
         names = [p.name for p in planes if not _has_engine(p)]
         metafunc.parametrize("plane", names or [_none_without_engine(planes)])
@@ -45,7 +58,7 @@ def _has_engine(plane: Path) -> bool:
     if plane.name in PLANES_WITH_ENGINE:
         return True
     files = [json.loads(path.read_text(encoding="utf-8")) for path in plane.glob("*.json")]
-    if any(_is_quota(file) for file in files):
+    if any(_is_quota(file) or _is_workload_aware(file) for file in files):
         return True
     return any(isinstance(file, dict) and file.get("format") in RUNNERS for file in files)
 
@@ -82,6 +95,20 @@ def _quota_cases(plane: Path) -> list[tuple[str, str, Json]]:
                 for case in document
             ]
     return cases
+
+
+def _is_workload_aware(document: object) -> bool:
+    """Whether a file is a list of cases, each with a kind of the scheduling plane."""
+    return isinstance(document, list) and any(
+        isinstance(case, dict) and (case.get("kind") in FOUND or case.get("kind") == "steps")
+        for case in document
+    )
+
+
+def _workload_aware_cases(plane: Path) -> list[Vector]:
+    files = (json.loads(path.read_text(encoding="utf-8")) for path in plane.glob("*.json"))
+    ours = plane.name == "workload-aware" or any(_is_workload_aware(file) for file in files)
+    return list(vectors_in(plane)) if ours else []
 
 
 def _id(case: tuple[str, str, Json]) -> str:

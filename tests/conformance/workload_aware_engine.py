@@ -203,7 +203,8 @@ def pod_victims_on_node(vector: Vector) -> Candidate | tuple[str, str]:
     told = engine_cycle.candidates_told(vector.case, snapshot, found)
     if told:
         return told[0]
-    refusal = engine_cycle.refusals_told(snapshot, found.statuses())[vector.case["targetNode"]]
+    refusals = engine_cycle.refusals_told(snapshot, pending, found.statuses())
+    refusal = refusals[vector.case["targetNode"]]
     if refusal[1].startswith("expected at least one victim"):
         return Candidate(vector.case["targetNode"], (), 0, 0)
     return refusal

@@ -13,7 +13,7 @@ import numpy as np
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason
+from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.node_by_node import Candidates, Statuses
 from reprieve.engine.scheduling.outcome import (
@@ -141,10 +141,11 @@ def _choice(
     )
     if attempt.unit.group or not found.evaluated:
         return choice
-    candidates = candidates_of(snapshot, policy, snapshot.pending[attempt.unit.pods[0]])
+    pending = snapshot.pending[attempt.unit.pods[0]]
+    candidates = candidates_of(snapshot, policy, pending)
     return choice._replace(
         candidates=candidates_told(case, snapshot, candidates),
-        refused_nodes=refusals_told(snapshot, candidates.statuses()),
+        refused_nodes=refusals_told(snapshot, pending, candidates.statuses()),
     )
 
 
@@ -182,17 +183,29 @@ def candidates_told(case: Json, snapshot: Snapshot, found: Candidates) -> tuple[
     return tuple(sorted(told, key=lambda each: each.node))
 
 
-def refusals_told(snapshot: Snapshot, statuses: Statuses) -> dict[str, tuple[str, str]]:
+def refusals_told(
+    snapshot: Snapshot, pending: Pending, statuses: Statuses
+) -> dict[str, tuple[str, str]]:
     """Code and text of each node that was examined and is no candidate."""
-    return {snapshot.nodes[node].name: _status(said) for node, said in statuses.items()}
+    entry = snapshot.classes[pending.pod_class]
+    assert entry is not None
+    found = {}
+    for node, said in statuses.items():
+        row = snapshot.nodes[node]
+        too_big = any(row.allocatable.get(name, 0) < amount for name, amount in entry.requests)
+        found[row.name] = _status(said, too_big)
+    return found
 
 
-def _status(said: Sequence[Reason | Explanation]) -> tuple[str, str]:
+def _status(said: Sequence[Reason | Explanation], too_big: bool) -> tuple[str, str]:
     texts = [explanation_text(s) if isinstance(s, Explanation) else reason_text(s) for s in said]
     first = said[0]
     code = Code.UNRESOLVABLE
     if isinstance(first, Reason):
-        code = Code.UNSCHEDULABLE if first.rejection in RESOLVABLE else code
+        resolvable = first.rejection in RESOLVABLE
+        if first.rejection in (Rejection.INSUFFICIENT, Rejection.TOO_MANY_PODS):
+            resolvable = not too_big
+        code = Code.UNSCHEDULABLE if resolvable else code
     elif first.sentence is Sentence.EXPECTED_VICTIM:
         code = Code.ERROR
     return code.value, ", ".join(texts)

@@ -1,0 +1,67 @@
+"""The published cases of workload-aware preemption, one a test: `workload-aware/FILE.json::NAME`.
+
+Executed cases run twice: under the placement that the real scheduler had, where victims, texts and
+nominations have to be its own, and under ours, where the outcome has to be of the same kind and
+everything has to fit. They run without the second reprieve pass, which the real scheduler has not;
+what it changes is tested here as well: fewer victims, and still everything fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.conformance import deviations, workload_aware_engine
+from tests.conformance.workload_aware_vectors import Vector
+from tests.engine.scheduling import engine_cycle
+from tests.oracle.scheduling import preemption
+from tests.oracle.scheduling.group import Outcome
+from tests.oracle.scheduling.objects import Cluster
+
+
+def test_published(judged_vector: Vector) -> None:
+    vector = _runnable(judged_vector)
+    expect = deviations.workload_aware(vector.id, vector.expect)
+    asked = replace(vector, case={**vector.case, "expect": expect})
+    assert workload_aware_engine.differences(asked) == []
+
+
+def test_with_our_own_placement(executed_vector: Vector) -> None:
+    vector = _runnable(executed_vector)
+    found = engine_cycle.cycle(vector.case)
+    choice = found.choice
+    assert (choice is not None) == vector.expect["preemptionAttempted"]
+    if choice is not None:
+        assert choice.code == vector.expect["status"]["code"]
+    _assert_all_fits(vector, found)
+
+
+def test_with_the_second_reprieve_pass(executed_vector: Vector) -> None:
+    vector = _runnable(executed_vector)
+    without = engine_cycle.cycle(vector.case, vector.imposed).choice
+    found = engine_cycle.cycle(vector.case, vector.imposed, second_reprieve_pass=True)
+    choice = found.choice
+    if without is None or choice is None:
+        assert without is choice
+        return
+    assert (choice.code, choice.nominated) == (without.code, without.nominated)
+    assert len(choice.victims) <= len(without.victims)
+    _assert_all_fits(vector, found)
+    cluster = Cluster.of({**vector.case, "everyFilterAtReprieve": True})
+    if choice.victims and "podGroup" in vector.case["preemptor"]:
+        assert preemption.returnable(choice, cluster, vector.case["pending"]) == []
+
+
+def _runnable(vector: Vector) -> Vector:
+    if vector.skip:
+        pytest.skip(vector.skip)
+    return vector
+
+
+def _assert_all_fits(vector: Vector, found: Outcome) -> None:
+    """Every placed member passes all filters, in order, once the victims are gone."""
+    case = {**vector.case, "everyFilterAtReprieve": True}
+    choice = found.choice or preemption.Choice("Success", "", nominated=found.bound)
+    if choice.code == "Success":
+        assert preemption.refused_with(choice, Cluster.of(case), case["pending"]) == []
