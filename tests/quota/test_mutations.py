@@ -1,0 +1,238 @@
+"""Deliberate errors in the engine are noticed, each by the tests that are about it.
+
+Every error is run in a process of its own (`tests.quota.mutant`). What the random scenes cannot
+show is run against published cases, and skipped where those are absent.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.quota.mutant import VECTORS
+
+ROOT = Path(__file__).parents[2]
+
+
+class Mutation(NamedTuple):
+    name: str
+    module: str
+    old: str
+    new: str
+    check: str
+
+
+MUTATIONS = [
+    Mutation(
+        "reservation times the other way round",
+        "state",
+        "(holder.priority, -instant,",
+        "(holder.priority, instant,",
+        "targets",
+    ),
+    Mutation(
+        "nothing is filled back", "classical", "len(targets) - 2, -1, -1", "-1, -1, -1", "targets"
+    ),
+    Mutation(
+        "the last target is filled back too",
+        "classical",
+        "len(targets) - 2, -1, -1",
+        "len(targets) - 1, -1, -1",
+        "targets",
+    ),
+    Mutation(
+        "candidates are not looked at again before they are taken",
+        "classical",
+        "if source.nodes and not all(",
+        "if source.nodes and False and not all(",
+        "targets",
+    ),
+    Mutation(
+        "the threshold of borrowWithinCohort is ignored",
+        "classical",
+        "limit if threshold is None else min(limit, threshold + 1)",
+        "limit",
+        "targets",
+    ),
+    Mutation(
+        "no advantage of the hierarchy",
+        "classical",
+        "advantage, below = advantage or ok, top",
+        "advantage, below = False, top",
+        "targets",
+    ),
+    Mutation(
+        "under nominal is not strict",
+        "classical",
+        "tree.subtree[column][queue] > snapshot.usage[column][queue] for",
+        "tree.subtree[column][queue] >= snapshot.usage[column][queue] for",
+        "targets",
+    ),
+    Mutation(
+        "the rule for preemptors within nominal is off",
+        "fair",
+        "if queue == self.own or within_nominal:",
+        "if queue == self.own:",
+        "targets",
+    ),
+    Mutation(
+        "a queue is not left after a success",
+        "fair",
+        "if passed:\n                return self._take(",
+        "if passed and not self._take(row, Reason.IN_COHORT_FAIR_SHARING):\n"
+        "                continue\n            if passed:\n"
+        "                return True or self._take(",
+        "targets",
+    ),
+    Mutation(
+        "a ClusterQueue wins a tie against a cohort",
+        "fair",
+        "child_share >= queue_share",
+        "child_share > queue_share",
+        "targets",
+    ),
+    Mutation(
+        "the second strategy does not ask for its inequality",
+        "fair",
+        "if passed and self._take(row",
+        "if self._take(row",
+        "targets",
+    ),
+    Mutation(
+        "shares of zero weight compare as all others",
+        "shares",
+        "if self.ratio and not self.weight:",
+        "if False:",
+        "targets",
+    ),
+    Mutation(
+        "shares divide before they multiply",
+        "shares",
+        "* 1000.0 / capacity",
+        "/ capacity * 1000.0",
+        "figures",
+    ),
+    Mutation(
+        "lending limits are ignored",
+        "tree",
+        "local = max(0, minus(subtree, quota.lending_limit))",
+        "local = 0",
+        "figures",
+    ),
+    Mutation(
+        "usage that a node keeps for itself bubbles up",
+        "tree",
+        "            amount -= left\n",
+        "            pass\n",
+        "figures",
+    ),
+    Mutation(
+        "a release forgets the parents",
+        "tree",
+        "        amount = min(amount, stored)\n",
+        "        return\n",
+        "rebuild",
+    ),
+    Mutation(
+        "snapshots share their lists with later changes",
+        "state",
+        "        self._own.clear()\n",
+        "",
+        "rebuild",
+    ),
+    Mutation(
+        "the height is that of a flag",
+        "tree",
+        "self.height[child] + 1 for child",
+        "1 for child",
+        "vectors:Generated_hierarchical.json",
+    ),
+    Mutation(
+        "no recomputation where targets overlap",
+        "cycle",
+        "if overlap and",
+        "if False and",
+        "vectors:Generated_scheduler_fair.json",
+    ),
+    Mutation(
+        "no capacity is reserved for entries without targets",
+        "cycle",
+        "self.snapshot.add_usage(entry.queue, kept.items())",
+        "pass",
+        "vectors:Generated_scheduler_classical.json",
+    ),
+    Mutation(
+        "the order of a cycle asks whether, not how far, an entry borrows",
+        "tournament",
+        "(_preemptor(entry, settings.gates), entry.level,",
+        "(_preemptor(entry, settings.gates), entry.level > 0,",
+        "vectors:TestSchedule.json",
+    ),
+    Mutation(
+        "a skipped head is set aside",
+        "queues",
+        "        RequeueReason.FAILED_AFTER_NOMINATION,\n        RequeueReason.PENDING_PREEMPTION,",
+        "        RequeueReason.PENDING_PREEMPTION,",
+        "vectors:Generated_scheduler_classical.json",
+    ),
+    Mutation(
+        "workloads of one shape are not set aside together",
+        "queues",
+        "if hashing and best_effort and reason in ALIKE:",
+        "if False:",
+        "vectors:Generated_scheduler_classical.json",
+    ),
+    Mutation(
+        "the oracle does not tell reclamation from preemption",
+        "preemption",
+        "        return Possibility.RECLAIM, level",
+        "        return Possibility.PREEMPT, level",
+        "vectors:TestSchedule.json",
+    ),
+    Mutation(
+        "the preference of fungibility is the other way round",
+        "assignment",
+        "is Preference.PREEMPTION_OVER_BORROWING:",
+        "is not Preference.PREEMPTION_OVER_BORROWING:",
+        "vectors:TestIsPreferred.json",
+    ),
+    Mutation(
+        "reduced counts are searched from the wrong end",
+        "partial",
+        "            low = middle + 1\n        else:",
+        "            high = middle\n        else:",
+        "vectors:TestPodSetReducerSearch.json",
+    ),
+]
+
+
+def run(module: str, old: str, new: str, check: str) -> dict[str, object]:
+    if check.startswith("vectors") and not VECTORS.is_dir():
+        pytest.skip("no vectors of the quota plane")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.quota.mutant", module, old, new, check],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_deliberate_error_is_noticed(mutation: Mutation) -> None:
+    found = run(*mutation[1:])
+    assert found["noticed"], f"{mutation.name}: none of {found['cases']} cases noticed"
+
+
+@pytest.mark.parametrize("check", ["targets", "figures", "rebuild"])
+def test_the_engine_itself_is_not_taken_for_an_error(check: str) -> None:
+    assert run("tree", "UNLIMITED, WIDE", "UNLIMITED, WIDE", check)["noticed"] is False
