@@ -235,15 +235,6 @@ def test_a_pod_that_nobody_names_and_that_names_nobody_is_not_filtered() -> None
     assert "InterPodAffinity" not in names
 
 
-def test_idle_tells_when_the_real_plugin_would_be_skipped() -> None:
-    simulation, snapshot = simulation_of(
-        *ZONES, pod("w", node="a1", anti_affinity=(near(WEB),)), pod(labels=WEB)
-    )
-    assert not filter_of(simulation).idle
-    simulation.remove(np.array([slot_of(snapshot, "w")]))
-    assert filter_of(simulation).idle
-
-
 def test_counts_per_term_in_both_directions() -> None:
     holder = pod(
         "w",
@@ -258,12 +249,12 @@ def test_counts_per_term_in_both_directions() -> None:
     assert [each.counts.tolist() for each in found.anti] == [[0, 0], [1, 0]]
     by_key = {each.key: each for each in found.existing}
     assert by_key["zone"].counts.tolist() == [2, 0]
-    assert by_key["kubernetes.io/hostname"].occupied().tolist() == [True, False, False, False]
+    assert by_key["kubernetes.io/hostname"].counts.tolist() == [1, 0, 0, 0]
     assert by_key["zone"].nodes().tolist() == [True, True, False, False]
     slot = slot_of(snapshot, "w")
-    assert by_key["zone"].matches(int(snapshot.pod_class[slot]))
-    assert found.anti[1].matches(int(snapshot.pod_labels[slot]))
-    assert not found.anti[0].matches(int(snapshot.pod_labels[slot]))
+    number, labels = int(snapshot.pod_class[slot]), int(snapshot.pod_labels[slot])
+    assert (by_key["zone"].by_class, int(by_key["zone"].weights[number])) == (True, 2)
+    assert [int(each.weights[labels]) for each in found.anti] == [0, 1]
 
 
 def test_a_change_says_how_far_it_reaches() -> None:

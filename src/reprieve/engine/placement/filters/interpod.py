@@ -72,18 +72,6 @@ class DomainCounts:
         for pod in view.simulated:
             self.count(pod, 1)
 
-    def weight(self, pod: Placed) -> int:
-        """Return what a pod adds in its domain, wherever it is."""
-        return self._weights[pod.pod_class if self.by_class else pod.labels]
-
-    def matches(self, number: int) -> bool:
-        """Return whether a pod of this label number (class number if `by_class`) counts."""
-        return self._weights[number] > 0
-
-    def occupied(self) -> Mask:
-        """Return the domains with a pod that counts: (domains,)."""
-        return self.counts > 0
-
     def nodes(self) -> Mask:
         """Return the nodes of these domains: (nodes,)."""
         table = np.zeros(len(self.counts) + 1, np.bool_)  # number -1 reads the last entry
@@ -134,15 +122,11 @@ class InterPodFilter:
         self.existing = existing
         self.matches_itself = matches_itself
         self.matched = sum(int(each.counts.sum()) for each in affinity)
+        everything = (*affinity, *anti, *existing)
+        self._nodes = len(everything[0].domain_of_node)
+        self._labels = _concerned(each for each in everything if not each.by_class)
+        self._classes = _concerned(each for each in everything if each.by_class)
         self._codes: U8 | None = None
-
-    @property
-    def idle(self) -> bool:
-        """Return whether kube-scheduler would skip the plugin for this pod, as things are now.
-
-        It decides so once, before the first node, and then tells it of no pod that comes.
-        """
-        return not (self.affinity or self.anti or any(e.counts.any() for e in self.existing))
 
     @property
     def first(self) -> bool:
@@ -151,7 +135,7 @@ class InterPodFilter:
 
     def codes(self) -> U8:
         if self._codes is None:
-            codes = np.zeros(len(self._any().domain_of_node), np.uint8)
+            codes = np.zeros(self._nodes, np.uint8)
             for each in self.existing:
                 codes[each.nodes()] = _EXISTING
             for each in self.anti:
@@ -187,12 +171,15 @@ class InterPodFilter:
         return self._count(pod, -1)
 
     def _count(self, pod: Placed, sign: int) -> Reach:
+        by_labels = self._labels and self._labels[pod.labels]
+        if not (by_labels or (self._classes and self._classes[pod.pod_class])):
+            return Reach.NOTHING
         reach = Reach.NOTHING
         first = not self.matched
         for each in self.affinity:
             reach = _further(reach, each.count(pod, sign))
             if each.domain_of_node.item(pod.node) >= 0:
-                self.matched += sign * each.weight(pod)
+                self.matched += sign * each.weights.item(pod.labels)
         if first != (not self.matched):
             reach = Reach.DOMAINS
         for each in self.anti:
@@ -202,9 +189,6 @@ class InterPodFilter:
         if reach is not Reach.NOTHING:
             self._codes = None
         return reach
-
-    def _any(self) -> DomainCounts:
-        return (*self.affinity, *self.anti, *self.existing)[0]
 
 
 def compile_interpod(view: View, pending: Pending) -> InterPodFilter | None:
@@ -270,6 +254,12 @@ def _holders(view: View) -> Iterable[tuple[AffinityTerm, Sequence[int]]]:
                     holders.setdefault(term, []).append(number)
         known = view.shared[_SHARED] = tuple(holders.items())
     return known
+
+
+def _concerned(counts: Iterable[DomainCounts]) -> bytes:
+    """Return which labels or classes some of these count, by number; empty without any counts."""
+    found = [each.weights > 0 for each in counts]
+    return np.logical_or.reduce(found).tobytes() if found else b""
 
 
 def _further(reach: Reach, other: Reach) -> Reach:

@@ -32,7 +32,6 @@ from reprieve.engine.placement.filtering import View
 __all__ = [
     "NODE_NAME",
     "Selection",
-    "as_integer",
     "requirement_holds",
     "selection_of",
     "selects",
@@ -44,7 +43,7 @@ NODE_NAME: Final = "metadata.name"  # the only field of a node that terms can na
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
-def as_integer(text: str) -> int | None:
+def _as_integer(text: str) -> int | None:
     """Return the number of a decimal text in 64 bits, None when it is none."""
     if _INTEGER.fullmatch(text) is None or len(text) > 64:
         return None
@@ -69,7 +68,7 @@ def requirement_holds(requirement: Requirement, value: str | None) -> bool:
             return bool(values) and value not in values
     if value is None or len(values) != 1:
         return False
-    own, bound = as_integer(value), as_integer(values[0])
+    own, bound = _as_integer(value), _as_integer(values[0])
     if own is None or bound is None:
         return False
     return own > bound if operator is Operator.GT else own < bound

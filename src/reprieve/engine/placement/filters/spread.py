@@ -93,10 +93,6 @@ class SpreadConstraintCounts:
         """Return the lowest count of an existing domain; 0 if there are fewer than minDomains."""
         return 0 if self._few else self._least
 
-    def matches(self, labels: int) -> bool:
-        """Return whether a pod with this label set counts, on an eligible node."""
-        return bool(self._matches[labels])
-
     def start(self, nodes: I64) -> None:
         """Count from scratch: `nodes` of matching pods that are not terminating, once for each."""
         on = nodes[self.eligible[nodes]]

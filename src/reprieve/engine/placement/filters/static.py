@@ -28,7 +28,6 @@ __all__ = [
     "compile_node_affinity",
     "compile_taints",
     "compile_unschedulable",
-    "once_per_class",
 ]
 
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
@@ -63,7 +62,7 @@ class StaticFilter:
         return Reach.NOTHING
 
 
-def once_per_class(
+def _once_per_class(
     name: FilterName, compile_class: Compile
 ) -> Callable[[View, Pending], Filter | Refusal | None]:
     """Return the compile function of a filter that depends on the class alone."""
@@ -92,7 +91,7 @@ def _narrowing(view: View, entry: PodClass) -> Filter | Refusal | None:
     left = np.ones(len(view.snapshot.nodes), np.bool_)
     plugins = []
     if FilterName.NODE_AFFINITY in view.profile.filters:
-        named = named_nodes(entry.node_affinity)
+        named = _named_nodes(entry.node_affinity)
         if named is not None:
             if not named:
                 return Refusal(Reason(Rejection.AFFINITY_CONFLICT))
@@ -109,7 +108,7 @@ def _narrowing(view: View, entry: PodClass) -> Filter | Refusal | None:
     return _refusing(FilterName.NODE_AFFINITY, ~left, Rejection.LEFT_OUT, " ".join(plugins))
 
 
-def named_nodes(terms: tuple[NodeTerm, ...] | None) -> frozenset[str] | None:
+def _named_nodes(terms: tuple[NodeTerm, ...] | None) -> frozenset[str] | None:
     """Return the names that matchFields leave, None where some term names none.
 
     Inside a term names are intersected, over the terms they are united.
@@ -164,8 +163,8 @@ def _features(view: View, entry: PodClass) -> Filter | None:
     return _refusing(FilterName.NODE_DECLARED_FEATURES, refused, Rejection.FEATURES)
 
 
-compile_narrowing: Final = once_per_class(FilterName.NODE_NAME, _narrowing)
-compile_unschedulable: Final = once_per_class(FilterName.NODE_UNSCHEDULABLE, _unschedulable)
-compile_taints: Final = once_per_class(FilterName.TAINT_TOLERATION, _taints)
-compile_node_affinity: Final = once_per_class(FilterName.NODE_AFFINITY, _node_affinity)
-compile_features: Final = once_per_class(FilterName.NODE_DECLARED_FEATURES, _features)
+compile_narrowing: Final = _once_per_class(FilterName.NODE_NAME, _narrowing)
+compile_unschedulable: Final = _once_per_class(FilterName.NODE_UNSCHEDULABLE, _unschedulable)
+compile_taints: Final = _once_per_class(FilterName.TAINT_TOLERATION, _taints)
+compile_node_affinity: Final = _once_per_class(FilterName.NODE_AFFINITY, _node_affinity)
+compile_features: Final = _once_per_class(FilterName.NODE_DECLARED_FEATURES, _features)
