@@ -228,13 +228,13 @@ def volume_claim(obj: Object) -> str:
     return f"{claim.get('namespace')}/{claim.get('name')}" if claim else ""
 
 
-def quota(obj: Object, *, limits: bool) -> str:
-    """`name: used/hard` of the limits, or of everything else."""
+def quota(obj: Object, which: str) -> str:
+    """`name: used/hard` of the `limits`, or of everything else."""
     used = _status(obj).get("used") or {}
     return ", ".join(
         f"{name}: {used.get(name, '0')}/{hard}"
         for name, hard in sorted((_status(obj).get("hard") or {}).items())
-        if name.startswith("limits") == limits
+        if name.startswith("limits") == (which == "limits")
     )
 
 

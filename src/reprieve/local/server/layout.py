@@ -13,7 +13,16 @@ from enum import Enum
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["GROUPS", "Field", "Message", "Shape", "descriptions", "kind_lines", "message"]
+__all__ = [
+    "GROUPS",
+    "Field",
+    "Message",
+    "Shape",
+    "descriptions",
+    "kind_lines",
+    "layout_text",
+    "message",
+]
 
 GROUPS: Mapping[str, str] = {
     "admissionregistration": "admissionregistration.k8s.io",
@@ -105,7 +114,7 @@ def message(qualified: str) -> Message:
 
 def kind_lines() -> Iterator[list[str]]:
     """Yield the columns of each line of `layouts/kinds.txt`."""
-    for line in _text("kinds.txt").splitlines():
+    for line in layout_text("kinds.txt").splitlines():
         if line and not line.startswith("#"):
             yield line.split()
 
@@ -113,12 +122,13 @@ def kind_lines() -> Iterator[list[str]]:
 @cache
 def descriptions() -> Mapping[str, str]:
     """Return what is said of messages and fields, by `package.Message[.field]`."""
-    lines = _text("descriptions.txt").splitlines()
+    lines = layout_text("descriptions.txt").splitlines()
     pairs = (line.split(": ", 1) for line in lines if line and not line.startswith("#"))
     return dict(pairs)
 
 
-def _text(name: str) -> str:
+def layout_text(name: str) -> str:
+    """Return what stands in a file of `layouts`."""
     return (files(__package__) / "layouts" / name).read_text(encoding="utf-8")
 
 
@@ -126,7 +136,7 @@ def _text(name: str) -> str:
 def _package(package: str) -> Mapping[str, Message]:
     blocks: dict[str, tuple[bool, list[Field]]] = {}
     fields: list[Field] = []
-    for line in _text(f"{package.replace('/', '.')}.txt").splitlines():
+    for line in layout_text(f"{package.replace('/', '.')}.txt").splitlines():
         if line.startswith("  "):
             fields.append(_field(package, line.split()))
         elif line:

@@ -6,14 +6,14 @@ the container that holds it up, a deletion under way. Source: the printed forms 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from reprieve.local.server.ages import age
 from reprieve.units.instants import Nanos
 
-__all__ = ["POD_CELLS", "pod_status"]
+__all__ = ["pod_ready", "pod_restarts", "pod_status"]
 
 Object = Mapping[str, Any]
 
@@ -99,8 +99,8 @@ def _by_containers(status: Object, word: str, *, ready: bool) -> str:
     return word
 
 
-def _ready(pod: Object, now: Nanos) -> str:
-    del now
+def pod_ready(pod: Object) -> str:
+    """Ready containers of all that are to be, sidecars among them."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     sidecars = {each.get("name") for each in spec.get("initContainers") or () if _is_sidecar(each)}
     total = len(spec.get("containers") or ()) + len(sidecars)
@@ -117,7 +117,8 @@ def _ready(pod: Object, now: Nanos) -> str:
     return f"{ready}/{total}"
 
 
-def _restarts(pod: Object, now: Nanos) -> str:
+def pod_restarts(pod: Object, now: Nanos) -> str:
+    """How often containers were started again, and when the last of them had ended."""
     status = pod.get("status") or {}
     restarts = _Restarts()
     sidecars = {
@@ -135,11 +136,3 @@ def _restarts(pod: Object, now: Nanos) -> str:
     if restarts.count and restarts.latest:
         return f"{restarts.count} ({age(restarts.latest, now)} ago)"
     return str(restarts.count)
-
-
-POD_CELLS: Final[tuple[tuple[str, Callable[[Object, Nanos], str]], ...]] = (
-    ("Ready", _ready),
-    ("Status", lambda pod, now: pod_status(pod)),
-    ("Restarts", _restarts),
-)
-"""The columns between a pod's name and its age."""
