@@ -10,11 +10,13 @@ import yaml
 
 from reprieve.local.server.kinds import Kind, Registry
 from reprieve.local.server.schema import (
+    Admitted,
     FieldValidation,
     Invalid,
     StrictDecoding,
-    admit,
-    admit_update,
+    decode,
+    update_problems,
+    validate,
 )
 
 Object = dict[str, Any]
@@ -78,6 +80,20 @@ spec:
                     command: {type: string, default: "true"}
           status: {type: object, x-kubernetes-preserve-unknown-fields: true}
 """
+
+
+def admit(kind: Kind, obj: Object, validation: FieldValidation) -> Admitted:
+    """Decode and validate `obj`; `obj` itself is left as it is."""
+    admitted = decode(kind, obj, validation)
+    validate(kind, admitted.obj)
+    return admitted
+
+
+def admit_update(kind: Kind, obj: Object, old: Object) -> None:
+    """Raise Invalid where `obj` changes what may not change in `old`."""
+    found = update_problems(kind, obj, old)
+    if found:
+        raise Invalid(found)
 
 
 def kind_of(obj: Object, registry: Registry | None = None) -> Kind:

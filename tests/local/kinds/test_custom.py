@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.local.server.schema import admit_update
 from tests.local.kinds.objects import (
+    admit_update,
     definition,
     kind_of,
     refusal,

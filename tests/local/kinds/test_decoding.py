@@ -8,8 +8,8 @@ import pytest
 
 from reprieve.local.server.amounts import NotAQuantity, canonical
 from reprieve.local.server.decoding import decode
-from reprieve.local.server.schema import FieldValidation, admit
-from tests.local.kinds.objects import container, job, kind_of, pod, stored, undecodable
+from reprieve.local.server.schema import FieldValidation
+from tests.local.kinds.objects import admit, container, job, kind_of, pod, stored, undecodable
 
 
 def test_unknown_fields_are_named_with_their_paths() -> None:

@@ -6,10 +6,11 @@ import pytest
 
 from reprieve.local.crds import permissive_definitions
 from reprieve.local.server.kinds import Registry
-from reprieve.local.server.schema import FieldValidation, Invalid, admit, merge_key
-from reprieve.local.server.schema import list_keys as keys_of
+from reprieve.local.server.schema import FieldValidation, Invalid
+from reprieve.local.server.structure import Structure, structure_of
 from tests.local.kinds.objects import (
     Object,
+    admit,
     definition,
     kind_of,
     pod,
@@ -224,16 +225,23 @@ def test_the_other_kinds_of_gpu_owners_are_taken_whole() -> None:
 
 def test_keys_of_lists_come_from_layout_and_schema() -> None:
     registry = with_tasks()
-    a_task, a_pod = kind_of(task(), registry), kind_of(pod())
-    assert keys_of(a_task, ("spec", "steps")) == ("name",)
-    assert keys_of(a_task, ("spec", "tags")) == ()
-    assert keys_of(a_task, ("spec", "free")) is None
-    assert keys_of(a_pod, ("spec", "containers", "ports")) == ("containerPort", "protocol")
-    assert merge_key(a_pod, ("spec", "containers")) == "name"
-    assert merge_key(a_pod, ("metadata", "finalizers")) == ""
-    assert merge_key(a_pod, ("spec", "tolerations")) is None
-    assert merge_key(a_task, ("metadata", "ownerReferences")) == "uid"
-    assert merge_key(a_task, ("spec", "steps")) is None
+    a_task, a_pod = structure_of(kind_of(task(), registry)), structure_of(kind_of(pod()))
+
+    def at(structure: Structure, *names: str) -> Structure:
+        for name in names:
+            structure = structure.item() if name == "[]" else structure.field(name)
+        return structure
+
+    steps = at(a_task, "spec", "steps")
+    assert (steps.list_type, steps.list_keys, steps.merge_key) == ("map", ("name",), None)
+    assert at(a_task, "spec", "tags").list_type == "set"
+    assert at(a_task, "spec", "free").list_type == "atomic"
+    ports = at(a_pod, "spec", "containers", "[]", "ports")
+    assert ports.list_keys == ("containerPort", "protocol")
+    assert at(a_pod, "spec", "containers").merge_key == "name"
+    assert at(a_pod, "metadata", "finalizers").merge_key == ""
+    assert at(a_pod, "spec", "tolerations").merge_key is None
+    assert at(a_task, "metadata", "ownerReferences").merge_key == "uid"
 
 
 def test_what_objects_depend_on_does_not_change() -> None:

@@ -15,11 +15,11 @@ from reprieve.local.server.schema import (
     FieldValidation,
     Invalid,
     StrictDecoding,
-    admit,
-    admit_update,
 )
 from tests.local.kinds.objects import (
     Object,
+    admit,
+    admit_update,
     container,
     definition,
     deployment,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.local.server.schema import admit_update
 from tests.local.kinds.objects import (
     Object,
+    admit_update,
     container,
     deployment,
     job,

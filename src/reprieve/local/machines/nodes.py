@@ -1,26 +1,13 @@
-"""Nodes from a small YAML, and the machine that keeps them in the store.
+"""Nodes, and the machine that keeps them in the store.
 
-```yaml
-nodes:
-- name: gpu                      # gpu-0, gpu-1, ... when a count is given, else just this name
-  count: 4
-  labels: {gpu-model: mi300x}
-  taints: [{key: gpu, value: busy, effect: NoSchedule}]
-  allocatable: {cpu: 64, memory: 512Gi, amd.com/gpu: 8}
-```
-
-What is not said: 32 CPUs, 256Gi of memory, 110 pods. Capacity is what is allocatable.
+What is not said of a node: 32 CPUs, 256Gi of memory, 110 pods. Capacity is what is allocatable.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-import msgspec
 
 from reprieve.local.machines import simulation
 from reprieve.local.machines.events import Recorder
@@ -29,14 +16,11 @@ from reprieve.local.machines.objects import AlreadyThere, Change, Object
 from reprieve.local.machines.ownership import set_condition
 from reprieve.local.machines.simulation import InvalidSetting, Readiness
 from reprieve.units.clock import Clock
-from reprieve.units.errors import UsageError
 from reprieve.units.instants import format_instant
-from reprieve.units.quantities import InvalidQuantity, parse_quantity
 
-__all__ = ["InvalidNodes", "NodeMachine", "NodeSpec", "load_nodes"]
+__all__ = ["NodeMachine", "NodeSpec"]
 
 _DEFAULTS: Final = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}
-_NAME: Final = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _HEARTBEAT_TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime")
 _STATES: Final = {
     Readiness.TRUE: (True, "KubeletReady", "kubelet is posting ready status"),
@@ -48,10 +32,6 @@ _PRESSURES: Final = (
     ("DiskPressure", "KubeletHasNoDiskPressure", "no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "sufficient process ids available"),
 )
-
-
-class InvalidNodes(UsageError):
-    """The node file cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,68 +54,6 @@ class NodeSpec:
         """Return the node with the usual cpu, memory and pods where nothing else is said."""
         quantities = {**_DEFAULTS, **{k: str(v) for k, v in allocatable.items()}}
         return cls(name, quantities, dict(labels or {}), tuple(taints))
-
-
-class _Taint(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    key: str
-    effect: str
-    value: str = ""
-
-
-class _Node(msgspec.Struct, forbid_unknown_fields=True):
-    name: str = msgspec.field(default="node")
-    count: int | None = None
-    labels: dict[str, str] = {}
-    taints: list[_Taint] = []
-    allocatable: dict[str, str | int | float] = {}
-
-
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    nodes: list[_Node]
-
-
-def load_nodes(text: str, source: str = "node file") -> list[NodeSpec]:
-    """Return the nodes that the YAML describes.
-
-    Raises:
-        InvalidNodes: one line naming `source`, the field and what is accepted.
-    """
-    try:
-        file = msgspec.yaml.decode(text, type=_File)
-    except (msgspec.MsgspecError, UnicodeError) as problem:
-        raise InvalidNodes(f"{source}: {' '.join(str(problem).split())}") from None
-    specs: list[NodeSpec] = []
-    for position, entry in enumerate(file.nodes):
-        where = f"{source}: nodes[{position}]"
-        if entry.count is not None and entry.count < 0:
-            raise InvalidNodes(f"{where}.count: {entry.count}; accepted: 0 or more")
-        if not re.fullmatch(_NAME, entry.name):
-            raise InvalidNodes(
-                f"{where}.name: {entry.name!r}; accepted: lower-case letters, digits, `-` and `.`"
-            )
-        for name, amount in entry.allocatable.items():
-            try:
-                parse_quantity(amount)
-            except InvalidQuantity as problem:
-                raise InvalidNodes(f"{where}.allocatable.{name}: {problem}") from None
-        for taint in entry.taints:
-            if taint.effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
-                raise InvalidNodes(
-                    f"{where}.taints: effect {taint.effect!r}; accepted: NoSchedule, "
-                    "PreferNoSchedule, NoExecute"
-                )
-        taints = [msgspec.to_builtins(taint) for taint in entry.taints]
-        names = (
-            [entry.name]
-            if entry.count is None
-            else [f"{entry.name}-{index}" for index in range(entry.count)]
-        )
-        specs += [NodeSpec.of(n, entry.allocatable, entry.labels, taints) for n in names]
-    counts = Counter(spec.name for spec in specs)
-    twice = next((name for name, count in counts.items() if count > 1), None)
-    if twice is not None:
-        raise InvalidNodes(f"{source}: two nodes are named {twice!r}")
-    return specs
 
 
 class NodeMachine:

@@ -14,7 +14,6 @@ from reprieve.local.server.causes import bad
 from reprieve.local.server.defaults import claim_job
 from reprieve.local.server.errors import forbidden, invalid
 from reprieve.local.server.kinds import Kind
-from reprieve.local.server.schema import Cause
 
 if TYPE_CHECKING:
     from reprieve.local.server.api import Api
@@ -110,7 +109,7 @@ def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
             if _PROTECTION not in finalizers:
                 finalizers.append(_PROTECTION)
         case "priorityclasses.scheduling.k8s.io":
-            _check_priority_class(api, kind, obj)
+            admit_change(api, kind, obj)
         case "services":
             _complete_service(obj)
 
@@ -178,33 +177,6 @@ def _default_class(api: Api) -> dict[str, Any] | None:
         if b'"globalDefault":true' in stored.body and (obj := stored.decode()).get("globalDefault")
     ]
     return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
-
-
-def _check_priority_class(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
-    name = obj["metadata"]["name"]
-    causes = []
-    if name.startswith("system-"):
-        causes.append(
-            Cause(
-                "FieldValueForbidden",
-                "Forbidden: priority class names with 'system-' prefix are reserved for system "
-                "use only. error: "
-                f"{name} is not a known system priority class",
-                "metadata.name",
-            )
-        )
-    elif obj.get("value", 0) > HIGHEST_USER_PRIORITY:
-        causes.append(
-            Cause(
-                "FieldValueForbidden",
-                "Forbidden: maximum allowed value of a user defined priority is "
-                f"{HIGHEST_USER_PRIORITY}",
-                "value",
-            )
-        )
-    if causes:
-        raise invalid(kind, name, causes)
-    admit_change(api, kind, obj)
 
 
 def admit_change(api: Api, kind: Kind, obj: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["InvalidPath", "find", "set_value"]
+__all__ = ["InvalidPath", "find"]
 
 Step = Callable[[Any], Iterator[Any]]
 
@@ -44,14 +44,6 @@ def find(path: str, value: Any) -> list[Any]:
     for step in _steps(path):
         found = [inner for each in found for inner in step(each)]
     return found
-
-
-def set_value(path: str, obj: dict[str, Any], value: Any) -> None:
-    """Set the field at a path of plain names, making what is missing on the way."""
-    names = [name for name in path.split(".") if name]
-    for name in names[:-1]:
-        obj = obj.setdefault(name, {})
-    obj[names[-1]] = value
 
 
 @lru_cache(maxsize=1024)

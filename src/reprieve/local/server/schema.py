@@ -1,8 +1,7 @@
-"""What may be stored: decoding, defaulting and validation of one object.
+"""What may be stored: decoding, defaulting and validation of one object, built-in or custom.
 
-`admit` takes an object as it was sent, of a built-in or a custom kind, and returns it as it may be
-stored; `admit_update` says whether it may take another one's place. `decode` and `validate` are
-the halves of `admit`, for callers that change the object in between, as admission does.
+`decode` takes an object as it was sent; `validate` says whether it may be stored, also in the place
+of another one. Admission changes objects in between.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from reprieve.local.server.causes import Cause, Invalid, StrictDecoding, bad
 from reprieve.local.server.defaults import set_defaults
 from reprieve.local.server.jsonpath import find
 from reprieve.local.server.kinds import Kind
-from reprieve.local.server.layout import Shape, message
 from reprieve.local.server.metadata import check_metadata, check_metadata_update
 from reprieve.local.server.structural import prune_and_default
 from reprieve.local.server.validation import check, check_update
@@ -28,11 +26,7 @@ __all__ = [
     "FieldValidation",
     "Invalid",
     "StrictDecoding",
-    "admit",
-    "admit_update",
     "decode",
-    "list_keys",
-    "merge_key",
     "problems",
     "update_problems",
     "validate",
@@ -53,18 +47,6 @@ class Admitted:
 
     obj: dict[str, Any]
     warnings: list[str] = field(default_factory=list)
-
-
-def admit(kind: Kind, obj: Mapping[str, Any], validation: FieldValidation) -> Admitted:
-    """Decode, default and validate `obj`; `obj` itself is left as it is.
-
-    Raises:
-        StrictDecoding: unknown fields under STRICT, or a value of the wrong type (HTTP 400).
-        Invalid: fields with values that are not acceptable (HTTP 422).
-    """
-    admitted = decode(kind, obj, validation)
-    validate(kind, admitted.obj)
-    return admitted
 
 
 def decode(kind: Kind, obj: Mapping[str, Any], validation: FieldValidation) -> Admitted:
@@ -150,16 +132,6 @@ def _go_name(value: Any) -> str:
     return names.get(type(value), "map[string]interface {}")
 
 
-def admit_update(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any]) -> None:
-    """Raise Invalid where `obj` changes what may not change in `old`.
-
-    Both are decoded objects. Rules that compare with the old object are checked here.
-    """
-    found = update_problems(kind, obj, old)
-    if found:
-        raise Invalid(found)
-
-
 def update_problems(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
     """Return what `obj` changes in `old` that may not change."""
     found = list(check_metadata_update(obj.get("metadata") or {}, old.get("metadata") or {}))
@@ -170,62 +142,6 @@ def update_problems(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any]) 
     if kind.resource == "customresourcedefinitions.apiextensions.k8s.io":
         found += crds.update_problems(obj, old)
     return found
-
-
-def merge_key(kind: Kind, path: tuple[str, ...]) -> str | None:
-    """Return the merge key of the list at `path` (names only) in strategic merge patches.
-
-    The empty text means that scalars merge as a set, None that the list is replaced.
-    """
-    found = _field_at(kind, path)
-    return found.merge_key if found is not None else None
-
-
-def list_keys(kind: Kind, path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the keys of the list map at `path` (names only) under server-side apply.
-
-    Returns:
-        The keys; an empty tuple for a set of scalars; None for anything atomic.
-    """
-    if kind.custom is not None:
-        return _custom_list_keys(kind.custom.schema, path)
-    found = _field_at(kind, path)
-    if found is None:
-        return None
-    if found.list_type == "set":
-        return ()
-    return found.list_keys or None
-
-
-def _field_at(kind: Kind, path: tuple[str, ...]) -> Any:
-    layout = kind.layout
-    if kind.custom is not None:
-        if path[:1] != ("metadata",):
-            return None
-        layout, path = "meta/v1.ObjectMeta", path[1:]
-    found = None
-    for index, name in enumerate(path):
-        found = message(layout).json.get(name)
-        if found is None or (found.shape is Shape.MAP and index < len(path) - 1):
-            return None
-        if found.is_message:
-            layout = found.type
-        elif index < len(path) - 1:
-            return None
-    return found
-
-
-def _custom_list_keys(schema: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str, ...] | None:
-    for name in path:
-        if schema.get("type") == "array":
-            schema = schema.get("items") or {}
-        properties = schema.get("properties") or {}
-        others = schema.get("additionalProperties")
-        schema = properties.get(name) or (others if isinstance(others, Mapping) else {})
-    listed = schema.get("x-kubernetes-list-type")
-    if listed == "set":
-        return ()
-    return tuple(schema["x-kubernetes-list-map-keys"]) if listed == "map" else None
 
 
 def _decode_custom(kind: Kind, obj: Mapping[str, Any]) -> decoding.Decoded:
