@@ -45,6 +45,7 @@ from reprieve.engine.placement.reasons import Reason, Rejection
 from reprieve.units.ids import Uid
 
 __all__ = [
+    "Candidates",
     "Provision",
     "VolumeAssignment",
     "VolumeBinding",
@@ -53,6 +54,7 @@ __all__ = [
     "volume_ledger_of",
 ]
 
+_FEW: Final = 32  # nodes that reach a local volume, at most
 _ORDER: Final = (
     Rejection.VOLUME_AFFINITY,
     Rejection.NO_VOLUME,
@@ -87,6 +89,19 @@ class Provision:
     room: I64
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Volumes that serve a claim, in the order in which they are tried.
+
+    `blocks`: (node, number of a candidate) in the same order, in pieces that can be judged at once:
+    a volume that many nodes reach is a piece of its own.
+    """
+
+    volumes: tuple[VolumeRow, ...]
+    ids: I64  # (volumes,) of the ledger
+    blocks: tuple[tuple[I64, I32], ...]
+
+
 @dataclass(slots=True)
 class VolumeLedger:
     """What placed pods have reserved, and what all pods look up; shared by their filters."""
@@ -97,6 +112,9 @@ class VolumeLedger:
     revision: int = 0
     by_class: dict[str, list[VolumeRow]] = field(default_factory=dict)
     provisions: dict[tuple[str, int], Provision] = field(default_factory=dict)
+    reserved: dict[tuple[str, str], list[VolumeRow]] = field(default_factory=dict)  # by claim
+    candidates: dict[tuple[object, ...], Candidates] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
 
     def reserve(self, uid: Uid, assignments: tuple[VolumeAssignment, ...]) -> None:
         """A pod was placed and takes these."""
@@ -136,7 +154,7 @@ class _Lacking:
     """A claim without volume: `candidates` serve it, the first that a node reaches is taken."""
 
     claim: ClaimRow
-    candidates: tuple[VolumeRow, ...]
+    candidates: Candidates
     provision: Provision
     selected: int | None  # index of the selected node, -1 when it is unknown
 
@@ -207,7 +225,7 @@ class VolumeBinding:
             claim = each.claim
             if (claim.namespace, claim.name) not in self._ledger.claims:
                 number = chosen.item(node)
-                volume = each.candidates[number].name if number >= 0 else ""
+                volume = each.candidates.volumes[number].name if number >= 0 else ""
                 found.append(VolumeAssignment(claim.namespace, claim.name, name, volume))
         self._ledger.reserve(pending.row.uid, tuple(found))
 
@@ -223,7 +241,7 @@ class VolumeBinding:
         self._refresh()
         found = []
         for each, chosen in zip(self._lacking, self._chosen, strict=True):
-            sizes = np.array([*(v.capacity for v in each.candidates), -1], np.int64)
+            sizes = np.array([*(v.capacity for v in each.candidates.volumes), -1], np.int64)
             static = chosen[nodes] >= 0
             capacity = np.where(static, sizes[chosen[nodes]], each.provision.room[nodes])
             found.append((each.claim.storage_class, each.claim.request, capacity, static))
@@ -236,7 +254,8 @@ class VolumeBinding:
         count = len(self._snapshot.nodes)
         no_volume = np.zeros(count, np.bool_)
         no_storage = np.zeros(count, np.bool_)
-        taken: list[tuple[tuple[VolumeRow, ...], I32]] = []
+        taken: list[I64] = []  # (nodes,) of ids, -1 for none
+        chosen_numbers: list[I32] = []
         to_provision: list[tuple[_Lacking, Mask]] = []
         for each in self._lacking:
             chosen = np.full(count, -1, np.int32)
@@ -257,7 +276,8 @@ class VolumeBinding:
                     to_provision.append((each, chosen < 0))
                 else:
                     no_volume |= chosen < 0
-            taken.append((each.candidates, chosen))
+            taken.append(np.append(each.candidates.ids, -1)[chosen])
+            chosen_numbers.append(chosen)
         refused = no_volume.copy()
         for each, where in to_provision:
             lacks = where & ~each.provision.allowed & ~refused
@@ -265,26 +285,23 @@ class VolumeBinding:
             scarce = where & each.provision.allowed & ~each.provision.enough & ~refused
             no_storage |= scarce
             refused |= lacks | scarce
-        self._chosen = tuple(chosen for _, chosen in taken)
+        self._chosen = tuple(chosen_numbers)
         self._note(no_volume, no_storage)
 
-    def _match(
-        self,
-        candidates: tuple[VolumeRow, ...],
-        only: str,
-        chosen: I32,
-        taken: list[tuple[tuple[VolumeRow, ...], I32]],
-    ) -> None:
-        for number, volume in enumerate(candidates):
-            if volume.name != only and (only or volume.name in self._ledger.volumes):
-                continue
-            nodes = self._sets.of(volume.node_affinity)
-            free = chosen[nodes] < 0
-            for others, theirs in taken:
-                same = next((n for n, o in enumerate(others) if o.name == volume.name), None)
-                if same is not None:
-                    free &= theirs[nodes] != same
-            chosen[nodes[free]] = number
+    def _match(self, candidates: Candidates, only: str, chosen: I32, taken: list[I64]) -> None:
+        ledger = self._ledger
+        if only:
+            usable = candidates.ids == ledger.ids.get(only, -1)
+        else:
+            usable = ~np.isin(candidates.ids, [ledger.ids[name] for name in ledger.volumes])
+        for nodes, numbers in candidates.blocks:
+            free = usable[numbers] & (chosen[nodes] < 0)
+            for theirs in taken:
+                free &= theirs[nodes] != candidates.ids[numbers]
+            found, first = np.unique(nodes[free], return_index=True)
+            chosen[found] = numbers[free][first]
+            if (chosen >= 0).all():
+                return
 
     def _note(self, no_volume: Mask, no_storage: Mask) -> None:
         bits = np.zeros(len(no_volume), np.uint8)
@@ -351,40 +368,80 @@ def _lacking(view: View, claim: ClaimRow, storage_class: StorageClassRow) -> _La
     )
 
 
-def _candidates(view: View, claim: ClaimRow) -> tuple[VolumeRow, ...]:
+def _candidates(view: View, claim: ClaimRow) -> Candidates:
     """Return the volumes that serve a claim: the one reserved for it, else by size and name."""
-    fitting = [
-        volume
-        for volume in _of_class(view, claim.storage_class)
-        if not volume.deleting and volume.capacity >= claim.request and volume.block == claim.block
-    ]
-    reserved = [v for v in fitting if v.claim is not None and _is_for(v.claim, claim)]
-    if reserved:
-        return (reserved[0],)
-    free = (
-        v
-        for v in fitting
-        if v.available
-        and v.claim is None
-        and set(claim.access_modes) <= set(v.access_modes)
-        and v.attributes_class == claim.attributes_class
-        and selects(claim.selector, dict(v.labels))
+    ledger = volume_ledger_of(view)
+    _read_volumes(view, ledger)
+    for volume in ledger.reserved.get((claim.namespace, claim.name), ()):
+        same_class = volume.storage_class == claim.storage_class
+        if same_class and _is_for(volume, claim) and _is_fit(volume, claim):
+            return _ordered(view, (volume,))
+    key = (
+        claim.storage_class,
+        claim.request,
+        claim.block,
+        claim.access_modes,
+        claim.attributes_class,
+        claim.selector,
     )
-    return tuple(sorted(free, key=lambda v: (v.capacity, v.name)))
+    known = ledger.candidates.get(key)
+    if known is None:
+        modes = frozenset(claim.access_modes)
+        free = (
+            v
+            for v in ledger.by_class.get(claim.storage_class, ())
+            if v.available
+            and v.claim is None
+            and _is_fit(v, claim)
+            and modes <= frozenset(v.access_modes)
+            and v.attributes_class == claim.attributes_class
+            and selects(claim.selector, dict(v.labels))
+        )
+        found = tuple(sorted(free, key=lambda v: (v.capacity, v.name)))
+        known = ledger.candidates[key] = _ordered(view, found)
+    return known
 
 
-def _is_for(reserved: tuple[str, str, str], claim: ClaimRow) -> bool:
-    namespace, name, uid = reserved
-    return (namespace, name) == (claim.namespace, claim.name) and uid in ("", claim.uid)
+def _is_fit(volume: VolumeRow, claim: ClaimRow) -> bool:
+    large = volume.capacity >= claim.request
+    return large and not volume.deleting and volume.block == claim.block
 
 
-def _of_class(view: View, storage_class: str) -> list[VolumeRow]:
-    by_class = volume_ledger_of(view).by_class
-    if not by_class:
-        rows: Iterable[VolumeRow] = view.snapshot.tables.get(Kind.VOLUME, {}).values()
-        for volume in sorted(rows, key=lambda v: v.name):
-            by_class.setdefault(volume.storage_class, []).append(volume)
-    return by_class.get(storage_class, [])
+def _is_for(volume: VolumeRow, claim: ClaimRow) -> bool:
+    return volume.claim is not None and volume.claim[2] in ("", claim.uid)
+
+
+def _read_volumes(view: View, ledger: VolumeLedger) -> None:
+    if ledger.by_class:
+        return
+    rows: Iterable[VolumeRow] = view.snapshot.tables.get(Kind.VOLUME, {}).values()
+    for volume in sorted(rows, key=lambda v: v.name):
+        ledger.by_class.setdefault(volume.storage_class, []).append(volume)
+        if volume.claim is not None:
+            ledger.reserved.setdefault(volume.claim[:2], []).append(volume)
+
+
+def _ordered(view: View, volumes: tuple[VolumeRow, ...]) -> Candidates:
+    ledger, sets = volume_ledger_of(view), node_sets_of(view)
+    ids = [ledger.ids.setdefault(volume.name, len(ledger.ids)) for volume in volumes]
+    blocks: list[tuple[I64, I32]] = []
+    piece: list[tuple[I64, I32]] = []
+    for number, volume in enumerate(volumes):
+        nodes = sets.of(volume.node_affinity)
+        part = (nodes, np.full(len(nodes), number, np.int32))
+        if len(nodes) > _FEW:
+            blocks += [*_joined(piece), part]
+            piece = []
+        else:
+            piece.append(part)
+    return Candidates(volumes, np.array(ids, np.int64), (*blocks, *_joined(piece)))
+
+
+def _joined(parts: list[tuple[I64, I32]]) -> list[tuple[I64, I32]]:
+    if not parts:
+        return []
+    nodes, numbers = zip(*parts, strict=True)
+    return [(np.concatenate(nodes), np.concatenate(numbers))]
 
 
 def _provision(view: View, claim: ClaimRow, storage_class: StorageClassRow) -> Provision:
