@@ -136,7 +136,7 @@ class _Search:
             return False
         if every:
             return self._try(claim, number, place, done, done)
-        known = self._inventory.known(wanted)
+        known = self._inventory.selected(wanted).known
         left = sum(known.get(device.id, True) for device in candidates[start:])
         return left >= needed - done and any(
             self._try(claim, number, place, done, index) for index in range(start, len(candidates))
@@ -161,7 +161,7 @@ class _Search:
         candidates = self._candidates[claim, number, place]
         assert candidates is not None
         device = candidates[index]
-        if not self._inventory.selects(wanted, device):
+        if not self._inventory.selected(wanted).holds(device):
             return False
         name = f"{request.name}/{wanted.name}" if request.first_available else request.name
         if not self._may_take(claim, wanted, device, name):
@@ -236,6 +236,7 @@ class _Search:
     def _usable(self, wanted: DeviceRequest) -> list[PoolDevice] | None:
         """Return the devices that may be tried; with mode All those that have to be taken."""
         every = wanted.mode is AllocationMode.ALL
+        selected = self._inventory.selected(wanted)
         found: list[PoolDevice] = []
         for pool, devices in self._pools:
             if not pool.usable:
@@ -243,7 +244,7 @@ class _Search:
                     return None
                 continue
             for device in devices:
-                if every and not self._inventory.selects(wanted, device):
+                if every and not selected.holds(device):
                     continue
                 free = every or wanted.admin or self._use.free(device, wanted.capacity)
                 if free and self._use.sufficient(device, wanted.capacity):

@@ -35,7 +35,15 @@ from reprieve.engine.placement.filters.device_selectors import (
 )
 from reprieve.engine.placement.filters.reach import NodeSets, node_sets_of
 
-__all__ = ["DeviceUse", "Inventory", "Pool", "PoolDevice", "SelectionFailed", "consumption"]
+__all__ = [
+    "DeviceUse",
+    "Inventory",
+    "Pool",
+    "PoolDevice",
+    "Selected",
+    "SelectionFailed",
+    "consumption",
+]
 
 Amounts: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -73,6 +81,40 @@ class PoolDevice:
     facts: DeviceFacts | None = None
 
 
+class Selected:
+    """Which devices the selectors of a class and a request select, as far as it was asked."""
+
+    def __init__(self, tests: Sequence[tuple[int, Evaluate, str | None]]) -> None:
+        """`tests`: number of the selector, its function, name of its class if it is a class's."""
+        self._tests = tests
+        self.known: dict[DeviceId, bool] = {}
+
+    def holds(self, device: PoolDevice) -> bool:
+        """Return whether all selectors select a device.
+
+        Raises:
+            SelectionFailed: one has no value for it.
+        """
+        found = self.known.get(device.id)
+        if found is None:
+            found = self.known[device.id] = self._ask(device)
+        return found
+
+    def _ask(self, device: PoolDevice) -> bool:
+        for number, evaluate, class_name in self._tests:
+            try:
+                if device.facts is None:
+                    device.facts = facts_of(device.id[0], device.row)
+                if not evaluate(device.facts):
+                    return False
+            except SelectorError as error:
+                whose = f"class {class_name}: " if class_name is not None else ""
+                where = "/".join(device.id)
+                text = f"{whose}selector #{number} on device {where}: CEL runtime error: {error}"
+                raise SelectionFailed(text, class_name is None) from None
+        return True
+
+
 class Inventory:
     """All pools of a snapshot."""
 
@@ -86,7 +128,7 @@ class Inventory:
         self._wide: list[tuple[int, Reach, list[PoolDevice]]] = []
         self._at: dict[int, list[tuple[Pool, list[PoolDevice]]]] = {}
         self._compiled: dict[str, Evaluate] = {}
-        self._selected: dict[tuple[str, tuple[str, ...]], dict[DeviceId, bool]] = {}
+        self._selected: dict[tuple[str, tuple[str, ...]], Selected] = {}
         self._read(tables.get(Kind.RESOURCE_SLICE, {}).values())
 
     def at(self, node: int) -> list[tuple[Pool, list[PoolDevice]]]:
@@ -123,25 +165,18 @@ class Inventory:
         index = self._index.get(reach.node)
         return np.array([] if index is None else [index], np.int64)
 
-    def selects(self, request: DeviceRequest, device: PoolDevice) -> bool:
-        """Return whether class and request select a device.
-
-        Raises:
-            SelectionFailed: an expression has no value for it.
-        """
-        kept = self._selected.setdefault((request.device_class, request.selectors), {})
-        found = kept.get(device.id)
+    def selected(self, request: DeviceRequest) -> Selected:
+        """Return what class and selectors of a request say about devices."""
+        key = (request.device_class, request.selectors)
+        found = self._selected.get(key)
         if found is None:
-            row = self.classes[("", request.device_class)]
-            found = self._all_hold(row.selectors, device, row.name) and self._all_hold(
-                request.selectors, device, None
-            )
-            kept[device.id] = found
+            row = self.classes["", request.device_class]
+            tests = [
+                *((n, self.compiled(each), row.name) for n, each in enumerate(row.selectors)),
+                *((n, self.compiled(each), None) for n, each in enumerate(request.selectors)),
+            ]
+            found = self._selected[key] = Selected(tests)
         return found
-
-    def known(self, request: DeviceRequest) -> Mapping[DeviceId, bool]:
-        """Return which devices the request is known to select or not, so far."""
-        return self._selected.setdefault((request.device_class, request.selectors), {})
 
     def compiled(self, expression: str) -> Evaluate:
         """Return the function of an expression.
@@ -153,22 +188,6 @@ class Inventory:
         if known is None:
             known = self._compiled[expression] = compile_selector(expression)
         return known
-
-    def _all_hold(
-        self, selectors: tuple[str, ...], device: PoolDevice, class_name: str | None
-    ) -> bool:
-        for number, expression in enumerate(selectors):
-            try:
-                if device.facts is None:
-                    device.facts = facts_of(device.id[0], device.row)
-                if not self.compiled(expression)(device.facts):
-                    return False
-            except SelectorError as error:
-                whose = f"class {class_name}: " if class_name is not None else ""
-                where = "/".join(device.id)
-                text = f"{whose}selector #{number} on device {where}: CEL runtime error: {error}"
-                raise SelectionFailed(text, class_name is None) from None
-        return True
 
     def _reaches(self, reach: Reach, node: int) -> bool:
         return reach.everywhere or (reach.terms is not None and self._sets.holds(reach.terms, node))
