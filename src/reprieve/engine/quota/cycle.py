@@ -201,7 +201,8 @@ class _Cycle:
         holdings.local_queue_usage = queues.local_queue_usage
         self.snapshot = holdings.snapshot()
         self.settings = self.snapshot.settings
-        self.designated: dict[str, Target] = {}
+        self.designated: set[str] = set()
+        self.designated_in: dict[int, list[Holder]] = {}  # by root
         self.result = CycleResult()
 
     def nominate(self, heads: Sequence[tuple[str, Workload]]) -> list[Entry]:
@@ -364,9 +365,12 @@ class _Cycle:
 
     def _accept(self, entry: Entry, assignment: Assignment) -> None:
         if assignment.mode is Mode.PREEMPT:
-            entry.free = self._available(entry, [each.holder for each in self.designated.values()])
+            entry.free = self._available(entry, self._designated_with(entry))
+        root = self.snapshot.tree.root(entry.queue)
         for target in entry.targets:
-            self.designated[target.holder.key] = target
+            if target.holder.key not in self.designated:
+                self.designated.add(target.holder.key)
+                self.designated_in.setdefault(root, []).append(target.holder)
         self.snapshot.add_usage(entry.queue, assignment.usage.items())
         if assignment.mode is Mode.PREEMPT:
             self._preempt(entry, assignment)
@@ -429,7 +433,7 @@ class _Cycle:
     def _recompute(self, entry: Entry) -> None:
         """Look again as if everything designated were gone, at the flavors of the nomination."""
         assert entry.assignment is not None
-        without = self.snapshot.without(each.holder for each in self.designated.values())
+        without = self.snapshot.without(self._designated_with(entry))
         who = preemptor(entry.workload, entry.queue, self.settings)
         chosen = {
             (each.name, resource): choice.flavor
@@ -461,13 +465,17 @@ class _Cycle:
     def _overlaps(self, entry: Entry) -> bool:
         return any(target.holder.key in self.designated for target in entry.targets)
 
+    def _designated_with(self, entry: Entry) -> list[Holder]:
+        """Return who makes way already in the entry's tree; the others free nothing for it."""
+        return self.designated_in.get(self.snapshot.tree.root(entry.queue), [])
+
     def _gated(self, workload: Workload) -> bool:
         gates = self.settings.gates
         honoured = gates.concurrent_admission or gates.multi_kueue_orchestrated_preemption
         return honoured and bool(workload.closed_gates)
 
     def _fits(self, entry: Entry) -> bool:
-        gone: dict[str, Holder] = {key: each.holder for key, each in self.designated.items()}
+        gone = {holder.key: holder for holder in self._designated_with(entry)}
         if entry.replaced is not None:
             gone[entry.replaced.key] = entry.replaced
         gone.update({target.holder.key: target.holder for target in entry.targets})

@@ -118,6 +118,8 @@ class Queues:
         self._waiting: dict[str, Workload] = {}
         self._backing: dict[str, Workload] = {}
         self._taken: set[str] = set()
+        # Shapes that were asked for, each with the version of the workload that it is of.
+        self._shapes: dict[str, tuple[Workload, object]] = {}
         self._now = Nanos(0)
         self.local_queue_usage: dict[str, float] = {}
         self.configure(configuration)
@@ -130,7 +132,7 @@ class Queues:
         self.inactive = inactive_queues(configuration)
         self._queues = {name: _Pending() for name in sorted(configuration.cluster_queues)}
         self._workloads, self._home, self._waiting, self._backing = {}, {}, {}, {}
-        self._taken = set()
+        self._taken, self._shapes = set(), {}
         for workload in known.values():
             self.push(workload)
         self._scans = {key: scan for key, scan in scans.items() if key in known}
@@ -175,6 +177,7 @@ class Queues:
         self._waiting.pop(key, None)
         self._backing.pop(key, None)
         self._scans.pop(key, None)
+        self._shapes.pop(key, None)
         self._taken.discard(key)
         workload = self._workloads.pop(key, None)
         if workload is None:
@@ -336,7 +339,11 @@ class Queues:
         return bool(queue.alike) and self._shape(workload) in queue.alike
 
     def _shape(self, workload: Workload) -> object:
-        return shape(workload, effective_priority(workload, self.configuration.settings))
+        known = self._shapes.get(workload.key)
+        if known is None or known[0] is not workload:
+            priority = effective_priority(workload, self.configuration.settings)
+            known = self._shapes[workload.key] = (workload, shape(workload, priority))
+        return known[1]
 
     def _set_aside_alike(self, queue: _Pending, workload: Workload) -> None:
         same = self._shape(workload)

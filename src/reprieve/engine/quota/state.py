@@ -125,7 +125,6 @@ class Snapshot:
 
     def without(self, holders: Iterable[Holder]) -> Snapshot:
         """Return a copy in which these holders are gone."""
-        gone = list(holders)
         copy = Snapshot(
             self.configuration,
             self.tree,
@@ -133,14 +132,16 @@ class Snapshot:
             self.lists[:],
             self.local_queue_usage,
         )
-        for holder in gone:
+        gone: dict[int, set[str]] = {}
+        for holder in holders:
             copy.remove_usage(holder.queue, holder.held)
-            lists = dict(copy.lists[holder.queue])
-            name = (holder.evicted, holder.columns)
-            lists[name] = [row for row in lists.get(name, ()) if row[4].key != holder.key]
-            if not lists[name]:
-                del lists[name]
-            copy.lists[holder.queue] = lists
+            gone.setdefault(holder.queue, set()).add(holder.key)
+        for queue, keys in gone.items():
+            left = {
+                name: [row for row in rows if row[3] not in keys]
+                for name, rows in self.lists[queue].items()
+            }
+            copy.lists[queue] = {name: rows for name, rows in left.items() if rows}
         return copy
 
     def add_usage(self, queue: int, amounts: Iterable[tuple[int, int]]) -> None:
