@@ -7,17 +7,26 @@ takes them away, so that a test can look at every stage.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from reprieve.kube.client import Client, PatchType, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import EVENTS, NAMESPACES, PODS, PREEMPTIONS, Resource
-from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
+from reprieve.local.cluster import Stage, Write
+from reprieve.scenarios.embedded import (
+    OPERATOR_NAMESPACE,
+    OPERATOR_USER,
+    EmbeddedStage,
+    embedded_stage,
+)
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock
@@ -98,14 +107,35 @@ def priority_class(name: str, value: int, policy: str = "PreemptLowerPriority") 
     }
 
 
+Hook = Callable[[Write, Stage], Awaitable[None]]
+
+
 @dataclass
 class Site:
-    """A running cluster and its operators."""
+    """A running cluster and its operators.
+
+    `hook` is told of the operators' writes, but those of their lease, with `index` counting them;
+    it answers in the server's place by raising. `deleted` counts deletions of pods by uid.
+    """
 
     embedded: EmbeddedStage
     client: Client
     lines: list[str]
+    hook: Hook | None = None
+    deleted: Counter[str] = field(default_factory=Counter)
     _operators: list[OperatorProcesses] = field(default_factory=list)
+    _numbers: dict[int, int] = field(default_factory=dict)
+
+    async def on_write(self, write: Write, stage: Stage) -> None:
+        path = write.path.partition("?")[0]
+        if write.user != OPERATOR_USER or "/leases" in path:
+            return
+        if stage is Stage.BEFORE:
+            self._numbers[write.index] = len(self._numbers) + 1
+        if stage is Stage.STORED and write.verb == "delete" and "/pods/" in path:
+            self.deleted[orjson.loads(write.body)["preconditions"]["uid"]] += 1
+        if self.hook is not None:
+            await self.hook(replace(write, index=self._numbers[write.index], path=path), stage)
 
     async def create(self, *objects: Object) -> None:
         """Create objects, in order."""
@@ -138,6 +168,48 @@ class Site:
         self._operators.append(processes)
         await processes.start()
         return processes
+
+    async def classes(self) -> None:
+        """Create the priorities low and high."""
+        await self.create(priority_class("low", 1000), priority_class("high", 100000))
+
+    async def filled(self, *, mode: str = "single", count: int = 4, cpu: int = 2) -> None:
+        """Create the priorities and a group of low priority that runs, with this disruption mode."""
+        await self.classes()
+        await self.create(group("low", min_count=count, mode=mode, priority="low"))
+        await self.create(
+            *(pod(f"low-{i}", cpu, group="low", priority="low") for i in range(count))
+        )
+
+        async def placed() -> bool:
+            return len(await self.placed()) == count
+
+        await self.until("the low side is placed", placed)
+        await self.run()
+
+    async def gang(self, count: int = 2, cpu: int = 4, name: str = "high") -> set[str]:
+        """Create a gang of high priority; return the names of its pods."""
+        await self.create(group(name, min_count=count, priority="high"))
+        pods = [pod(f"{name}-{i}", cpu, group=name, priority="high") for i in range(count)]
+        await self.create(*pods)
+        return {each["metadata"]["name"] for each in pods}
+
+    async def until_placed(self, names: set[str]) -> None:
+        """Wait until all these pods have a node."""
+
+        async def placed() -> bool:
+            return names <= (await self.placed()).keys()
+
+        await self.until(f"{sorted(names)} placed", placed)
+
+    async def until_victims(self, count: int) -> set[str]:
+        """Wait until that many pods are being deleted, and return them."""
+
+        async def enough() -> bool:
+            return len(await self.victims()) >= count
+
+        await self.until(f"{count} victims", enough)
+        return await self.victims()
 
     async def stop(self) -> None:
         """Stop all operators."""
@@ -235,6 +307,7 @@ async def site(
         connection = await load_connection(str(embedded.kubeconfig))
         client = connect(connection, SystemClock(), field_manager="test")
         found = Site(embedded, client, [])
+        embedded.cluster.on_write = found.on_write
         await found.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
         try:
             yield found
