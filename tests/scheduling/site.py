@@ -174,7 +174,7 @@ class Site:
         await self.create(priority_class("low", 1000), priority_class("high", 100000))
 
     async def filled(self, *, mode: str = "single", count: int = 4, cpu: int = 2) -> None:
-        """Create the priorities and a group of low priority that runs, with this disruption mode."""
+        """Create the priorities and a low-priority group that runs, with this disruption mode."""
         await self.classes()
         await self.create(group("low", min_count=count, mode=mode, priority="low"))
         await self.create(
