@@ -136,10 +136,7 @@ class Snapshot:
         """
         if not groups or not self.group_rows:
             return self.pod_priority
-        known = np.array([row is not None for row in self.group_rows], dtype=np.bool_)
-        own = np.array([0 if row is None else row.priority for row in self.group_rows], np.int64)
-        member = self.pod_group >= 0
-        member[member] = known[self.pod_group[member]]
-        priority = self.pod_priority.copy()
-        priority[member] = own[self.pod_group[member]]
-        return priority
+        # Group -1 reads the last entry, that of no group.
+        known = np.array([*(row is not None for row in self.group_rows), False], np.bool_)
+        own = np.array([*(0 if r is None else r.priority for r in self.group_rows), 0], np.int64)
+        return np.where(known[self.pod_group], own[self.pod_group], self.pod_priority)

@@ -132,31 +132,25 @@ def _units(snapshot: Snapshot, chosen: Mask, priority: I64, groups: bool, on: in
     in_whole = whole[snapshot.pod_group]  # group -1 reads the last entry, which is False
     here = chosen if on is None else chosen & (snapshot.pod_node == on)
     singles = np.flatnonzero(here & ~in_whole)
-    numbers: list[int] = []
-    pods: list[I64] = []
-    if whole.any():
-        slots = np.flatnonzero(chosen & in_whole)
-        owner = snapshot.pod_group[slots]
-        order = stable_order(owner, len(whole))
-        slots, owner = slots[order], owner[order]
-        wanted = set(snapshot.pod_group[here & in_whole].tolist())
-        if len(slots):
-            cuts = np.flatnonzero(np.diff(owner)) + 1
-            for part in np.split(slots, cuts):
-                group = int(snapshot.pod_group[part[0]])
-                if group in wanted:
-                    numbers.append(group)
-                    pods.append(part)
-    first = np.array([part[0] for part in pods], np.int64)
-    every = np.concatenate((singles, first))
+    slots = np.flatnonzero(chosen & in_whole)
+    if on is not None:
+        there = np.zeros(len(whole), np.bool_)
+        there[snapshot.pod_group[here & in_whole]] = True
+        slots = slots[there[snapshot.pod_group[slots]]]
+    slots = slots[stable_order(snapshot.pod_group[slots], len(whole))]
+    owner = snapshot.pod_group[slots]
+    heads = np.flatnonzero(np.diff(owner, prepend=-1))
+    sizes = np.diff(heads, append=len(slots))
+    every = np.concatenate((singles, slots[heads]))
     start = snapshot.pod_start[every]
     size = np.ones(len(every), np.int64)
     of_slot = np.full(len(snapshot.pod_node), -1, np.int64)
     of_slot[singles] = np.arange(len(singles))
-    for offset, part in enumerate(pods, len(singles)):
-        size[offset] = len(part)
-        start[offset] = snapshot.pod_start[part].min()
-        of_slot[part] = offset
+    if len(heads):
+        size[len(singles) :] = sizes
+        start[len(singles) :] = np.minimum.reduceat(snapshot.pod_start[slots], heads)
+        of_slot[slots] = np.repeat(np.arange(len(singles), len(every)), sizes)
+    ends = (heads + sizes).tolist()
     return Units(
         snapshot=snapshot,
         first=every,
@@ -164,8 +158,8 @@ def _units(snapshot: Snapshot, chosen: Mask, priority: I64, groups: bool, on: in
         grouped=grouped[every].astype(np.int64),
         size=size,
         start=start,
-        groups=tuple(numbers),
-        group_pods=tuple(pods),
+        groups=tuple(owner[heads].tolist()),
+        group_pods=tuple(slots[a:b] for a, b in zip(heads.tolist(), ends, strict=True)),
         singles=len(singles),
         of_slot=of_slot,
     )
