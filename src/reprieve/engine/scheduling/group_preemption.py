@@ -110,17 +110,14 @@ def _reprieved(
         budget_matches(simulation),
         second_pass=policy.second_reprieve_pass,
     )
-    victims = tuple(
-        units.victim(unit, violating)
-        for unit, violating in zip(found.victims.tolist(), found.violating, strict=True)
-    )
+    victims = units.victims(found.victims, found.violating)
     pods = sum(len(victim.pods) for victim in victims)
     return Preemption(
         Code.SUCCESS,
         Explanation(Sentence.FOUND_GROUP, (pods,)),
         victims=victims,
         nominated=tuple((pending.row.uid, snapshot.nodes[node].name) for pending, node in members),
-        violating=sum(found.violating),
+        violating=int(found.violating.sum()),
         group_disruptions=int(units.grouped[found.victims].sum()),
         reprieved=tuple(found.kept.items()),
         refused=tuple((int(units.first[u]), str(name)) for u, name in found.refused.items()),

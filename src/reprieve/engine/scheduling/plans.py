@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
 from reprieve.engine.scheduling.outcome import Preemption
 
-__all__ = ["GROUP_API_VERSION", "plan_of", "pod_ref"]
+__all__ = ["GROUP_API_VERSION", "plan_of"]
 
 GROUP_API_VERSION = "scheduling.k8s.io/v1beta1"
 
 _WHOLE = "lower priority, whole group"
 _SINGLE = "lower priority"
-
-
-def pod_ref(snapshot: Snapshot, slot: int) -> Ref:
-    """Return the identity of a placed pod."""
-    namespace, _, name = snapshot.pod_keys[slot].partition("/")
-    return Ref("v1", "Pod", namespace, name, snapshot.pod_uids[slot])
 
 
 def plan_of(
@@ -55,14 +51,18 @@ def plan_of(
 
     victims: list[Victim] = []
     freed: dict[str, int] = {}
+    slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
+    classes = iter(snapshot.pod_class[slots].tolist())
+    uids, keys = snapshot.pod_uids, snapshot.pod_keys
     for unit in found.victims:
         rule = _WHOLE if unit.whole_group else _SINGLE
         for slot in unit.pods:
-            own = requests(int(snapshot.pod_class[slot]))
-            pod = pod_ref(snapshot, slot)
+            own = requests(next(classes))
+            namespace, _, name = keys[slot].partition("/")
+            pod = Ref("v1", "Pod", namespace, name, uids[slot])
             victims.append(Victim(pod, pod, own, rule))
-            for name, amount in own.items():
-                freed[name] = freed.get(name, 0) + amount
+            for resource, amount in own.items():
+                freed[resource] = freed.get(resource, 0) + amount
     placed = dict(found.nominated)
     need: dict[str, int] = {}
     for pending in queued:

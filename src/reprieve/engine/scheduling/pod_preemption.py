@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from reprieve.engine.cluster.rows import PODS
-from reprieve.engine.cluster.snapshot import I64, NO_START, U8, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import I64, NO_START, U8, Mask, Pending
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import PLUGIN, RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
@@ -59,7 +59,7 @@ def preempt_after(
     chosen = choose_node(candidates)
     units = candidates.units
     chosen_units, violating = candidates.victims(chosen)
-    victims = tuple(map(units.victim, chosen_units.tolist(), violating.tolist()))
+    victims = units.victims(chosen_units, violating)
     name = snapshot.nodes[candidates.nodes[chosen]].name
     pods = sum(len(victim.pods) for victim in victims)
     return Preemption(

@@ -37,12 +37,12 @@ __all__ = ["Reprieved", "Rule", "reprieve"]
 class Reprieved:
     """The outcome: `victims` are unit indices, most important first.
 
-    `violating`: pods that break a budget, per victim. `refused`: the filter that keeps each victim
+    `violating`: (victims,) pods that break a budget. `refused`: the filter that keeps each victim
     from returning. `kept`: units put back, by rule.
     """
 
     victims: I64
-    violating: tuple[int, ...]
+    violating: I64
     refused: dict[int, FilterName]
     kept: dict[str, int]
 
@@ -188,7 +188,7 @@ def reprieve(
     }
     return Reprieved(
         victims=victims,
-        violating=tuple(violating[gone[order]].tolist()),
+        violating=violating[gone[order]],
         refused=refused,
         kept={rule: count for rule, count in kept.items() if count},
     )

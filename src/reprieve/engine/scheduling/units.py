@@ -83,20 +83,34 @@ class Units:
         pods: list[int] = self.pods(unit).tolist()
         return str(uids[min(pods, key=lambda slot: (-own[slot], start[slot], uids[slot]))])
 
-    def victim(self, unit: int, violating: int = 0) -> UnitVictim:
-        """Return a unit as a value."""
-        snapshot = self.snapshot
-        slots = self.pods(unit).tolist()
-        if len(slots) > 1:
-            slots.sort(key=lambda slot: (int(snapshot.pod_node[slot]), snapshot.pod_keys[slot]))
-        group = int(snapshot.pod_group[self.first[unit]])
-        return UnitVictim(
-            tuple(slots),
-            int(self.priority[unit]),
-            snapshot.group_keys[group] if group >= 0 and self.grouped[unit] else "",
-            unit >= self.singles,
-            violating,
+    def victims(self, units: I64, violating: I64) -> tuple[UnitVictim, ...]:
+        """Return units as values; `violating`: pods of each that break a budget."""
+        snapshot, first = self.snapshot, self.first[units]
+        groups = np.where(self.grouped[units] > 0, snapshot.pod_group[first], -1).tolist()
+        keys = snapshot.group_keys
+        return tuple(
+            UnitVictim(
+                (slot,) if unit < self.singles else self._sorted(unit),
+                priority,
+                keys[group] if group >= 0 else "",
+                unit >= self.singles,
+                count,
+            )
+            for unit, slot, priority, group, count in zip(
+                units.tolist(),
+                first.tolist(),
+                self.priority[units].tolist(),
+                groups,
+                violating.tolist(),
+                strict=True,
+            )
         )
+
+    def _sorted(self, unit: int) -> tuple[int, ...]:
+        snapshot = self.snapshot
+        slots: list[int] = self.pods(unit).tolist()
+        slots.sort(key=lambda slot: (int(snapshot.pod_node[slot]), snapshot.pod_keys[slot]))
+        return tuple(slots)
 
 
 def potential_units(
