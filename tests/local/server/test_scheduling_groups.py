@@ -355,6 +355,17 @@ async def test_a_gate_that_is_switched_off_leaves_stored_fields_alone(tmp_path: 
         assert "schedulingConstraints" not in made["spec"]
 
 
+async def test_a_namespace_goes_with_groups_that_are_not_served_any_more(tmp_path: Any) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    async with serving(data=tmp_path) as client:
+        await client.create("/api/v1/namespaces", namespace)
+        await client.create(f"/apis/{BETA}/namespaces/team/podgroups", pod_group())
+    async with serving({"GenericWorkload": False}, data=tmp_path) as client:
+        await client.request("DELETE", "/api/v1/namespaces/team")
+        code, _ = await client.request("GET", "/api/v1/namespaces/team")
+        assert code == 404
+
+
 async def test_a_preemption_policy_is_dropped_while_its_gate_is_off(client: Client) -> None:
     made = await client.create(path("PodGroup"), pod_group(preemptionPolicy="Never"))
     assert "preemptionPolicy" not in made["spec"]

@@ -78,6 +78,7 @@ def deletion_marked(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
     """Start to empty a namespace or a definition that has just been marked."""
     if kind.resource == _NAMESPACES and api.controllers:
         namespace = obj["metadata"]["name"]
+        _drop_unserved(api, namespace)
         for inner in _distinct(api):
             if inner.namespaced:
                 _delete_all(api, inner, namespace)
@@ -111,6 +112,15 @@ def resume(api: Api) -> None:
 
 def _distinct(api: Api) -> list[Kind]:
     return [kind for kind in api.registry.all() if "delete" in kind.verbs]
+
+
+def _drop_unserved(api: Api, namespace: str) -> None:
+    """Remove what a feature gate that has been switched off left behind; nobody else could."""
+    for resource in api.store.resources():
+        plural, _, group = resource.partition(".")
+        if api.registry.stored(group, plural) is None:
+            for stored in list(api.store.range(resource, namespace)):
+                api.store.remove(resource, stored.decode())
 
 
 def _delete_all(api: Api, kind: Kind, namespace: str | None) -> None:
