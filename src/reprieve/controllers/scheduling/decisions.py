@@ -8,7 +8,7 @@ holds is dropped and decided again. Source: the design's "How data flows" and "P
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,10 +22,11 @@ from reprieve.controllers.solve import Solver
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Flag, Snapshot
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.placement.reasons import PLUGIN, Code
+from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.commit import still_holds
-from reprieve.engine.scheduling.outcome import Attempt, Diagnosis, Member, Nominate, Unit
+from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Unit
 from reprieve.engine.scheduling.queue import Outcome
+from reprieve.engine.scheduling.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
@@ -50,10 +51,14 @@ class Decided:
 
 
 def decide(
-    snapshot: Snapshot, policy: Policy, units: list[Unit], clock: Clock
+    snapshot: Snapshot,
+    policy: Policy,
+    units: list[Unit],
+    clock: Clock,
+    overdue: frozenset[Uid] = frozenset(),
 ) -> tuple[list[Decided], list[Unit]]:
     """Decide units in order for the time of a slice; return the decisions and who is left."""
-    session = Session(snapshot, policy)
+    session = Session(snapshot, policy, overdue=overdue)
     decided: list[Decided] = []
     start = clock.monotonic()
     before = start
@@ -147,7 +152,7 @@ class Decisions:
         snapshot = self._state.cluster.snapshot()
         disturbed = self._state.disturbed
         decided, self._left = await self._solver.run(
-            decide, snapshot, self._context.policy, units, clock
+            decide, snapshot, self._context.policy, units, clock, frozenset(self._state.overdue)
         )
         doubtful = self._state.disturbed != disturbed
         for each in decided:
@@ -191,7 +196,7 @@ class Decisions:
         if unit.group:
             uids = {row.uid for row, _ in placed}
             self._state.queue.done(
-                unit, Outcome.PLACED, now, placed=uids, rejected_by=_rejected_by(rest)
+                unit, Outcome.PLACED, now, placed=uids, rejected_by=rejecting_plugins(attempt)
             )
         elif not placed:
             self._state.queue.done(unit, Outcome.REJECTED, now)
@@ -206,7 +211,7 @@ class Decisions:
         unit, queue = attempt.unit, self._state.queue
         group = self._state.group(unit.group) if unit.group else None
         outcome = Outcome.ERROR if attempt.code is Code.ERROR else Outcome.REJECTED
-        rejected_by = _rejected_by(attempt.members)
+        rejected_by = rejecting_plugins(attempt)
         preemptor = self._preemptor(unit, group, rows, attempt)
         begins = preemptor is not None and attempt.plan is not None and _alive(snapshot, attempt)
 
@@ -343,21 +348,6 @@ def _nominated(member: Member) -> str | None:
     if member.nominate is Nominate.KEEP:
         return None
     return "" if member.nominate is Nominate.CLEAR else str(member.nominate)
-
-
-def _rejected_by(members: Iterable[Member]) -> dict[Uid, frozenset[str]]:
-    return {member.uid: _plugins(member.diagnosis) for member in members}
-
-
-def _plugins(diagnosis: Diagnosis | None) -> frozenset[str]:
-    if diagnosis is None:
-        return frozenset()
-    reasons = [reason for reason, _ in diagnosis.counts]
-    if diagnosis.everywhere is not None:
-        reasons.append(diagnosis.everywhere)
-    return frozenset(
-        str(PLUGIN[reason.rejection]) for reason in reasons if reason.rejection in PLUGIN
-    )
 
 
 def _alive(snapshot: Snapshot, attempt: Attempt) -> bool:

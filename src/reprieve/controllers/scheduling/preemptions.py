@@ -300,7 +300,7 @@ class Preemptions:
             return
         log.warning("victim %s/%s does not end: planned around", row.namespace, row.name)
         self._context.scheduler_metrics.overdue_victims.inc()
-        self._state.give_up_on(uid)
+        self._state.overdue.add(uid)
         preemptor = each.preemptor
         if preemptor is not None:
             text = wording.victim_overdue(row.namespace, row.name)

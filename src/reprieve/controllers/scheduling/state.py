@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.devices import ResourceClaimRow
@@ -30,8 +30,6 @@ from reprieve.units.ids import Uid
 
 __all__ = ["ClusterState", "Written"]
 
-_UNMOVABLE: Final = 2**31 - 1  # above every priority
-
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -50,7 +48,7 @@ class ClusterState:
     """The cluster, the queue, and who belongs to which group.
 
     `disturbed` counts changes that may make a decision wrong that was made before them; what we
-    did ourselves is none. `stuck`: victims that did not end; nobody plans with their room.
+    did ourselves is none. `overdue`: victims that did not end; nobody plans with their room.
     """
 
     cluster: Cluster
@@ -60,7 +58,7 @@ class ClusterState:
     pod_gone: Callable[[PodRow], None] = lambda row: None
     queue: Queue = field(init=False)
     disturbed: int = 0
-    stuck: set[Uid] = field(default_factory=set)
+    overdue: set[Uid] = field(default_factory=set)
     written: dict[Uid, Written] = field(default_factory=dict)
     _members: dict[str, set[Uid]] = field(default_factory=dict)
     _groups: dict[str, GroupRow] = field(default_factory=dict)
@@ -126,7 +124,7 @@ class ClusterState:
     def replace(self, kind: Kind, changes: Iterable[tuple[Change, Written | None]]) -> None:
         """Take in a complete list of a kind."""
         listed = list(changes)
-        rows = [self._as_planned(row) if isinstance(row, PodRow) else row for row, _ in listed]
+        rows = [row for row, _ in listed]
         before = dict(self._pods) if kind is Kind.POD else self._held(kind)
         self.cluster.replace(kind, rows)
         uids = {row.uid for row in rows}
@@ -141,22 +139,9 @@ class ClusterState:
         self.disturbed += 1
         self.changed()
 
-    def give_up_on(self, uid: Uid) -> None:
-        """Plan around a victim that does not end: it stays where it is, and nobody waits for it."""
-        self.stuck.add(uid)
-        row = self._pods.get(uid)
-        if row is not None:
-            self.apply(row)
-
     # Pods.
 
-    def _as_planned(self, row: PodRow) -> PodRow:
-        if row.uid in self.stuck:
-            return replace(row, preempted=False, group="", priority=_UNMOVABLE)
-        return row
-
     def _pod(self, row: PodRow, written: Written | None) -> None:
-        row = self._as_planned(row)
         old = self._pods.get(row.uid)
         if old is not None and row.version < old.version:
             return
@@ -329,7 +314,7 @@ class ClusterState:
 
     def _pod_gone(self, uid: Uid, old: PodRow) -> None:
         self._pods.pop(uid, None)
-        self.stuck.discard(uid)
+        self.overdue.discard(uid)
         if old.group:
             self._leave_group(f"{old.namespace}/{old.group}", uid)
         self.queue.remove(uid)
