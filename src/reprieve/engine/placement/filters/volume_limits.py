@@ -156,7 +156,9 @@ class AttachedVolumes:
         for row in self._snapshot.tables.get(Kind.ATTACHMENT, {}).values():
             node = self._snapshot.node_index.get(row.node)
             volume = volumes.get(("", row.volume))
-            found = row.inline if volume is None else (row.attacher, volume.handle)
+            found = row.inline
+            if volume is not None and volume.driver:
+                found = (row.attacher, volume.handle)
             if node is not None and found is not None:
                 nodes = self._attached.setdefault(found, set())
                 if node not in nodes:
