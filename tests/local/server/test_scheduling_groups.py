@@ -331,6 +331,16 @@ async def test_groups_take_priority_and_policy_of_their_class() -> None:
         assert "spec.priority: Invalid value: 2000001000: must be less than or equal to" in message
 
 
+async def test_a_pod_that_names_no_group_has_no_scheduling_group(client: Client) -> None:
+    assert await refused(client, pod(schedulingGroup={}), PODS) == (
+        422,
+        (
+            'Pod "a" is invalid: spec.schedulingGroup: Invalid value: "": must specify one of: '
+            "`podGroupName`"
+        ),
+    )
+
+
 async def test_without_generic_workload_groups_are_not_served_and_pods_have_none() -> None:
     async with serving({"GenericWorkload": False}) as client:
         for version in (BETA, ALPHA_3, ALPHA_2):

@@ -81,7 +81,9 @@ def pod_spec(spec: Object, field: str) -> Iterator[Cause]:
     group = spec.get("schedulingGroup")
     if group is not None:
         name = group.get("podGroupName") or ""
-        if name and (problem := subdomain_problem(name)) is not None:
+        if not name:
+            yield causes.bad(f"{field}.schedulingGroup", "", "must specify one of: `podGroupName`")
+        elif (problem := subdomain_problem(name)) is not None:
             yield causes.bad(f"{field}.schedulingGroup.podGroupName", name, problem)
     gates: set[str] = set()
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
