@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from reprieve.api.scheduling import (
     NamespaceObject,
     NodeObject,
@@ -18,21 +19,53 @@ from reprieve.api.scheduling import (
     PodGroup,
     PodObject,
 )
+from reprieve.api.storage import (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Change
 from reprieve.engine.placement.profile import FilterName, Gates, Policy, Profile
+from reprieve.intake.cluster.devices import (
+    device_class_entry,
+    resource_claim_entry,
+    resource_slice_entry,
+)
 from reprieve.intake.cluster.groups import group_row
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pods import pod_row
 from reprieve.intake.cluster.policies import budget_row, namespace_entry
+from reprieve.intake.cluster.storage import (
+    attachment_entry,
+    capacity_entry,
+    claim_entry,
+    csi_driver_entry,
+    csi_node_entry,
+    storage_class_entry,
+    volume_entry,
+)
 
 Json = dict[str, Any]
+
+_NAMESPACED = (
+    PodObject,
+    PodGroup,
+    PodDisruptionBudget,
+    PersistentVolumeClaim,
+    CsiStorageCapacity,
+    ResourceClaim,
+)
 
 
 def _row(kind: type[Any], made: Callable[[Any], Change]) -> Callable[[Json], Change]:
     def row(given: Json) -> Change:
         metadata = {"namespace": "default", **given["metadata"]}
-        if kind in (NodeObject, NamespaceObject):
+        if kind not in _NAMESPACED:
             metadata["namespace"] = ""
         return made(msgspec.convert({**given, "metadata": metadata}, kind))
 
@@ -44,6 +77,16 @@ ROWS: dict[str, Callable[[Json], Change]] = {
     "namespaces": _row(NamespaceObject, namespace_entry),
     "podGroups": _row(PodGroup, group_row),
     "pdbs": _row(PodDisruptionBudget, budget_row),
+    "persistentVolumeClaims": _row(PersistentVolumeClaim, claim_entry),
+    "persistentVolumes": _row(PersistentVolume, volume_entry),
+    "storageClasses": _row(StorageClass, storage_class_entry),
+    "csiNodes": _row(CsiNode, csi_node_entry),
+    "csiDrivers": _row(CsiDriver, csi_driver_entry),
+    "csiStorageCapacities": _row(CsiStorageCapacity, capacity_entry),
+    "volumeAttachments": _row(VolumeAttachment, attachment_entry),
+    "resourceClaims": _row(ResourceClaim, resource_claim_entry),
+    "resourceSlices": _row(ResourceSlice, resource_slice_entry),
+    "deviceClasses": _row(DeviceClass, device_class_entry),
     "pods": _row(PodObject, pod_row),
     "pending": _row(PodObject, pod_row),
     "nominated": _row(PodObject, pod_row),
