@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprieve.local.cluster import EmbeddedCluster
+from reprieve.local.server.gates import DEFAULTS, parse
 from reprieve.units.errors import UsageError
 from tests.local.server.builders import PODS, Client, pod
 
@@ -415,9 +417,23 @@ async def test_composite_groups_are_served_with_their_gate() -> None:
         assert code == 404
 
 
+def test_the_guide_names_every_gate_with_its_default() -> None:
+    guide = (Path(__file__).parents[3] / "docs/embedded-cluster.md").read_text(encoding="utf-8")
+    for name, on in DEFAULTS.items():
+        if name not in ("WorkloadAwarePreemption", "GangScheduling"):
+            assert f"| `{name}` | {'on' if on else 'off'} |" in guide
+
+
 def test_unknown_and_unusable_gates_are_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"Gang; accepted: .*GenericWorkload"):
         EmbeddedCluster(feature_gates={"Gang": True})
+    assert parse("GenericWorkload=false, CompositePodGroup=false") == {
+        "GenericWorkload": False,
+        "CompositePodGroup": False,
+    }
+    for text in ("GenericWorkload", "GenericWorkload=maybe", "Nonsense=true"):
+        with pytest.raises(UsageError, match="accepted: "):
+            parse(text)
     with pytest.raises(UsageError, match="CompositePodGroup needs GenericWorkload, "):
         EmbeddedCluster(
             feature_gates={
