@@ -175,7 +175,7 @@ def candidates_told(case: Json, snapshot: Snapshot, found: Candidates) -> tuple[
     told = []
     for index, node in enumerate(found.nodes):
         units, violating = found.victims(index)
-        slots = [s for unit in units.tolist() for s in found.units.victim(unit).pods]
+        slots = [s for unit in found.units.victims(units, violating) for s in unit.pods]
         victims = tuple(objects[snapshot.pod_keys[slot]] for slot in slots)
         disruptions = int(found.units.grouped[units].sum())
         name = snapshot.nodes[int(node)].name
