@@ -451,9 +451,11 @@ def run_candidate_order(case: Json) -> Outcomes:
         queue = names.setdefault(each["clusterQueue"], len(names))
         holder = Holder(
             workload,
+            workload.key,
             queue,
             effective_priority(workload, settings),
             queue_timestamp(workload, settings),
+            workload.evicted is not None,
             (),
             frozenset(),
         )

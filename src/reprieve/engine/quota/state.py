@@ -46,26 +46,18 @@ UNRESERVED: Final = 2**62
 class Holder:
     """A workload that holds quota.
 
-    `held` are amounts by flavor-resource; `columns` the flavor-resources of its flavors, also those
-    of which it holds nothing.
+    `evicted` says that it makes way already. `held` are amounts by flavor-resource; `columns` the
+    flavor-resources of its flavors, also those of which it holds nothing.
     """
 
     workload: Workload
+    key: str
     queue: int
     priority: int
     timestamp: Nanos
+    evicted: bool
     held: tuple[tuple[int, int], ...]
     columns: frozenset[int]
-
-    @property
-    def key(self) -> str:
-        """Return `namespace/name`."""
-        return self.workload.key
-
-    @property
-    def evicted(self) -> bool:
-        """Whether it makes way already."""
-        return self.workload.evicted is not None
 
 
 # (priority, minus the instant of reservation, uid, key, holder)
@@ -317,9 +309,11 @@ class Holdings:
             self.usage.append([0] * len(self.tree.names))
         return Holder(
             workload,
+            workload.key,
             queue,
             effective_priority(workload, settings),
             queue_timestamp(workload, settings),
+            workload.evicted is not None,
             tuple((column, min(amount, UNLIMITED)) for column, amount in held.items() if amount),
             frozenset(columns),
         )
@@ -336,7 +330,7 @@ def row_of(holder: Holder) -> Row:
     """Return the holder with what it is sorted by."""
     reserved = holder.workload.reserved_at
     instant = UNRESERVED if reserved is None else int(reserved)
-    return (holder.priority, -instant, holder.workload.uid, holder.workload.key, holder)
+    return (holder.priority, -instant, holder.workload.uid, holder.key, holder)
 
 
 def _pairs(workload: Workload) -> Iterable[FlavorResource]:

@@ -56,53 +56,73 @@ def classical_order(entry: Contender, settings: Settings) -> Rank:
 
 
 def fair_order(snapshot: Snapshot, entries: list[Contender]) -> Iterator[Contender]:
-    """Yield the entries in order; the snapshot's usage may change between two of them."""
-    remaining = {entry.queue: entry for entry in entries}
-    while remaining:
-        first = next(iter(remaining.values()))
-        winner = first
-        if snapshot.tree.parent[first.queue] >= 0:
-            root = snapshot.tree.root(first.queue)
-            tree = {q: e for q, e in remaining.items() if snapshot.tree.root(q) == root}
-            winner = _tournament(snapshot, root, tree)
-        del remaining[winner.queue]
-        yield winner
+    """Yield the entries in order; the snapshot's usage may change between two of them.
+
+    It may change on the path of the entry yielded last only, as processing does: what was noted
+    for entries that share no cohort below the root with it still holds.
+    """
+    tree = snapshot.tree
+    by_root: dict[int, dict[int, Contender]] = {}
+    for entry in entries:
+        by_root.setdefault(tree.root(entry.queue), {})[entry.queue] = entry
+    for root, remaining in by_root.items():
+        noted: dict[int, dict[int, Rank]] = {}
+        while remaining:
+            for queue, entry in remaining.items():
+                if queue not in noted:
+                    noted[queue] = _notes(snapshot, entry)
+            winner = _best(snapshot, root, remaining, noted)
+            del remaining[winner.queue], noted[winner.queue]
+            yield winner
+            shared = set(tree.path[winner.queue][1:-1])
+            if shared:
+                for queue in list(noted):
+                    if not shared.isdisjoint(tree.path[queue]):
+                        del noted[queue]
 
 
-def _tournament(snapshot: Snapshot, root: int, entries: Mapping[int, Contender]) -> Contender:
+def _notes(snapshot: Snapshot, entry: Contender) -> dict[int, Rank]:
+    """Return by cohort how the entry's child of it ranks, the entry being counted."""
+    tree, usage, settings = snapshot.tree, snapshot.usage, snapshot.settings
+    path = tree.path[entry.queue]
+    columns = tuple(entry.counted)
+    before = [[usage[column][node] for node in path] for column in columns]
+    snapshot.add_usage(entry.queue, entry.counted.items())
+    first, last = _preemptor(entry, settings.gates), _seniority(entry, settings)
+    found: dict[int, Rank] = {}
+    for node in path[:-1]:
+        borrows = settings.gates.fair_sharing_prioritize_non_borrowing and any(
+            usage[column][node] > tree.subtree[column][node] for column in columns
+        )
+        found[tree.parent[node]] = (first, borrows, share(tree, usage, node).key, *last)
+    for column, amounts in zip(columns, before, strict=True):
+        for node, amount in zip(path, amounts, strict=True):
+            usage[column][node] = amount
+    return found
+
+
+def _best(
+    snapshot: Snapshot,
+    cohort: int,
+    entries: Mapping[int, Contender],
+    noted: Mapping[int, Mapping[int, Rank]],
+) -> Contender:
+    """Return the entry that wins the tree; an entry without a cohort is alone in it."""
+    tree = snapshot.tree
     if len(entries) == 1:
         return next(iter(entries.values()))
-    tree, usage = snapshot.tree, snapshot.usage
-    settings = snapshot.settings
-    noted: dict[tuple[int, int], Rank] = {}  # by cohort and queue of the entry
-    for queue, entry in entries.items():
-        path = tree.path[queue]
-        columns = tuple(entry.counted)
-        before = [[usage[column][node] for node in path] for column in columns]
-        snapshot.add_usage(queue, entry.counted.items())
-        for node in path[:-1]:
-            borrows = settings.gates.fair_sharing_prioritize_non_borrowing and any(
-                usage[column][node] > tree.subtree[column][node] for column in columns
-            )
-            noted[(tree.parent[node], queue)] = (
-                _preemptor(entry, settings.gates),
-                borrows,
-                share(tree, usage, node).key,
-                *_seniority(entry, settings),
-            )
-        for column, amounts in zip(columns, before, strict=True):
-            for node, amount in zip(path, amounts, strict=True):
-                usage[column][node] = amount
 
-    def best(cohort: int) -> Contender | None:
-        contenders = [entries[q] for q in tree.child_queues[cohort] if q in entries]
-        winners = (best(child) for child in tree.child_cohorts[cohort])
-        contenders += [winner for winner in winners if winner is not None]
-        return min(contenders, key=lambda each: noted[(cohort, each.queue)], default=None)
+    def winner(node: int) -> Contender | None:
+        contenders = [entries[queue] for queue in tree.child_queues[node] if queue in entries]
+        for child in tree.child_cohorts[node]:
+            best = winner(child)
+            if best is not None:
+                contenders.append(best)
+        return min(contenders, key=lambda each: noted[each.queue][node], default=None)
 
-    winner = best(root)
-    assert winner is not None
-    return winner
+    best = winner(cohort)
+    assert best is not None
+    return best
 
 
 def _preemptor(entry: Contender, gates: Gates) -> bool:
