@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reprieve.local.cluster import EmbeddedCluster
-from reprieve.local.server.gates import DEFAULTS, parse
+from reprieve.local.server.gates import DEFAULTS
 from reprieve.units.errors import UsageError
 from tests.local.server.builders import PODS, Client, pod
 
@@ -427,13 +427,6 @@ def test_the_guide_names_every_gate_with_its_default() -> None:
 def test_unknown_and_unusable_gates_are_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"Gang; accepted: .*GenericWorkload"):
         EmbeddedCluster(feature_gates={"Gang": True})
-    assert parse("GenericWorkload=false, CompositePodGroup=false") == {
-        "GenericWorkload": False,
-        "CompositePodGroup": False,
-    }
-    for text in ("GenericWorkload", "GenericWorkload=maybe", "Nonsense=true"):
-        with pytest.raises(UsageError, match="accepted: "):
-            parse(text)
     with pytest.raises(UsageError, match="CompositePodGroup needs GenericWorkload, "):
         EmbeddedCluster(
             feature_gates={

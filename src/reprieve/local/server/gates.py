@@ -22,7 +22,6 @@ __all__ = [
     "STRICT_DISRUPTION_MODE",
     "drop_disabled",
     "enabled",
-    "parse",
     "problems",
     "serves",
 ]
@@ -50,6 +49,8 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "PodGroupPreemptionPolicy": ("GenericWorkload",),
     "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
     "DRAWorkloadResourceClaims": ("GenericWorkload",),
+    "WorkloadAwarePreemption": ("GenericWorkload",),
+    "GangScheduling": ("GenericWorkload",),
     "CompositePodGroup": ("GenericWorkload", "TopologyAwareWorkloadScheduling"),
 }
 _KINDS: Final = {
@@ -65,22 +66,6 @@ _DROPPED: Final = {
 }
 _FORBIDDEN: Final = ("parentCompositePodGroupName", "compositePodGroupTemplates")
 _TEMPLATES: Final = ("podGroupTemplates", "compositePodGroupTemplates")
-
-
-def parse(text: str) -> dict[str, bool]:
-    """Read `Name=true,Other=false`.
-
-    Raises:
-        UsageError: a name that is no gate, or a value that is neither true nor false.
-    """
-    asked: dict[str, bool] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = part.partition("=")
-        if value.lower() not in ("true", "false"):
-            raise UsageError(f"feature gate {part!r}; accepted: NAME=true or NAME=false")
-        asked[name] = value.lower() == "true"
-    enabled(asked)
-    return asked
 
 
 def enabled(asked: Mapping[str, bool] | None = None) -> frozenset[str]:
