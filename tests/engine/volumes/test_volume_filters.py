@@ -10,9 +10,10 @@ import pytest
 from reprieve.engine.cluster.rows import Disk, Entry, NodeTerm, Operator, Requirement, VolumeUse
 from reprieve.engine.cluster.storage import NO_PROVISIONER
 from reprieve.engine.placement.filters.volume_binding import VolumeAssignment
-from reprieve.engine.scheduling.claims import assumed, reservations_of
+from reprieve.engine.scheduling.claims import Reservations, assumed, reservations_of
 from reprieve.units.ids import Uid
 from tests.engine.builders import node, pending_of, pod, slot_of, snapshot_of
+from tests.engine.devices.drivers import asks, claims, device_class, resource_claim
 from tests.engine.volumes.storage import (
     GIB,
     ZONE,
@@ -268,6 +269,22 @@ def test_a_member_sees_the_volumes_that_earlier_members_took() -> None:
     simulation.unplace(placed)
     assert refusals(simulation, "q") == ["", ""]
     assert reservations_of(simulation, Uid("pod-p")).volumes == ()
+
+
+def test_a_pod_on_a_node_that_refuses_it_reserves_nothing() -> None:
+    rows = [
+        node("n1"),
+        pod("p", volumes=uses("c"), claims=claims("d")),
+        storage_class("local", provisioner=NO_PROVISIONER),
+        claim("c", storage_class="local"),
+        device_class(),
+        resource_claim("d", asks()),
+    ]
+    simulation = simulation_of(snapshot_of(rows))
+    placed = simulation.place(pending_of(simulation.snapshot, "p"), 0)
+    assert reservations_of(simulation, Uid("pod-p")) == Reservations()
+    simulation.unplace(placed)
+    assert refusals(simulation) == ["NO_VOLUME"]
 
 
 @pytest.mark.parametrize("static", [True, False])

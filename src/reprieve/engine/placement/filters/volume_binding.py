@@ -217,8 +217,9 @@ class VolumeBinding:
         return Reach.DOMAINS if pod.pending.row.uid in self._ledger.made else Reach.NOTHING
 
     def reserve(self, pending: Pending, node: int) -> None:
-        """Take what the pod gets on this node."""
-        self._refresh()
+        """Take what the pod gets on this node; nothing where the node refuses it."""
+        if self.code_at(node):
+            return
         name = self._snapshot.nodes[node].name
         found = []
         for each, chosen in zip(self._lacking, self._chosen, strict=True):

@@ -1,0 +1,100 @@
+"""Random expressions of the subset against a full implementation of CEL.
+
+Quantities and versions are Kubernetes' own additions and are not part of it; `device` is given as a
+map, in which unknown domains are written out as empty.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_strings
+
+from reprieve.engine.placement.filters.device_selectors import (
+    SelectorError,
+    compile_selector,
+    facts_of,
+)
+from tests.engine.devices.drivers import device
+
+CASES = 1_500
+DOMAIN = "gpu.example.com"
+ATTRIBUTES = {"type": "gpu", "model": "NVIDIA A100", "index": 3, "ready": True, "other": 0}
+
+FACTS = facts_of(DOMAIN, device("d", **ATTRIBUTES))
+DEVICE = {
+    "driver": DOMAIN,
+    "allowMultipleAllocations": False,
+    "attributes": {DOMAIN: ATTRIBUTES, "none": {}},
+}
+
+
+def _value(numbers: random.Random) -> str:
+    name = numbers.choice((*ATTRIBUTES, "missing"))
+    return numbers.choice(
+        (
+            f"device.attributes['{DOMAIN}'].{name}",
+            f"device.attributes['{DOMAIN}'][\"{name}\"]",
+            "device.attributes['none'].x" if numbers.random() < 0.3 else "device.driver",
+            numbers.choice(("1", "3", "-2", "0x3")),
+            numbers.choice(("'gpu'", '"A1"', "''", "'NVIDIA A100'")),
+            "true",
+            "[1, 'gpu', true][1]",
+        )
+    )
+
+
+def _condition(numbers: random.Random, depth: int) -> str:
+    kind = numbers.randrange(10 if depth else 6)
+    text = _value(numbers)
+    match kind:
+        case 0 | 1:
+            return f"{text} {numbers.choice(('==', '!='))} {_value(numbers)}"
+        case 2:
+            return f"{text} {numbers.choice(('<', '<=', '>', '>='))} {_value(numbers)}"
+        case 3:
+            return f"has(device.attributes['{DOMAIN}'].{numbers.choice(('type', 'missing'))})"
+        case 4:
+            method = numbers.choice(("startsWith", "endsWith", "contains", "matches"))
+            return f"{text}.lowerAscii().{method}('{numbers.choice(('a1', 'g', 'nv.*0', ''))}')"
+        case 5:
+            return f"{text} in [{_value(numbers)}, {_value(numbers)}]"
+        case 6:
+            return f"!({_condition(numbers, depth - 1)})"
+        case 7:
+            parts = (_condition(numbers, depth - 1) for _ in range(3))
+            return "(" + " && ".join(parts) + ")"
+        case 8:
+            parts = (_condition(numbers, depth - 1) for _ in range(3))
+            return "(" + " || ".join(parts) + ")"
+    parts = [_condition(numbers, depth - 1) for _ in range(3)]
+    return f"(({parts[0]}) ? ({parts[1]}) : ({parts[2]}))"
+
+
+def _ours(expression: str) -> bool | None:
+    try:
+        return compile_selector(expression)(FACTS)
+    except SelectorError:
+        return None
+
+
+def test_random_expressions_mean_what_cel_says() -> None:
+    environment = cel.NewEnv(
+        variables={"device": cel.Type.DYN}, extensions=[ext_strings.ExtStrings()]
+    )
+    numbers = random.Random(9)
+    seen: Counter[object] = Counter()
+    for _ in range(CASES):
+        expression = _condition(numbers, 2)
+        try:
+            compiled = environment.compile(expression)
+        except RuntimeError:
+            seen["refused by its types"] += 1
+            continue
+        result = compiled.eval(data={"device": DEVICE})
+        expected = None if result.type() == cel.Type.ERROR else result.value()
+        assert _ours(expression) == expected, expression
+        seen[expected] += 1
+    assert min(seen[True], seen[False], seen[None]) > 150, seen
