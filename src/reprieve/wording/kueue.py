@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reprieve.engine.quota.assignment import Assignment, Considered, PreemptionMode
+from reprieve.engine.quota.assignment import Assignment, Considered
 from reprieve.engine.quota.model import Reason, Workload
 from reprieve.units.instants import Nanos
 
@@ -36,13 +36,6 @@ HUMAN = {
 UNKNOWN = "UNKNOWN"
 # A duration saturates here; the zero time is further away than that.
 LONGEST = 2**63 - 1
-_MODES = {
-    PreemptionMode.NO_FIT: "NoFit",
-    PreemptionMode.NO_CANDIDATES: "preemptionMode=NoCandidates",
-    PreemptionMode.PREEMPT: "preemptionMode=Preempt",
-    PreemptionMode.RECLAIM: "preemptionMode=Reclaim",
-    PreemptionMode.FIT: "Fit",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +158,10 @@ def flavors_considered(assignment: Assignment) -> str:
 def _told(considered: Sequence[Considered]) -> list[str]:
     told = []
     for each in considered:
-        if each.mode is PreemptionMode.FIT and not each.level:
+        if each.fits and not each.level:
             continue
-        words = [_MODES[each.mode]]
+        mode = "NoFit" if each.no_fit else "Fit" if each.fits else "Preempt"
+        words = [mode if each.possibility is None else f"preemptionMode={each.possibility}"]
         if each.level:
             words.append(f"borrow={each.level}")
         told.append(f"{each.flavor}({';'.join([*words, *each.reasons])})")

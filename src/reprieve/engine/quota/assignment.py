@@ -85,6 +85,7 @@ _POSSIBILITIES = {
     Possibility.PREEMPT: PreemptionMode.PREEMPT,
     Possibility.RECLAIM: PreemptionMode.RECLAIM,
 }
+_ANSWERS = {mode: possibility for possibility, mode in _POSSIBILITIES.items()}
 Worth = tuple[PreemptionMode, int]  # with the borrowing level
 
 
@@ -100,12 +101,19 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """One flavor that the scan looked at, and what it would have taken."""
+    """One flavor that the scans of a pod set looked at, and what it would have taken.
+
+    `possibility` is what the oracle answered for it, None if it was not asked; of several answers
+    the worst. `level` is the highest borrowing level over the resources.
+    """
 
     flavor: str
-    mode: PreemptionMode
+    fits: bool
+    no_fit: bool
+    possibility: Possibility | None
     level: int
     reasons: tuple[str, ...]
+    no_fit_reason: NoFitReason = NoFitReason.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +264,7 @@ class Assigner:
                         each.amounts,
                         mine,
                         tuple(sorted(scan.reasons)),
-                        tuple(scan.considered),
+                        tuple(scan.considered[name] for name in sorted(scan.considered)),
                         flavors is not None,
                     )
                 )
@@ -266,7 +274,7 @@ class Assigner:
                     if choice.mode is Mode.PREEMPT:
                         need.add(column)
             if flavors is None:
-                return Assignment(tuple(done), usage, frozenset(need), scan.no_fit_reason)
+                return Assignment(tuple(done), usage, frozenset(need), scan.no_fit_reason())
         return Assignment(tuple(done), usage, frozenset(need))
 
 
@@ -277,8 +285,8 @@ class _Scan:
         self._of = assigner
         self._usage = usage
         self.reasons: list[str] = []
-        self.considered: list[Considered] = []
-        self.no_fit_reason = NoFitReason.NONE
+        self.considered: dict[str, Considered] = {}
+        self._unavailable = False
 
     def run(self, pod_sets: Sequence[PodSetRequest]) -> dict[str, Choice] | None:
         """Return a flavor for each resource, None if one has none."""
@@ -296,7 +304,7 @@ class _Scan:
                 if requests[resource] == 0 or settings.ignore_undeclared:
                     continue
                 self.reasons = [f"resource {resource} unavailable in ClusterQueue"]
-                self.no_fit_reason = NoFitReason.NO_MATCHING_FLAVOR
+                self._unavailable = True
                 return None
             found, reasons = self._group(pod_sets, requests, resource, group)
             if not found:
@@ -305,6 +313,41 @@ class _Scan:
             flavors.update(found)
             self.reasons += reasons
         return flavors
+
+    def no_fit_reason(self) -> NoFitReason:
+        """Return why the pod set got no flavors.
+
+        Flavors of a group are alternatives, so the least severe reason of each group counts; groups
+        are needed together, so the most severe of these.
+        """
+        least: dict[int, NoFitReason] = {}
+        for each in self.considered.values():
+            if not each.no_fit:
+                continue
+            for position, group in enumerate(self._of._config.groups):
+                if any(flavor.flavor == each.flavor for flavor in group.flavors):
+                    known = least.get(position, each.no_fit_reason)
+                    least[position] = min(known, each.no_fit_reason, key=_SEVERITY.__getitem__)
+        reasons = [*least.values()]
+        if self._unavailable or not self.considered:
+            reasons.append(NoFitReason.NO_MATCHING_FLAVOR)
+        return max(reasons, key=_SEVERITY.__getitem__, default=NoFitReason.NONE)
+
+    def _consider(self, new: Considered) -> None:
+        """Note a flavor; one that several groups have is noted once, at its worst."""
+        old = self.considered.get(new.flavor)
+        if old is not None:
+            answers = [each for each in (old.possibility, new.possibility) if each is not None]
+            new = Considered(
+                new.flavor,
+                old.fits and new.fits,
+                old.no_fit or new.no_fit,
+                min(answers, key=_POSSIBILITIES.__getitem__, default=None),
+                max(old.level, new.level),
+                tuple(sorted({*old.reasons, *new.reasons})),
+                max(old.no_fit_reason, new.no_fit_reason, key=_SEVERITY.__getitem__),
+            )
+        self.considered[new.flavor] = new
 
     def _group(
         self,
@@ -317,10 +360,9 @@ class _Scan:
         fungibility = self._of._config.fungibility
         scanning = self._of._snapshot.settings.gates.flavor_fungibility
         name = pod_sets[0].pod_set.name
-        start = self._of._bookmark.get(name, {}).get(resource, -1) + 1
+        start = self._of._bookmark.get(name, {}).get(resource, -1) + 1 if scanning else 0
         only = self._of._only(name, resource) if self._of._only else None
         reasons: list[str] = []
-        severities: list[NoFitReason] = []
         best: dict[str, tuple[str, Worth]] = {}
         best_worth: Worth = (PreemptionMode.NO_FIT, 0)
         attempted = -1
@@ -333,10 +375,8 @@ class _Scan:
                     f"resource {resource}"
                 )
                 continue
-            worth, choices, why, severity = self._flavor(flavor, pod_sets, covered)
+            worth, choices, why = self._flavor(flavor, pod_sets, covered)
             reasons += why
-            severities.append(severity)
-            self.considered.append(Considered(flavor, *worth, tuple(why)))
             if worth[0] is PreemptionMode.NO_FIT:
                 continue
             if not scanning:
@@ -350,12 +390,9 @@ class _Scan:
                 break
             if is_preferred(worth, best_worth, fungibility):
                 best, best_worth = choices, worth
-        if not best:
-            least = min(severities, key=_SEVERITY.__getitem__, default=NoFitReason.NONE)
-            self.no_fit_reason = least
-        tried = attempted
-        if not scanning or attempted == len(group.flavors) - 1:
-            tried = -1
+        tried = -1 if attempted == len(group.flavors) - 1 else attempted
+        if not scanning:
+            tried = 0
         chosen = {
             each: Choice(flavor, _public(worth[0]), worth[1], tried)
             for each, (flavor, worth) in best.items()
@@ -364,29 +401,41 @@ class _Scan:
 
     def _flavor(
         self, flavor: str, pod_sets: Sequence[PodSetRequest], covered: Mapping[str, int]
-    ) -> tuple[Worth, dict[str, tuple[str, Worth]], list[str], NoFitReason]:
-        """Return what one flavor takes: worst and by resource, reasons, and why it does not fit."""
-        nothing: Worth = (PreemptionMode.NO_FIT, 0)
+    ) -> tuple[Worth, dict[str, tuple[str, Worth]], list[str]]:
+        """Return what one flavor takes, worst and by resource, and what speaks against it."""
         known = self._of._snapshot.configuration.flavors.get(flavor)
-        if known is None:
-            return nothing, {}, [f"flavor {flavor} not found"], NoFitReason.NO_MATCHING_FLAVOR
-        for each in pod_sets:
-            why = mismatch(known, each.pod_set)
-            if why:
-                return nothing, {}, [why], NoFitReason.NO_MATCHING_FLAVOR
+        whys = (mismatch(known, each.pod_set) for each in pod_sets) if known else ()
+        why = next(filter(None, whys), "") if known else f"flavor {flavor} not found"
+        if why:
+            never = NoFitReason.NO_MATCHING_FLAVOR
+            self._consider(Considered(flavor, False, True, None, 0, (why,), never))
+            return (PreemptionMode.NO_FIT, 0), {}, [why]
         worst: Worth = (PreemptionMode.FIT, 0)
         choices: dict[str, tuple[str, Worth]] = {}
         reasons: list[str] = []
-        severities = [NoFitReason.NONE]
+        severest, highest = NoFitReason.NONE, 0
         for resource, amount in covered.items():
             worth, why, severity = self._quota(FlavorResource(flavor, resource), amount)
             if why:
                 reasons.append(why)
             if is_preferred(worst, worth, self._of._config.fungibility):
                 worst = worth
-            severities.append(severity)
+            severest = max(severest, severity, key=_SEVERITY.__getitem__)
+            highest = max(highest, worth[1])
             choices[resource] = (flavor, worth)
-        return worst, choices, reasons, max(severities, key=_SEVERITY.__getitem__)
+        mode = worst[0]
+        self._consider(
+            Considered(
+                flavor,
+                mode is PreemptionMode.FIT,
+                mode is PreemptionMode.NO_FIT,
+                _ANSWERS.get(mode),
+                highest,
+                tuple(sorted(reasons)),
+                severest,
+            )
+        )
+        return worst, choices, reasons
 
     def _quota(self, pair: FlavorResource, amount: int) -> tuple[Worth, str, NoFitReason]:
         """Return what `amount` more of one flavor-resource takes."""
