@@ -74,6 +74,14 @@ _CONTROLLERS = ("idle", "scheduling")
     metavar="NAME",
     help="Schedule the pods of this scheduler name, reprieve-scheduler otherwise; repeatable.",
 )
+@click.option(
+    "-v",
+    "--verbosity",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 10),
+    help="4 logs what is held back; 6 each victim with the filter that refused its reprieve.",
+)
 def run(
     controllers: str,
     kubeconfig: str | None,
@@ -86,6 +94,7 @@ def run(
     feature_gates: str,
     scheduler_config: Path | None,
     scheduler_names: tuple[str, ...],
+    verbosity: int,
 ) -> None:
     """Run the operator against a cluster, inside or outside of it.
 
@@ -115,6 +124,7 @@ def run(
         feature_gates=feature_gates,
         scheduler_config=scheduler_config,
         scheduler_names=scheduler_names,
+        verbosity=verbosity,
     )
     raise SystemExit(asyncio.run(run_operator(options, SystemClock())))
 

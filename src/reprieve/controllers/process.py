@@ -26,6 +26,8 @@ from reprieve.controllers.idle.plane import IdlePlane
 from reprieve.controllers.measured import CountedWire
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.plane import SchedulingPlane
+from reprieve.controllers.scheduling.plugins import Installed, installed, load, one_sided
+from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client, Json, connect
 from reprieve.kube.credentials import load_connection
@@ -40,7 +42,7 @@ from reprieve.settings.fields import read_yaml
 from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import StartUp, read_config, start_up
 from reprieve.telemetry.http import Check, serve_telemetry
-from reprieve.telemetry.log import start_logging
+from reprieve.telemetry.log import level_of, start_logging
 from reprieve.telemetry.loop_lag import LoopLag
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.scheduling import SchedulingMetrics
@@ -84,6 +86,7 @@ class OperatorOptions:
     feature_gates: str = ""
     scheduler_config: Path | None = None
     scheduler_names: tuple[str, ...] = ()
+    verbosity: int = 0
 
 
 class Plane(Protocol):
@@ -119,6 +122,8 @@ class _Settings:
 
     start: StartUp
     scheduling: SchedulingSettings | None
+    installed: Installed
+    plugins: Mapping[str, PostFilter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,7 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
     """
     relax_collector()
     settings = _settings(options)
-    handler = start_logging(options.log_format, clock)
+    handler = start_logging(options.log_format, clock, level_of(options.verbosity))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -169,20 +174,23 @@ def _settings(options: OperatorOptions) -> _Settings:
             "--controllers idle needs GPU preemption to be enabled: set the variable "
             "GPU_PREEMPTION_ENABLED to true, or gpuPreemption.enabled: true in --config"
         )
-    scheduling = None
-    if SCHEDULING in options.controllers:
-        scheduling = _scheduling(options, text, where)
-    return _Settings(start, scheduling)
+    if SCHEDULING not in options.controllers:
+        return _Settings(start, None, Installed(), {})
+    offered = installed()
+    scheduling = _scheduling(options, text, where, offered)
+    return _Settings(start, scheduling, offered, load(offered, scheduling.policy))
 
 
-def _scheduling(options: OperatorOptions, text: str, where: str) -> SchedulingSettings:
+def _scheduling(
+    options: OperatorOptions, text: str, where: str, offered: Installed
+) -> SchedulingSettings:
     section = dict(read_scheduling(text, where)) if text else {}
     if options.scheduler_config is not None:
         where = f"--scheduler-config {options.scheduler_config}"
         if section.get("configuration") is not None:
             raise UsageError(f"{where}: the --config file has a scheduling.configuration already")
         section["configuration"] = read_yaml(_text(options.scheduler_config, where), where)
-    settings = scheduling_settings(section, options.feature_gates, where)
+    settings = scheduling_settings(section, options.feature_gates, where, offered.points)
     if section.get("configuration") is not None:
         if options.scheduler_names:
             raise UsageError("--scheduler-name: a scheduler configuration names its profiles")
@@ -220,6 +228,13 @@ async def _run(
     if settings.scheduling is not None:
         for notice in settings.scheduling.notices:
             log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
+        for profile, plugin in one_sided(settings.installed, settings.scheduling.policy):
+            log.error(
+                "profile %s: plugin %s has PostFilter but not PodGroupPostFilter, so that it does "
+                "nothing for pod groups; for single pods only DefaultPreemption runs",
+                profile,
+                plugin,
+            )
     if IDLE in options.controllers and not options.dry_run:
         await _make_kaiwo_config(client)
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
@@ -272,6 +287,7 @@ async def _run(
             metrics=metrics,
             scheduler_metrics=SchedulingMetrics(metrics.registry),
             settings=settings.scheduling,
+            plugins=settings.plugins,
             lagging=lagging,
             dry_run=options.dry_run,
         )

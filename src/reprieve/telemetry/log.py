@@ -14,7 +14,10 @@ from typing import Any, Final, TextIO
 
 from reprieve.units.clock import Clock
 
-__all__ = ["FORMATS", "JsonFormatter", "TextFormatter", "start_logging"]
+__all__ = ["DETAIL", "FORMATS", "JsonFormatter", "TextFormatter", "level_of", "start_logging"]
+
+#: Below DEBUG: each single step of a decision.
+DETAIL: Final = 5
 
 # What every record has; all other attributes are fields that the caller gave.
 _OWN: Final = frozenset(
@@ -66,6 +69,13 @@ class JsonFormatter(logging.Formatter):
 FORMATS: Final = {"text": TextFormatter, "json": JsonFormatter}
 
 
+def level_of(verbosity: int) -> int:
+    """Return the level for `-v N` in Kubernetes' sense: 4 and 5 debug, from 6 on every detail."""
+    if verbosity >= 6:
+        return DETAIL
+    return logging.DEBUG if verbosity >= 4 else logging.INFO
+
+
 def start_logging(
     form: str, clock: Clock, level: int = logging.INFO, stream: TextIO | None = None
 ) -> logging.Handler:
@@ -73,6 +83,7 @@ def start_logging(
 
     `form`: `text` or `json`. Returns the handler, for whoever wants to take it off again.
     """
+    logging.addLevelName(DETAIL, "DETAIL")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(FORMATS[form](clock))
     root = logging.getLogger()

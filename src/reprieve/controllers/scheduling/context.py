@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import Reference, SeriesEvents
@@ -24,7 +26,10 @@ log: Final = logging.getLogger("reprieve.scheduling")
 
 @dataclass(slots=True)
 class SchedulingContext:
-    """One running scheduling plane. `group_version`: of the PodGroups that are served, if any."""
+    """One running scheduling plane. `group_version`: of the PodGroups that are served, if any.
+
+    `plugins`: PodGroupPostFilter plugins by name.
+    """
 
     client: Client
     clock: Clock
@@ -33,6 +38,7 @@ class SchedulingContext:
     metrics: Metrics
     scheduler_metrics: SchedulingMetrics
     settings: SchedulingSettings
+    plugins: Mapping[str, PostFilter] = field(default_factory=lambda: GROUP_POST_FILTERS)
     lagging: Callable[[], bool] = lambda: False
     dry_run: bool = False
     group_version: str = ""

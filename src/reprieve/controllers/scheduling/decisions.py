@@ -25,9 +25,11 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.commit import still_holds
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Unit
+from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.engine.scheduling.rejecting import rejecting_plugins
-from reprieve.engine.scheduling.session import Session
+from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
+from reprieve.telemetry.log import DETAIL
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
@@ -56,9 +58,10 @@ def decide(
     units: list[Unit],
     clock: Clock,
     overdue: frozenset[Uid] = frozenset(),
+    plugins: Mapping[str, PostFilter] = GROUP_POST_FILTERS,
 ) -> tuple[list[Decided], list[Unit]]:
     """Decide units in order for the time of a slice; return the decisions and who is left."""
-    session = Session(snapshot, policy, overdue=overdue)
+    session = Session(snapshot, policy, plugins=plugins, overdue=overdue)
     decided: list[Decided] = []
     start = clock.monotonic()
     before = start
@@ -152,7 +155,13 @@ class Decisions:
         snapshot = self._state.cluster.snapshot()
         disturbed = self._state.disturbed
         decided, self._left = await self._solver.run(
-            decide, snapshot, self._context.policy, units, clock, frozenset(self._state.overdue)
+            decide,
+            snapshot,
+            self._context.policy,
+            units,
+            clock,
+            frozenset(self._state.overdue),
+            self._context.plugins,
         )
         doubtful = self._state.disturbed != disturbed
         for each in decided:
@@ -177,6 +186,7 @@ class Decisions:
                 return False
         rows = {uid: row for uid in unit.pods if (row := self._state.pod(uid)) is not None}
         self._observe(attempt, rows, decided.took)
+        _log_refused(attempt, snapshot)
         if attempt.code is Code.SUCCESS and any(member.bind for member in attempt.members):
             self._place(attempt, rows, now)
         else:
@@ -337,6 +347,23 @@ class Decisions:
         if chosen:
             metrics.workload_victims.observe(pods)
             metrics.kep_victims.observe(pods)
+
+
+def _log_refused(attempt: Attempt, snapshot: Snapshot) -> None:
+    """Log each unit that could not be put back, with the filter that refused (`-v 6`)."""
+    found = attempt.preemption
+    if found is None or not log.isEnabledFor(DETAIL):
+        return
+    sizes = {victim.pods[0]: len(victim.pods) for victim in found.victims}
+    for slot, filter_name in found.refused:
+        log.log(
+            DETAIL,
+            "%s, a unit of %d, is a victim of %s: %s refuses its reprieve",
+            snapshot.pod_keys[slot],
+            sizes.get(slot, 1),
+            _name(attempt.unit),
+            filter_name,
+        )
 
 
 def _name(unit: Unit) -> str:

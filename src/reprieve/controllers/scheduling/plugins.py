@@ -1,0 +1,105 @@
+"""Plugins of others that run after a failure, found among the installed packages.
+
+A package offers them as entry points: `reprieve.pod_group_post_filters` names functions of the
+type `PostFilter` for pod groups, `reprieve.post_filters` such for plain pods. A profile enables
+them by name, in its own order. Source: specification of the scheduling plane, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Final
+
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.settings.scheduler_plugins import known_plugins
+from reprieve.units.errors import UsageError
+
+__all__ = ["GROUP_ENTRY_POINTS", "POD_ENTRY_POINTS", "Installed", "installed", "load", "one_sided"]
+
+GROUP_ENTRY_POINTS: Final = "reprieve.pod_group_post_filters"
+POD_ENTRY_POINTS: Final = "reprieve.post_filters"
+_POINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {POD_ENTRY_POINTS: "postFilter", GROUP_ENTRY_POINTS: "podGroupPostFilter"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What packages offer, not loaded yet. `points`: the extension points of each plugin."""
+
+    groups: Mapping[str, EntryPoint] = field(default_factory=dict)
+    points: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def installed() -> Installed:
+    """Return the plugins that the installed packages offer.
+
+    Raises:
+        UsageError: two packages offer the same name, or one of ours is taken.
+    """
+    found: dict[str, dict[str, EntryPoint]] = {}
+    points: dict[str, list[str]] = {}
+    ours = known_plugins({})
+    for group, point in _POINTS.items():
+        named: dict[str, EntryPoint] = found.setdefault(group, {})
+        for entry in entry_points(group=group):
+            other = named.get(entry.name)
+            if entry.name in ours:
+                raise UsageError(f"entry point {group}: {entry.name} is a plugin of Reprieve's own")
+            if other is not None and other.value != entry.value:
+                raise UsageError(
+                    f"entry point {group}: {entry.name} is both {other.value} and {entry.value}; "
+                    "accepted: one"
+                )
+            named[entry.name] = entry
+            if other is None:
+                points.setdefault(entry.name, []).append(point)
+    return Installed(found[GROUP_ENTRY_POINTS], points)
+
+
+def load(offered: Installed, policy: Policy) -> Mapping[str, PostFilter]:
+    """Return our own plugins and those of others that a profile enables.
+
+    Raises:
+        UsageError: a plugin cannot be imported, or is nothing that can be called.
+    """
+    plugins = dict(GROUP_POST_FILTERS)
+    for name in _enabled(policy):
+        entry = offered.groups.get(name)
+        if entry is None:
+            continue
+        where = f"plugin {name} ({entry.value})"
+        try:
+            plugin = entry.load()
+        except Exception as failure:
+            raise UsageError(f"{where} cannot be loaded: {failure}") from None
+        if not callable(plugin):
+            raise UsageError(f"{where} is {plugin!r}; accepted: a function")
+        plugins[name] = plugin
+    return MappingProxyType(plugins)
+
+
+def one_sided(offered: Installed, policy: Policy) -> list[tuple[str, str]]:
+    """Return (scheduler name, plugin) of each enabled plugin without PodGroupPostFilter.
+
+    With groups switched off there is nothing to be told.
+    """
+    if not policy.gates.generic_workload:
+        return []
+    known = known_plugins(offered.points)
+    return [
+        (profile.scheduler_name, name)
+        for profile in policy.profiles
+        for name in profile.post_filters
+        if "podGroupPostFilter" not in known[name]
+    ]
+
+
+def _enabled(policy: Policy) -> list[str]:
+    names = (name for profile in policy.profiles for name in profile.pod_group_post_filters)
+    return list(dict.fromkeys(names))
