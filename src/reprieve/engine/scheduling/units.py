@@ -8,6 +8,7 @@ below the preemptor's are potential victims. Source: specification 4.3, 7.3 and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,7 @@ class Units:
     group_pods: tuple[I64, ...]  # slots of these
     singles: int
     of_slot: I64
+    tie: Callable[[int], str] | None = None  # orders units that are equal otherwise; None: by uid
 
     def __len__(self) -> int:
         return len(self.first)
@@ -75,6 +77,8 @@ class Units:
 
     def leading_uid(self, unit: int) -> str:
         """Return the uid of the unit's first pod: highest own priority, earliest start, uid."""
+        if self.tie is not None:
+            return self.tie(unit)
         own, start, uids = (
             self.snapshot.pod_priority,
             self.snapshot.pod_start,

@@ -1,0 +1,63 @@
+"""PodGroups of the two older front doors: scheduling.sigs.k8s.io and scheduling.x-k8s.io.
+
+The first is Koordinator's (status through the main resource), the second that of scheduler-plugins
+(status subresource). Source: specification of gang jobs, sections 1.1, 2 and 11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api.core import ObjectMeta
+
+__all__ = ["DOORS", "KOORDINATOR", "SCHEDULER_PLUGINS", "Door", "PodGroup", "PodGroupSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One PodGroup API. `status_subresource`: how the status is written."""
+
+    api_version: str
+    label: str  # of members
+    status_subresource: bool
+    all_phases: bool  # PreScheduling and Scheduled, and the count of scheduled pods
+
+
+KOORDINATOR: Final = Door(
+    "scheduling.sigs.k8s.io/v1alpha1", "pod-group.scheduling.sigs.k8s.io", False, True
+)
+SCHEDULER_PLUGINS: Final = Door(
+    "scheduling.x-k8s.io/v1alpha1", "scheduling.x-k8s.io/pod-group", True, False
+)
+DOORS: Final = (KOORDINATOR, SCHEDULER_PLUGINS)
+
+
+class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """`minResources` is kept and, as in both systems' gang logic, not looked at."""
+
+    min_member: int = 0
+    min_resources: dict[str, Any] | None = None
+    schedule_timeout_seconds: int | None = None
+
+
+class PodGroupStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """Phase and counters as they stand there."""
+
+    phase: str = ""
+    occupied_by: str = ""
+    scheduled: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    schedule_start_time: str | None = None
+
+
+class PodGroup(msgspec.Struct, frozen=True, rename="camel"):
+    """A gang of pods."""
+
+    metadata: ObjectMeta
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)

@@ -1,0 +1,440 @@
+"""Preemption for a whole job: all of its members get a node, or nobody is evicted.
+
+1. one attempt per gang cycle; somebody has to be pending; the trigger's policy has to allow it;
+2. no victim of an earlier attempt may still be ending on a nominated node;
+3. candidates are the nodes whose refusal of the trigger could be mended; with `placement: search`
+   the nodes where that is so for any member, and those that a member fits on as they are;
+4. possible victims leave the candidates; all members are placed, each beside its siblings;
+5. around that placement victims are put back, the most important first: higher priority, then job
+   key, then name. Whoever cannot return is a victim.
+
+The priority compared is the trigger's, for all members. The simulation is left as it was. Source:
+specification of gang jobs, sections 6, 7, 9 and 12.1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import I64, U8, Flag, Mask, Pending
+from reprieve.engine.gangs.first_fit import Statuses, by_cost, first_fit
+from reprieve.engine.gangs.job import (
+    Budgets,
+    Counts,
+    Job,
+    JobPolicy,
+    JobPreemption,
+    JobReason,
+    NodeVerdict,
+    Placement,
+    Said,
+    VictimGangs,
+)
+from reprieve.engine.gangs.possible import Possible, possible_victims, protected_labels
+from reprieve.engine.gangs.search import search
+from reprieve.engine.placement.filtering import Placed
+from reprieve.engine.placement.reasons import RESOLVABLE, Code
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.reprieve import Reprieved, reprieve
+from reprieve.engine.scheduling.units import Units
+
+__all__ = ["preempt_for_job"]
+
+_ROUNDS = 8  # placements that are tried while budgets refuse victims
+
+_HELPED = np.zeros(256, np.bool_)
+_HELPED[[int(rejection) for rejection in RESOLVABLE]] = True
+
+
+def preempt_for_job(
+    simulation: Simulation,
+    job: Job,
+    policy: JobPolicy,
+    *,
+    statuses: U8 | None = None,
+    explain: bool = False,
+) -> JobPreemption:
+    """Return what the job's preemption ends in.
+
+    `statuses`: (nodes,) `Rejection` of each node for the trigger, where that is known already.
+    `explain`: also say what filters said of nodes when everything went well.
+    """
+    snapshot = simulation.snapshot
+    refused = _refused(simulation, job)
+    if refused is not None:
+        return refused
+    before = simulation.checkpoint()
+    try:
+        held = _hold(simulation, job)
+        codes = simulation.codes(job.trigger).copy() if statuses is None else statuses
+        terminating = _terminating(simulation, job, policy, codes)
+        if terminating:
+            return JobPreemption(
+                Code.UNSCHEDULABLE, JobReason.TERMINATING, terminating=tuple(terminating)
+            )
+        if not len(snapshot.nodes):
+            return JobPreemption(Code.ERROR, JobReason.NO_NODES)
+        return _DryRun(simulation, job, policy, codes, explain).run(held)
+    finally:
+        simulation.rollback(before)
+
+
+def _refused(simulation: Simulation, job: Job) -> JobPreemption | None:
+    if job.attempted:
+        return JobPreemption(Code.UNSCHEDULABLE, JobReason.ALREADY_ATTEMPTED)
+    if not job.pending:
+        return JobPreemption(Code.UNSCHEDULABLE, JobReason.NO_PENDING_PODS)
+    entry = simulation.snapshot.classes[job.trigger.pod_class]
+    if entry is not None and not entry.preempts:
+        return JobPreemption(Code.UNSCHEDULABLE, JobReason.POLICY_NEVER)
+    return None
+
+
+def _hold(simulation: Simulation, job: Job) -> list[Placed]:
+    """Put in pods of other jobs that nodes are kept for, if their priority is not lower."""
+    snapshot = simulation.snapshot
+    own = {pending.row.uid for pending in job.pending} | {uid for uid, _ in job.waiting}
+    own |= {pod.pending.row.uid for pod in simulation.simulated if pod.pending is not None}
+    least = min(pending.row.priority for pending in job.pending)
+    held = []
+    for each in snapshot.nominations:
+        pending = snapshot.pending.get(each.uid)
+        if pending is None or each.uid in own or each.priority < least or each.node < 0:
+            continue
+        held.append(simulation.place(pending, each.node))
+    return held
+
+
+def _terminating(
+    simulation: Simulation, job: Job, policy: JobPolicy, codes: U8
+) -> list[tuple[str, str]]:
+    snapshot = simulation.snapshot
+    nominated = [(p, snapshot.node_index.get(p.row.nominated, -1)) for p in job.pending]
+    if all(node < 0 for _, node in nominated):
+        return []
+    ending = (snapshot.pod_flags & Flag.PREEMPTED > 0) & (snapshot.pod_node >= 0)
+    ending &= simulation.evictable & simulation.present
+    slots = np.flatnonzero(ending)
+    slots = slots[~protected_labels(snapshot, policy)[snapshot.pod_labels[slots]]]
+    found: dict[str, str] = {}
+    for pending, node in nominated:
+        if node < 0:
+            continue
+        code = int(codes[node])
+        if pending.row.uid == job.trigger.row.uid and code and not _HELPED[code]:
+            continue
+        here = slots[snapshot.pod_node[slots] == node]
+        for slot in here[snapshot.pod_priority[here] < pending.row.priority].tolist():
+            found[snapshot.pod_keys[slot]] = snapshot.nodes[node].name
+    return sorted(found.items())
+
+
+@dataclass(slots=True)
+class _DryRun:
+    """One attempt that has passed all conditions; other jobs' nominated pods are in already."""
+
+    simulation: Simulation
+    job: Job
+    policy: JobPolicy
+    codes: U8
+    explain: bool
+
+    def run(self, held: Sequence[Placed]) -> JobPreemption:
+        nodes = len(self.simulation.snapshot.nodes)
+        members = sorted(self.job.pending, key=lambda p: (p.row.namespace, p.row.name))
+        helped = _HELPED[self.codes]
+        candidates = helped.copy()
+        if self.policy.placement is Placement.SEARCH:
+            for pending in _distinct(members):
+                codes = self.simulation.codes(pending)
+                candidates |= _HELPED[codes] | (codes == 0)
+        if not candidates.any():
+            verdict: Counts = ((NodeVerdict.NOT_HELPFUL, nodes),)
+            everywhere = dict.fromkeys(self._names(range(nodes)), (NodeVerdict.NOT_HELPFUL,))
+            return self._failure(everywhere, verdict, members)
+        matches = self._budgets()
+        present = self._choosable(matches)
+        result: JobPreemption | None = None
+        for _ in range(_ROUNDS):
+            possible, units = self._possible(present, candidates)
+            result, broken = self._attempt(members, candidates, possible, units, matches)
+            if not broken:
+                return result
+            present = present.copy()
+            present[broken] = False
+        assert result is not None
+        return self._failure({}, ((NodeVerdict.NO_VICTIMS, nodes),), members)
+
+    def _attempt(
+        self,
+        members: Sequence[Pending],
+        candidates: Mask,
+        possible: Possible,
+        units: Units,
+        matches: BudgetMatches,
+    ) -> tuple[JobPreemption, list[int]]:
+        """Return the outcome; it does not count when there are victims that a budget forbids."""
+        simulation = self.simulation
+        said: Statuses = {}
+        if self.explain or not len(possible.slots):
+            empty = np.flatnonzero(candidates & ~possible.here).tolist()
+            said.update(dict.fromkeys(empty, (NodeVerdict.NO_VICTIMS,)))
+        if not len(possible.slots):
+            return self._failure(self._named(said), _counted(said), members), []
+        before = simulation.checkpoint()
+        simulation.remove(possible.slots)
+        try:
+            nodes = self._place(members, candidates, possible, said)
+            if nodes is None or len(nodes) < len(members):
+                placed = len(nodes or ())
+                found = self._failure(self._named(said), _counted(said), members[placed:], possible)
+                return found, []
+            placement = list(zip(members, nodes, strict=True))
+            reprieved = reprieve(
+                simulation,
+                units,
+                placement,
+                matches,
+                second_pass=simulation.policy.second_reprieve_pass,
+            )
+        finally:
+            simulation.rollback(before)
+        if self.policy.budgets is Budgets.REQUIRE and sum(reprieved.violating):
+            broken = [
+                slot
+                for unit, count in zip(reprieved.victims.tolist(), reprieved.violating, strict=True)
+                if count
+                for slot in units.pods(unit).tolist()
+            ]
+            return self._failure({}, (), members), broken
+        return self._success(placement, possible, units, reprieved, said), []
+
+    def _place(
+        self,
+        members: Sequence[Pending],
+        candidates: Mask,
+        possible: Possible,
+        said: Statuses,
+    ) -> list[int] | None:
+        simulation = self.simulation
+        if self.policy.placement is Placement.FIRST_FIT:
+            order = by_cost(possible.cost)
+            nodes = first_fit(
+                simulation,
+                members,
+                order,
+                candidates,
+                narrowing=True,
+                said=said if self.explain else None,
+            )
+            if len(nodes) < len(members) and not self.explain:
+                self._explain(members, order, candidates, possible, said, narrowing=True)
+            return nodes
+        # A node where nobody has to go comes before all others.
+        order = by_cost(np.where(possible.here, possible.cost + 1, 0))
+        found = search(simulation, members, order, candidates)
+        if found is None:
+            self._explain(members, order, candidates, possible, said, narrowing=False)
+        return found
+
+    def _explain(
+        self,
+        members: Sequence[Pending],
+        order: I64,
+        candidates: Mask,
+        possible: Possible,
+        said: Statuses,
+        *,
+        narrowing: bool,
+    ) -> None:
+        """Fill in what is said of nodes when members are placed one after the other."""
+        empty = np.flatnonzero(candidates & ~possible.here).tolist()
+        said.update(dict.fromkeys(empty, (NodeVerdict.NO_VICTIMS,)))
+        first_fit(self.simulation, members, order, candidates, narrowing=narrowing, said=said)
+
+    # Victims.
+
+    def _budgets(self) -> BudgetMatches:
+        if self.policy.budgets is not Budgets.IGNORE:
+            return budget_matches(self.simulation)
+        none = np.zeros(len(self.simulation.snapshot.labels), np.int64)
+        return BudgetMatches((), (), none, none)
+
+    def _choosable(self, matches: BudgetMatches) -> Mask:
+        """Return the pods that may be chosen at all: (slots,)."""
+        simulation, snapshot = self.simulation, self.simulation.snapshot
+        present = simulation.present & simulation.evictable
+        waiting = {uid for uid, _ in self.job.waiting}
+        if waiting:
+            present = present & ~np.isin(
+                np.arange(len(present)), [snapshot.pod_uids.index(uid) for uid in waiting]
+            )
+        if self.policy.budgets is Budgets.REQUIRE:
+            exhausted = np.zeros(len(snapshot.labels), np.bool_)
+            for budget, selected in zip(matches.budgets, matches.selected, strict=True):
+                if budget.allowed <= 0:
+                    exhausted |= selected
+            present = present & ~exhausted[snapshot.pod_labels]
+        return present
+
+    def _possible(self, present: Mask, candidates: Mask) -> tuple[Possible, Units]:
+        simulation, snapshot = self.simulation, self.simulation.snapshot
+        below = self.job.trigger.row.priority
+        possible = possible_victims(snapshot, present, below, candidates, self.policy)
+        whole: list[I64] = []
+        if self.policy.victim_gangs is VictimGangs.ALL:
+            possible, whole = _whole_gangs(simulation, self.job, possible)
+        return possible, _units(simulation, possible, whole)
+
+    # Outcomes.
+
+    def _names(self, nodes: Iterable[int]) -> list[str]:
+        rows = self.simulation.snapshot.nodes
+        return [rows[node].name for node in nodes]
+
+    def _named(self, said: Statuses) -> dict[str, tuple[Said, ...]]:
+        rows = self.simulation.snapshot.nodes
+        return {rows[node].name: reasons for node, reasons in said.items()}
+
+    def _failure(
+        self,
+        statuses: Mapping[str, tuple[Said, ...]],
+        counts: Counts,
+        unplaced: Sequence[Pending],
+        possible: Possible | None = None,
+    ) -> JobPreemption:
+        found = JobPreemption(
+            Code.UNSCHEDULABLE,
+            JobReason.NOT_HELPFUL,
+            nodes=len(self.simulation.snapshot.nodes),
+            statuses=statuses,
+            counts=counts,
+            unplaced=tuple(pending.row.uid for pending in unplaced),
+        )
+        return found if possible is None else self._with_possible(found, possible)
+
+    def _with_possible(self, found: JobPreemption, possible: Possible) -> JobPreemption:
+        if not self.explain:
+            return found
+        snapshot = self.simulation.snapshot
+        on: dict[str, list[int]] = {}
+        for slot in possible.slots.tolist():
+            on.setdefault(snapshot.nodes[int(snapshot.pod_node[slot])].name, []).append(slot)
+        index = snapshot.node_index
+        return replace(
+            found,
+            possible={name: tuple(slots) for name, slots in on.items()},
+            cost={name: int(possible.cost[index[name]]) for name in on},
+        )
+
+    def _success(
+        self,
+        placement: Sequence[tuple[Pending, int]],
+        possible: Possible,
+        units: Units,
+        reprieved: Reprieved,
+        said: Statuses,
+    ) -> JobPreemption:
+        snapshot = self.simulation.snapshot
+        on: dict[int, list[int]] = {}
+        for unit in reprieved.victims.tolist():
+            for slot in units.pods(unit).tolist():
+                on.setdefault(int(snapshot.pod_node[slot]), []).append(slot)
+        own = {pending.row.uid for pending, _ in placement}
+        below = self.job.trigger.row.priority
+        lower = tuple(
+            each.uid
+            for each in snapshot.nominations
+            if each.node in on and each.priority < below and each.uid not in own
+        )
+        found = JobPreemption(
+            Code.SUCCESS,
+            JobReason.SUCCESS,
+            nodes=len(snapshot.nodes),
+            nominated=tuple((p.row.uid, snapshot.nodes[node].name) for p, node in placement),
+            victims=tuple((snapshot.nodes[node].name, tuple(on[node])) for node in sorted(on)),
+            statuses=self._named(said) if self.explain else {},
+            lower=lower,
+            violating=sum(reprieved.violating),
+            reprieved=tuple(reprieved.kept.items()),
+        )
+        return self._with_possible(found, possible)
+
+
+def _distinct(members: Sequence[Pending]) -> list[Pending]:
+    return list({(p.pod_class, p.labels): p for p in members}.values())
+
+
+def _counted(said: Statuses) -> Counts:
+    counts: Counter[Said] = Counter()
+    for reasons in said.values():
+        counts.update(reasons)
+    return tuple(counts.items())
+
+
+def _whole_gangs(
+    simulation: Simulation, job: Job, possible: Possible
+) -> tuple[Possible, list[I64]]:
+    """Return the possible victims without gangs that cannot go whole, and the gangs that can."""
+    snapshot = simulation.snapshot
+    slot_of = {
+        uid: slot for slot, uid in enumerate(snapshot.pod_uids) if snapshot.pod_node[slot] >= 0
+    }
+    there = np.zeros(len(snapshot.pod_node), np.bool_)
+    there[possible.slots] = True
+    whole: list[I64] = []
+    for gang in job.gangs:
+        slots = np.array(sorted(slot_of[uid] for uid in gang if uid in slot_of), np.int64)
+        if len(slots) and there[slots].all():
+            whole.append(slots)
+        else:
+            there[slots] = False
+    slots = possible.slots[there[possible.slots]]
+    here = np.zeros(len(possible.here), np.bool_)
+    here[snapshot.pod_node[slots]] = True
+    return Possible(slots, possible.job, np.where(here, possible.cost, 0), here), whole
+
+
+def _units(simulation: Simulation, possible: Possible, whole: Sequence[I64]) -> Units:
+    """Return the possible victims as units in the order of 7.4: priority, job key, name.
+
+    The job key's rank stands where other planes have the start time.
+    """
+    snapshot = simulation.snapshot
+    in_gang = np.zeros(len(snapshot.pod_node), np.bool_)
+    for slots in whole:
+        in_gang[slots] = True
+    singles = possible.slots[~in_gang[possible.slots]]
+    first = np.array([slots[0] for slots in whole], np.int64)
+    every = np.concatenate((singles, first))
+    of_slot = np.full(len(snapshot.pod_node), -1, np.int64)
+    of_slot[singles] = np.arange(len(singles))
+    size = np.ones(len(every), np.int64)
+    priority = snapshot.pod_priority[every].copy()
+    for offset, slots in enumerate(whole, len(singles)):
+        of_slot[slots] = offset
+        size[offset] = len(slots)
+        priority[offset] = snapshot.pod_priority[slots].max()
+
+    def name(unit: int) -> str:
+        namespace, _, own = snapshot.pod_keys[int(every[unit])].partition("/")
+        return f"{own}\0{namespace}"
+
+    return Units(
+        snapshot=snapshot,
+        first=every,
+        priority=priority,
+        grouped=np.zeros(len(every), np.int64),
+        size=size,
+        start=possible.job[every],
+        groups=(),
+        group_pods=tuple(whole),
+        singles=len(singles),
+        of_slot=of_slot,
+        tie=name,
+    )
