@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from reprieve.engine.placement.filters.device_selectors import (
-    SelectorError,
     UnsupportedSelector,
     compile_selector,
-    facts_of,
 )
+from reprieve.engine.placement.filters.device_values import SelectorError, facts_of
 from tests.engine.devices.drivers import device
 
 GIB = 2**30

@@ -26,13 +26,8 @@ from reprieve.engine.cluster.devices import (
 from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.placement.filtering import View
-from reprieve.engine.placement.filters.device_selectors import (
-    DeviceFacts,
-    Evaluate,
-    SelectorError,
-    compile_selector,
-    facts_of,
-)
+from reprieve.engine.placement.filters.device_selectors import Evaluate, compile_selector
+from reprieve.engine.placement.filters.device_values import DeviceFacts, SelectorError, facts_of
 from reprieve.engine.placement.filters.reach import NodeSets, node_sets_of
 
 __all__ = [

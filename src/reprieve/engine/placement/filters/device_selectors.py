@@ -14,85 +14,30 @@ definition and the device environment of resource.k8s.io/v1.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import total_ordering
 from typing import Final, TypeAlias
 
-from reprieve.engine.cluster.devices import AttributeType, Device
-from reprieve.units.quantities import InvalidQuantity, parse_milli
+from reprieve.engine.placement.filters.device_values import (
+    ARITY,
+    MAKERS,
+    METHODS,
+    RELATIONS,
+    DeviceFacts,
+    SelectorError,
+    Value,
+    among,
+    member_of,
+    truth,
+)
 
-__all__ = [
-    "DeviceFacts",
-    "Domains",
-    "Evaluate",
-    "Quantity",
-    "SelectorError",
-    "Semver",
-    "UnsupportedSelector",
-    "compile_selector",
-    "facts_of",
-]
+__all__ = ["Evaluate", "UnsupportedSelector", "compile_selector"]
 
 _DEPTH: Final = 60  # of nested expressions
 
 
 class UnsupportedSelector(ValueError):
     """The expression is not in the part of CEL that is evaluated here."""
-
-
-class SelectorError(ValueError):
-    """The expression has no value for this device; the text is CEL's."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Quantity:
-    """A resource quantity in thousandths of its base unit."""
-
-    milli: int
-
-
-@total_ordering
-@dataclass(frozen=True, slots=True, eq=False)
-class Semver:
-    """A semantic version 2.0.0; build metadata plays no part in comparisons."""
-
-    numbers: tuple[int, int, int]
-    pre_release: tuple[str, ...] = ()
-
-    def _key(self) -> tuple[object, ...]:
-        parts = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in self.pre_release)
-        return (self.numbers, not self.pre_release, parts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Semver) and self._key() == other._key()
-
-    def __lt__(self, other: Semver) -> bool:
-        return self._key() < other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-
-@dataclass(frozen=True, slots=True)
-class Domains:
-    """A map by domain; a domain that is not there is an empty map."""
-
-    maps: Mapping[str, Mapping[str, Value]]
-
-
-Scalar: TypeAlias = bool | int | str | Quantity | Semver
-Value: TypeAlias = Scalar | Domains | Mapping[str, "Value"] | Sequence["Value"]
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceFacts:
-    """What an expression sees of a device."""
-
-    driver: str
-    attributes: Domains
-    capacity: Domains
-    shareable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,30 +48,6 @@ class _Scope:
 
 _Node: TypeAlias = Callable[[_Scope], Value]
 Evaluate: TypeAlias = Callable[[DeviceFacts], bool]
-
-_SEMVER: Final = re.compile(
-    r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
-    r"(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
-)
-
-
-def facts_of(driver: str, device: Device) -> DeviceFacts:
-    """Return what expressions see of a device; names without domain are the driver's."""
-    attributes: dict[str, dict[str, Value]] = {}
-    for name, attribute in device.attributes:
-        value: Value = attribute.value
-        if attribute.type is AttributeType.VERSION:
-            value = _semver(str(attribute.value))
-        _put(attributes, driver, name, value)
-    capacity: dict[str, dict[str, Value]] = {}
-    for name, amount in device.capacity:
-        _put(capacity, driver, name, Quantity(amount.value))
-    return DeviceFacts(driver, Domains(attributes), Domains(capacity), device.shareable)
-
-
-def _put(maps: dict[str, dict[str, Value]], driver: str, name: str, value: Value) -> None:
-    domain, slash, own = name.partition("/")
-    maps.setdefault(domain if slash else driver, {})[own if slash else name] = value
 
 
 def compile_selector(expression: str) -> Evaluate:
@@ -240,7 +161,7 @@ class _Parser:
 
     def _relation(self) -> _Node:
         left = self._unary()
-        for mark, compare in _RELATIONS.items():
+        for mark, compare in RELATIONS.items():
             if self._take(mark):
                 return _relation(compare, left, self._unary())
         return left
@@ -294,11 +215,11 @@ class _Parser:
             return _constant(name == "true")
         if name == "has" and self._take("("):
             return self._has()
-        if name in _MAKERS and self._take("("):
+        if name in MAKERS and self._take("("):
             arguments = self._arguments(")")
             if len(arguments) != 1:
                 raise UnsupportedSelector(f"{name}() takes one argument here")
-            return _made(_MAKERS[name], arguments[0])
+            return _made(MAKERS[name], arguments[0])
         if name in self._names:
             return lambda scope: scope.variables[name]
         if name == "cel" and self._take("."):
@@ -350,11 +271,11 @@ class _Parser:
     def _call(self, target: _Node, name: str) -> _Node:
         if name == "matches":
             return self._matches(target)
-        function = _METHODS.get(name)
+        function = METHODS.get(name)
         if function is None:
             raise UnsupportedSelector(f"{name}() is not supported")
         arguments = self._arguments(")")
-        if len(arguments) != _ARITY.get(name, 1):
+        if len(arguments) != ARITY.get(name, 1):
             raise UnsupportedSelector(f"{name}() with {len(arguments)} arguments is not supported")
         return lambda scope: function(target(scope), [each(scope) for each in arguments])
 
@@ -420,17 +341,11 @@ def _list(items: list[_Node]) -> _Node:
 
 
 def _choice(condition: _Node, then: _Node, otherwise: _Node) -> _Node:
-    return lambda scope: then(scope) if _truth(condition(scope)) else otherwise(scope)
+    return lambda scope: then(scope) if truth(condition(scope)) else otherwise(scope)
 
 
 def _negation(inner: _Node) -> _Node:
-    return lambda scope: not _truth(inner(scope))
-
-
-def _truth(value: Value) -> bool:
-    if not isinstance(value, bool):
-        raise SelectorError("no such overload")
-    return value
+    return lambda scope: not truth(inner(scope))
 
 
 def _logical(parts: list[_Node], decides: bool) -> _Node:
@@ -438,7 +353,7 @@ def _logical(parts: list[_Node], decides: bool) -> _Node:
         error: SelectorError | None = None
         for part in parts:
             try:
-                if _truth(part(scope)) is decides:
+                if truth(part(scope)) is decides:
                     return decides
             except SelectorError as failed:
                 error = error or failed
@@ -453,46 +368,6 @@ def _relation(compare: Callable[[Value, Value], bool], left: _Node, right: _Node
     return lambda scope: compare(left(scope), right(scope))
 
 
-def _equal(left: Value, right: Value) -> bool:
-    return type(left) is type(right) and left == right
-
-
-def _ordered(compare: Callable[[int, int], bool]) -> Callable[[Value, Value], bool]:
-    def relation(left: Value, right: Value) -> bool:
-        return compare(_sign(left, right, (bool, int, str)), 0)
-
-    return relation
-
-
-def _sign(left: Value, right: Value, kinds: tuple[type, ...]) -> int:
-    if type(left) is not type(right) or type(left) not in kinds:
-        raise SelectorError("no such overload")
-    return int(left > right) - int(left < right)  # type: ignore[operator]  # of one kind
-
-
-def _among(left: Value, right: Value) -> bool:
-    if isinstance(right, Domains):
-        return isinstance(left, str) and left in right.maps
-    if isinstance(right, Mapping):
-        return isinstance(left, str) and left in right
-    if isinstance(right, list):
-        return any(_equal(left, each) for each in right)
-    raise SelectorError("no such overload")
-
-
-_RELATIONS: Final[Mapping[str, Callable[[Value, Value], bool]]] = {
-    "==": _equal,
-    "!=": lambda left, right: not _equal(left, right),
-    "<=": _ordered(lambda sign, _: sign <= 0),
-    ">=": _ordered(lambda sign, _: sign >= 0),
-    "<": _ordered(lambda sign, _: sign < 0),
-    ">": _ordered(lambda sign, _: sign > 0),
-    "in": _among,
-}
-
-
-_EMPTY: Final[Mapping[str, Value]] = {}
-
 _DEVICE: Final[Mapping[str, _Node]] = {
     "driver": lambda scope: scope.device.driver,
     "attributes": lambda scope: scope.device.attributes,
@@ -501,31 +376,16 @@ _DEVICE: Final[Mapping[str, _Node]] = {
 }
 
 
-def _member_of(value: Value, key: Value) -> Value:
-    if isinstance(value, Domains) and isinstance(key, str):
-        return value.maps.get(key, _EMPTY)
-    if isinstance(value, Mapping) and isinstance(key, str):
-        if key in value:
-            return value[key]
-        raise SelectorError(f"no such key: {key}")
-    if isinstance(value, list) and type(key) is int:
-        if 0 <= key < len(value):
-            found: Value = value[key]
-            return found
-        raise SelectorError(f"index out of bounds: {key}")
-    raise SelectorError("no such overload")
-
-
 def _select(node: _Node, name: str) -> _Node:
-    return lambda scope: _member_of(node(scope), name)
+    return lambda scope: member_of(node(scope), name)
 
 
 def _index(node: _Node, key: _Node) -> _Node:
-    return lambda scope: _member_of(node(scope), key(scope))
+    return lambda scope: member_of(node(scope), key(scope))
 
 
 def _present(node: _Node, name: str) -> _Node:
-    return lambda scope: _among(name, node(scope))
+    return lambda scope: among(name, node(scope))
 
 
 def _made(make: Callable[[str], Value], argument: _Node) -> _Node:
@@ -536,48 +396,6 @@ def _made(make: Callable[[str], Value], argument: _Node) -> _Node:
         return make(text)
 
     return node
-
-
-def _quantity(text: str) -> Quantity:
-    try:
-        return Quantity(parse_milli(text))
-    except InvalidQuantity:
-        raise SelectorError(f"{text} is not a quantity") from None
-
-
-def _semver(text: str) -> Semver:
-    found = _SEMVER.fullmatch(text)
-    if found is None:
-        raise SelectorError(f"{text} is not a semantic version")
-    major, minor, patch, pre_release = found.groups()
-    parts = tuple(pre_release.split(".")) if pre_release else ()
-    return Semver((int(major), int(minor), int(patch)), parts)
-
-
-_MAKERS: Final[Mapping[str, Callable[[str], Value]]] = {"quantity": _quantity, "semver": _semver}
-
-
-def _text_method(function: Callable[[str, str], bool]) -> Callable[[Value, list[Value]], Value]:
-    def method(target: Value, arguments: list[Value]) -> Value:
-        (argument,) = arguments
-        if not isinstance(target, str) or not isinstance(argument, str):
-            raise SelectorError("no such overload")
-        return function(target, argument)
-
-    return method
-
-
-def _lower(target: Value, arguments: list[Value]) -> Value:
-    if not isinstance(target, str):
-        raise SelectorError("no such overload")
-    return "".join(c.lower() if c.isascii() else c for c in target)
-
-
-def _comparison(function: Callable[[int], Value]) -> Callable[[Value, list[Value]], Value]:
-    def method(target: Value, arguments: list[Value]) -> Value:
-        return function(_sign(target, arguments[0], (Quantity, Semver)))
-
-    return method
 
 
 _COSTLY: Final = re.compile(r"\)[*+?{]|\(\?|\\[1-9pPQCzZA]")
@@ -593,15 +411,3 @@ def _pattern(text: str) -> re.Pattern[str]:
         return re.compile(text, re.ASCII)
     except re.error:
         raise UnsupportedSelector(f"the pattern {text!r} of matches() is not readable") from None
-
-
-_METHODS: Final[Mapping[str, Callable[[Value, list[Value]], Value]]] = {
-    "startsWith": _text_method(str.startswith),
-    "endsWith": _text_method(str.endswith),
-    "contains": _text_method(lambda target, part: part in target),
-    "lowerAscii": _lower,
-    "compareTo": _comparison(lambda sign: sign),
-    "isGreaterThan": _comparison(lambda sign: sign > 0),
-    "isLessThan": _comparison(lambda sign: sign < 0),
-}
-_ARITY: Final[Mapping[str, int]] = {"lowerAscii": 0}
