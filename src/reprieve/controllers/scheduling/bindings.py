@@ -1,7 +1,8 @@
 """Binds what was placed: one call per pod, nothing is ever unbound.
 
 1. The nominations of a group's members are written before the first call.
-2. The calls go out in the order of the members; one that fails does not stop the others.
+2. Volumes and devices that a pod takes are written before its call, and its volumes waited for.
+   The calls go out in the order of the members; one that fails does not stop the others.
 3. A failed member loses its assumed place but keeps its nomination, and goes back to the queue; so
    its share of the node stays reserved.
 4. The group's condition becomes true once its minimum is bound.
@@ -20,25 +21,33 @@ from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.references import pod_reference
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
+from reprieve.engine.cluster.devices import extended_classes
 from reprieve.engine.cluster.rows import PodRow
-from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.outcome import Member, Unit
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.execution.bind import Binding, Bound, bind
-from reprieve.units.durations import MINUTE, SECOND
+from reprieve.execution.reserve import Refused, Reservations
+from reprieve.kube.errors import ApiError
+from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
 
 __all__ = ["ASSUMED_FOR", "Bindings"]
 
 #: How long a pod counts on its node without having been seen there.
-ASSUMED_FOR: Final = 5 * MINUTE
+ASSUMED_FOR: Final = 15 * MINUTE
 _AGAIN: Final = SECOND
+_LOOK: Final = 50 * MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
     row: PodRow
-    node: str
+    member: Member
+
+    @property
+    def node(self) -> str:
+        return self.member.bind
 
 
 class Bindings:
@@ -59,12 +68,14 @@ class Bindings:
         self._condition_type = condition_type
         # Pods of groups that we bound and have not seen there yet.
         self._unseen: set[Uid] = set()
+        self._reservations = Reservations(context.client, context.fence)
 
-    def assume(self, unit: Unit, placed: Sequence[tuple[PodRow, str]]) -> None:
+    def assume(self, unit: Unit, placed: Sequence[tuple[PodRow, Member]]) -> None:
         """Count the pods on their nodes from now on, and bind them."""
         clock = self._context.clock
-        pods = [_Placed(row, node) for row, node in placed]
+        pods = [_Placed(row, member) for row, member in placed]
         for pod in pods:
+            self._state.reserve(pod.member)
             deadline = clock.monotonic() + ASSUMED_FOR
             self._state.cluster.assume(pod.row.uid, pod.node, deadline)
         if unit.group:
@@ -120,6 +131,9 @@ class Bindings:
         if context.dry_run:
             log.info("dry run: %s/%s would be bound to %s", row.namespace, row.name, pod.node)
             return Binding(Bound.HERE)
+        failure = await self._prepare(pod)
+        if failure:
+            return Binding(Bound.FAILED, failure)
         found = await bind(
             context.client, context.fence, row.namespace, row.name, row.uid, pod.node
         )
@@ -131,9 +145,36 @@ class Bindings:
             self._state.cluster.forget(row.uid)
         return found
 
+    async def _prepare(self, pod: _Placed) -> str:
+        """Write what the pod takes and wait for its volumes; return what went wrong."""
+        member, clock = pod.member, self._context.clock
+        try:
+            if member.claims:
+                await self._reservations.claims(pod.row, member.claims, self._class_of)
+            if not member.volumes:
+                return ""
+            await self._reservations.volumes(member.volumes)
+        except (ApiError, Refused) as failure:
+            return str(failure)
+        profile = self._context.policy.profile(pod.row.pod_class.scheduler_name)
+        seconds = 0 if profile is None else profile.volume_bind_seconds
+        end = clock.monotonic() + seconds * SECOND
+        while not self._state.bound(member):
+            if clock.monotonic() >= end:
+                return "binding volumes: timed out waiting for the condition"
+            row = self._state.pod(pod.row.uid)
+            if row is None or row.deleting:
+                return "the pod is gone"
+            await clock.sleep(_LOOK)
+        return ""
+
+    def _class_of(self, resource: str) -> str:
+        return extended_classes(self._state.cluster.snapshot().tables)[resource].name
+
     def _failed(self, pod: _Placed, found: Binding) -> None:
         row, context = pod.row, self._context
         self._state.cluster.forget(row.uid)
+        self._state.unreserve(pod.member)
         log.warning("%s/%s to %s: %s", row.namespace, row.name, pod.node, found.detail)
         condition = wording.ConditionText(
             wording.POD_SCHEDULED, "False", wording.SCHEDULER_ERROR, found.detail

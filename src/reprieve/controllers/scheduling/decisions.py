@@ -198,7 +198,7 @@ class Decisions:
     def _place(self, attempt: Attempt, rows: Mapping[Uid, PodRow], now: int) -> None:
         unit = attempt.unit
         placed = [
-            (rows[member.uid], member.bind)
+            (rows[member.uid], member)
             for member in attempt.members
             if member.bind and member.uid in rows
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.devices import ResourceClaimRow
@@ -23,6 +23,10 @@ from reprieve.engine.cluster.rows import (
     NodeRow,
     PodRow,
 )
+from reprieve.engine.cluster.storage import ClaimRow, VolumeRow
+from reprieve.engine.placement.filters.device_state import ClaimAllocation
+from reprieve.engine.placement.filters.volume_binding import VolumeAssignment
+from reprieve.engine.scheduling.outcome import Member
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_events import Event, Happening
 from reprieve.units.clock import Clock
@@ -41,6 +45,16 @@ class Written:
     condition: tuple[str, str, str] = ("", "", "")
     since: str = ""
     generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pointed:
+    """A volume that gets a claim: namespace, name and uid."""
+
+    claim: tuple[str, str, str]
+
+
+_Expected: TypeAlias = _Pointed | VolumeAssignment | ClaimAllocation
 
 
 @dataclass(slots=True)
@@ -65,6 +79,7 @@ class ClusterState:
     _nodes: dict[Uid, NodeRow] = field(default_factory=dict)
     _others: dict[Kind, dict[tuple[str, str], Any]] = field(default_factory=dict)
     _pods: dict[Uid, PodRow] = field(default_factory=dict)
+    _expected: dict[tuple[Kind, tuple[str, str]], list[_Expected]] = field(default_factory=dict)
 
     # Facts for PreEnqueue.
 
@@ -109,6 +124,67 @@ class ClusterState:
             and row.pod_class.scheduler_name in self.scheduler_names
         )
 
+    # What we write and have not seen yet.
+
+    def reserve(self, member: Member) -> None:
+        """Count volumes and devices as taken that are about to be written for a pod."""
+        for volume in member.volumes:
+            key = (volume.namespace, volume.claim)
+            claim = self._others.get(Kind.CLAIM, {}).get(key)
+            if claim is not None and volume.volume:
+                self._expect(Kind.VOLUME, ("", volume.volume), _Pointed((*key, claim.uid)))
+            elif claim is not None:
+                self._expect(Kind.CLAIM, key, volume)
+        for made in member.claims:
+            self._expect(Kind.RESOURCE_CLAIM, (made.namespace, made.name), made)
+
+    def unreserve(self, member: Member) -> None:
+        """Show these objects as they were seen last: writing failed."""
+        for volume in member.volumes:
+            self._forget(Kind.CLAIM, (volume.namespace, volume.claim))
+            self._forget(Kind.VOLUME, ("", volume.volume))
+        for made in member.claims:
+            self._forget(Kind.RESOURCE_CLAIM, (made.namespace, made.name))
+
+    def bound(self, member: Member) -> bool:
+        """Whether all claims of volumes that were reserved for a pod are bound."""
+        claims = self._others.get(Kind.CLAIM, {})
+        for volume in member.volumes:
+            entry = claims.get((volume.namespace, volume.claim))
+            if entry is None or not entry.row.bound:
+                return False
+        return True
+
+    def _expect(self, kind: Kind, key: tuple[str, str], expected: _Expected) -> None:
+        entry = self._others.get(kind, {}).get(key)
+        if entry is not None:
+            self._expected.setdefault((kind, key), []).append(expected)
+            self.cluster.apply((self._as_expected(entry),))
+
+    def _forget(self, kind: Kind, key: tuple[str, str]) -> None:
+        if self._expected.pop((kind, key), None) is not None:
+            entry = self._others.get(kind, {}).get(key)
+            if entry is not None:
+                self.cluster.apply((entry,))
+
+    def _as_expected(self, entry: Any) -> Any:
+        """Return the object with what we are writing, until it is seen there."""
+        if not isinstance(entry, Entry):
+            return entry
+        place = (entry.kind, (entry.namespace, entry.name))
+        wishes = self._expected.get(place)
+        if not wishes:
+            return entry
+        left = [wish for wish in wishes if not _stands(entry.row, wish)]
+        if not left:
+            del self._expected[place]
+            return entry
+        row = entry.row
+        for wish in left:
+            row = _after(row, wish)
+        self._expected[place] = left
+        return replace(entry, row=row)
+
     # Changes.
 
     def apply(self, change: Change, written: Written | None = None) -> None:
@@ -125,8 +201,9 @@ class ClusterState:
         """Take in a complete list of a kind."""
         listed = list(changes)
         rows = [row for row, _ in listed]
+        shown = [self._as_expected(row) for row in rows]
         before = dict(self._pods) if kind is Kind.POD else self._held(kind)
-        self.cluster.replace(kind, rows)
+        self.cluster.replace(kind, shown)
         uids = {row.uid for row in rows}
         for uid, old in before.items():
             if uid not in uids:
@@ -220,7 +297,7 @@ class ClusterState:
         return row if isinstance(row, ResourceClaimRow) else None
 
     def _object(self, row: Any, written: Written | None) -> None:
-        self.cluster.apply((row,))
+        self.cluster.apply((self._as_expected(row),))
         self._after_object(row, written)
 
     def _after_object(self, row: Any, written: Written | None) -> None:
@@ -305,6 +382,7 @@ class ClusterState:
             self.disturbed += 1
             self.queue.group_changed(key, now)
         else:
+            self._expected.pop((kind, (getattr(old, "namespace", ""), old.name)), None)
             held = self._others.get(kind, {})
             if (known := held.get((old.namespace, old.name))) is not None and known.uid == uid:
                 del held[old.namespace, old.name]
@@ -334,3 +412,25 @@ def _decisive(row: GroupRow) -> GroupRow:
 def _unused(row: Entry) -> bool:
     claim = row.row
     return isinstance(claim, ResourceClaimRow) and not claim.reserved_for
+
+
+def _stands(row: Any, wish: _Expected) -> bool:
+    """Whether the object shows what was written."""
+    if isinstance(wish, _Pointed):
+        return isinstance(row, VolumeRow) and row.claim is not None
+    if isinstance(wish, VolumeAssignment):
+        return isinstance(row, ClaimRow) and (row.selected_node == wish.node or row.bound)
+    return isinstance(row, ResourceClaimRow) and any(
+        user.uid == wish.consumer.uid for user in row.reserved_for
+    )
+
+
+def _after(row: Any, wish: _Expected) -> Any:
+    if isinstance(wish, _Pointed):
+        return replace(row, available=False, claim=wish.claim)
+    if isinstance(wish, VolumeAssignment):
+        return replace(row, selected_node=wish.node)
+    row = replace(row, reserved_for=(*row.reserved_for, wish.consumer))
+    if wish.allocation is not None:
+        row = replace(row, allocation=wish.allocation, in_flight=True)
+    return row

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from reprieve.api.scheduling import (
     Condition,
     LabelSelectorOwner,
@@ -22,14 +23,38 @@ from reprieve.api.scheduling import (
     PodObject,
     SelectorOwner,
 )
+from reprieve.api.storage import (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.served import pod_groups
 from reprieve.controllers.scheduling.state import ClusterState, Written
-from reprieve.engine.cluster.rows import Change, Gone, Kind
+from reprieve.engine.cluster.rows import Change, Entry, Gone, Kind
+from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
+from reprieve.intake.cluster.devices import (
+    device_class_entry,
+    resource_claim_entry,
+    resource_slice_entry,
+)
 from reprieve.intake.cluster.groups import group_row
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pods import PodClasses, pod_row
 from reprieve.intake.cluster.policies import budget_row, namespace_entry, selector_row
+from reprieve.intake.cluster.storage import (
+    attachment_entry,
+    capacity_entry,
+    claim_entry,
+    csi_driver_entry,
+    csi_node_entry,
+    storage_class_entry,
+    volume_entry,
+)
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
@@ -241,7 +266,65 @@ def _kinds() -> Sequence[_Watched[Any]]:
         _selecting(Kind.REPLICATION_CONTROLLER, core, "replicationcontrollers", SelectorOwner),
         _selecting(Kind.REPLICA_SET, apps, "replicasets", LabelSelectorOwner),
         _selecting(Kind.STATEFUL_SET, apps, "statefulsets", LabelSelectorOwner),
+        *(
+            _Watched(kind, resource, wire, _entry(convert), optional=True)
+            for kind, resource, wire, convert in _TABLES
+        ),
     )
+
+
+def _entry(convert: Callable[[Any], Entry]) -> Callable[[Any], Converted]:
+    return lambda obj: (convert(obj), None)
+
+
+def _cluster_wide(group: str, plural: str, kind: str) -> Resource:
+    return Resource(group, "v1", plural, kind, namespaced=False)
+
+
+_STORAGE: Final = "storage.k8s.io"
+_DEVICES: Final = "resource.k8s.io"
+_TABLES: Final[tuple[tuple[Kind, Resource, type[Any], Callable[[Any], Entry]], ...]] = (
+    (Kind.CLAIM, VOLUME_CLAIMS, PersistentVolumeClaim, claim_entry),
+    (Kind.VOLUME, VOLUMES, PersistentVolume, volume_entry),
+    (
+        Kind.STORAGE_CLASS,
+        _cluster_wide(_STORAGE, "storageclasses", "StorageClass"),
+        StorageClass,
+        storage_class_entry,
+    ),
+    (Kind.CSI_NODE, _cluster_wide(_STORAGE, "csinodes", "CSINode"), CsiNode, csi_node_entry),
+    (
+        Kind.CSI_DRIVER,
+        _cluster_wide(_STORAGE, "csidrivers", "CSIDriver"),
+        CsiDriver,
+        csi_driver_entry,
+    ),
+    (
+        Kind.CSI_CAPACITY,
+        Resource(_STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity"),
+        CsiStorageCapacity,
+        capacity_entry,
+    ),
+    (
+        Kind.ATTACHMENT,
+        _cluster_wide(_STORAGE, "volumeattachments", "VolumeAttachment"),
+        VolumeAttachment,
+        attachment_entry,
+    ),
+    (Kind.RESOURCE_CLAIM, DEVICE_CLAIMS, ResourceClaim, resource_claim_entry),
+    (
+        Kind.RESOURCE_SLICE,
+        _cluster_wide(_DEVICES, "resourceslices", "ResourceSlice"),
+        ResourceSlice,
+        resource_slice_entry,
+    ),
+    (
+        Kind.DEVICE_CLASS,
+        _cluster_wide(_DEVICES, "deviceclasses", "DeviceClass"),
+        DeviceClass,
+        device_class_entry,
+    ),
+)
 
 
 def _selecting(kind: Kind, version: tuple[str, str], plural: str, wire: type[Any]) -> _Watched[Any]:

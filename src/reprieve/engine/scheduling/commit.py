@@ -12,13 +12,19 @@ import numpy as np
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.nominations import kept_for_others
 from reprieve.engine.scheduling.outcome import Attempt
 
 __all__ = ["still_holds"]
 
 
 def still_holds(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> bool:
-    """Return whether the attempt's bindings, or its plan, may be carried out on this state."""
+    """Return whether the attempt's bindings, or its plan, may be carried out on this state.
+
+    Devices and volumes may have been taken by others: such an attempt is always decided again.
+    """
+    if any(member.volumes or member.claims for member in attempt.members):
+        return False
     placed = _placement(snapshot, attempt)
     if placed is None:
         return False
@@ -36,7 +42,7 @@ def still_holds(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> bool:
         if len(slots) < len(wanted) or (snapshot.pod_node[slots] < 0).any():
             return False
         simulation.remove(np.array(slots, np.int64))
-    _hold(simulation, attempt, placed)
+    _respect(simulation, attempt, placed)
     for pending, node in placed:
         if simulation.code_at(pending, node):
             return False
@@ -59,16 +65,10 @@ def _placement(snapshot: Snapshot, attempt: Attempt) -> list[tuple[Pending, int]
     return found
 
 
-def _hold(simulation: Simulation, attempt: Attempt, placed: list[tuple[Pending, int]]) -> None:
-    """Put in the pods of equal or higher priority that nodes are kept for (8.7)."""
-    snapshot = simulation.snapshot
-    own = set(attempt.unit.pods)
-    index = snapshot.group_index.get(attempt.unit.group, -1) if attempt.unit.group else -1
+def _respect(simulation: Simulation, attempt: Attempt, placed: list[tuple[Pending, int]]) -> None:
+    snapshot, key = simulation.snapshot, attempt.unit.group
+    index = snapshot.group_index.get(key, -1) if key else -1
     row = snapshot.group_rows[index] if index >= 0 else None
     priority = placed[0][0].row.priority if row is None else row.priority
-    for each in snapshot.nominations:
-        sibling = index >= 0 and each.group == index
-        pending = snapshot.pending.get(each.uid)
-        if each.uid in own or sibling or each.priority < priority or pending is None:
-            continue
-        simulation.place(pending, each.node)
+    own = frozenset(attempt.unit.pods)
+    simulation.respect(kept_for_others(snapshot, snapshot.nominations, own, key, priority))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from reprieve.engine.placement.filters.device_state import ClaimAllocation
+from reprieve.engine.placement.filters.volume_binding import VolumeAssignment
 from reprieve.engine.placement.reasons import Code, Reason
 from reprieve.engine.plan import Plan
 from reprieve.units.ids import Uid
@@ -102,12 +104,17 @@ class Nominate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One pod of the unit. `bind`: the node that it is to be bound to now, empty for none."""
+    """One pod of the unit. `bind`: the node that it is to be bound to now, empty for none.
+
+    `volumes` and `claims`: what is to be written before that.
+    """
 
     uid: Uid
     bind: str = ""
     nominate: str | Nominate = Nominate.KEEP
     diagnosis: Diagnosis | None = None  # its own fit failure in this attempt
+    volumes: tuple[VolumeAssignment, ...] = ()
+    claims: tuple[ClaimAllocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

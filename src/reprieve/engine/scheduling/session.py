@@ -8,7 +8,7 @@ and 22; the design's "How data flows".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -24,11 +24,13 @@ from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.claims import deallocate_claims
 from reprieve.engine.scheduling.group import missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
+from reprieve.engine.scheduling.nominations import kept_for_others
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sentence, Unit
 from reprieve.engine.scheduling.placing import Choose, best_node
 from reprieve.engine.scheduling.plans import plan_of
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import schedule_pod
+from reprieve.engine.scheduling.reservations import with_reservations
 from reprieve.units.ids import Uid
 
 __all__ = ["GROUP_POST_FILTERS", "Session"]
@@ -87,7 +89,8 @@ class Session:
         simulation = self._simulation(name)
         own = {pending.row.uid for pending in queued}
         priority = group.priority if group is not None else queued[0].row.priority
-        held = self._hold(simulation, own, key, priority)
+        nominations = self._nominations.values()
+        simulation.respect(kept_for_others(self.snapshot, nominations, own, key, priority))
         if group is not None:
             attempt = schedule_group(
                 simulation,
@@ -104,7 +107,6 @@ class Session:
             )
         else:
             attempt = schedule_pod(simulation, unit, queued[0], self._policy, self._choose)
-        self._let_go(simulation, held)
         found = attempt.preemption
         if found is not None and found.evaluated and self._placed:
             return None
@@ -112,6 +114,7 @@ class Session:
             preemptor: GroupRow | Pending = queued[0] if group is None else group
             plan = plan_of(self.snapshot, preemptor, queued, found, repr(self._policy))
             attempt = replace(attempt, plan=plan)
+        attempt = with_reservations(simulation, attempt)
         self._remember(attempt, queued, group, simulation)
         return attempt
 
@@ -138,31 +141,6 @@ class Session:
                 assert pod.pending is not None
                 known.place(pod.pending, pod.node)
         return known
-
-    def _hold(
-        self, simulation: Simulation, own: Set[Uid], group: str, priority: int
-    ) -> list[Placed]:
-        """Put in the pods that others of equal or higher priority are nominated for (8.7)."""
-        held = []
-        index = self.snapshot.group_index.get(group, -1)
-        for each in self._nominations.values():
-            sibling = index >= 0 and each.group == index
-            if each.uid in own or sibling or each.priority < priority or each.node < 0:
-                continue
-            pending = self.snapshot.pending.get(each.uid)
-            if pending is not None:
-                held.append(simulation.place(pending, each.node))
-        return held
-
-    def _let_go(self, simulation: Simulation, held: Sequence[Placed]) -> None:
-        if not held:
-            return
-        placed = simulation.simulated[simulation.simulated.index(held[-1]) + 1 :]
-        for pod in reversed([*held, *placed]):
-            simulation.unplace(pod)
-        for pod in placed:
-            assert pod.pending is not None
-            simulation.place(pod.pending, pod.node)
 
     def _remember(
         self,
