@@ -27,7 +27,8 @@ from pathlib import Path
 from random import Random
 
 from bench.measuring import peak_mib, print_line
-from reprieve.engine.quota.assignment import Assigner, Assignment, Mode
+from reprieve.engine.quota.assigner import Assigner
+from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.model import (
     ClusterQueue,

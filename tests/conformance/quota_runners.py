@@ -14,20 +14,19 @@ from functools import cmp_to_key
 from typing import Any
 
 from reprieve.engine.quota.amounts import clamp, text
+from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import (
-    Assigner,
     Assignment,
     PreemptionMode,
     is_preferred,
 )
 from reprieve.engine.quota.candidates import order_holders, preemptor, satisfies
 from reprieve.engine.quota.cycle import (
-    CycleResult,
-    Outcome,
     cycle,
     reserved_amounts,
     undo_admission,
 )
+from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.fair import Pending, TargetWalk
 from reprieve.engine.quota.model import (
     Configuration,

@@ -8,7 +8,7 @@ from typing import Any
 
 from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.candidates import Target
-from reprieve.engine.quota.cycle import Entry, Outcome
+from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.model import Admission, Configuration, Settings, Workload
 from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.engine.quota.timing import queue_timestamp

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from reprieve.engine.quota.cycle import CycleResult, Outcome, cycles
+from reprieve.engine.quota.cycle import cycles
+from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import Configuration, Eviction, Workload
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings

@@ -9,7 +9,8 @@ from random import Random
 from typing import Any
 
 from reprieve.engine.plan import Plane, ProofLevel
-from reprieve.engine.quota.cycle import CycleResult, Outcome, cycle, cycles, undo_admission
+from reprieve.engine.quota.cycle import cycle, cycles, preemptions_failed, undo_admission
+from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Configuration,
@@ -232,6 +233,25 @@ def test_a_preemptor_stays_first_until_its_victims_are_gone() -> None:
     assert [(e.workload.name, e.outcome, e.issued) for e in again.entries] == [
         ("high", Outcome.PREEMPTING, ())
     ]
+
+
+def test_evictions_that_could_not_be_written_are_taken_back() -> None:
+    preemption = Preemption(Policy.LOWER_PRIORITY)
+    configuration = one_queue(preemption=preemption)
+    holdings, queues, _ = run(configuration, job("low", 2), job("mean", 2))
+    cycle(holdings, queues, NOW, 1)
+    queues.push(job("high", 4, priority=1))
+    (entry,) = cycle(holdings, queues, NOW, 2).of(Outcome.PREEMPTING)
+    preemptions_failed(holdings, queues, entry, ["ns/low"])
+    assert entry.message.endswith(". Pending the preemption of 1 workload(s)")
+    assert [h.evicted for h in holdings.holders.values()].count(True) == 1
+    preemptions_failed(holdings, queues, entry, ["ns/low", "ns/mean"])
+    assert entry.message.endswith(". Preempting 2 workload(s) failed, will retry.")
+    assert not any(holder.evicted for holder in holdings.holders.values())
+    # It has lost its place at the head, and tries again.
+    queues.push(job("higher", 4, priority=2))
+    again = cycle(holdings, queues, NOW, 3)
+    assert [(e.workload.name, len(e.issued)) for e in again.entries] == [("higher", 2)]
 
 
 def test_a_never_fitting_workload_is_told_which_resource_and_how_much() -> None:

@@ -14,17 +14,17 @@ Source: specification of the quota plane, section 8.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 
+from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import (
-    Assigner,
     Assignment,
     Mode,
     PodSetAssignment,
 )
 from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.classical import take
+from reprieve.engine.quota.entries import CycleResult, Entry, Outcome, Recomputation, Unready
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -41,107 +41,12 @@ from reprieve.engine.quota.tree import available
 from reprieve.units.instants import Nanos
 
 __all__ = [
-    "CycleResult",
-    "Entry",
-    "Outcome",
-    "Recomputation",
-    "Unready",
     "cycle",
     "cycles",
+    "preemptions_failed",
     "reserved_amounts",
     "undo_admission",
 ]
-
-
-class Outcome(StrEnum):
-    """What became of a head."""
-
-    ADMITTED = "admitted"
-    PREEMPTING = "preempting"
-    DEFERRED = "deferred"
-    NO_FIT = "no fit"
-    NO_CANDIDATES = "no candidates"
-    SKIPPED = "skipped"
-    GATED = "gated"
-    BLOCKED = "blocked"
-    INADMISSIBLE = "inadmissible"
-
-
-class Unready(StrEnum):
-    """Reasons of `QuotaReserved=False` that do not come from the assignment."""
-
-    WAITING_FOR_QUOTA = "WaitingForQuota"
-    WAITING_FOR_PREEMPTED_WORKLOADS = "WaitingForPreemptedWorkloads"
-    WAITING_FOR_PODS_READY = "WaitingForPodsReady"
-    ADMISSION_GATED = "AdmissionGated"
-    MISCONFIGURED = "Misconfigured"
-    SUSPENDED = "Suspended"
-
-
-class Recomputation(StrEnum):
-    """What came of looking again at an entry whose targets were designated already."""
-
-    NEW_TARGETS = "new_targets"
-    DEFERRED_FIT = "deferred_fit"
-    SKIPPED = "skipped"
-
-
-@dataclass(slots=True)
-class Entry:
-    """One head in a cycle, and after it what became of it.
-
-    `level` is the borrowing level, `counted` what the entry adds to usage. `reason` is that of
-    `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose
-    eviction has to be written, without those that are evicted already; `replaced` is the slice
-    whose place the workload takes.
-    """
-
-    workload: Workload
-    cluster_queue: str
-    queue: int = -1
-    assignment: Assignment | None = None
-    targets: tuple[Target, ...] = ()
-    deferred: bool = False
-    preempts: bool = False
-    outcome: Outcome = Outcome.INADMISSIBLE
-    reason: str = ""
-    message: str = ""
-    requeue: RequeueReason = RequeueReason.GENERIC
-    issued: tuple[Target, ...] = ()
-    replaced: Holder | None = None
-    free: Mapping[int, int] = field(default_factory=dict)
-    admission: Admission | None = None
-    scan: LastScan | None = None
-
-    @property
-    def mode(self) -> Mode:
-        """Return the mode of the assignment as it stands."""
-        assert self.assignment is not None
-        return Mode.DEFERRED_FIT if self.deferred else self.assignment.mode
-
-    @property
-    def level(self) -> int:
-        """Return the borrowing level."""
-        return self.assignment.level if self.assignment else 0
-
-    @property
-    def counted(self) -> Mapping[int, int]:
-        """Return the usage of the assignment, by flavor-resource."""
-        return self.assignment.usage if self.assignment else {}
-
-
-@dataclass(slots=True)
-class CycleResult:
-    """Everything that a cycle decided; entries in the order in which they were processed."""
-
-    entries: list[Entry] = field(default_factory=list)
-    skipped_preemptions: dict[str, int] = field(default_factory=dict)
-    recomputations: dict[tuple[str, Recomputation], int] = field(default_factory=dict)
-    progress: bool = False
-
-    def of(self, outcome: Outcome) -> list[Entry]:
-        """Return the entries with one outcome."""
-        return [entry for entry in self.entries if entry.outcome is outcome]
 
 
 def cycle(holdings: Holdings, queues: Queues, now: Nanos, number: int = 0) -> CycleResult:
@@ -173,6 +78,28 @@ def undo_admission(holdings: Holdings, queues: Queues, entry: Entry) -> None:
     """Take back an admission that could not be written; the workload is queued again."""
     holdings.release(entry.workload.key)
     queues.push(entry.workload)
+
+
+def preemptions_failed(
+    holdings: Holdings, queues: Queues, entry: Entry, failed: Collection[str]
+) -> None:
+    """Take back evictions that could not be written; `failed` are keys of the entry's targets.
+
+    The entry waits for those that are left; without any it is tried again.
+    """
+    assert entry.assignment is not None
+    for key in failed:
+        holdings.eviction_failed(key)
+    left = sum(target.holder.key not in failed for target in entry.targets)
+    if left:
+        entry.message = f"{entry.assignment.message}. Pending the preemption of {left} workload(s)"
+        return
+    count = len(entry.targets)
+    entry.message = (
+        f"{entry.assignment.message}. Preempting {count} workload(s) failed, will retry."
+    )
+    entry.requeue = RequeueReason.PREEMPTION_FAILED
+    queues.preemption_failed(entry.workload.key)
 
 
 def reserved_amounts(
@@ -271,6 +198,7 @@ class _Cycle:
             SearchOracle(snapshot, who),
             last.bookmark if last else None,
             only,
+            entry.replaced is not None,
         )
         full, targets = self._attempt(assigner, snapshot, who, None)
         entry.assignment, entry.targets = full, targets

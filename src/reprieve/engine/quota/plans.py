@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from reprieve.engine.plan import Guard, Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
-from reprieve.engine.quota.cycle import Entry
+from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.model import Workload
 from reprieve.engine.quota.state import Holder
 from reprieve.engine.quota.tree import Tree

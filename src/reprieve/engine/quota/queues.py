@@ -253,6 +253,11 @@ class Queues:
         """Forget a head that got its quota."""
         self.delete(key)
 
+    def preemption_failed(self, key: str) -> None:
+        """Let a head that waited for its victims be one of many again: none is on its way."""
+        if self.awaits_preemption(key):
+            self._queues[self._home[key]].preemptor = ""
+
     def flush(self, cluster_queues: Iterable[str]) -> None:
         """Queue again what was set aside in these ClusterQueues."""
         for name in cluster_queues:

@@ -1,0 +1,109 @@
+"""What a cycle decided about each head that it took.
+
+Source: specification of the quota plane, sections 8.3 and 8.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reprieve.engine.quota.assignment import Assignment, Mode
+from reprieve.engine.quota.candidates import Target
+from reprieve.engine.quota.model import Admission, Workload
+from reprieve.engine.quota.queues import LastScan, RequeueReason
+from reprieve.engine.quota.state import Holder
+
+__all__ = ["CycleResult", "Entry", "Outcome", "Recomputation", "Unready"]
+
+
+class Outcome(StrEnum):
+    """What became of a head."""
+
+    ADMITTED = "admitted"
+    PREEMPTING = "preempting"
+    DEFERRED = "deferred"
+    NO_FIT = "no fit"
+    NO_CANDIDATES = "no candidates"
+    SKIPPED = "skipped"
+    GATED = "gated"
+    BLOCKED = "blocked"
+    INADMISSIBLE = "inadmissible"
+
+
+class Unready(StrEnum):
+    """Reasons of `QuotaReserved=False` that do not come from the assignment."""
+
+    WAITING_FOR_QUOTA = "WaitingForQuota"
+    WAITING_FOR_PREEMPTED_WORKLOADS = "WaitingForPreemptedWorkloads"
+    WAITING_FOR_PODS_READY = "WaitingForPodsReady"
+    ADMISSION_GATED = "AdmissionGated"
+    MISCONFIGURED = "Misconfigured"
+    SUSPENDED = "Suspended"
+
+
+class Recomputation(StrEnum):
+    """What came of looking again at an entry whose targets were designated already."""
+
+    NEW_TARGETS = "new_targets"
+    DEFERRED_FIT = "deferred_fit"
+    SKIPPED = "skipped"
+
+
+@dataclass(slots=True)
+class Entry:
+    """One head in a cycle, and after it what became of it.
+
+    `level` is the borrowing level, `counted` what the entry adds to usage. `reason` is that of
+    `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose
+    eviction has to be written, without those that are evicted already; `replaced` is the slice
+    whose place the workload takes.
+    """
+
+    workload: Workload
+    cluster_queue: str
+    queue: int = -1
+    assignment: Assignment | None = None
+    targets: tuple[Target, ...] = ()
+    deferred: bool = False
+    preempts: bool = False
+    outcome: Outcome = Outcome.INADMISSIBLE
+    reason: str = ""
+    message: str = ""
+    requeue: RequeueReason = RequeueReason.GENERIC
+    issued: tuple[Target, ...] = ()
+    replaced: Holder | None = None
+    free: Mapping[int, int] = field(default_factory=dict)
+    admission: Admission | None = None
+    scan: LastScan | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """Return the mode of the assignment as it stands."""
+        assert self.assignment is not None
+        return Mode.DEFERRED_FIT if self.deferred else self.assignment.mode
+
+    @property
+    def level(self) -> int:
+        """Return the borrowing level."""
+        return self.assignment.level if self.assignment else 0
+
+    @property
+    def counted(self) -> Mapping[int, int]:
+        """Return the usage of the assignment, by flavor-resource."""
+        return self.assignment.usage if self.assignment else {}
+
+
+@dataclass(slots=True)
+class CycleResult:
+    """Everything that a cycle decided; entries in the order in which they were processed."""
+
+    entries: list[Entry] = field(default_factory=list)
+    skipped_preemptions: dict[str, int] = field(default_factory=dict)
+    recomputations: dict[tuple[str, Recomputation], int] = field(default_factory=dict)
+    progress: bool = False
+
+    def of(self, outcome: Outcome) -> list[Entry]:
+        """Return the entries with one outcome."""
+        return [entry for entry in self.entries if entry.outcome is outcome]
