@@ -317,7 +317,7 @@ class _Scan:
         )
         nominal = tree.subtree[column][queue]
         if nominal >= wanted or may_reclaim or self._can_preempt_while_borrowing():
-            possibility, after = of._oracle(column, wanted)
+            possibility, after = of.oracle(column, wanted)
             return (POSSIBILITIES[possibility], after), why, NoFitReason.NONE
         return (PreemptionMode.NO_FIT, level), why, NoFitReason.WAITING_FOR_QUOTA
 
