@@ -3,11 +3,13 @@
 All attempts of a session share one simulation, so that later units see what earlier ones took; an
 attempt that fails leaves it as it was. `used` and `scored` follow every change; filters and scores
 are compiled when a pod first needs them and follow from then on. A change of many pods at once
-drops the compiled ones instead, which is cheaper than telling them. Source: specification 5.3 and 7.7.
+drops the compiled ones instead, which is cheaper than telling them. Source: specification 5.3, 7.7
+and 8.7.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +18,7 @@ import numpy as np
 from reprieve.engine.cluster.snapshot import I64, U8, Flag, Mask, Pending, Snapshot
 from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, Score
 from reprieve.engine.placement.filters import compile_filters
-from reprieve.engine.placement.profile import Policy, Profile
+from reprieve.engine.placement.profile import FilterName, Policy, Profile
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection, Status
 from reprieve.engine.placement.scores import compile_scores
 
@@ -50,6 +52,8 @@ class Simulation:
     """The pods of a snapshot, and what would happen to others if some of them were not there.
 
     `evictable`: (slots,) pods that may be chosen as victims; all, unless somebody takes some out.
+    `nominated`: by node, pods that others have to fit beside there (`respect`); they count in no
+    column and no score.
     `search_start`: where the next search begins when not all nodes are examined (17.1).
     """
 
@@ -60,6 +64,7 @@ class Simulation:
         self.present: Mask = snapshot.pod_node >= 0
         self.evictable: Mask = np.ones(len(self.present), np.bool_)
         self.search_start = 0
+        self.nominated: Mapping[int, tuple[Placed, ...]] = {}
         self.simulated: list[Placed] = []
         self.used: I64 = snapshot.used.copy()
         self._scored: I64 | None = snapshot.scored.copy()
@@ -90,6 +95,8 @@ class Simulation:
             codes = np.zeros(len(self.snapshot.nodes), np.uint8)
             for each in compiled.filters:
                 np.copyto(codes, each.codes(), where=codes == 0)
+            for node in self.nominated:
+                codes[node] = self._first(compiled.filters, node)
             compiled.codes = codes
         elif compiled.stale:
             for node in compiled.stale:
@@ -116,15 +123,28 @@ class Simulation:
         if compiled.refusal is not None:
             code = Code.ERROR if compiled.refusal.error else Code.UNRESOLVABLE
             return Status(code, (compiled.refusal.reason,))
-        for each in compiled.filters:
-            code_at = each.code_at(node)
-            if code_at:
-                resolvable = Rejection(code_at) in RESOLVABLE
-                return Status(
-                    Code.UNSCHEDULABLE if resolvable else Code.UNRESOLVABLE,
-                    each.reasons_at(node) or (Reason(Rejection(code_at)),),
-                )
-        return Status(Code.SUCCESS)
+        beside = self.nominated.get(node, ())
+        if beside:
+            self._visit(compiled.filters, beside, 1)
+            status = _status(compiled.filters, node)
+            self._visit(compiled.filters, beside, -1)
+            if status.code is not Code.SUCCESS:
+                return status
+        return _status(compiled.filters, node)
+
+    def refusing(
+        self, pending: Pending, node: int, names: Container[FilterName]
+    ) -> FilterName | None:
+        """Return the first of these filters that refuses a node, None when none does."""
+        filters = self._of(pending).filters
+        beside = self.nominated.get(node, ())
+        if beside:
+            self._visit(filters, beside, 1)
+            found = _refusing(filters, node, names)
+            self._visit(filters, beside, -1)
+            if found is not None:
+                return found
+        return _refusing(filters, node, names)
 
     def totals(self, pending: Pending, nodes: I64) -> I64:
         """Return the weighted scores of each node index; all must have passed the filters."""
@@ -149,6 +169,22 @@ class Simulation:
         return known
 
     # Changing.
+
+    def respect(self, nominated: Mapping[int, tuple[Pending, ...]]) -> None:
+        """Refuse pods that do not fit beside those nominated to the node, from now on (8.7).
+
+        A node has to pass with the pods that are nominated there, and without them. `nominated`:
+        by index of the node; it replaces what was respected before.
+        """
+        found = {
+            node: tuple(Placed(p.pod_class, p.labels, node, pending=p) for p in pods)
+            for node, pods in nominated.items()
+        }
+        if found == self.nominated:
+            return
+        for compiled in self._compiled.values():
+            compiled.stale.update(found, self.nominated)
+        self.nominated = found
 
     def place(self, pending: Pending, node: int) -> Placed:
         """Put a pending pod on a node and reserve what its filters take."""
@@ -230,11 +266,24 @@ class Simulation:
         return compiled
 
     def _first(self, filters: tuple[Filter, ...], node: int) -> int:
-        for each in filters:
-            code = each.code_at(node)
+        beside = self.nominated.get(node, ())
+        if beside:
+            self._visit(filters, beside, 1)
+            code = _first(filters, node)
+            self._visit(filters, beside, -1)
             if code:
                 return code
-        return 0
+        return _first(filters, node)
+
+    def _visit(self, filters: tuple[Filter, ...], pods: tuple[Placed, ...], sign: int) -> None:
+        """Let filters see these pods too; it is undone at once, so that nothing becomes stale."""
+        for pod in pods[::sign]:
+            self.used[pod.node] += sign * self.requests_of(pod.pod_class)
+            for each in filters:
+                if sign > 0:
+                    each.add(pod)
+                else:
+                    each.remove(pod)
 
     def _move(self, pod: Placed, sign: int) -> None:
         entry = self.snapshot.classes[pod.pod_class]
@@ -287,3 +336,29 @@ class Simulation:
         for pod in self.simulated:
             scored[pod.node] += amounts[pod.pod_class]
         return scored
+
+
+def _first(filters: tuple[Filter, ...], node: int) -> int:
+    for each in filters:
+        code = each.code_at(node)
+        if code:
+            return code
+    return 0
+
+
+def _refusing(
+    filters: tuple[Filter, ...], node: int, names: Container[FilterName]
+) -> FilterName | None:
+    return next((f.name for f in filters if f.name in names and f.code_at(node)), None)
+
+
+def _status(filters: tuple[Filter, ...], node: int) -> Status:
+    for each in filters:
+        code_at = each.code_at(node)
+        if code_at:
+            resolvable = Rejection(code_at) in RESOLVABLE
+            return Status(
+                Code.UNSCHEDULABLE if resolvable else Code.UNRESOLVABLE,
+                each.reasons_at(node) or (Reason(Rejection(code_at)),),
+            )
+    return Status(Code.SUCCESS)

@@ -20,7 +20,7 @@ from reprieve.engine.scheduling.budgets import BudgetMatches, violating_pods
 from reprieve.engine.scheduling.outcome import Explanation, Sentence
 from reprieve.engine.scheduling.units import Units
 
-__all__ = ["NO_VICTIMS", "Candidates", "Statuses", "each_node"]
+__all__ = ["NO_VICTIMS", "Candidates", "Statuses", "each_node", "joined"]
 
 NO_VICTIMS: Final = Explanation(Sentence.NO_VICTIMS_POD)
 
@@ -52,6 +52,24 @@ class Candidates:
         """Return the units of one candidate and how many pods of each break a budget."""
         part = slice(int(self.edges[candidate]), int(self.edges[candidate + 1]))
         return self.unit[part], self.violating[part]
+
+
+def joined(first: Candidates, second: Candidates) -> Candidates:
+    """Return the candidates of both, in scan order; no node is in both."""
+    order = np.argsort(np.concatenate((first.nodes, second.nodes)))
+    parts = [
+        *(first.victims(candidate) for candidate in range(len(first))),
+        *(second.victims(candidate) for candidate in range(len(second))),
+    ]
+    chosen = [parts[index] for index in order.tolist()]
+    return Candidates(
+        first.units,
+        np.concatenate((first.nodes, second.nodes))[order],
+        np.cumsum([0, *(len(units) for units, _ in chosen)]),
+        np.concatenate([_NONE, *(units for units, _ in chosen)]),
+        np.concatenate([_NONE, *(violating for _, violating in chosen)]),
+        lambda: {**first.statuses(), **second.statuses()},
+    )
 
 
 def each_node(

@@ -163,11 +163,13 @@ def _tally(
     if rejection not in _DETAILED:
         return [(Reason(rejection), len(nodes))]
     plugin = PLUGIN.get(rejection)
+    counts: dict[Reason, int] = {}
     for each in simulation.filters(pending):
         tally = getattr(each, "tally", None)
         if each.name is plugin and tally is not None:
-            return list(tally(nodes).items())
-    counts: dict[Reason, int] = {}
+            kept = np.isin(nodes, list(simulation.nominated))
+            counts.update(tally(nodes[~kept]))
+            nodes = nodes[kept]
     for node in nodes.tolist():
         for reason in simulation.status_at(pending, node).reasons:
             counts[reason] = counts.get(reason, 0) + 1

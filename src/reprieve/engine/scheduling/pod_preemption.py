@@ -20,7 +20,13 @@ from reprieve.engine.placement.reasons import PLUGIN, RESOLVABLE, Code, Reason, 
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.budgets import budget_matches
 from reprieve.engine.scheduling.group_preemption import ongoing
-from reprieve.engine.scheduling.node_by_node import NO_VICTIMS, Candidates, Statuses, each_node
+from reprieve.engine.scheduling.node_by_node import (
+    NO_VICTIMS,
+    Candidates,
+    Statuses,
+    each_node,
+    joined,
+)
 from reprieve.engine.scheduling.node_sweep import Swept, sweep, sweepable
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
 from reprieve.engine.scheduling.units import Units, potential_units
@@ -98,9 +104,14 @@ def find_candidates(
         groups=policy.gates.generic_workload,
     )
     budgets = budget_matches(simulation)
+    # Nodes that are kept for others as well are few, and asked twice each (8.7).
+    kept = np.zeros(len(nodes), np.bool_)
+    kept[list(simulation.nominated)] = True
     if sweepable(simulation, pending):
-        swept = sweep(simulation, pending, units, budgets, nodes)
-        found = _from_sweep(simulation, pending, units, nodes, swept)
+        swept = sweep(simulation, pending, units, budgets, nodes & ~kept)
+        found = _from_sweep(simulation, pending, units, nodes & ~kept, swept)
+        if (nodes & kept).any():
+            found = joined(found, each_node(simulation, pending, units, budgets, nodes & kept))
     else:
         found = each_node(simulation, pending, units, budgets, nodes)
     return _limited(found, simulation.profile, len(simulation.snapshot.nodes))

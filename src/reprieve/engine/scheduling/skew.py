@@ -29,6 +29,7 @@ class Skew:
         domains: Sequence[int],
         contributions: Sequence[bool],
         constrained: Sequence[bool],
+        beside: Sequence[int],
         *,
         existing: int,
         own: int,
@@ -39,7 +40,9 @@ class Skew:
 
         `base`: (domains,) pods per domain, those that exist first. Per member in placement order:
         `domains` of its node (-1 for none), `contributions` whether it counts itself, and
-        `constrained` whether it carries the constraint. `own`: 1 if the constrained match it.
+        `constrained` whether it carries the constraint; `beside`: how many pods count that are
+        nominated to its node and have to be respected there (8.7). `own`: 1 if the constrained
+        match it.
         """
         self.base = base.astype(np.int64).copy()
         self._own = own
@@ -48,9 +51,13 @@ class Skew:
         self._few = existing < min_domains or not existing
         earlier = np.zeros(len(base), np.int64)
         rows: dict[int, list[I64]] = {}
-        for domain, contribution, carries in zip(domains, contributions, constrained, strict=True):
+        for domain, contribution, carries, others in zip(
+            domains, contributions, constrained, beside, strict=True
+        ):
             if carries and domain >= 0:
-                rows.setdefault(domain, []).append(earlier.copy())
+                row = earlier.copy()
+                row[domain] += others
+                rows.setdefault(domain, []).append(row)
             if contribution and domain >= 0:
                 earlier[domain] += 1
         self._rows = {domain: np.stack(found) for domain, found in rows.items()}

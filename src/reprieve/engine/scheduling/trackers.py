@@ -46,6 +46,9 @@ class Room:
         need = np.zeros((len(self.nodes), len(snapshot.resources)), np.int64)
         np.add.at(need, place, asked)
         left = snapshot.allocatable[self.nodes] - simulation.used[self.nodes] - need
+        for index, node in enumerate(self.nodes.tolist()):
+            for pod in simulation.nominated.get(node, ()):
+                left[index] -= simulation.requests_of(pod.pod_class)
         # Members passed here, so a lack means that something else provides the resource (21.4).
         left[(need == 0) | (left < 0)] = _AMPLE
         self._left = dict(zip(self.nodes.tolist(), left[:, self._columns].tolist(), strict=True))
@@ -182,6 +185,13 @@ def skews_of(simulation: Simulation, members: Members, slots: I64) -> Iterator[t
                         for member, node in members
                     ],
                     [each is filters for each in own],
+                    [
+                        sum(
+                            bool(counts.matching[pod.labels] and counts.eligible[node])
+                            for pod in simulation.nominated.get(node, ())
+                        )
+                        for _, node in members
+                    ],
                     existing=counts.existing,
                     own=counts.own,
                     max_skew=counts.constraint.max_skew,
@@ -245,14 +255,7 @@ class Rerun:
         refused: FilterName | None = None
         for pending, node in self._members:
             judged = self._judged[(pending.pod_class, pending.labels)]
-            refused = next(
-                (
-                    each.name
-                    for each in simulation.filters(pending)
-                    if each.name in judged and each.code_at(node)
-                ),
-                None,
-            )
+            refused = simulation.refusing(pending, node, judged)
             if refused is not None:
                 break
             placed.append(simulation.place(pending, node))

@@ -1,0 +1,34 @@
+"""Which pods a node is kept for: nominations that an attempt has to respect (specification 8.7).
+
+Those of equal or higher priority count, each on its own node only. The unit's own pods and other
+members of its group do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
+from reprieve.units.ids import Uid
+
+__all__ = ["kept_for_others"]
+
+
+def kept_for_others(
+    snapshot: Snapshot,
+    nominations: Iterable[Nomination],
+    own: Set[Uid],
+    group: str,
+    priority: int,
+) -> dict[int, tuple[Pending, ...]]:
+    """Return the pods by index of their node. `group`: the key of the unit's group, or empty."""
+    found: dict[int, list[Pending]] = {}
+    index = snapshot.group_index.get(group, -1)
+    for each in nominations:
+        sibling = index >= 0 and each.group == index
+        if each.uid in own or sibling or each.priority < priority or each.node < 0:
+            continue
+        pending = snapshot.pending.get(each.uid)
+        if pending is not None:
+            found.setdefault(each.node, []).append(pending)
+    return {node: tuple(pods) for node, pods in found.items()}
