@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from reprieve.engine.quota.amounts import UNLIMITED
+from reprieve.engine.quota.cycle import cycle
+from reprieve.engine.quota.entries import Outcome
 from reprieve.engine.quota.exposure import exposures
 from reprieve.engine.quota.figures import cluster_queue_share, cluster_queue_usage, cohort_share
 from reprieve.engine.quota.model import (
@@ -76,10 +79,10 @@ def test_a_version_that_comes_while_its_head_is_decided_about_is_not_queued_twic
     assert [w.priority for _, w in queues.heads(NOW)] == [3]
 
 
-def held(name: str = "a", queue: str = "team", amount: int = 1, **changes: Any) -> Workload:
+def held(name: str = "a", amount: int = 1, **changes: Any) -> Workload:
     pod_set = AdmittedPodSet("main", 1, {"cpu": "default"}, {"cpu": amount})
     return replace(
-        job(name, amount), admission=Admission(queue, (pod_set,)), reserved_at=NOW, **changes
+        job(name, amount), admission=Admission("team", (pod_set,)), reserved_at=NOW, **changes
     )
 
 
@@ -149,6 +152,58 @@ def test_the_local_queue_that_used_less_comes_first() -> None:
     queues.push(job("b", 1, queue="ns/other"))
     queues.local_queue_usage = {"ns/main": 2.0, "ns/other": 1.0}
     assert [w.name for _, w in queues.heads(NOW)] == ["b"]
+
+
+def test_the_local_queue_that_used_more_is_preempted_first() -> None:
+    found = one_queue(preemption=Preemption(Policy.LOWER_PRIORITY), usage_based=True)
+    found = replace(
+        found,
+        local_queues={f"ns/{name}": LocalQueue(f"ns/{name}", "team") for name in ("main", "other")},
+        settings=Settings(admission_fair_sharing=True),
+    )
+    victims = {}
+    for usage in ({"ns/main": 2.0, "ns/other": 1.0}, {"ns/main": 1.0, "ns/other": 2.0}, {}):
+        holdings, queues = Holdings(found), Queues(found)
+        holdings.hold(held("a", amount=2, priority=1))
+        holdings.hold(held("b", amount=2, queue="ns/other"))
+        queues.push(job("high", 2, priority=2))
+        queues.local_queue_usage = usage
+        (entry,) = cycle(holdings, queues, NOW).entries
+        victims[tuple(usage.values())] = [target.holder.workload.name for target in entry.targets]
+    # Without any usage, priority decides.
+    assert victims == {(2.0, 1.0): ["a"], (1.0, 2.0): ["b"], (): ["b"]}
+
+
+def test_a_missing_flavor_is_named_and_stops_its_queue_only() -> None:
+    found = one_queue()
+    other = replace(found.cluster_queues["team"], name="other", groups=())
+    queues = {"team": found.cluster_queues["team"], "other": other}
+    holdings = Holdings(replace(found, cluster_queues=queues, flavors={}))
+    assert holdings.tree.inactive == {"team": "it refers to missing ResourceFlavor(s): default"}
+
+
+def test_negative_and_huge_amounts_neither_free_nor_overflow() -> None:
+    holdings, queues = Holdings(one_queue()), Queues(one_queue())
+    holdings.hold(held("debtor", amount=-5))
+    assert [sum(row) for row in holdings.usage] == [0]
+    queues.push(job("huge", UNLIMITED))
+    queues.push(job("negative", -3))
+    outcomes = {
+        entry.workload.name: entry.reason or entry.outcome
+        for number in range(2)
+        for entry in cycle(holdings, queues, NOW, number).entries
+    }
+    assert outcomes == {"huge": "ExceedsMaxQuota", "negative": "admitted"}
+
+
+def test_quota_below_usage_admits_nothing_and_breaks_nothing() -> None:
+    holdings, queues = Holdings(one_queue()), Queues(one_queue())
+    holdings.hold(held("large", amount=9))
+    queues.push(job("small", 1))
+    (entry,) = cycle(holdings, queues, NOW).entries
+    # All of its quota could be free one day, but nobody may be preempted for it.
+    assert (entry.outcome, entry.reason) == (Outcome.NO_CANDIDATES, "WaitingForQuota")
+    assert "10m more needed" not in entry.message and "1m more needed" in entry.message
 
 
 def test_figures_show_what_is_above_nominal_and_the_ceiling_of_the_share() -> None:

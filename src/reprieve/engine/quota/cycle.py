@@ -164,6 +164,7 @@ class _Cycle:
         queue = configuration.cluster_queues.get(entry.cluster_queue)
         entry.reason = Unready.MISCONFIGURED
         if any(state in (Check.RETRY, Check.REJECTED) for state in workload.checks.values()):
+            entry.reason = Unready.PENDING_EVALUATION
             entry.message = "The workload has failed admission checks"
         elif entry.cluster_queue in self.snapshot.tree.inactive:
             entry.message = f"ClusterQueue {entry.cluster_queue} is inactive"
@@ -262,7 +263,8 @@ class _Cycle:
         mode = entry.mode
         entry.requeue = RequeueReason.FAILED_AFTER_NOMINATION
         if mode is Mode.NO_FIT:
-            entry.reason, entry.message = assignment.no_fit_reason, assignment.message
+            entry.reason = assignment.no_fit_reason or Unready.PENDING_EVALUATION
+            entry.message = assignment.message
             entry.requeue = RequeueReason.NO_FIT
             self._finish(entry, Outcome.NO_FIT)
         elif mode is Mode.PREEMPT and not entry.targets:

@@ -40,6 +40,7 @@ class Unready(StrEnum):
     WAITING_FOR_PODS_READY = "WaitingForPodsReady"
     ADMISSION_GATED = "AdmissionGated"
     MISCONFIGURED = "Misconfigured"
+    PENDING_EVALUATION = "PendingEvaluation"
     SUSPENDED = "Suspended"
 
 

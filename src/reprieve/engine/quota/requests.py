@@ -61,7 +61,7 @@ def held_amounts(workload: Workload, settings: Settings) -> Iterator[tuple[Flavo
     for admitted in workload.admission.pod_sets:
         count = left.get(admitted.name, admitted.count)
         for resource, flavor in admitted.flavors.items():
-            amount = admitted.usage.get(resource, 0)
+            amount = max(0, admitted.usage.get(resource, 0))
             if count < admitted.count:
                 amount = amount // admitted.count * count
             yield FlavorResource(flavor, resource), amount
