@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.gang_jobs import RUNNERS as GANG_RUNNERS
 from tests.conformance.quota_runners import RUNNERS as QUOTA_RUNNERS
 from tests.conformance.runners import RUNNERS
 from tests.conformance.workload_aware_engine import FOUND
 from tests.conformance.workload_aware_vectors import Vector, vectors_in
 from tests.conformance.world import Json
 
-PLANES_WITH_ENGINE = ("idle", "quota", "workload-aware")
+PLANES_WITH_ENGINE = ("idle", "quota", "workload-aware", "gang-jobs")
 WORKLOAD_AWARE: dict[str, Callable[[Vector], bool]] = {
     "judged_vector": lambda v: v.kind in FOUND and not v.id.startswith("integration_"),
     "executed_vector": lambda v: v.kind == "executed" and not v.id.startswith("integration_"),
@@ -31,6 +32,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "quota_vector" in metafunc.fixturenames:
         cases = [case for plane in planes for case in _quota_cases(plane)]
         metafunc.parametrize("quota_vector", cases or [_absent()], ids=_id if cases else None)
+    if "gang_vector" in metafunc.fixturenames:
+        cases = [case for plane in planes for case in _gang_cases(plane)]
+        metafunc.parametrize("gang_vector", cases or [_absent()], ids=_id if cases else None)
     for name, wanted in WORKLOAD_AWARE.items():
         if name in metafunc.fixturenames:
             found = [v for plane in planes for v in _workload_aware_cases(plane) if wanted(v)]
@@ -58,7 +62,7 @@ def _has_engine(plane: Path) -> bool:
     if plane.name in PLANES_WITH_ENGINE:
         return True
     files = [json.loads(path.read_text(encoding="utf-8")) for path in plane.glob("*.json")]
-    if any(_is_quota(file) or _is_workload_aware(file) for file in files):
+    if any(_is_quota(file) or _is_workload_aware(file) or _is_gangs(file) for file in files):
         return True
     return any(isinstance(file, dict) and file.get("format") in RUNNERS for file in files)
 
@@ -95,6 +99,26 @@ def _quota_cases(plane: Path) -> list[tuple[str, str, Json]]:
                 for case in document
             ]
     return cases
+
+
+def _is_gangs(document: object) -> bool:
+    """Whether a file is a list of cases, each with a kind of gangs and job preemption."""
+    return isinstance(document, list) and any(
+        isinstance(case, dict) and case.get("kind") in GANG_RUNNERS for case in document
+    )
+
+
+def _gang_cases(plane: Path) -> list[tuple[str, str, Json]]:
+    documents = {
+        path.name: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(plane.glob("*.json"))
+    }
+    return [
+        (f"{plane.name}/{name}::{case['name']}", case["kind"], case)
+        for name, document in documents.items()
+        if _is_gangs(document)
+        for case in document
+    ]
 
 
 def _is_workload_aware(document: object) -> bool:
