@@ -1,0 +1,429 @@
+"""The whole scheduling plane in one process: an API server that is a dict, a clock turned by hand.
+
+The plane runs as in `reprieve run`, with its watches, but decides in the loop's own thread, so that
+a run depends on nothing but what the test does. Pods that are deleted stay until `end` takes them
+away; deletion, binding and patches honour uid and resourceVersion as an API server does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from reprieve.controllers.scheduling.context import SchedulingContext
+from reprieve.controllers.scheduling.plane import SchedulingPlane
+from reprieve.execution.fence import Fence, Tenure
+from reprieve.kube.client import Client
+from reprieve.kube.series_events import SeriesEvents
+from reprieve.kube.transport import Request, Transport
+from reprieve.settings.scheduling import scheduling_settings
+from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.scheduling import SchedulingMetrics
+from reprieve.units.clock import Clock, VirtualClock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos, format_instant
+from tests.kube.fakes import FakeAnswer, list_body, refusal
+from tests.scheduling.site import NAMESPACE, POD_GROUPS, Object
+
+LEASE = 15 * SECOND
+PRIORITIES = {"low": 1000, "middle": 10_000, "high": 100_000}
+_OPERATOR_NAMESPACE = "reprieve-system"
+_IDLE_TURNS = 3
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a request is about; `kind` is group and plural."""
+
+    kind: str
+    namespace: str
+    name: str
+    part: str
+
+
+def target(path: str) -> Target:
+    """Take a path apart."""
+    parts = path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, part = (*rest, "", "")[:3]
+    return Target(f"{plural}.{group}".rstrip("."), namespace, name, part)
+
+
+class MemoryApi:
+    """Objects by kind and name, and the watches on them.
+
+    `before` and `after` see each write before and after it is stored; an answer of theirs, or what
+    they raise, takes the place of the real one. `deleted` counts deletions of pods by name.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.objects: dict[str, dict[tuple[str, str], Object]] = defaultdict(dict)
+        self.deleted: Counter[str] = Counter()
+        self.writes: list[tuple[str, Target]] = []
+        self.before: Callable[[str, Target], FakeAnswer | None] = lambda verb, where: None
+        self.after: Callable[[str, Target], FakeAnswer | None] = lambda verb, where: None
+        self._version = itertools.count(100)
+        self._last = 99
+        self._watches: dict[str, list[asyncio.Queue[Any]]] = defaultdict(list)
+
+    # The wire.
+
+    async def send(self, request: Request, stream: bool, rejected: bool) -> FakeAnswer:
+        if request.path.count("/") == 3 and request.path.startswith("/apis/"):
+            return self._discovery(request.path)
+        where = target(request.path)
+        if request.query.get("watch"):
+            queue: asyncio.Queue[Any] = asyncio.Queue()
+            self._watches[where.kind].append(queue)
+            return FakeAnswer(lines=queue)
+        if request.method == "GET":
+            return self._read(where)
+        verb = "bind" if where.part == "binding" else request.method.lower()
+        self.writes.append((verb, where))
+        answer = self.before(verb, where)
+        if answer is not None:
+            return answer
+        stored = self._write(verb, where, json.loads(request.body or b"{}"))
+        return self.after(verb, where) or stored
+
+    async def close(self) -> None:
+        pass
+
+    def _discovery(self, path: str) -> FakeAnswer:
+        if not path.endswith(POD_GROUPS.version):
+            return refusal(404, "NotFound")
+        entry = {"name": POD_GROUPS.plural, "kind": POD_GROUPS.kind, "namespaced": True}
+        return FakeAnswer(body={"resources": [entry]})
+
+    def _read(self, where: Target) -> FakeAnswer:
+        held = self.objects[where.kind]
+        if not where.name:
+            return FakeAnswer(body=list_body(held.values(), self._last))
+        found = held.get((where.namespace, where.name))
+        return refusal(404, "NotFound") if found is None else FakeAnswer(body=found)
+
+    def _write(self, verb: str, where: Target, body: Object) -> FakeAnswer:
+        held = self.objects[where.kind]
+        if verb == "post":
+            key = (where.namespace, body["metadata"]["name"])
+            if key in held:
+                return refusal(409, "AlreadyExists")
+            return FakeAnswer(201, self.put(where.kind, body))
+        key = (where.namespace, where.name)
+        old = held.get(key)
+        if old is None:
+            return refusal(404, "NotFound")
+        sent = body.get("preconditions") or body.get("metadata") or {}
+        for name in ("uid", "resourceVersion"):
+            if sent.get(name) and sent[name] != old["metadata"][name]:
+                return refusal(409, "Conflict", f"{name} is another one")
+        if verb == "delete":
+            return self._delete(where, old)
+        if verb == "bind":
+            if old["spec"].get("nodeName") or old["metadata"].get("deletionTimestamp"):
+                return refusal(409, "Conflict", "the pod is bound or leaves")
+            spec = {**old["spec"], "nodeName": body["target"]["name"]}
+            return FakeAnswer(201, self.put(where.kind, {**old, "spec": spec}))
+        new = body if verb == "put" else _patched(old, body)
+        new["metadata"] = {**old["metadata"], **new["metadata"]}
+        return FakeAnswer(body=self.put(where.kind, new))
+
+    def _delete(self, where: Target, old: Object) -> FakeAnswer:
+        if where.kind != "pods" or not old["spec"].get("nodeName"):
+            self.remove(where.kind, where.namespace, where.name)
+            return FakeAnswer(body={})
+        self.deleted[where.name] += 1
+        metadata = {**old["metadata"], "deletionTimestamp": format_instant(self.clock.wall())}
+        return FakeAnswer(body=self.put(where.kind, {**old, "metadata": metadata}))
+
+    # Changes.
+
+    def put(self, kind: str, obj: Object) -> Object:
+        """Store an object under the next version."""
+        metadata = obj["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        self._last = next(self._version)
+        stored = {
+            **obj,
+            "metadata": {
+                "creationTimestamp": format_instant(self.clock.wall()),
+                "uid": f"{key[1]}-{self._last}",
+                "generation": 1,
+                **metadata,
+                "resourceVersion": str(self._last),
+            },
+        }
+        what = "MODIFIED" if key in self.objects[kind] else "ADDED"
+        self.objects[kind][key] = stored
+        self._tell(kind, what, stored)
+        return stored
+
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """Take an object away; one that is gone already is fine."""
+        gone = self.objects[kind].pop((namespace, name), None)
+        if gone is not None:
+            self._last = next(self._version)
+            metadata = {**gone["metadata"], "resourceVersion": str(self._last)}
+            self._tell(kind, "DELETED", {**gone, "metadata": metadata})
+
+    def _tell(self, kind: str, what: str, obj: Object) -> None:
+        line = json.dumps({"type": what, "object": obj}).encode()
+        for queue in self._watches[kind]:
+            queue.put_nowait(line)
+
+
+def _patched(old: Object, patch: Object) -> Object:
+    """Merge a patch; conditions are merged by type, as strategic merge patches do."""
+    new = {**old, "metadata": {}, "status": dict(old.get("status") or {})}
+    new["spec"] = {**(old.get("spec") or {}), **patch.get("spec", {})}
+    for name, value in (patch.get("status") or {}).items():
+        if value is None:
+            new["status"].pop(name, None)
+        elif name == "conditions":
+            types = {each["type"] for each in value}
+            kept = [c for c in new["status"].get(name) or () if c["type"] not in types]
+            new["status"][name] = [*kept, *value]
+        else:
+            new["status"][name] = value
+    return new
+
+
+@dataclass
+class Held:
+    """A lease that is always held."""
+
+    clock: Clock
+    identity: str = "operator-1"
+    epoch: int = 1
+
+    @property
+    def held_until(self) -> Nanos:
+        return Nanos(self.clock.monotonic() + LEASE)
+
+
+class Inline:
+    """Decides at once, in the loop's own thread."""
+
+    async def run(self, decide: Callable[..., Any], *args: Any) -> Any:
+        await asyncio.sleep(0)
+        return decide(*args)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Memory:
+    """The API server, the clock and the planes that run."""
+
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    planes: list[SchedulingPlane] = field(default_factory=list)
+    _tasks: list[asyncio.Task[Any]] = field(default_factory=list)
+    api: MemoryApi = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.api = MemoryApi(self.clock)
+        self.api.put("namespaces", {"metadata": {"name": NAMESPACE}})
+
+    def start(
+        self,
+        *names: str,
+        tenure: Tenure | None = None,
+        section: Mapping[str, Any] | None = None,
+        solver: Any = None,
+        **context: Any,
+    ) -> SchedulingPlane:
+        """Start a plane for these scheduler names."""
+        wanted = {
+            "configuration": {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [{"schedulerName": name} for name in names or ("default-scheduler",)],
+            }
+        }
+        client = Client(Transport(self.api, self.clock, jitter=Random(7)))
+        identity = f"operator-{len(self.planes)}"
+        metrics = Metrics()
+        events = SeriesEvents(client, self.clock, instance=identity)
+        held = Held(self.clock, identity)
+        plane = SchedulingPlane(
+            SchedulingContext(
+                client=client,
+                clock=self.clock,
+                fence=Fence(tenure or held, self.clock, LEASE),
+                events=events,
+                metrics=metrics,
+                scheduler_metrics=SchedulingMetrics(metrics.registry),
+                settings=scheduling_settings({**wanted, **(section or {})}),
+                **context,
+            ),
+            _OPERATOR_NAMESPACE,
+        )
+        plane.decisions._solver = solver or Inline()
+        self.planes.append(plane)
+        self._tasks += [asyncio.create_task(plane.run()), asyncio.create_task(events.run())]
+        return plane
+
+    async def stop(self) -> None:
+        """End all planes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    # Time.
+
+    async def settle(self) -> None:
+        """Let everybody go on who need not wait for time."""
+        loop: Any = asyncio.get_running_loop()
+        quiet = 0
+        while quiet < _IDLE_TURNS:
+            await asyncio.sleep(0)
+            quiet = 0 if loop._ready else quiet + 1
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    async def pass_time(self, nanoseconds: int) -> None:
+        """Let time pass from deadline to deadline, everybody settled in between."""
+        end = self.clock.monotonic() + nanoseconds
+        await self.settle()
+        while self.clock._sleepers and self.clock._sleepers[0][0] <= end:
+            due = self.clock._sleepers[0][0]
+            await self.clock.advance(max(0, due - self.clock.monotonic()), settle=1)
+            await self.settle()
+        await self.clock.advance(end - self.clock.monotonic(), settle=1)
+        await self.settle()
+
+    async def until(self, holds: Callable[[], object], most: int = 120 * SECOND) -> None:
+        """Let time pass in steps until it holds, and fail when it does not in time."""
+        end = self.clock.monotonic() + most
+        await self.settle()
+        while not holds():
+            assert self.clock.monotonic() < end, f"never held: {self.told()}"
+            await self.pass_time(SECOND // 10)
+
+    # Objects.
+
+    def create(self, *objects: Object) -> None:
+        """Create pods and groups, with the priority that their class has."""
+        for obj in objects:
+            spec = dict(obj["spec"])
+            if spec.get("priorityClassName"):
+                spec["priority"] = PRIORITIES[spec["priorityClassName"]]
+            status = {"phase": "Pending"} if obj["kind"] == "Pod" else {}
+            kind = "pods" if obj["kind"] == "Pod" else "podgroups.scheduling.k8s.io"
+            metadata = {**obj["metadata"], "namespace": NAMESPACE}
+            self.api.put(kind, {**obj, "metadata": metadata, "spec": spec, "status": status})
+
+    def nodes(self, cpus: Iterable[int], **labels: str) -> None:
+        """Create the nodes node-0, node-1 and so on."""
+        for number, cpu in enumerate(cpus):
+            name = f"node-{number}"
+            amounts = {"cpu": str(cpu), "memory": "256Gi", "pods": "110"}
+            metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}
+            self.api.put(
+                "nodes",
+                {
+                    "metadata": metadata,
+                    "spec": {},
+                    "status": {"allocatable": amounts, "capacity": amounts},
+                },
+            )
+
+    def running(self, obj: Object, node: str) -> None:
+        """Create a pod that runs on a node already."""
+        self.create(obj)
+        found = self.pod(obj["metadata"]["name"])
+        status = {"phase": "Running", "startTime": format_instant(self.clock.wall())}
+        spec = {**found["spec"], "nodeName": node}
+        self.api.put("pods", {**found, "spec": spec, "status": status})
+
+    def end(self, *names: str) -> None:
+        """These pods, or all that are being deleted, are gone."""
+        for name in names or sorted(self.victims()):
+            self.api.remove("pods", NAMESPACE, name)
+
+    @property
+    def pods(self) -> dict[str, Object]:
+        return {name: pod for (_, name), pod in self.api.objects["pods"].items()}
+
+    def pod(self, name: str) -> Object:
+        return self.api.objects["pods"][NAMESPACE, name]
+
+    def group(self, name: str) -> Object:
+        return self.api.objects["podgroups.scheduling.k8s.io"][NAMESPACE, name]
+
+    def placed(self) -> dict[str, str]:
+        return {n: p["spec"]["nodeName"] for n, p in self.pods.items() if p["spec"].get("nodeName")}
+
+    def nominated(self) -> dict[str, str]:
+        return {
+            name: pod["status"]["nominatedNodeName"]
+            for name, pod in self.pods.items()
+            if pod["status"].get("nominatedNodeName")
+        }
+
+    def victims(self) -> set[str]:
+        return {n for n, p in self.pods.items() if p["metadata"].get("deletionTimestamp")}
+
+    def events(self, reason: str) -> list[Object]:
+        found = self.api.objects["events.events.k8s.io"] or self.api.objects["events"]
+        return [event for event in found.values() if event["reason"] == reason]
+
+    def intents(self) -> list[Object]:
+        return list(self.api.objects["preemptions.reprieve.dev"].values())
+
+    def planned(self) -> set[str]:
+        """Return the names of all who are victims in a committed plan."""
+        return {
+            victim["root"]["name"]
+            for intent in self.intents()
+            for victim in intent["spec"]["victims"]
+        }
+
+    def condition(self, obj: Object, type: str) -> tuple[str, str, str]:
+        """Return status, reason and message of a condition, empty without it."""
+        for each in obj.get("status", {}).get("conditions") or ():
+            if each["type"] == type:
+                return each["status"], each["reason"], each["message"]
+        return "", "", ""
+
+    def metric(self, name: str, plane: int = 0, **labels: str) -> float:
+        """Return a metric's value, 0 before it was first counted."""
+        registry = self.planes[plane].context.metrics.registry
+        return registry.get_sample_value(name, labels) or 0.0
+
+    def told(self) -> str:
+        """Say what there is, for failures."""
+        lines = [
+            f"{name} on {pod['spec'].get('nodeName')} nominated "
+            f"{pod['status'].get('nominatedNodeName')} "
+            f"{pod['metadata'].get('deletionTimestamp') or ''} {pod['status'].get('conditions')}"
+            for name, pod in self.pods.items()
+        ]
+        return "\n".join(lines)
+
+
+@asynccontextmanager
+async def memory() -> AsyncIterator[Memory]:
+    """Nothing runs yet; everything is stopped afterwards."""
+    found = Memory()
+    try:
+        yield found
+    finally:
+        await found.stop()
+
+
+__all__ = ["Memory", "MemoryApi", "Target", "memory", "target"]
