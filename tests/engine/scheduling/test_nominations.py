@@ -1,4 +1,4 @@
-"""Nodes that are kept for others: what a unit has to fit beside, and without (specification 8.7)."""
+"""Nodes kept for others: a unit has to fit beside them, and without them (specification 8.7)."""
 
 from __future__ import annotations
 

@@ -33,6 +33,18 @@ def test_a_node_that_is_full_and_outside_every_domain_is_no_candidate() -> None:
     }
 
 
+def test_where_no_node_is_in_any_domain_nobody_is_evicted() -> None:
+    zone = SpreadConstraint("zone", 1, hard=True, selector=())
+    snapshot = snapshot_of(
+        node("n1", cpu=1000),
+        pod("low", cpu=1000, node="n1", priority=1),
+        pod("high", cpu=1000, priority=5, spread=(zone,)),
+    )
+    simulation = Simulation(snapshot, POLICY, POLICY.profiles[0])
+    found = preempt_for_pod(simulation, pending_of(snapshot, "high"), POLICY)
+    assert dict(found.unhelpful) == {Reason(Rejection.SPREAD_LABEL): 1}
+
+
 def test_a_node_where_nobody_has_to_go_is_named_as_an_error() -> None:
     snapshot = snapshot_of(
         node("n1", cpu=4000),

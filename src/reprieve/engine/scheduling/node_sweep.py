@@ -386,7 +386,8 @@ class _NodeSkew:
     def _within(self, nodes: I64, counts: I64) -> Mask:
         domain = self._domain[nodes]
         known = (domain >= 0) & (domain < counts.shape[1])
-        own = np.where(known, counts[np.arange(len(nodes)), np.where(known, domain, 0)], 0)
+        own = np.zeros(len(nodes), np.int64)
+        own[known] = counts[known, domain[known]]
         least = 0 if self._few else counts.min(axis=1)
         return np.asarray(own - least <= self._limit)
 
