@@ -302,8 +302,8 @@ async def site(
     nodes: Sequence[NodeSpec], folder: Path, *, kubelet: bool = False
 ) -> AsyncIterator[Site]:
     """Start a cluster with these nodes; end everything afterwards."""
-    without = ("scheduler",) if kubelet else ("scheduler", "kubelet")
-    async with embedded_stage(nodes, folder, machines_without=without) as embedded:
+    without = () if kubelet else ("kubelet",)
+    async with embedded_stage(nodes, folder, machines_without=without, scheduler=False) as embedded:
         connection = await load_connection(str(embedded.kubeconfig))
         client = connect(connection, SystemClock(), field_manager="test")
         found = Site(embedded, client, [])

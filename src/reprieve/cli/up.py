@@ -225,7 +225,7 @@ class _Session:
                     rbac=options.rbac,
                     operator_arguments=_OPERATOR,
                     on_operator_line=self._note_operator_line if options.headless else None,
-                    machines_without=("scheduler",),
+                    scheduler=False,
                 )
             )
         except StoreError as error:

@@ -61,13 +61,15 @@ async def embedded_stage(
     operator_user: str = OPERATOR_USER,
     operator_roles: Sequence[Mapping[str, Any]] | None = None,
     machines_without: Collection[str] = (),
+    scheduler: bool = True,
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
 
     `directory` takes the kubeconfig files, but people's where `kubeconfig` names another place;
     `port` 0 is any free one; `data` None keeps the cluster in memory. With `rbac` the operator has
     the rights of `operator_roles`, roles and their bindings, and every right without them.
-    `machines_without` names machines that are not to run.
+    `machines_without` names machines that are not to run; without `scheduler` the operator is the
+    one that schedules.
 
     Raises:
         OSError: the port is taken, or a file cannot be written.
@@ -92,6 +94,7 @@ async def embedded_stage(
                 operator_arguments=operator_arguments,
                 on_operator_line=on_operator_line,
                 machines_without=machines_without,
+                scheduler=scheduler,
             )
         )
         if rbac:

@@ -26,6 +26,7 @@ from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.observer import GPUWORKLOADS, Observer
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.real import KubeObjects
+from reprieve.scenarios.scheduler import scheduling
 from reprieve.scenarios.stage import Rights, Stage
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND
@@ -50,11 +51,13 @@ async def staged(
     operator_arguments: Sequence[str] = (),
     on_operator_line: Callable[[str], None] | None = None,
     machines_without: Collection[str] = (),
+    scheduler: bool = True,
 ) -> AsyncIterator[tuple[Stage, Machines]]:
     """Bring up everything but the operator, and stop it in the reverse order.
 
     `store` is what the machines work on; None means the API server, through the client.
-    `machines_without` names those whose work real controllers do (`Machines`).
+    `machines_without` names those whose work real controllers do (`Machines`). Without `scheduler`
+    the operator is the one that schedules.
     """
     async with contextlib.AsyncExitStack() as stack:
         connection = await load_connection(str(kubeconfig))
@@ -68,10 +71,12 @@ async def staged(
             store or objects,
             clock,
             [MachineSpec.of(n.name, n.allocatable, n.labels, n.taints) for n in nodes],
-            without=machines_without,
+            without=("scheduler", *machines_without),
         )
         await machines.start()
         stack.push_async_callback(machines.stop)
+        if scheduler:
+            await stack.enter_async_context(scheduling(kubeconfig, OPERATOR_NAMESPACE, clock))
         observer = Observer(clock)
         stack.push_async_callback(_cancel, asyncio.create_task(_observe(objects, observer)))
 
