@@ -7,7 +7,7 @@ Status object's `details.causes`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ __all__ = [
     "bad",
     "duplicate",
     "forbidden",
+    "named",
     "required",
     "too_long",
     "too_many",
@@ -86,6 +87,14 @@ def duplicate(field: str, value: Any) -> Cause:
 def forbidden(field: str, detail: str) -> Cause:
     """A value or a change that is not allowed here."""
     return Cause("FieldValueForbidden", _detailed("Forbidden", detail), field)
+
+
+def named(name: Any, field: str, problem_of: Callable[[str], str | None]) -> Iterator[Cause]:
+    """A name that must be there and be none of which `problem_of` says what is wrong."""
+    if not name:
+        yield required(field)
+    elif (problem := problem_of(name)) is not None:
+        yield bad(field, name, problem)
 
 
 def too_long(field: str, maximum: int) -> Cause:

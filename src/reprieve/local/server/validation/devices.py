@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from reprieve.local.server import causes
@@ -40,9 +40,9 @@ def spec_update(obj: Object, old: Object) -> Iterator[Cause]:
 def resource_slice(obj: Object) -> Iterator[Cause]:
     """Check driver, pool, place and devices of a slice."""
     spec = obj.get("spec") or {}
-    yield from _named(spec.get("driver"), "spec.driver", subdomain_problem)
+    yield from causes.named(spec.get("driver"), "spec.driver", subdomain_problem)
     pool = spec.get("pool") or {}
-    yield from _named(pool.get("name"), "spec.pool.name", subdomain_problem)
+    yield from causes.named(pool.get("name"), "spec.pool.name", subdomain_problem)
     if pool.get("resourceSliceCount", 0) <= 0:
         count = pool.get("resourceSliceCount", 0)
         yield causes.bad("spec.pool.resourceSliceCount", count, "must be greater than zero")
@@ -94,7 +94,7 @@ def _requests(spec: Object, field: str) -> Iterator[Cause]:
 
 def _request(request: Object, field: str) -> Iterator[Cause]:
     name = request.get("deviceClassName")
-    yield from _named(name, f"{field}.deviceClassName", subdomain_problem)
+    yield from causes.named(name, f"{field}.deviceClassName", subdomain_problem)
     mode, count = request.get("allocationMode"), request.get("count", 0)
     if mode not in _MODES:
         yield causes.unsupported(f"{field}.allocationMode", mode, _MODES)
@@ -109,14 +109,7 @@ def _unique_names(items: Any, field: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for index, item in enumerate(items):
         name = item.get("name") or ""
-        yield from _named(name, f"{field}[{index}].name", label_problem)
+        yield from causes.named(name, f"{field}[{index}].name", label_problem)
         if name and name in seen:
             yield causes.duplicate(f"{field}[{index}].name", name)
         seen.add(name)
-
-
-def _named(name: Any, field: str, problem_of: Callable[[str], str | None]) -> Iterator[Cause]:
-    if not name:
-        yield causes.required(field)
-    elif (problem := problem_of(name)) is not None:
-        yield causes.bad(field, name, problem)

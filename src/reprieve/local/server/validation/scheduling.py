@@ -5,7 +5,7 @@ Source: `scheduling.k8s.io` v1 and v1beta1; texts of a 1.37 server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from reprieve.local.server import causes
@@ -82,14 +82,18 @@ def pod_group(obj: Object) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     reference, parent = spec.get("workloadRef"), spec.get("parentCompositePodGroupName")
     if parent is not None:
-        yield from _named(parent, "spec.parentCompositePodGroupName", subdomain_problem)
+        yield from causes.named(parent, "spec.parentCompositePodGroupName", subdomain_problem)
         if reference is None:
             text = "must be set when parentCompositePodGroupName is set"
             yield causes.required("spec.workloadRef", text)
     if reference is not None:
         field = "spec.workloadRef"
-        yield from _named(reference.get("workloadName"), f"{field}.workloadName", subdomain_problem)
-        yield from _named(reference.get("templateName"), f"{field}.templateName", label_problem)
+        yield from causes.named(
+            reference.get("workloadName"), f"{field}.workloadName", subdomain_problem
+        )
+        yield from causes.named(
+            reference.get("templateName"), f"{field}.templateName", label_problem
+        )
     yield from _group(spec, "spec", "gang" if obj.get("kind") == "PodGroup" else "composite")
     for index, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
         field = f"status.conditions[{index}]"
@@ -99,15 +103,6 @@ def pod_group(obj: Object) -> Iterator[Cause]:
             )
         if not condition.get("reason"):
             yield causes.required(f"{field}.reason")
-
-
-def _named(
-    name: str | None, field: str, problem_of: Callable[[str], str | None]
-) -> Iterator[Cause]:
-    if not name:
-        yield causes.required(field)
-    elif (problem := problem_of(name)) is not None:
-        yield causes.bad(field, name, problem)
 
 
 def _group(spec: Object, field: str, form: str) -> Iterator[Cause]:
@@ -136,7 +131,7 @@ def _group(spec: Object, field: str, form: str) -> Iterator[Cause]:
         yield from _one_of(mode, ("single", "all"), f"{field}.disruptionMode")
     if spec.get("priorityClassName"):
         name = spec["priorityClassName"]
-        yield from _named(name, f"{field}.priorityClassName", subdomain_problem)
+        yield from causes.named(name, f"{field}.priorityClassName", subdomain_problem)
     policies, policy = ("Never", "PreemptLowerPriority"), spec.get("preemptionPolicy")
     if policy is not None and policy not in policies:
         yield causes.unsupported(f"{field}.preemptionPolicy", policy, policies)
@@ -152,12 +147,12 @@ def _resource_claims(claims: Sequence[Object], field: str) -> Iterator[Cause]:
         if name and name in seen:
             yield causes.duplicate(here, claim)
         seen.add(name)
-        yield from _named(name, f"{here}.name", label_problem)
+        yield from causes.named(name, f"{here}.name", label_problem)
         words = ("resourceClaimName", "resourceClaimTemplateName")
         yield from _one_of(claim, words, here)
         for word in words:
             if word in claim:
-                yield from _named(claim[word], f"{here}.{word}", subdomain_problem)
+                yield from causes.named(claim[word], f"{here}.{word}", subdomain_problem)
 
 
 def _one_of(union: Object, words: Sequence[str], field: str) -> Iterator[Cause]:
@@ -195,9 +190,11 @@ def workload(obj: Object) -> Iterator[Cause]:
     if controller is not None:
         if controller.get("apiGroup"):
             group = controller["apiGroup"]
-            yield from _named(group, "spec.controllerRef.apiGroup", subdomain_problem)
+            yield from causes.named(group, "spec.controllerRef.apiGroup", subdomain_problem)
         for word in ("kind", "name"):
-            yield from _named(controller.get(word), f"spec.controllerRef.{word}", _path_problem)
+            yield from causes.named(
+                controller.get(word), f"spec.controllerRef.{word}", _path_problem
+            )
     yield from _one_of({word: True for word in _TEMPLATES if spec.get(word)}, _TEMPLATES, "spec")
     yield from _templates(spec, "spec")
     wanted = {
@@ -257,7 +254,7 @@ def _templates(holder: Object, field: str) -> Iterator[Cause]:
             if name and name in seen:
                 yield causes.duplicate(path, template)
             seen.add(name)
-            yield from _named(name, f"{path}.name", label_problem)
+            yield from causes.named(name, f"{path}.name", label_problem)
             yield from _group(template, path, form)
             priority = template.get("priority")
             if priority is not None and priority > _HIGHEST_USER_PRIORITY:
