@@ -27,7 +27,7 @@ from reprieve.engine.gangs.job import (
     Placement,
     VictimGangs,
 )
-from reprieve.engine.gangs.job_preemption import preempt_for_job
+from reprieve.engine.gangs.job_preemption import preempt_for_job, respect_others
 from reprieve.engine.gangs.phases import PhasePod, PodGroupStatus, next_status
 from reprieve.engine.gangs.possible import JOB_KEY, protected_labels
 from reprieve.engine.gangs.records import Defaults, Gang, GangPod, Gangs
@@ -109,6 +109,7 @@ class Played:
             tuple(own),
             attempted=str(case.get("earlierPreemptionMessage") or self._attempted()),
         )
+        respect_others(self.simulation, self.job)
         self.found = preempt_for_job(
             self.simulation, self.job, policy, statuses=self._statuses(), explain=True
         )

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, PodGroup
+from reprieve.engine.cluster.rows import Labels
 from reprieve.engine.gangs.records import Defaults, GangPod, GangSpec, MatchPolicy, Mode
 from reprieve.units.durations import SECOND, parse_duration
 from reprieve.units.ids import Uid
 
-__all__ = ["gang_name", "group_spec", "is_by_label", "pod_member"]
+__all__ = ["gang_annotations", "gang_name", "group_spec", "is_by_label", "pod_member"]
 
 _PREFIX: Final = "gang.scheduling.koordinator.sh/"
 _NAME: Final = f"{_PREFIX}name"
@@ -38,6 +39,17 @@ def gang_name(labels: Texts, annotations: Texts) -> str:
         or labels.get(_LIGHT_NAME)
         or annotations.get(_NAME)
         or ""
+    )
+
+
+def gang_annotations(annotations: Texts) -> Labels:
+    """Return the annotations that say what a gang is, sorted by key."""
+    return tuple(
+        sorted(
+            (key, value)
+            for key, value in annotations.items()
+            if key.startswith(_PREFIX) or key == _POLICY_ALIAS
+        )
     )
 
 

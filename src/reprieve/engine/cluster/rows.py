@@ -267,6 +267,8 @@ class PodRow:
     gates: tuple[str, ...] = ()
     claims: tuple[tuple[str, str | None], ...] = ()
     owner: tuple[str, str] = ("", "")
+    gang: str = ""  # namespace/name of the gang of an older front door (gang jobs, 1.2)
+    gang_says: Labels = ()  # the annotations that say what that gang is
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.reasons import Code, Reason
 from reprieve.units.ids import Uid
 
 __all__ = [
+    "NO_JOBS",
     "Budgets",
     "Counts",
     "Job",
+    "JobOptions",
     "JobPolicy",
     "JobPreemption",
     "JobReason",
@@ -86,6 +88,21 @@ class JobPolicy:
     victim_gangs: VictimGangs = VictimGangs.POD
     protected_quotas: frozenset[str] = frozenset()
     protected_namespaces: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """When jobs preempt. `enabled`: for members of gangs, and for plain pods of `names`.
+
+    `names`: scheduler names whose plain pods preempt as jobs of one.
+    """
+
+    policy: JobPolicy = JobPolicy()
+    enabled: bool = True
+    names: frozenset[str] = frozenset()
+
+
+NO_JOBS: Final = JobOptions(enabled=False)
 
 
 @dataclass(frozen=True, slots=True)

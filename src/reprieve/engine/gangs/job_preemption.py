@@ -36,14 +36,14 @@ from reprieve.engine.gangs.job import (
 )
 from reprieve.engine.gangs.possible import Possible, possible_victims, protected_labels
 from reprieve.engine.gangs.search import search
-from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.reasons import RESOLVABLE, Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.nominations import kept_for_others
 from reprieve.engine.scheduling.reprieve import Reprieved, reprieve
 from reprieve.engine.scheduling.units import Units
 
-__all__ = ["preempt_for_job"]
+__all__ = ["preempt_for_job", "respect_others"]
 
 _ROUNDS = 8  # placements that are tried while budgets refuse victims
 
@@ -61,6 +61,7 @@ def preempt_for_job(
 ) -> JobPreemption:
     """Return what the job's preemption ends in.
 
+    The simulation respects the nominations of other jobs already (`respect_others`).
     `statuses`: (nodes,) `Rejection` of each node for the trigger, where that is known already.
     `explain`: also say what filters said of nodes when everything went well.
     """
@@ -70,7 +71,6 @@ def preempt_for_job(
         return refused
     before = simulation.checkpoint()
     try:
-        held = _hold(simulation, job)
         codes = simulation.codes(job.trigger).copy() if statuses is None else statuses
         terminating = _terminating(simulation, job, policy, codes)
         if terminating:
@@ -79,9 +79,17 @@ def preempt_for_job(
             )
         if not len(snapshot.nodes):
             return JobPreemption(Code.ERROR, JobReason.NO_NODES)
-        return _DryRun(simulation, job, policy, codes, explain).run(held)
+        return _DryRun(simulation, job, policy, codes, explain).run()
     finally:
         simulation.rollback(before)
+
+
+def respect_others(simulation: Simulation, job: Job) -> None:
+    """Respect the nominations of other jobs' pods, if their priority is not lower."""
+    snapshot = simulation.snapshot
+    own = {pending.row.uid for pending in job.pending} | {uid for uid, _ in job.waiting}
+    least = min((pending.row.priority for pending in job.pending), default=0)
+    simulation.respect(kept_for_others(snapshot, snapshot.nominations, own, "", least))
 
 
 def _refused(simulation: Simulation, job: Job) -> JobPreemption | None:
@@ -93,21 +101,6 @@ def _refused(simulation: Simulation, job: Job) -> JobPreemption | None:
     if entry is not None and not entry.preempts:
         return JobPreemption(Code.UNSCHEDULABLE, JobReason.POLICY_NEVER)
     return None
-
-
-def _hold(simulation: Simulation, job: Job) -> list[Placed]:
-    """Put in pods of other jobs that nodes are kept for, if their priority is not lower."""
-    snapshot = simulation.snapshot
-    own = {pending.row.uid for pending in job.pending} | {uid for uid, _ in job.waiting}
-    own |= {pod.pending.row.uid for pod in simulation.simulated if pod.pending is not None}
-    least = min(pending.row.priority for pending in job.pending)
-    held = []
-    for each in snapshot.nominations:
-        pending = snapshot.pending.get(each.uid)
-        if pending is None or each.uid in own or each.priority < least or each.node < 0:
-            continue
-        held.append(simulation.place(pending, each.node))
-    return held
 
 
 def _terminating(
@@ -136,7 +129,7 @@ def _terminating(
 
 @dataclass(slots=True)
 class _DryRun:
-    """One attempt that has passed all conditions; other jobs' nominated pods are in already."""
+    """One attempt that has passed all conditions."""
 
     simulation: Simulation
     job: Job
@@ -144,7 +137,7 @@ class _DryRun:
     codes: U8
     explain: bool
 
-    def run(self, held: Sequence[Placed]) -> JobPreemption:
+    def run(self) -> JobPreemption:
         nodes = len(self.simulation.snapshot.nodes)
         members = sorted(self.job.pending, key=lambda p: (p.row.namespace, p.row.name))
         helped = _HELPED[self.codes]
@@ -271,9 +264,8 @@ class _DryRun:
         present = simulation.present & simulation.evictable
         waiting = {uid for uid, _ in self.job.waiting}
         if waiting:
-            present = present & ~np.isin(
-                np.arange(len(present)), [snapshot.pod_uids.index(uid) for uid in waiting]
-            )
+            present = present.copy()
+            present[[s for s, uid in enumerate(snapshot.pod_uids) if uid in waiting]] = False
         if self.policy.budgets is Budgets.REQUIRE:
             exhausted = np.zeros(len(snapshot.labels), np.bool_)
             for budget, selected in zip(matches.budgets, matches.selected, strict=True):

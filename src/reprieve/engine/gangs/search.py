@@ -162,7 +162,11 @@ class _Rooms:
                     columns.update(each.columns)
         chosen = sorted(columns)
         index = np.array(nodes, np.int64)
-        left = simulation.snapshot.allocatable[index] - simulation.used[index]
+        free = simulation.snapshot.allocatable - simulation.used
+        for node, pods in simulation.nominated.items():
+            for pod in pods:
+                free[node] -= simulation.requests_of(pod.pod_class)
+        left = free[index]
         self._left: list[tuple[int, ...]] = list(map(tuple, left[:, chosen].tolist()))
         self._need: list[tuple[int, ...]] = [
             tuple(simulation.requests_of(pending.pod_class)[chosen].tolist()) for pending in members

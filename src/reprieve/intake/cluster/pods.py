@@ -34,6 +34,7 @@ from reprieve.intake.cluster.metadata import (
 from reprieve.intake.cluster.requests import requests_of
 from reprieve.intake.cluster.selectors import labels_of
 from reprieve.intake.cluster.volumes import disks_of, uses_of
+from reprieve.intake.gangs import gang_annotations, gang_name
 
 __all__ = ["PodClasses", "pod_class", "pod_row"]
 
@@ -69,6 +70,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     deleting = metadata.deletion_timestamp is not None
     group = spec.scheduling_group
+    gang = gang_name(metadata.labels or {}, metadata.annotations or {})
     return PodRow(
         uid=uid_of(metadata),
         namespace=metadata.namespace,
@@ -88,6 +90,8 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         claims=claims_of(spec.resource_claims, status.resource_claim_statuses),
         owner=owner_of(metadata),
+        gang=f"{metadata.namespace}/{gang}" if gang else "",
+        gang_says=gang_annotations(metadata.annotations or {}) if gang else (),
     )
 
 

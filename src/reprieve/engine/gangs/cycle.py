@@ -1,0 +1,319 @@
+"""The cycle of a gang group: all its pending pods one after the other, then Permit.
+
+1. Each pod takes its nominated node or the best one; it then waits for its siblings.
+2. As soon as every gang of the group has its minimum, all that wait are bound: the cycle is over.
+3. The first pod that does not fit ends the cycle. With `placement: search` all pods are first
+   placed again by search, without victims; then the whole job preempts, once per cycle.
+4. If nobody failed and the minimum is not reached, those with a node wait in Permit; so do those
+   of a NonStrict gang whose sibling did not fit, unless preemption has thrown them out.
+
+Pods of a gang never preempt one by one. Source: specification of gang jobs, sections 5 to 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
+from reprieve.engine.gangs.job import (
+    Job,
+    JobOptions,
+    JobPreemption,
+    JobReason,
+    Placement,
+)
+from reprieve.engine.gangs.job_preemption import preempt_for_job
+from reprieve.engine.gangs.records import MatchPolicy
+from reprieve.engine.gangs.search import search
+from reprieve.engine.placement.filtering import Placed
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.outcome import (
+    Attempt,
+    Explanation,
+    GangCycle,
+    Member,
+    Nominate,
+    Preemption,
+    Sentence,
+    Unit,
+    UnitVictim,
+)
+from reprieve.engine.scheduling.placing import Choose, Placing, place_members
+from reprieve.engine.scheduling.plans import plan_of
+from reprieve.units.ids import Uid
+
+__all__ = ["GANG_KEY", "GangGroup", "GangState", "schedule_alone", "schedule_gang"]
+
+GANG_KEY: Final = "gang:"  # before a group's id in keys of queue entries and units
+
+_KEPT: Final = frozenset(
+    {
+        JobReason.ALREADY_ATTEMPTED,
+        JobReason.NO_PENDING_PODS,
+        JobReason.POLICY_NEVER,
+        JobReason.TERMINATING,
+        JobReason.NO_NODES,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GangState:
+    """One gang of a group as it stands before a cycle. `waiting`: in Permit, with their node."""
+
+    id: str
+    minimum: int
+    policy: str = MatchPolicy.ONCE_SATISFIED
+    strict: bool = True
+    waiting: tuple[tuple[Uid, str], ...] = ()
+    bound: int = 0
+    wait: int = 0  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class GangGroup:
+    """The gangs that are scheduled together. `others`: bound pods of all other gangs, by gang."""
+
+    id: str
+    gangs: tuple[GangState, ...]
+    satisfied: bool = False
+    others: tuple[tuple[Uid, ...], ...] = ()
+
+    @property
+    def waiting(self) -> tuple[tuple[Uid, str], ...]:
+        """Return all members that wait in Permit."""
+        return tuple(each for gang in self.gangs for each in gang.waiting)
+
+
+class _Permit:
+    """Counts those who wait until all gangs have their minimum."""
+
+    def __init__(self, group: GangGroup) -> None:
+        self._group = group
+        self._waiting = {gang.id: len(gang.waiting) for gang in group.gangs}
+
+    def admit(self, gang: str) -> bool:
+        """Count one more; return whether all may be bound."""
+        self._waiting[gang] = self._waiting.get(gang, 0) + 1
+        return all(self._enough(each) for each in self._group.gangs)
+
+    def _enough(self, gang: GangState) -> bool:
+        waiting = self._waiting[gang.id]
+        if gang.policy == MatchPolicy.ONLY_WAITING:
+            return waiting >= gang.minimum
+        if gang.policy == MatchPolicy.WAITING_AND_RUNNING:
+            return waiting + gang.bound >= gang.minimum
+        return waiting >= gang.minimum or self._group.satisfied
+
+
+def schedule_gang(
+    simulation: Simulation,
+    unit: Unit,
+    group: GangGroup,
+    queued: Sequence[Pending],
+    options: JobOptions,
+    choose: Choose,
+) -> Attempt:
+    """Return the end of the group's cycle; pods that got a node stay in the simulation."""
+    permit = _Permit(group)
+    placed: list[Placed] = []
+    for number, pending in enumerate(queued):
+        placing, own = place_members(simulation, [pending], 0, 1, choose)
+        if not own:
+            return _failed(simulation, unit, group, queued, placed, number, placing, options)
+        placed += own
+        if permit.admit(pending.row.gang):
+            return _bound(simulation, unit, group, queued, placed)
+    return _parked(simulation, unit, group, queued, placed)
+
+
+def schedule_alone(
+    simulation: Simulation, unit: Unit, pending: Pending, options: JobOptions, choose: Choose
+) -> Attempt:
+    """Return the end of the cycle of a pod that preempts as a job of one, or never."""
+    placing, _ = place_members(simulation, [pending], 0, 1, choose)
+    row = pending.row
+    if placing.nodes[0] >= 0:
+        return Attempt(unit, Code.SUCCESS, (Member(row.uid, _name(simulation, placing)),))
+    member = Member(row.uid, diagnosis=placing.diagnoses[0])
+    if placing.error:
+        member = replace(member, nominate=Nominate.CLEAR)
+        return Attempt(unit, Code.ERROR, (member,), scheduler_error=True)
+    if not options.enabled:
+        return Attempt(unit, Code.UNSCHEDULABLE, (member,))
+    key = f"{row.namespace}/{row.name}"
+    job = Job(key, pending, (pending,))
+    found = preempt_for_job(simulation, job, options.policy)
+    cycle = GangCycle(key, row.uid, found, pods=1)
+    return _preempted(simulation.snapshot, unit, [pending], [], {row.uid: member}, found, cycle)
+
+
+# How cycles end.
+
+
+def _bound(
+    simulation: Simulation,
+    unit: Unit,
+    group: GangGroup,
+    queued: Sequence[Pending],
+    placed: Sequence[Placed],
+) -> Attempt:
+    nodes = _nodes(simulation.snapshot, placed)
+    members = tuple(Member(p.row.uid, bind=nodes.get(p.row.uid, "")) for p in queued)
+    before = group.waiting
+    total = len(queued) + len(before)
+    cycle = GangCycle(group.id, bound_before=before, waiting=len(nodes) + len(before), pods=total)
+    return Attempt(unit, Code.SUCCESS, members, gang=cycle)
+
+
+def _parked(
+    simulation: Simulation,
+    unit: Unit,
+    group: GangGroup,
+    queued: Sequence[Pending],
+    placed: Sequence[Placed],
+) -> Attempt:
+    nodes = _nodes(simulation.snapshot, placed)
+    members = tuple(Member(pending.row.uid) for pending in queued)
+    waiting = len(nodes) + len(group.waiting)
+    cycle = GangCycle(
+        group.id,
+        parked=tuple(nodes.items()),
+        wait=_wait(group),
+        waiting=waiting,
+        pods=len(queued) + len(group.waiting),
+    )
+    return Attempt(unit, Code.UNSCHEDULABLE, members, gang=cycle)
+
+
+def _failed(
+    simulation: Simulation,
+    unit: Unit,
+    group: GangGroup,
+    queued: Sequence[Pending],
+    placed: list[Placed],
+    number: int,
+    placing: Placing,
+    options: JobOptions,
+) -> Attempt:
+    snapshot = simulation.snapshot
+    trigger = queued[number]
+    members = {p.row.uid: Member(p.row.uid) for p in queued}
+    members[trigger.row.uid] = Member(trigger.row.uid, diagnosis=placing.diagnoses[0])
+    before = group.waiting
+    cycle = GangCycle(
+        group.id,
+        trigger.row.uid,
+        wait=_wait(group),
+        waiting=len(placed) + len(before),
+        pods=len(queued) + len(before),
+    )
+    if placing.error:
+        _unplace(simulation, placed)
+        failed = tuple(members.values())
+        return Attempt(unit, Code.ERROR, failed, scheduler_error=True, gang=cycle)
+    nodes = _nodes(snapshot, placed)
+    searching = options.policy.placement is Placement.SEARCH
+    if searching:
+        _unplace(simulation, placed)
+        found = _without_victims(simulation, queued)
+        if found is not None:
+            return _bound(simulation, unit, group, queued, found)
+    if not options.enabled:
+        _unplace(simulation, placed)
+        cycle = _kept_or_rejected(group, cycle, nodes)
+        return Attempt(unit, Code.UNSCHEDULABLE, tuple(members.values()), gang=cycle)
+    job = Job(
+        group.id,
+        trigger,
+        tuple(queued) if searching else tuple(p for p in queued if p.row.uid not in nodes),
+        before if searching else (*before, *nodes.items()),
+        gangs=group.others,
+    )
+    preemption = preempt_for_job(simulation, job, options.policy)
+    _unplace(simulation, placed)
+    cycle = replace(cycle, job=preemption)
+    if preemption.reason in _KEPT:
+        cycle = _kept_or_rejected(group, cycle, nodes)
+        return Attempt(unit, Code.UNSCHEDULABLE, tuple(members.values()), gang=cycle)
+    cycle = replace(cycle, rejected=tuple(uid for uid, _ in before))
+    waiting = [] if searching else list(nodes.items())
+    return _preempted(snapshot, unit, queued, [*before, *waiting], members, preemption, cycle)
+
+
+def _preempted(
+    snapshot: Snapshot,
+    unit: Unit,
+    queued: Sequence[Pending],
+    waiting: Sequence[tuple[Uid, str]],
+    members: dict[Uid, Member],
+    found: JobPreemption,
+    cycle: GangCycle,
+) -> Attempt:
+    """Return the attempt with nominations made or cleared, and the plan of the victims."""
+    if found.reason is not JobReason.SUCCESS:
+        nominate = Nominate.KEEP if found.reason in _KEPT else Nominate.CLEAR
+        cleared = tuple(replace(member, nominate=nominate) for member in members.values())
+        return Attempt(unit, Code.UNSCHEDULABLE, cleared, gang=cycle)
+    nodes = {**dict(waiting), **dict(found.nominated)}
+    nominated = tuple(
+        replace(member, nominate=nodes.get(member.uid, Nominate.KEEP))
+        for member in members.values()
+    )
+    preemption = Preemption(
+        Code.SUCCESS,
+        Explanation(Sentence.FOUND_GROUP, (len(found.slots),)),
+        victims=tuple(
+            UnitVictim((slot,), int(snapshot.pod_priority[slot])) for slot in found.slots
+        ),
+        nominated=found.nominated,
+        violating=found.violating,
+        reprieved=found.reprieved,
+    )
+    trigger = next(pending for pending in queued if pending.row.uid == cycle.trigger)
+    plan = plan_of(snapshot, trigger, queued, preemption, cycle.key)
+    return Attempt(
+        unit, Code.UNSCHEDULABLE, nominated, preemption=preemption, plan=plan, gang=cycle
+    )
+
+
+def _kept_or_rejected(group: GangGroup, cycle: GangCycle, nodes: dict[Uid, str]) -> GangCycle:
+    """Strict gangs give back every node when a member does not fit, others go on waiting."""
+    if any(gang.strict for gang in group.gangs):
+        return replace(cycle, rejected=tuple(uid for uid, _ in group.waiting))
+    return replace(cycle, parked=tuple(nodes.items()))
+
+
+def _without_victims(simulation: Simulation, queued: Sequence[Pending]) -> list[Placed] | None:
+    size = len(simulation.snapshot.nodes)
+    found = search(simulation, queued, np.arange(size), np.ones(size, np.bool_))
+    if found is None:
+        return None
+    return [simulation.place(pending, node) for pending, node in zip(queued, found, strict=True)]
+
+
+def _unplace(simulation: Simulation, placed: list[Placed]) -> None:
+    for pod in reversed(placed):
+        simulation.unplace(pod)
+    placed.clear()
+
+
+def _wait(group: GangGroup) -> int:
+    return min((gang.wait for gang in group.gangs), default=0)
+
+
+def _nodes(snapshot: Snapshot, placed: Sequence[Placed]) -> dict[Uid, str]:
+    return {
+        pod.pending.row.uid: snapshot.nodes[pod.node].name
+        for pod in placed
+        if pod.pending is not None
+    }
+
+
+def _name(simulation: Simulation, placing: Placing) -> str:
+    return simulation.snapshot.nodes[placing.nodes[0]].name
