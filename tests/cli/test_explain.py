@@ -13,10 +13,15 @@ from click.testing import CliRunner
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.cli.explain import explain
 from reprieve.engine.idle.model import Policy
+from reprieve.engine.placement.profile import Policy as SchedulingPolicy
+from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.session import Session
 from reprieve.execution.intents import intent_spec
 from reprieve.telemetry.record import encode
 from reprieve.telemetry.replay import decide_again
+from reprieve.telemetry.scheduling_record import encode_scheduling
 from reprieve.units.errors import ReprieveError, UsageError
+from tests.engine.builders import gang, node, pod, snapshot_of
 from tests.engine.rows import NOW, demand, snapshot, workload
 
 
@@ -131,3 +136,64 @@ def test_nothing_in_a_record_steers_the_terminal() -> None:
         "Status: Abandoned: \N{REPLACEMENT CHARACTER}[2Jforged\N{REPLACEMENT CHARACTER}lines"
         in told
     )
+
+
+def scheduling_record(**spec: Any) -> dict[str, Any]:
+    """A record of a gang of two that took the room of a lower pod."""
+    rows = [node("n", cpu=2000), *(pod(f"low-{n}", cpu=1000, node="n") for n in range(2))]
+    gang_of_one = gang(1, "high", priority=10, cpu=1000)
+    snapshot_then = snapshot_of(*rows, *gang_of_one)
+    unit = Unit((gang_of_one[1].uid,), "default/high")
+    attempt = Session(snapshot_then, SchedulingPolicy()).attempt(unit)
+    assert attempt is not None and attempt.plan is not None
+    recorded = encode_scheduling(snapshot_then, SchedulingPolicy(), unit)
+    written = intent_spec(attempt.plan, 1, NOW, decision_input=recorded)
+    built = msgspec.to_builtins(Preemption(Metadata("scheduling-1", "reprieve"), written))
+    return {**built, "spec": {**built["spec"], **spec}}
+
+
+def test_a_plan_of_the_scheduling_plane_is_decided_again_and_told() -> None:
+    code, told = explained(yaml.safe_dump(scheduling_record()))
+    assert code == 0
+    lines = told.splitlines()
+    assert lines[0].startswith("Preemption reprieve/scheduling-1, plan ")
+    assert lines[1] == (
+        "Decided again from its stored input (1 nodes, 2 placed pods): the same plan"
+    )
+    assert "Preemptor: PodGroup default/high, priority 10, 1 waiting pods" in lines
+    assert (
+        "  default/low-1 (on n, priority 0) makes way: NodeResourcesFit refuses its reprieve"
+    ) in lines
+    assert "  default/low-0 (on n, priority 0) stays: the preemptor fits with it in place" in lines
+    assert lines[-1].startswith("  decided ")
+
+
+@pytest.mark.parametrize("name", ["low-0", "low-1", "high-0", "high"])
+def test_one_pod_or_group_of_the_scheduling_plane_is_answered_for(name: str) -> None:
+    code, told = explained(yaml.safe_dump(scheduling_record()), "--workload", f"default/{name}")
+    assert (code, told.count("\n")) == (0, 1)
+    assert told.startswith(f"default/{name.removesuffix('-0') if name == 'high' else name}")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"planId": "0123"}, "NOT the recorded plan, but "),
+        ({"revision": 7}, "NOT the recorded plan, other: revision"),
+        ({"victims": []}, "NOT the recorded plan, other: victims"),
+        ({"placement": []}, "NOT the recorded plan, other: placement"),
+        ({"input": None}, "the record has no input"),
+        ({"input": {"version": 1, "omitted": "95000 pods"}}, "too large to be stored (95000"),
+    ],
+)
+def test_a_changed_record_of_the_scheduling_plane_is_told_with_exit_code_1(
+    changed: dict[str, Any], said: str
+) -> None:
+    ended, told = explained(yaml.safe_dump(scheduling_record(**changed)))
+    assert (ended, said in told.splitlines()[1]) == (1, True)
+    assert "Preemptor: PodGroup default/high" in told
+
+
+def test_a_pod_that_was_not_there_is_not_made_up() -> None:
+    with pytest.raises(ReprieveError, match=r"^default/other is no pod that was waiting"):
+        explained(yaml.safe_dump(scheduling_record()), "--workload", "default/other")

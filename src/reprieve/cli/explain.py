@@ -17,16 +17,32 @@ import yaml
 
 import reprieve
 from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
+from reprieve.controllers.scheduling.plugins import installed, load
+from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.intents import intent_spec
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.telemetry.replay import InputOmitted, Replay, SpoiltInput, decide_again
+from reprieve.telemetry.replay import (
+    InputOmitted,
+    Replay,
+    SpoiltInput,
+    decide_again,
+    unpacked,
+)
+from reprieve.telemetry.scheduling_record import SchedulingInput
+from reprieve.telemetry.scheduling_replay import (
+    PluginMissing,
+    SchedulingReplay,
+    decide_scheduling_again,
+)
+from reprieve.telemetry.scheduling_story import pod_answer_text, pod_story, pods_named
 from reprieve.telemetry.story import answer_text, answers_named, story
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.units.instants import Nanos
 
 __all__ = ["explain"]
 
@@ -45,7 +61,7 @@ _KEPT: Final = "those that are waiting for GPUs, idle or on their way out"
 @click.option(
     "--workload",
     metavar="NAMESPACE/NAME",
-    help="Answer for this one alone: a GpuWorkload, or the root owner of one.",
+    help="Answer for this one alone: a GpuWorkload, the root owner of one, a pod or a pod group.",
 )
 @click.option(
     "-f",
@@ -85,12 +101,13 @@ def explain(
         _say(f"Preemption {metadata.namespace}/{metadata.name}, plan {record.spec.plan_id}")
         _say(verdict)
         _say("")
-        for line in story(record, replay):
+        for line in _story(record, replay):
             _say(line)
     elif replay is None:
         raise ReprieveError(f"{'/'.join(asked)}: no answer. {verdict}")
     else:
-        _answer(replay, *asked)
+        for line in _answers(replay, *asked):
+            _say(line)
         if not upheld:
             raise ReprieveError(verdict)
     if not upheld:
@@ -106,30 +123,49 @@ def _asked(workload: str | None) -> tuple[str, str] | None:
     return namespace, name
 
 
-def _answer(replay: Replay, namespace: str, name: str) -> None:
+def _story(record: Preemption, replay: Replay | SchedulingReplay | None) -> list[str]:
+    if isinstance(replay, SchedulingReplay):
+        return pod_story(record, replay)
+    if replay is None and record.spec.plane == Plane.SCHEDULING:
+        return pod_story(record, None)
+    return story(record, replay)
+
+
+def _answers(replay: Replay | SchedulingReplay, namespace: str, name: str) -> list[str]:
+    if isinstance(replay, SchedulingReplay):
+        pods = pods_named(replay, namespace, name)
+        if not pods:
+            raise ReprieveError(
+                f"{namespace}/{name} is no pod that was waiting for this or had a node then, nor "
+                "a group of such pods"
+            )
+        return [pod_answer_text(each, replay) for each in pods]
     found = answers_named(replay, namespace, name)
     if not found:
         raise ReprieveError(
             f"{namespace}/{name} is not among the workloads that were looked at, {_KEPT}: "
             "it was something else then, or not tracked"
         )
-    for each in found:
-        _say(answer_text(each, replay.decided_on.now))
+    return [answer_text(each, replay.decided_on.now) for each in found]
 
 
-def _judged(record: Preemption) -> tuple[Replay | None, str, bool]:
+def _judged(record: Preemption) -> tuple[Replay | SchedulingReplay | None, str, bool]:
     """Return the decision made again, what is to be said of it, and whether all is well."""
     spec = record.spec
     if spec.input is None:
-        if spec.revision == 0:
+        if spec.revision == 0 and spec.plane != Plane.SCHEDULING:
             return None, "Nothing was decided: it was found in Preempting, and finished", True
         return None, "Cannot be decided again: the record has no input", False
+    replay: Replay | SchedulingReplay
     try:
-        replay = decide_again(spec.input)
-    except (InputOmitted, SpoiltInput) as failure:
+        if spec.plane == Plane.SCHEDULING:
+            plugins = load(installed(), unpacked(spec.input, SchedulingInput).policy)
+            replay = decide_scheduling_again(spec.input, plugins)
+        else:
+            replay = decide_again(spec.input)
+    except (InputOmitted, SpoiltInput, PluginMissing) as failure:
         return None, f"Cannot be decided again: {failure}", False
-    lead = f"Decided again from its stored input ({len(replay.decided_on.snapshot.workloads)} "
-    lead += "workloads): "
+    lead = f"Decided again from its stored input ({_size(replay)}): "
     differences = _differences(spec, replay)
     if not differences:
         return replay, f"{lead}the same plan", True
@@ -140,24 +176,42 @@ def _judged(record: Preemption) -> tuple[Replay | None, str, bool]:
     return replay, f"{lead}NOT the recorded plan, {differences}{other}", False
 
 
-def _differences(spec: PreemptionSpec, replay: Replay) -> str:
-    plan = replay.plan(spec.plan_id)
-    if plan is None:
-        plans = ", ".join(each.id for each in replay.evaluation.plans)
-        return f"but {plans or 'none at all'}"
+def _size(replay: Replay | SchedulingReplay) -> str:
+    decided_on = replay.decided_on
+    if isinstance(decided_on, SchedulingInput):
+        return f"{len(decided_on.nodes)} nodes, {len(decided_on.pods.uids)} placed pods"
+    return f"{len(decided_on.snapshot.workloads)} workloads"
+
+
+def _differences(spec: PreemptionSpec, replay: Replay | SchedulingReplay) -> str:
+    if isinstance(replay, SchedulingReplay):
+        plan, now = replay.plan, Nanos(0)
+        plans = [] if plan is None else [plan]
+    else:
+        plan, now = replay.plan(spec.plan_id), replay.decided_on.now
+        plans = list(replay.evaluation.plans)
+    if plan is None or plan.id != spec.plan_id:
+        return f"but {', '.join(each.id for each in plans) or 'none at all'}"
+    again = _spec_again(spec, plan, now)
+    if isinstance(replay, SchedulingReplay):
+        # No decision of this plane depends on the time of day.
+        again = msgspec.structs.replace(again, decided_at=spec.decided_at)
+    names = zip(spec.__struct_fields__, spec.__struct_encode_fields__, strict=True)
+    other = [name for field, name in names if getattr(spec, field) != getattr(again, field)]
+    return f"other: {', '.join(other)}" if other else ""
+
+
+def _spec_again(spec: PreemptionSpec, plan: Plan, now: Nanos) -> PreemptionSpec:
     # What to do to a root is its owner's word, not part of the decision.
     actions = {victim.root.uid: victim.action for victim in spec.victims}
-    again = intent_spec(
+    return intent_spec(
         plan,
         spec.attempt,
-        replay.decided_on.now,
+        now,
         actions=[actions.get(victim.root.uid, Action.DELETE) for victim in plan.victims],
         dry_run=spec.dry_run,
         decision_input=spec.input,
     )
-    names = zip(spec.__struct_fields__, spec.__struct_encode_fields__, strict=True)
-    other = [name for field, name in names if getattr(spec, field) != getattr(again, field)]
-    return f"other: {', '.join(other)}" if other else ""
 
 
 async def _from_cluster(

@@ -3,12 +3,13 @@
     {"version": 1, "encoding": "zlib+base64", "data": "...", "sha256": "..."}
     {"version": 1, "omitted": "12000 workloads"}
 
-`data` is the compressed JSON of `DecisionInput`, in one canonical order, so that the same input has
-the same bytes; `sha256` is the hex digest of that JSON before compression. Kept are the rows that
-can change a plan or an answer: idle and waiting workloads, those on their way out or claimed, and,
-where the fit check looks at nodes, nodes and reservations. An input that would not fit into the
-bounds is left out, and says so: a record must never keep a decision from being carried out.
-`replay` reads it again. Source: promise "Explained" of the design.
+`data` is the compressed JSON of `DecisionInput` (in the scheduling plane, of `scheduling_record`),
+in one canonical order, so that the same input has the same bytes; `sha256` is the hex digest of
+that JSON before compression. Kept are the rows that can change a plan or an answer: idle and
+waiting workloads, those on their way out or claimed, and, where the fit check looks at nodes, nodes
+and reservations. An input that would not fit into the bounds is left out, and says so: a record
+must never keep a decision from being carried out. `replay` reads it again. Source: promise
+"Explained" of the design.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ __all__ = [
     "VERSION",
     "DecisionInput",
     "encode",
+    "packed",
     "relevant",
 ]
 
@@ -59,10 +61,18 @@ class DecisionInput(msgspec.Struct, frozen=True):
 def encode(snapshot: IdleSnapshot, policy: Policy, now: Nanos, records: int = 1) -> dict[str, Any]:
     """Return the value for `spec.input`; `records` is how many will have a copy of it."""
     kept = relevant(snapshot, policy, now)
-    omitted = {"version": VERSION, "omitted": f"{len(kept.workloads)} workloads"}
     decided_on = DecisionInput(kept, policy, now, reprieve.__version__)
     text = msgspec.json.encode(decided_on, order="deterministic")
-    if len(text) > JSON_LIMIT:
+    return packed(text, f"{len(kept.workloads)} workloads", records)
+
+
+def packed(text: bytes, size: str, records: int = 1, *, leave_out: bool = False) -> dict[str, Any]:
+    """Return the value for `spec.input` that holds `text`, or says that it was too large.
+
+    `size`: how large, for people. `leave_out`: do not even try.
+    """
+    omitted = {"version": VERSION, "omitted": size}
+    if leave_out or len(text) > JSON_LIMIT:
         return omitted
     data = base64.b64encode(zlib.compress(text)).decode("ascii")
     if len(data) > DATA_LIMIT or len(data) * records > RUN_LIMIT:

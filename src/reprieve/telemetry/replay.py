@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,7 +34,10 @@ __all__ = [
     "answers",
     "decide_again",
     "decode",
+    "unpacked",
 ]
+
+T = TypeVar("T")
 
 
 class SpoiltInput(ReprieveError):
@@ -86,7 +89,12 @@ class Replay:
 
 
 def decode(recorded: Mapping[str, Any]) -> DecisionInput:
-    """Return the input that `record.encode` wrote.
+    """Return the input that `record.encode` wrote; raises what `unpacked` does."""
+    return unpacked(recorded, DecisionInput)
+
+
+def unpacked(recorded: Mapping[str, Any], form: type[T]) -> T:
+    """Return what `record.packed` stored.
 
     Raises:
         InputOmitted: it was left out when it was recorded.
@@ -106,10 +114,10 @@ def decode(recorded: Mapping[str, Any]) -> DecisionInput:
     if recorded.get("sha256") != digest:
         raise SpoiltInput("spec.input.data is not what was recorded: its sha256 is another one")
     try:
-        return msgspec.json.decode(text, type=DecisionInput)
+        return msgspec.json.decode(text, type=form)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        form = f"spec.input.data has another form than version {VERSION}"
-        raise SpoiltInput(f"{form}: {error}") from None
+        other = f"spec.input.data has another form than version {VERSION}"
+        raise SpoiltInput(f"{other}: {error}") from None
 
 
 def decide_again(recorded: Mapping[str, Any]) -> Replay:

@@ -18,7 +18,15 @@ from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording.kaiwo import amounts_text, declined_text
 
-__all__ = ["answer_text", "answers_named", "story"]
+__all__ = [
+    "amounts_lines",
+    "answer_text",
+    "answers_named",
+    "counts_text",
+    "outcome_text",
+    "status_lines",
+    "story",
+]
 
 _LEVELS: Final = {
     ProofLevel.SUM.value: "over all nodes, what is freed and in flight reaches the need",
@@ -33,7 +41,7 @@ def story(preemption: Preemption, replay: Replay | None) -> list[str]:
     spec = preemption.spec
     lines = [*_whom(spec, replay), ""]
     if spec.proof.need or spec.proof.freed:
-        lines += [*_amounts(spec), ""]
+        lines += [*amounts_lines(spec), ""]
     lines += [*_victims(preemption, replay), ""]
     if replay is not None:
         subjects = (victim.subject for victim in spec.victims)
@@ -44,8 +52,8 @@ def story(preemption: Preemption, replay: Replay | None) -> list[str]:
         now = replay.decided_on.now
         lines += [*_reprieved(spec, spared, now), "", *_others(others, now), ""]
     elif spec.reprieved:
-        lines += [_counts(spec), ""]
-    return [*lines, *_status(preemption)]
+        lines += [counts_text(spec), ""]
+    return [*lines, *status_lines(preemption)]
 
 
 def answers_named(replay: Replay, namespace: str, name: str) -> list[Answer]:
@@ -98,7 +106,8 @@ def _whom(spec: PreemptionSpec, replay: Replay | None) -> Iterator[str]:
     yield line
 
 
-def _amounts(spec: PreemptionSpec) -> Iterator[str]:
+def amounts_lines(spec: PreemptionSpec) -> Iterator[str]:
+    """Yield what was needed and freed, and how far that is proven."""
     proof = spec.proof
     rows = [("RESOURCE", "NEED", "IN FLIGHT", "FREED")]
     rows += [
@@ -132,10 +141,11 @@ def _victims(preemption: Preemption, replay: Replay | None) -> Iterator[str]:
         yield f"  {_name(victim.subject)} ({root}): {', '.join(filter(None, facts))}"
         if victim.reason:
             yield f"    {victim.reason}"
-        yield f"    {victim.action}: {_outcome(states.get(victim.root.uid))}"
+        yield f"    {victim.action}: {outcome_text(states.get(victim.root.uid))}"
 
 
-def _outcome(state: VictimStatus | None) -> str:
+def outcome_text(state: VictimStatus | None) -> str:
+    """Return what became of a victim."""
     if state is None or state.state is VictimState.PENDING:
         return "not done yet" if state is None or not state.message else state.message
     at = f" at {state.at}" if state.at else ""
@@ -145,7 +155,7 @@ def _outcome(state: VictimStatus | None) -> str:
 
 def _reprieved(spec: PreemptionSpec, spared: Sequence[Answer], now: Nanos) -> Iterator[str]:
     whole_run = "" if sum(spec.reprieved.values()) == len(spared) else "; in the whole run:"
-    yield f"{_counts(spec)}{whole_run}"
+    yield f"{counts_text(spec)}{whole_run}"
     for each in spared:
         row = each.workload
         yield f"  {row.key} ({row.root}): {amounts_text(row.gpus)}, {_idle_text(row, now)}"
@@ -155,7 +165,8 @@ def _was_reprieved(answer: Answer) -> bool:
     return answer.declined is not None and answer.declined.reason is Reason.REPRIEVED
 
 
-def _counts(spec: PreemptionSpec) -> str:
+def counts_text(spec: PreemptionSpec) -> str:
+    """Return how many were reprieved, by rule."""
     counts = ", ".join(f"{count} {rule}" for rule, count in sorted(spec.reprieved.items()))
     return f"Reprieved: {counts or 'nobody'}"
 
@@ -166,7 +177,8 @@ def _others(others: Sequence[Answer], now: Nanos) -> Iterator[str]:
         yield f"  {answer_text(each, now)}"
 
 
-def _status(preemption: Preemption) -> Iterator[str]:
+def status_lines(preemption: Preemption) -> Iterator[str]:
+    """Yield what became of the preemption, and when."""
     status = preemption.status
     reason = f": {status.reason}" if status.reason else ""
     dry_run = " (dry run: nothing is marked or evicted)" if preemption.spec.dry_run else ""

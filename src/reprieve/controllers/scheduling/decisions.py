@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
-from reprieve.controllers.scheduling.preemptions import Preemptions, Preemptor
+from reprieve.controllers.scheduling.preemptions import Preemptions, Preemptor, Record
 from reprieve.controllers.scheduling.references import group_reference, pod_reference
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
@@ -30,6 +31,7 @@ from reprieve.engine.scheduling.queue import Outcome
 from reprieve.engine.scheduling.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.telemetry.log import DETAIL
+from reprieve.telemetry.scheduling_record import encode_scheduling
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
@@ -44,12 +46,16 @@ _NOMINATED_FOR: Final = MINUTE
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One attempt, and nanoseconds that it took. `failure`: a fault of ours or a plugin's."""
+    """One attempt, and nanoseconds that it took. `failure`: a fault of ours or a plugin's.
+
+    `record` makes the input of an attempt with a plan, as it is stored; it takes a while.
+    """
 
     unit: Unit
     attempt: Attempt | None
     took: int
     failure: Exception | None = None
+    record: Record | None = None
 
 
 def decide(
@@ -77,7 +83,11 @@ def decide(
         if attempt is None:
             return decided, units[number:]
         now = clock.monotonic()
-        decided.append(Decided(unit, attempt, now - before))
+        record = None
+        if attempt.plan is not None:
+            earlier = [each.attempt for each in decided if each.attempt is not None]
+            record = partial(encode_scheduling, snapshot, policy, unit, earlier, overdue)
+        decided.append(Decided(unit, attempt, now - before, record=record))
         before = now
     return decided, []
 
@@ -190,7 +200,7 @@ class Decisions:
         if attempt.code is Code.SUCCESS and any(member.bind for member in attempt.members):
             self._place(attempt, rows, now)
         else:
-            self._refuse(attempt, rows, snapshot, now)
+            self._refuse(attempt, rows, snapshot, now, decided.record)
         return True
 
     # What follows from an attempt.
@@ -216,7 +226,12 @@ class Decisions:
             self._tell(attempt, member, rows)
 
     def _refuse(
-        self, attempt: Attempt, rows: Mapping[Uid, PodRow], snapshot: Snapshot, now: int
+        self,
+        attempt: Attempt,
+        rows: Mapping[Uid, PodRow],
+        snapshot: Snapshot,
+        now: int,
+        record: Record | None,
     ) -> None:
         unit, queue = attempt.unit, self._state.queue
         group = self._state.group(unit.group) if unit.group else None
@@ -253,7 +268,7 @@ class Decisions:
             tell()
             queue.hold(preemptor.key)
             queue.done(unit, outcome, now, rejected_by=rejected_by)
-            self._preemptions.begin(attempt.plan, preemptor, lower)
+            self._preemptions.begin(attempt.plan, preemptor, lower, record=record)
             return
 
         def after() -> None:
@@ -261,7 +276,7 @@ class Decisions:
             later = self._context.clock.monotonic()
             queue.done(unit, outcome, later, rejected_by=rejected_by)
 
-        self._preemptions.begin(attempt.plan, preemptor, lower, after)
+        self._preemptions.begin(attempt.plan, preemptor, lower, after, record=record)
 
     def _preemptor(
         self,

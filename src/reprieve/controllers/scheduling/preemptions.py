@@ -12,9 +12,10 @@ Source: specification 9; the design's "Intent log and executor" and "Recovery".
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from reprieve.api.reprieve import Preemption, PreemptionSpec, Victim, VictimState
 from reprieve.controllers.scheduling.context import SchedulingContext, log
@@ -35,7 +36,9 @@ from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 from reprieve.wording import kube_scheduler as wording
 
-__all__ = ["Preemptions", "Preemptor"]
+__all__ = ["Preemptions", "Preemptor", "Record"]
+
+Record: TypeAlias = Callable[[], dict[str, Any]]
 
 _DEFAULT_GRACE: Final = 30
 _SERVED_WITHIN: Final = 10 * MINUTE
@@ -129,9 +132,14 @@ class Preemptions:
         preemptor: Preemptor,
         lower: Sequence[Nomination],
         after: Callable[[], None] = lambda: None,
+        *,
+        record: Record | None = None,
     ) -> None:
-        """Carry the plan out in a task of its own; `after` is called once the calls are over."""
-        self._spawn(self._carry(plan, preemptor, lower, after))
+        """Carry the plan out in a task of its own; `after` is called once the calls are over.
+
+        `record` makes the input of the decision that goes into the intent.
+        """
+        self._spawn(self._carry(plan, preemptor, lower, after, record))
 
     def pod_gone(self, row: PodRow) -> None:
         """A pod ended: it may be the last victim of somebody."""
@@ -178,12 +186,13 @@ class Preemptions:
         preemptor: Preemptor,
         lower: Sequence[Nomination],
         after: Callable[[], None],
+        record: Record | None,
     ) -> None:
         clock, scheduler = self._context.clock, self._context.scheduler_metrics
         start = clock.monotonic()
         failed = True
         try:
-            outcome = await self._delete(plan, preemptor, lower)
+            outcome = await self._delete(plan, preemptor, lower, record)
             failed = any(v.state is not VictimState.EVICTED for v in outcome.victims)
             if failed:
                 detail = next(v.message for v in outcome.victims if v.message)
@@ -209,9 +218,13 @@ class Preemptions:
             self._state.changed()
 
     async def _delete(
-        self, plan: Plan, preemptor: Preemptor, lower: Sequence[Nomination]
+        self,
+        plan: Plan,
+        preemptor: Preemptor,
+        lower: Sequence[Nomination],
+        record: Record | None,
     ) -> Outcome:
-        intent = await self._write_intent(plan)
+        intent = await self._write_intent(plan, await self._recorded(plan, record))
         name = intent.metadata.name
         self._preemptors[name] = preemptor
         for each in lower:
@@ -235,13 +248,25 @@ class Preemptions:
                     break
                 await clock.sleep(_LOOK)
 
-    async def _write_intent(self, plan: Plan) -> Preemption:
+    async def _recorded(self, plan: Plan, record: Record | None) -> dict[str, Any] | None:
+        if record is None:
+            return None
+        try:
+            return await asyncio.to_thread(record)
+        except Exception:
+            # What cannot be explained later must be carried out all the same.
+            log.exception("the input of plan %s is not recorded", plan.id)
+            return None
+
+    async def _write_intent(self, plan: Plan, recorded: dict[str, Any] | None) -> Preemption:
         assert plan.preemptor is not None, "scheduling never evicts without a preemptor"
         uid = plan.preemptor.uid
         taken: IntentTaken | None = None
         for _ in range(_NUMBERS):
             number = self._attempts[uid] = self._attempts.get(uid, 0) + 1
-            spec = intent_spec(plan, number, self._context.clock.wall())
+            spec = intent_spec(
+                plan, number, self._context.clock.wall(), decision_input=recorded
+            )
             try:
                 return await self._pods.begin(intent_name(plan, number), spec)
             except IntentTaken as again:

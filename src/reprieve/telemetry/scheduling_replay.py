@@ -1,0 +1,188 @@
+"""A recorded scheduling decision, made again: the same plan, and why each pod went or stayed.
+
+A pod is an answer's subject: a member of the preemptor, a victim, a candidate that was reprieved,
+or one that could never be a victim. Source: promises "Deterministic" and "Explained" of the design;
+specification 7 and 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.plan import Plan
+from reprieve.engine.scheduling.outcome import Attempt, UnitVictim
+from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.engine.scheduling.session import Session
+from reprieve.telemetry.replay import SpoiltInput, unpacked
+from reprieve.telemetry.scheduling_record import SchedulingInput, restored
+from reprieve.units.errors import ReprieveError
+
+__all__ = [
+    "Part",
+    "PluginMissing",
+    "PodAnswer",
+    "SchedulingReplay",
+    "decide_scheduling_again",
+    "pod_answers",
+]
+
+
+class PluginMissing(ReprieveError):
+    """A plugin that took part is not installed here."""
+
+
+class Part(StrEnum):
+    """What a pod was to a decision."""
+
+    MEMBER = "Member"  # it gets a node, or waits on
+    VICTIM = "Victim"
+    REPRIEVED = "Reprieved"
+    OVERDUE = "Overdue"  # an earlier victim that did not end: not counted on again
+    ELSEWHERE = "Elsewhere"  # on another node than the one that a single pod was given
+    NOT_LOWER = "NotLower"  # its priority is not below the preemptor's
+
+
+@dataclass(frozen=True, slots=True)
+class PodAnswer:
+    """What became of one pod. `priority`: the one that decides, a group's for its members.
+
+    `unit`: of a victim. `refused`: the filter that refused its reprieve, empty where unknown.
+    `node`: where it runs, or where a member is to run.
+    """
+
+    key: str  # namespace/name
+    uid: str
+    part: Part
+    node: str
+    priority: int
+    group: str = ""
+    unit: UnitVictim | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingReplay:
+    """A decision made again from its input."""
+
+    decided_on: SchedulingInput
+    snapshot: Snapshot
+    attempt: Attempt
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan, None when nobody is to be evicted."""
+        return self.attempt.plan
+
+    @property
+    def priority(self) -> int:
+        """The preemptor's priority."""
+        index = self.snapshot.group_index.get(self.decided_on.unit.group, -1)
+        group = self.snapshot.group_rows[index] if index >= 0 else None
+        if group is not None:
+            return group.priority
+        pending = self.snapshot.pending.get(self.decided_on.unit.pods[0])
+        return 0 if pending is None else pending.row.priority
+
+
+def decide_scheduling_again(
+    recorded: Mapping[str, Any], plugins: Mapping[str, PostFilter]
+) -> SchedulingReplay:
+    """Return the decision that the stored input gives.
+
+    Raises:
+        InputOmitted: it was left out when it was recorded.
+        SpoiltInput: it cannot be read.
+        PluginMissing: a plugin of the profile is not installed.
+    """
+    decided_on = unpacked(recorded, SchedulingInput)
+    policy = decided_on.policy
+    for profile in policy.profiles:
+        missing = [name for name in profile.pod_group_post_filters if name not in plugins]
+        if missing:
+            raise PluginMissing(f"the plugin {missing[0]} is not installed here")
+    try:
+        snapshot = restored(decided_on)
+        session = Session(snapshot, policy, plugins=plugins, overdue=decided_on.overdue)
+        attempt = session.attempt(decided_on.unit)
+    except (AssertionError, LookupError, TypeError, ValueError) as failure:
+        # Well-formed JSON that no operator wrote: numbers that lead nowhere.
+        raise SpoiltInput(f"spec.input.data contradicts itself: {failure}") from None
+    assert attempt is not None, "nothing was placed before it"
+    return SchedulingReplay(decided_on, snapshot, attempt)
+
+
+def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
+    """Yield what became of each pod: members, victims by importance, all others by name."""
+    yield from _members(replay)
+    snapshot, found = replay.snapshot, replay.attempt.preemption
+    groups = replay.decided_on.policy.gates.generic_workload
+    priorities = snapshot.effective_priority(groups).tolist()
+    refused = dict(found.refused) if found is not None else {}
+    victims = found.victims if found is not None else ()
+    told = set()
+    for unit in victims:
+        for slot in unit.pods:
+            told.add(slot)
+            why = refused.get(unit.pods[0], "")
+            yield _placed(replay, slot, Part.VICTIM, priorities[slot], unit, why)
+    target = None if replay.decided_on.unit.group or found is None else found.nominated
+    node = snapshot.node_index.get(target[0][1], -1) if target else -1
+    overdue = frozenset(replay.decided_on.overdue)
+    slots = np.flatnonzero(snapshot.pod_node >= 0).tolist()
+    for slot in sorted(slots, key=lambda each: snapshot.pod_keys[each]):
+        if slot in told:
+            continue
+        part = Part.REPRIEVED
+        if priorities[slot] >= replay.priority:
+            part = Part.NOT_LOWER
+        elif snapshot.pod_uids[slot] in overdue:
+            part = Part.OVERDUE
+        elif node >= 0 and snapshot.pod_node[slot] != node:
+            part = Part.ELSEWHERE
+        yield _placed(replay, slot, part, priorities[slot])
+
+
+def _members(replay: SchedulingReplay) -> Iterator[PodAnswer]:
+    found = replay.attempt.preemption
+    nodes = dict(found.nominated) if found is not None else {}
+    for uid in replay.decided_on.unit.pods:
+        pending = replay.snapshot.pending.get(uid)
+        if pending is not None:
+            row = pending.row
+            group = f"{row.namespace}/{row.group}" if row.group else ""
+            yield PodAnswer(
+                f"{row.namespace}/{row.name}",
+                uid,
+                Part.MEMBER,
+                nodes.get(uid, ""),
+                replay.priority,
+                group,
+            )
+
+
+def _placed(
+    replay: SchedulingReplay,
+    slot: int,
+    part: Part,
+    priority: int,
+    unit: UnitVictim | None = None,
+    refused: str = "",
+) -> PodAnswer:
+    snapshot = replay.snapshot
+    group = int(snapshot.pod_group[slot])
+    return PodAnswer(
+        snapshot.pod_keys[slot],
+        snapshot.pod_uids[slot],
+        part,
+        snapshot.nodes[int(snapshot.pod_node[slot])].name,
+        priority,
+        snapshot.group_keys[group] if group >= 0 else "",
+        unit,
+        refused,
+    )

@@ -1,0 +1,125 @@
+"""The story of one preemption by a pod or a pod group, for people.
+
+Told from the record alone where its input is not there, and from the decision made again where it
+is. Pure: a record goes in, lines come out. Source: promise "Explained" of the design.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from reprieve.api.reprieve import Preemption, PreemptionSpec
+from reprieve.telemetry.scheduling_replay import Part, PodAnswer, SchedulingReplay, pod_answers
+from reprieve.telemetry.story import amounts_lines, counts_text, outcome_text, status_lines
+
+__all__ = ["pod_answer_text", "pod_story", "pods_named"]
+
+#: Most reprieved pods that are named; the others are counted.
+_NAMED: Final = 50
+
+
+def pod_story(preemption: Preemption, replay: SchedulingReplay | None) -> list[str]:
+    """Return the lines; `replay` None tells what stands in the record itself."""
+    answers = list(pod_answers(replay)) if replay is not None else []
+    lines = [*_preemptor(preemption.spec, replay, answers), ""]
+    lines += [*amounts_lines(preemption.spec), ""]
+    lines += [*_victims(preemption, replay, answers), ""]
+    lines += [*_kept(preemption.spec, replay, answers), ""]
+    return [*lines, *status_lines(preemption)]
+
+
+def pods_named(replay: SchedulingReplay, namespace: str, name: str) -> list[PodAnswer]:
+    """Return the answer for the pod of this name, else those for the pods of the group."""
+    key = f"{namespace}/{name}"
+    answers = list(pod_answers(replay))
+    return [each for each in answers if each.key == key] or [
+        each for each in answers if each.group == key
+    ]
+
+
+def pod_answer_text(answer: PodAnswer, replay: SchedulingReplay) -> str:
+    """Return what became of one pod, in one line."""
+    where = f"on {answer.node}, " if answer.node else ""
+    who = f"{answer.key} ({where}priority {answer.priority}{_group_text(answer)})"
+    match answer.part:
+        case Part.MEMBER:
+            gets = f"is to run on {answer.node}" if answer.node else "gets no node yet"
+            return f"{answer.key} (priority {answer.priority}{_group_text(answer)}) {gets}"
+        case Part.VICTIM:
+            return f"{who} makes way: {_why(answer)}"
+        case Part.REPRIEVED:
+            return f"{who} stays: the preemptor fits with it in place"
+        case Part.OVERDUE:
+            return f"{who} was to make way earlier and has not ended: nobody plans with its room"
+        case Part.ELSEWHERE:
+            return f"{who} stays: the pod is to run on another node"
+        case Part.NOT_LOWER:
+            return f"{who} stays: its priority is not below the preemptor's {replay.priority}"
+
+
+def _preemptor(
+    spec: PreemptionSpec, replay: SchedulingReplay | None, answers: Sequence[PodAnswer]
+) -> Iterator[str]:
+    ref = spec.preemptor
+    if ref is None:
+        yield "Preemptor: nobody"
+        return
+    line = f"Preemptor: {ref.kind} {ref.namespace}/{ref.name}"
+    if replay is None:
+        yield line
+        return
+    members = [each for each in answers if each.part is Part.MEMBER]
+    yield f"{line}, priority {replay.priority}, {len(members)} waiting pods"
+    for each in members:
+        yield f"  {pod_answer_text(each, replay)}"
+
+
+def _victims(
+    preemption: Preemption, replay: SchedulingReplay | None, answers: Sequence[PodAnswer]
+) -> Iterator[str]:
+    yield "Victims, the most important first:"
+    known = {each.uid: each for each in answers if each.part is Part.VICTIM}
+    states = {each.uid: each for each in preemption.status.victims}
+    for victim in preemption.spec.victims:
+        answer = known.get(victim.root.uid)
+        if answer is not None and replay is not None:
+            yield f"  {pod_answer_text(answer, replay)}"
+        else:
+            yield f"  {victim.root.namespace}/{victim.root.name}: {victim.rule}"
+        yield f"    {victim.action}: {outcome_text(states.get(victim.root.uid))}"
+
+
+def _kept(
+    spec: PreemptionSpec, replay: SchedulingReplay | None, answers: Sequence[PodAnswer]
+) -> Iterator[str]:
+    if spec.reprieved:
+        yield counts_text(spec)
+    if replay is None:
+        return
+    reprieved = [each for each in answers if each.part in (Part.REPRIEVED, Part.OVERDUE)]
+    yield f"{len(reprieved)} candidates that stay:" if reprieved else "No candidate stays"
+    for each in reprieved[:_NAMED]:
+        yield f"  {pod_answer_text(each, replay)}"
+    if len(reprieved) > _NAMED:
+        more = len(reprieved) - _NAMED
+        yield f"  and {more} more: --workload NAMESPACE/NAME answers for one of them"
+    counts = Counter(each.part for each in answers)
+    if counts[Part.ELSEWHERE]:
+        yield f"{counts[Part.ELSEWHERE]} of lower priority on other nodes than the one chosen"
+    yield f"{counts[Part.NOT_LOWER]} could not be victims: their priority is not lower"
+
+
+def _why(answer: PodAnswer) -> str:
+    unit = answer.unit
+    assert unit is not None
+    whole = f"its group goes as a whole ({len(unit.pods)} pods), and " if unit.whole_group else ""
+    refused = answer.refused
+    reason = f"{refused} refuses its reprieve" if refused else "the preemptor does not fit with it"
+    budget = ", a disruption budget notwithstanding" if unit.violating else ""
+    return f"{whole}{reason}{budget}"
+
+
+def _group_text(answer: PodAnswer) -> str:
+    return f", group {answer.group}" if answer.group else ""
