@@ -95,54 +95,52 @@ async def test_local_volumes_take_their_pods_to_different_nodes(tmp_path: Path) 
         assert set(placed.values()) == {"node-0", "node-1"}
 
 
+async def _device_class(cluster: Site) -> None:
+    selectors = [{"cel": {"expression": f'device.driver == "{_DRIVER}"'}}]
+    body = {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}}
+    await cluster.client.create(_DEVICE_CLASSES, body, dict)
+
+
+async def _devices(cluster: Site, name: str, count: int) -> None:
+    spec = {
+        "driver": _DRIVER,
+        "nodeName": name,
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"gpu-{i}"} for i in range(count)],
+    }
+    body = {"metadata": {"name": f"{name}-gpus"}, "spec": spec}
+    await cluster.client.create(_SLICES, body, dict)
+
+
+async def _device_claim(cluster: Site, name: str) -> Any:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    body = {
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    return await cluster.client.create(DEVICE_CLAIMS, body, dict)
+
+
+def _with_device(name: str, claim: str, cpu: str = "0") -> Object:
+    container = {
+        "name": "c",
+        "image": "registry.example/app:1",
+        "resources": {"claims": [{"name": "gpu"}], "requests": {"cpu": cpu}},
+    }
+    claims = [{"name": "gpu", "resourceClaimName": claim}]
+    return pod(name, 1, resourceClaims=claims, containers=[container])
+
+
 async def test_devices_are_allocated_before_the_pod_is_bound_and_never_twice(
     tmp_path: Path,
 ) -> None:
     async with site([node("node-0", 8)], tmp_path, kubelet=True) as cluster:
         await cluster.operator()
-        await cluster.client.create(
-            _DEVICE_CLASSES,
-            {
-                "metadata": {"name": "gpu"},
-                "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{_DRIVER}"'}}]},
-            },
-            dict,
-        )
-        await cluster.client.create(
-            _SLICES,
-            {
-                "metadata": {"name": "node-0-gpus"},
-                "spec": {
-                    "driver": _DRIVER,
-                    "nodeName": "node-0",
-                    "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
-                    "devices": [{"name": f"gpu-{i}"} for i in range(2)],
-                },
-            },
-            dict,
-        )
+        await _device_class(cluster)
+        await _devices(cluster, "node-0", 2)
         for i in range(3):
-            await cluster.client.create(
-                DEVICE_CLAIMS,
-                {
-                    "metadata": {"name": f"claim-{i}", "namespace": NAMESPACE},
-                    "spec": {
-                        "devices": {
-                            "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
-                        }
-                    },
-                },
-                dict,
-            )
-            claims = [{"name": "gpu", "resourceClaimName": f"claim-{i}"}]
-            uses = [
-                {
-                    "name": "c",
-                    "image": "registry.example/app:1",
-                    "resources": {"claims": [{"name": "gpu"}]},
-                }
-            ]
-            await cluster.create(pod(f"p-{i}", resourceClaims=claims, containers=uses))
+            await _device_claim(cluster, f"claim-{i}")
+            await cluster.create(_with_device(f"p-{i}", f"claim-{i}"))
 
         async def two_placed() -> bool:
             return len(await cluster.placed()) == 2
@@ -168,3 +166,29 @@ async def test_devices_are_allocated_before_the_pod_is_bound_and_never_twice(
         first = sorted(await cluster.placed())[0]
         await cluster.end(first)
         await cluster.until_placed({waiting})
+
+
+async def test_an_unused_claim_is_deallocated_when_its_devices_are_where_the_pod_cannot_go(
+    tmp_path: Path,
+) -> None:
+    async with site([node("node-0", 1), node("node-1", 4)], tmp_path, kubelet=True) as cluster:
+        await _device_class(cluster)
+        for each in ("node-0", "node-1"):
+            await _devices(cluster, each, 1)
+        claim = await _device_claim(cluster, "claim")
+        result = {"request": "gpu", "driver": _DRIVER, "pool": "node-0", "device": "gpu-0"}
+        here = {"key": "metadata.name", "operator": "In", "values": ["node-0"]}
+        allocation = {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [here]}]},
+        }
+        left_over = {**claim, "status": {"allocation": allocation}}
+        await cluster.client.update_status(DEVICE_CLAIMS, left_over, dict)
+        await cluster.create(_with_device("p", "claim", cpu="2"))
+        await cluster.operator()
+        await cluster.until_placed({"p"})
+        assert await cluster.placed() == {"p": "node-1"}
+        now: Any = await cluster.client.get(DEVICE_CLAIMS, NAMESPACE, "claim", dict)
+        (device,) = now["status"]["allocation"]["devices"]["results"]
+        assert (device["pool"], device["device"]) == ("node-1", "gpu-0")
+        assert [user["name"] for user in now["status"]["reservedFor"]] == ["p"]

@@ -19,9 +19,10 @@ from reprieve.engine.cluster.devices import AllocatedDevice, Allocation
 from reprieve.engine.cluster.rows import NodeTerm, PodRow, Requirement, Toleration
 from reprieve.engine.placement.filters.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_binding import VolumeAssignment
+from reprieve.engine.scheduling.outcome import Deallocation
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client, Json, PatchType
-from reprieve.kube.errors import AlreadyExists, Conflict
+from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.writes import Priority
 from reprieve.units.errors import ClusterError
@@ -83,6 +84,35 @@ class Reservations:
             if each.extended:
                 await self._make(pod, each, class_of)
             await self._allocate(each)
+
+    async def deallocate(self, given_up: Sequence[Deallocation]) -> None:
+        """Clear allocations that keep a unit from every node, delete claims made for it in vain.
+
+        A claim that somebody else uses by now is left alone.
+
+        Raises:
+            ApiError: the API server refused or failed.
+        """
+        for each in given_up:
+            try:
+                claim: Json = await self._client.get(DEVICE_CLAIMS, each.namespace, each.name, dict)
+                if claim["metadata"]["uid"] != each.uid:
+                    continue
+                if each.delete:
+                    await self._writer.delete(
+                        DEVICE_CLAIMS, each.namespace, each.name, uid=each.uid
+                    )
+                    continue
+                status = dict(claim.get("status") or {})
+                if len(status.get("reservedFor") or ()) > 1:
+                    continue
+                status.pop("allocation", None)
+                status.pop("reservedFor", None)
+                _: Json = await self._writer.update_status(
+                    DEVICE_CLAIMS, {**claim, "status": status}, dict
+                )
+            except (Conflict, NotFound):
+                continue  # somebody is at it: the next attempt sees what they did
 
     async def _point(self, volume: str, claim: Json) -> None:
         found: Json = await self._client.get(VOLUMES, "", volume, dict)

@@ -26,15 +26,9 @@ from reprieve.engine.cluster.rows import (
 from reprieve.engine.placement.filters import device_allocation
 from reprieve.engine.placement.reasons import Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.claims import (
-    Deallocation,
-    Reservations,
-    assumed,
-    deallocate_claims,
-    deallocations,
-    reservations_of,
-)
-from reprieve.engine.scheduling.outcome import Sentence
+from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
+from reprieve.engine.scheduling.outcome import Deallocation, Sentence
+from reprieve.engine.scheduling.reservations import reservations_of
 from reprieve.units.ids import Uid
 from tests.engine.builders import gang, group, node, pending_of, pod, slot_of, snapshot_of
 from tests.engine.devices.drivers import (
@@ -167,9 +161,7 @@ def test_a_claim_that_another_unit_is_allocating_is_waited_for_and_members_share
     second = simulation.place(pending_of(simulation.snapshot, "g-1"), 1)
     made = [reservations_of(simulation, Uid(f"pod-g-{n}")).claims for n in range(2)]
     assert [[c.allocation is not None for c in each] for each in made] == [[True], [False]]
-    (entry,) = assumed(simulation.snapshot, [Reservations(claims=made[0] + made[1])])
-    assert entry.row.in_flight
-    assert [each.name for each in entry.row.reserved_for] == ["g-0", "g-1"]
+    assert [[c.consumer.name for c in each] for each in made] == [["g-0"], ["g-1"]]
     simulation.unplace(second)
     simulation.unplace(placed)
     assert refusals(simulation, "p") == ["", ""]
@@ -646,8 +638,6 @@ def test_an_extended_resource_that_the_node_lacks_is_served_by_a_device_class() 
     assert [d.id[2] for d in made.allocation.devices] == ["gpu-0", "gpu-1"]
     assert made.extended == (ExtendedRequest("example.com/gpu", "request-0", 2),)
     assert made.name.startswith("p-extended-resources-")
-    (entry,) = assumed(simulation.snapshot, [Reservations(claims=(made,))])
-    assert (entry.row.owner, entry.row.extended, entry.row.in_flight) == ("pod-p", True, True)
 
 
 def test_requests_of_containers_are_fulfilled_one_by_one() -> None:

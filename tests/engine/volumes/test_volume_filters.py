@@ -10,7 +10,7 @@ import pytest
 from reprieve.engine.cluster.rows import Disk, Entry, NodeTerm, Operator, Requirement, VolumeUse
 from reprieve.engine.cluster.storage import NO_PROVISIONER
 from reprieve.engine.placement.filters.volume_binding import VolumeAssignment
-from reprieve.engine.scheduling.claims import Reservations, assumed, reservations_of
+from reprieve.engine.scheduling.reservations import Reservations, reservations_of
 from reprieve.units.ids import Uid
 from tests.engine.builders import node, pending_of, pod, slot_of, snapshot_of
 from tests.engine.devices.drivers import asks, claims, device_class, resource_claim
@@ -305,26 +305,6 @@ def test_members_that_share_a_claim_follow_the_first(static: bool) -> None:
     assert refusals(simulation, "q") == ["NO_VOLUME", ""]
     simulation.place(pending_of(simulation.snapshot, "q"), 1)
     assert reservations_of(simulation, Uid("pod-q")).volumes == ()
-
-
-def test_what_a_member_reserved_is_in_the_next_snapshot() -> None:
-    rows: list[object] = [
-        node("n1"),
-        node("n2"),
-        pod("p", volumes=uses("a", "b")),
-        storage_class(),
-        claim("a", storage_class="sc", request=1),
-        claim("b", storage_class="sc", request=2),
-        volume("v", storage_class="sc", capacity=1, on="n1"),
-    ]
-    snapshot = snapshot_of(*rows)  # type: ignore[arg-type]
-    simulation = simulation_of(snapshot)
-    simulation.place(pending_of(snapshot, "p"), 0)
-    entries = assumed(snapshot, [reservations_of(simulation, Uid("pod-p"))])
-    assert [(e.name, e.row.selected_node) for e in entries if e.namespace] == [("b", "n1")]
-    assert [(e.name, e.row.claim) for e in entries if not e.namespace] == [
-        ("v", ("default", "a", "pvc-a"))
-    ]
 
 
 # VolumeRestrictions.

@@ -23,7 +23,7 @@ from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.engine.cluster.devices import extended_classes
 from reprieve.engine.cluster.rows import PodRow
-from reprieve.engine.scheduling.outcome import Member, Unit
+from reprieve.engine.scheduling.outcome import Deallocation, Member, Unit
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.execution.bind import Binding, Bound, bind
 from reprieve.execution.reserve import Refused, Reservations
@@ -82,6 +82,17 @@ class Bindings:
             self._spawn(self._bind_group(unit.group, pods))
         else:
             self._spawn(self._bind_pod(unit, pods[0]))
+
+    def give_back(self, given_up: Sequence[Deallocation]) -> None:
+        """Clear device claims that are in the way of a unit that could not be placed."""
+        if given_up and not self._context.dry_run:
+            self._spawn(self._deallocate(given_up))
+
+    async def _deallocate(self, given_up: Sequence[Deallocation]) -> None:
+        try:
+            await self._reservations.deallocate(given_up)
+        except ApiError as failure:
+            log.warning("device claims stay allocated: %s", failure)
 
     async def _bind_pod(self, unit: Unit, pod: _Placed) -> None:
         found = await self._call(pod)

@@ -222,6 +222,7 @@ class Decisions:
             self._state.queue.done(unit, Outcome.REJECTED, now)
             return
         self._bindings.assume(unit, placed)
+        self._nominate(attempt, rows, self._state.group(unit.group) if unit.group else None)
         for member in rest:
             self._tell(attempt, member, rows)
 
@@ -250,6 +251,7 @@ class Decisions:
                 self._statuses.group(group, condition)
 
         self._nominate(attempt, rows, group)
+        self._bindings.give_back(attempt.deallocations)
         if not begins or self._context.dry_run:
             tell()
             queue.done(unit, outcome, now, rejected_by=rejected_by)
@@ -305,7 +307,7 @@ class Decisions:
         for member in attempt.members:
             row = rows.get(member.uid)
             node = _nominated(member)
-            if row is not None and node is not None:
+            if row is not None and node is not None and not member.bind:
                 priority = row.priority if group is None else group.priority
                 self._state.cluster.nominate(row.uid, node, priority, deadline)
 

@@ -1,129 +1,26 @@
-"""What becomes of claims: what placed pods have reserved, and what a failed unit gives back.
+"""What a unit that could not be placed gives back of its device claims.
 
-`reservations_of` is what has to be written before a pod is bound (PreBind); `assumed` turns it into
-rows, so that the next snapshot knows of it before the API has it. After a failure, the claims that
-keep a unit on nodes it cannot use, and that nobody else uses, are deallocated; claims that were
-made for extended resources in an earlier attempt are deleted. Source: specification, section 6,
-21.5 and 21.9.
+The claims that keep it on nodes it cannot use, and that nobody else uses, are deallocated; claims
+that were made for extended resources in an earlier attempt are deleted. Source: specification,
+sections 6 and 21.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import numpy as np
 
 from reprieve.engine.cluster.devices import Consumer, ResourceClaimRow
-from reprieve.engine.cluster.rows import Entry, GroupRow, Kind
+from reprieve.engine.cluster.rows import GroupRow, Kind
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
-from reprieve.engine.cluster.storage import ClaimRow, VolumeRow
-from reprieve.engine.placement.filtering import View
-from reprieve.engine.placement.filters.device_state import ClaimAllocation, device_state_of
 from reprieve.engine.placement.filters.reach import node_sets_of
-from reprieve.engine.placement.filters.volume_binding import VolumeAssignment, volume_ledger_of
-from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Code, Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
+from reprieve.engine.scheduling.outcome import Deallocation, Explanation, Preemption, Sentence
 from reprieve.units.ids import Uid
 
-__all__ = [
-    "Deallocation",
-    "Reservations",
-    "assumed",
-    "deallocate_claims",
-    "deallocations",
-    "reservations_of",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Reservations:
-    """What has to be written before a pod is bound, in order."""
-
-    volumes: tuple[VolumeAssignment, ...] = ()
-    claims: tuple[ClaimAllocation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Deallocation:
-    """A ResourceClaim whose allocation is to be cleared, or that is to be deleted."""
-
-    namespace: str
-    name: str
-    uid: Uid
-    delete: bool = False
-
-
-def reservations_of(view: View, uid: Uid) -> Reservations:
-    """Return what a pod that the view has placed reserves."""
-    volumes: tuple[VolumeAssignment, ...] = ()
-    claims: tuple[ClaimAllocation, ...] = ()
-    if FilterName.VOLUME_BINDING in view.shared:
-        volumes = volume_ledger_of(view).made.get(uid, ())
-    if FilterName.DYNAMIC_RESOURCES in view.shared:
-        claims = device_state_of(view).made.get(uid, ())
-    return Reservations(volumes, claims)
-
-
-def assumed(snapshot: Snapshot, reservations: Iterable[Reservations]) -> tuple[Entry, ...]:
-    """Return the rows of claims and volumes as they will be once the reservations are written.
-
-    Several reservations of one object give one row.
-    """
-    found: dict[tuple[Kind, str, str], ClaimRow | VolumeRow | ResourceClaimRow] = {}
-    for each in reservations:
-        for volume in each.volumes:
-            _assume_volume(snapshot, volume, found)
-        for claim in each.claims:
-            _assume_claim(snapshot, claim, found)
-    return tuple(
-        Entry(kind, row.uid, namespace, name, row.version, row)
-        for (kind, namespace, name), row in sorted(found.items(), key=lambda item: item[0])
-    )
-
-
-def _assume_volume(
-    snapshot: Snapshot,
-    made: VolumeAssignment,
-    found: dict[tuple[Kind, str, str], ClaimRow | VolumeRow | ResourceClaimRow],
-) -> None:
-    claims = snapshot.tables.get(Kind.CLAIM, {})
-    row: ClaimRow | None = claims.get((made.namespace, made.claim))
-    if row is None:
-        return
-    if not made.volume:
-        found[Kind.CLAIM, made.namespace, made.claim] = replace(row, selected_node=made.node)
-        return
-    volume: VolumeRow = snapshot.tables[Kind.VOLUME]["", made.volume]
-    reserved = (made.namespace, made.claim, row.uid)
-    found[Kind.VOLUME, "", made.volume] = replace(volume, claim=reserved)
-
-
-def _assume_claim(
-    snapshot: Snapshot,
-    made: ClaimAllocation,
-    found: dict[tuple[Kind, str, str], ClaimRow | VolumeRow | ResourceClaimRow],
-) -> None:
-    key = (Kind.RESOURCE_CLAIM, made.namespace, made.name)
-    row = found.get(key) or snapshot.tables.get(Kind.RESOURCE_CLAIM, {}).get(key[1:])
-    if row is None and made.extended:
-        # The uid of a claim that is yet to be made is its owner's.
-        owner = made.consumer.uid
-        row = ResourceClaimRow(owner, made.namespace, made.name, 0, owner=owner, extended=True)
-    if not isinstance(row, ResourceClaimRow):
-        return
-    consumers = row.reserved_for
-    if all(each.uid != made.consumer.uid for each in consumers):
-        consumers = (*consumers, made.consumer)
-    fresh = made.allocation is not None
-    found[key] = replace(
-        row,
-        allocation=made.allocation if fresh else row.allocation,
-        in_flight=fresh or row.in_flight,
-        reserved_for=consumers,
-    )
+__all__ = ["deallocate_claims", "deallocations"]
 
 
 def deallocations(simulation: Simulation, pods: Sequence[Pending]) -> tuple[Deallocation, ...]:

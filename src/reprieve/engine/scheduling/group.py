@@ -3,6 +3,7 @@
 1. pods that are being deleted or have a node already are dropped;
 2. the pods must agree with each other and with the group (`uniformity`);
 3. the queued pods are placed; when the minimum is met, what fits is bound and nobody is evicted;
+   the rest keeps the room that was made for the group;
 4. otherwise the profile's PodGroupPostFilter plugins run in order until one succeeds or says that
    nothing helps.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import Pending
+from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
@@ -31,6 +32,7 @@ from reprieve.engine.scheduling.outcome import (
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.plugins import PostFilter, run_post_filters
 from reprieve.engine.scheduling.uniformity import disagreement
+from reprieve.units.ids import Uid
 
 __all__ = ["schedule_group"]
 
@@ -65,13 +67,53 @@ def _placed(
     simulation: Simulation, unit: Unit, queued: Sequence[Pending], placing: GroupPlacing
 ) -> Attempt:
     names = simulation.snapshot.nodes
+    handed_on = _handed_on(simulation.snapshot, queued, placing.nodes)
     members = tuple(
         Member(pending.row.uid, bind=names[node].name, nominate=Nominate.KEEP)
         if node >= 0
-        else Member(pending.row.uid, nominate=Nominate.KEEP, diagnosis=diagnosis)
+        else Member(
+            pending.row.uid,
+            nominate=handed_on.get(pending.row.uid, Nominate.KEEP),
+            diagnosis=diagnosis,
+        )
         for pending, node, diagnosis in zip(queued, placing.nodes, placing.diagnoses, strict=True)
     )
     return Attempt(unit, Code.SUCCESS, members)
+
+
+def _handed_on(
+    snapshot: Snapshot, queued: Sequence[Pending], nodes: Sequence[int]
+) -> dict[Uid, str]:
+    """Return new nominated nodes of members without a node whose own ones siblings have taken.
+
+    A sibling that went where another one was nominated leaves the room that was made for it; the
+    rest gets that room, since otherwise it would be lost to others and victims be sought again.
+    """
+    made = [snapshot.node_index.get(pending.row.nominated, -1) for pending in queued]
+    left = [index for index, node in enumerate(made) if node >= 0 and nodes[index] != node]
+    for index, node in enumerate(nodes):
+        if node >= 0 and node != made[index]:
+            taken = next((other for other in left if made[other] == node), None)
+            if taken is not None:
+                left.remove(taken)
+    waiting = [index for index, node in enumerate(nodes) if node < 0]
+    wanting = [index for index in waiting if made[index] >= 0 and index not in left]
+    left = [index for index in left if index not in waiting]
+    found = {}
+    for index in wanting:
+        room = next((o for o in left if _covers(snapshot, queued[o], queued[index])), None)
+        if room is not None:
+            left.remove(room)
+            found[queued[index].row.uid] = queued[room].row.nominated
+    return found
+
+
+def _covers(snapshot: Snapshot, one: Pending, other: Pending) -> bool:
+    """Whether the room of one pod is enough for another."""
+    first, second = snapshot.classes[one.pod_class], snapshot.classes[other.pod_class]
+    assert first is not None and second is not None, "a pod's class is never free"
+    room = dict(first.requests)
+    return all(room.get(name, 0) >= amount for name, amount in second.requests)
 
 
 def _waiting(

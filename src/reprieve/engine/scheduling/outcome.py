@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from reprieve.engine.gangs.job import JobPreemption
 from reprieve.engine.placement.filters.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_binding import VolumeAssignment
 from reprieve.engine.placement.reasons import Code, Reason
@@ -17,8 +18,10 @@ from reprieve.units.ids import Uid
 
 __all__ = [
     "Attempt",
+    "Deallocation",
     "Diagnosis",
     "Explanation",
+    "GangCycle",
     "Member",
     "Nominate",
     "Preemption",
@@ -154,6 +157,38 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
+class Deallocation:
+    """A ResourceClaim whose allocation is to be cleared, or that is to be deleted."""
+
+    namespace: str
+    name: str
+    uid: Uid
+    delete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GangCycle:
+    """What else a cycle of a gang, or of a pod that preempts as a job of one, ends in.
+
+    `key`: the preemptor's: gang group id, or namespace/name. `trigger`: the first member that did
+    not fit. `job`: what its preemption ended in; None when there was none. `parked`: members that
+    were given a node and wait in Permit for `wait` nanoseconds. `rejected`: members that waited
+    there before and no longer do. `bound_before`: members that waited and are bound now too, with
+    their node. `waiting` of the group's `pods` had a node when the cycle ended.
+    """
+
+    key: str
+    trigger: Uid | None = None
+    job: JobPreemption | None = None
+    parked: tuple[tuple[Uid, str], ...] = ()
+    wait: int = 0
+    rejected: tuple[Uid, ...] = ()
+    bound_before: tuple[tuple[Uid, str], ...] = ()
+    waiting: int = 0
+    pods: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """The end of one scheduling cycle of a unit.
 
@@ -169,3 +204,5 @@ class Attempt:
     scheduler_error: bool = False  # reason SchedulerError instead of Unschedulable
     preemption: Preemption | None = None
     plan: Plan | None = None
+    gang: GangCycle | None = None
+    deallocations: tuple[Deallocation, ...] = ()  # claims in the way of a unit that was not placed

@@ -17,11 +17,13 @@ import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
+from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang
+from reprieve.engine.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.claims import deallocate_claims
+from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
 from reprieve.engine.scheduling.group import missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
 from reprieve.engine.scheduling.nominations import kept_for_others
@@ -45,7 +47,8 @@ class Session:
 
     `plugins`: PodGroupPostFilter plugins by name, our own and those of others. `choose`: which of
     the nodes that pass is taken; by scores unless somebody wants it otherwise. `overdue`: victims
-    that should be gone by now; nobody waits for them, and no plan counts on them again.
+    that should be gone by now; nobody waits for them, and no plan counts on them again. `gangs`:
+    groups of older front doors by the key of their unit; `jobs`: how they preempt.
     """
 
     def __init__(
@@ -56,8 +59,12 @@ class Session:
         plugins: Mapping[str, PostFilter] = GROUP_POST_FILTERS,
         overdue: Collection[Uid] = (),
         choose: Choose = best_node,
+        gangs: Mapping[str, GangGroup] = MappingProxyType({}),
+        jobs: JobOptions = NO_JOBS,
     ) -> None:
         self.snapshot = snapshot
+        self._gangs = gangs
+        self._jobs = jobs
         self._policy = policy
         self._plugins = plugins
         self._choose = choose
@@ -78,7 +85,7 @@ class Session:
             return Attempt(unit, Code.SUCCESS, ())
         key = unit.group
         group = self._group(key)
-        if key and group is None:
+        if key and group is None and key not in self._gangs:
             return missing_group(unit)
         name = self._scheduler_name(queued[0])
         profile = self._policy.profile(name)
@@ -91,7 +98,12 @@ class Session:
         priority = group.priority if group is not None else queued[0].row.priority
         nominations = self._nominations.values()
         simulation.respect(kept_for_others(self.snapshot, nominations, own, key, priority))
-        if group is not None:
+        gang = self._gangs.get(key)
+        if gang is not None:
+            attempt = schedule_gang(simulation, unit, gang, queued, self._jobs, self._choose)
+        elif not key and (queued[0].row.gang or (self._jobs.enabled and name in self._jobs.names)):
+            attempt = schedule_alone(simulation, unit, queued[0], self._jobs, self._choose)
+        elif group is not None:
             attempt = schedule_group(
                 simulation,
                 unit,
@@ -110,11 +122,15 @@ class Session:
         found = attempt.preemption
         if found is not None and found.evaluated and self._placed:
             return None
-        if found is not None and found.code is Code.SUCCESS and found.evaluated:
+        planned = attempt.plan is not None
+        if found is not None and found.code is Code.SUCCESS and found.evaluated and not planned:
             preemptor: GroupRow | Pending = queued[0] if group is None else group
             plan = plan_of(self.snapshot, preemptor, queued, found, repr(self._policy))
             attempt = replace(attempt, plan=plan)
         attempt = with_reservations(simulation, attempt)
+        plugins = profile.pod_group_post_filters if key else profile.post_filters
+        if attempt.code is Code.UNSCHEDULABLE and "DynamicResources" in plugins:
+            attempt = replace(attempt, deallocations=deallocations(simulation, queued))
         self._remember(attempt, queued, group, simulation)
         return attempt
 
