@@ -66,12 +66,22 @@ def cycle(holdings: Holdings, queues: Queues, now: Nanos, number: int = 0) -> Cy
 def cycles(
     holdings: Holdings, queues: Queues, now: Nanos, limit: int, first: int = 0
 ) -> Iterator[CycleResult]:
-    """Yield cycles back to back, at most `limit`, the last being the first that changed nothing."""
+    """Yield cycles back to back, at most `limit`, until they change nothing any more.
+
+    The scan of a head's flavors that goes on in the next cycle is a change; one that begins again
+    where it began before is none.
+    """
+    seen: set[str] = set()
     for number in range(first, first + limit):
         result = cycle(holdings, queues, now, number)
         yield result
-        if not result.progress:
+        if result.progress:
+            seen.clear()
+            continue
+        scans = repr([(e.workload.key, e.scan and e.scan.bookmark) for e in result.entries])
+        if not result.scanned or scans in seen:
             return
+        seen.add(scans)
 
 
 def undo_admission(holdings: Holdings, queues: Queues, entry: Entry) -> None:
@@ -432,8 +442,8 @@ class _Cycle:
         before = self.queues.last_scan(entry.workload.key)
         moved = self.queues.requeue(entry.workload.key, entry.requeue, entry.scan)
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
-        if moved or bookmarks[0] != bookmarks[1]:
-            self.result.progress = True
+        self.result.progress = self.result.progress or moved
+        self.result.scanned = self.result.scanned or bookmarks[0] != bookmarks[1]
 
 
 def _flavors_of(holder: Holder) -> Callable[[str, str], str | None]:

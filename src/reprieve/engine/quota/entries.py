@@ -98,12 +98,17 @@ class Entry:
 
 @dataclass(slots=True)
 class CycleResult:
-    """Everything that a cycle decided; entries in the order in which they were processed."""
+    """Everything that a cycle decided; entries in the order in which they were processed.
+
+    `progress` says that somebody was admitted, preempted or set aside; `scanned` that a scan of
+    flavors stopped elsewhere than before.
+    """
 
     entries: list[Entry] = field(default_factory=list)
     skipped_preemptions: dict[str, int] = field(default_factory=dict)
     recomputations: dict[tuple[str, Recomputation], int] = field(default_factory=dict)
     progress: bool = False
+    scanned: bool = False
 
     def of(self, outcome: Outcome) -> list[Entry]:
         """Return the entries with one outcome."""
