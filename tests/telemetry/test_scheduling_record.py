@@ -66,7 +66,7 @@ def full(count: int = 4, **lower: Any) -> list[Any]:
 
 def test_deciding_the_stored_input_again_gives_the_same_plan() -> None:
     counted: Counter[str] = Counter()
-    for case in cases_of(range(700)):
+    for case in cases_of(range(400)):
         snapshot, policy = cluster_of(case).snapshot(), policy_of(case)
         attempt = attempt_of(case, snapshot, policy)
         if attempt is None or attempt.plan is None:
@@ -80,7 +80,7 @@ def test_deciding_the_stored_input_again_gives_the_same_plan() -> None:
         parts = Counter(each.part for each in pod_answers(replay))
         assert parts[Part.VICTIM] == len(attempt.plan.victims)
         counted["reprieved"] += bool(parts[Part.REPRIEVED])
-    assert counted["group"] >= 100 and counted["pod"] >= 30 and counted["reprieved"] >= 50
+    assert counted["group"] >= 60 and counted["pod"] >= 15 and counted["reprieved"] >= 30
     assert len(counted) >= 12, counted
 
 

@@ -264,9 +264,7 @@ class Preemptions:
         taken: IntentTaken | None = None
         for _ in range(_NUMBERS):
             number = self._attempts[uid] = self._attempts.get(uid, 0) + 1
-            spec = intent_spec(
-                plan, number, self._context.clock.wall(), decision_input=recorded
-            )
+            spec = intent_spec(plan, number, self._context.clock.wall(), decision_input=recorded)
             try:
                 return await self._pods.begin(intent_name(plan, number), spec)
             except IntentTaken as again:
