@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from bench.binding import with_binder
 from bench.core import CoreClock, CoreLoop
 from bench.measuring import peak_mib, print_line
 from reprieve.controllers.collector import freeze_records, relax_collector
@@ -117,7 +118,7 @@ async def _steady(size: Size) -> None:
             for i in range(size.nodes)
         ]
         times = KubeletTimes(start_latency=_START, termination_time=_END)
-        machines = Machines(objects, clock, nodes, times=times)
+        machines = Machines(objects, clock, nodes, times=times, more=[with_binder])
         lags = Lags(clock, size.life)
         await machines.start()
         machines.informer.listeners.append(lags.notice)

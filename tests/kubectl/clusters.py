@@ -17,6 +17,7 @@ from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import ADMINISTRATOR, ControlPlane
 from tests.kubectl.golden import Group
 from tests.kubectl.play import Cluster
+from tests.local.machines.stand_in_scheduler import with_scheduler
 
 __all__ = ["embedded", "on"]
 
@@ -58,7 +59,13 @@ async def embedded(group: Group, kubeconfig: Path) -> AsyncIterator[None]:
         if group.plane == "full":
             # The recorded cluster had a stand-in for kubelets that took no time either.
             times = KubeletTimes(start_latency=0, termination_time=0)
-            machines = Machines(EmbeddedObjects(cluster.api), SystemClock(), [], times=times)
+            machines = Machines(
+                EmbeddedObjects(cluster.api),
+                SystemClock(),
+                [],
+                times=times,
+                more=[with_scheduler],
+            )
             await machines.start()
             stack.push_async_callback(machines.stop)
         yield

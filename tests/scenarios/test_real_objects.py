@@ -18,6 +18,7 @@ from reprieve.local.machines.objects import AlreadyThere, Change, Changed, Chang
 from reprieve.local.machines.run import Machines
 from reprieve.scenarios.real import KubeObjects
 from reprieve.units.clock import SystemClock
+from tests.local.machines.stand_in_scheduler import with_scheduler
 
 GADGETS = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -174,7 +175,8 @@ async def test_refusals_have_the_names_that_the_machines_know(objects: KubeObjec
 
 
 async def test_the_machines_run_a_job_through_the_client(objects: KubeObjects) -> None:
-    machines = Machines(objects, SystemClock(), [NodeSpec.of("gpu-0", {"amd.com/gpu": 4})])
+    nodes = [NodeSpec.of("gpu-0", {"amd.com/gpu": 4})]
+    machines = Machines(objects, SystemClock(), nodes, more=[with_scheduler])
     await machines.start()
     try:
         await objects.create(

@@ -71,7 +71,7 @@ async def staged(
             store or objects,
             clock,
             [MachineSpec.of(n.name, n.allocatable, n.labels, n.taints) for n in nodes],
-            without=("scheduler", *machines_without),
+            without=machines_without,
         )
         await machines.start()
         stack.push_async_callback(machines.stop)

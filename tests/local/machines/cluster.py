@@ -13,6 +13,7 @@ from reprieve.local.machines.objects import Object
 from reprieve.local.machines.run import Machines
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
+from tests.local.machines.stand_in_scheduler import with_scheduler
 from tests.local.machines.store import KINDS, DictObjects
 
 SETTLE = 400
@@ -33,7 +34,13 @@ class Cluster:
         self.clock = VirtualClock()
         self.store = DictObjects(self.clock)
         self.machines = Machines(
-            self.store, self.clock, nodes, seed=seed, times=times, without=without
+            self.store,
+            self.clock,
+            nodes,
+            seed=seed,
+            times=times,
+            without=without,
+            more=[with_scheduler],
         )
 
     @property

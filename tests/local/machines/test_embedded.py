@@ -26,6 +26,7 @@ from reprieve.local.machines.run import Machines
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
 from tests.local.machines.cluster import gpu_node, job, pod, reference, sim, workload
+from tests.local.machines.stand_in_scheduler import with_scheduler
 from tests.local.machines.store import KINDS
 from tests.local.machines.test_children import CHAINS
 
@@ -45,7 +46,13 @@ class Embedded:
         self.objects = EmbeddedObjects(self.cluster.api)
         nodes = [gpu_node("gpu-0", 8)]
         self.machines = Machines(
-            self.objects, self.clock, nodes, seed=seed, without=without, **options
+            self.objects,
+            self.clock,
+            nodes,
+            seed=seed,
+            without=without,
+            more=[with_scheduler],
+            **options,
         )
 
     async def wait(self, seconds: float = 0) -> None:

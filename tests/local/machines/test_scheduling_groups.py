@@ -16,6 +16,7 @@ from reprieve.local.machines.run import Machines
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
 from tests.local.machines.cluster import gpu_node, job, template
+from tests.local.machines.stand_in_scheduler import with_scheduler
 
 GROUPS = "podgroups.scheduling.k8s.io"
 WORKLOADS = "workloads.scheduling.k8s.io"
@@ -73,7 +74,7 @@ async def site(gates: Mapping[str, bool] | None = None) -> AsyncIterator[Site]:
         for definition in permissive_definitions():
             await objects.create("customresourcedefinitions.apiextensions.k8s.io", definition)
         nodes = [gpu_node("gpu-0", 64)]
-        machines = Machines(objects, clock, nodes, without=["heartbeats"])
+        machines = Machines(objects, clock, nodes, without=["heartbeats"], more=[with_scheduler])
         await machines.start()
         try:
             yield Site(objects, machines, clock)

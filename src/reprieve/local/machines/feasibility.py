@@ -1,15 +1,14 @@
-"""Which node takes a pod, and in which words it is said that none does.
+"""Which node takes a pod, for those who place pods on nodes of their own choice.
 
 The filters and their order are kube-scheduler's: unschedulable, node name, taints, node affinity,
-resources; a node reports the first filter that rejects it, resources report every name that falls
-short. The text of the FitError counts the nodes per reason and sorts the parts as strings. Not
-imitated: ports, volumes, pod affinity, topology spread.
+resources; a node reports the first filter that rejects it. Not imitated: ports, volumes, pod
+affinity, topology spread.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +16,7 @@ from reprieve.local.machines.objects import Object
 from reprieve.local.machines.requests import amounts
 from reprieve.local.machines.selectors import matches_node_terms, tolerates
 
-__all__ = ["NodeState", "Rejection", "free_share", "reject", "unschedulable_message"]
+__all__ = ["NodeState", "Rejection", "reject"]
 
 
 @dataclass(slots=True)
@@ -85,44 +84,3 @@ def _short(requests: Mapping[str, int], state: NodeState) -> Rejection | None:
             reasons.append(f"Insufficient {name}")
             hopeless |= amount > allocatable
     return Rejection(tuple(reasons), hopeless) if reasons else None
-
-
-def free_share(requests: Mapping[str, int], state: NodeState) -> float:
-    """Return how empty the node would be with the pod on it: the mean free share, 0 to 1.
-
-    Counted over cpu and memory, the names that kube-scheduler's least-allocated score counts.
-    """
-    total, counted = 0.0, 0
-    for name in ("cpu", "memory"):
-        allocatable = state.allocatable.get(name, 0)
-        if allocatable:
-            total += (allocatable - state.used[name] - requests.get(name, 0)) / allocatable
-            counted += 1
-    return total / counted if counted else 0.0
-
-
-def unschedulable_message(rejections: Sequence[Rejection], *, preempts: bool) -> str:
-    """Return the text of PodScheduled=False, one rejection per node.
-
-    `preempts`: whether the pod's preemptionPolicy lets it look for victims. The stand-in never
-    finds any.
-    """
-    if not rejections:
-        return "no nodes available to schedule pods"
-    total = len(rejections)
-    counts = Counter(reason for rejection in rejections for reason in rejection.reasons)
-    message = f"0/{total} nodes are available: {_parts(counts)}."
-    if not preempts:
-        return f"{message} preemption: not eligible due to preemptionPolicy=Never."
-    hopeless = sum(rejection.hopeless for rejection in rejections)
-    outcomes = Counter(
-        {
-            "Preemption is not helpful for scheduling": hopeless,
-            "No preemption victims found for incoming pod": total - hopeless,
-        }
-    )
-    return f"{message} preemption: 0/{total} nodes are available: {_parts(+outcomes)}."
-
-
-def _parts(counts: Counter[str]) -> str:
-    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from reprieve.local.machines.budgets import DisruptionController
@@ -29,7 +29,6 @@ from reprieve.local.machines.objects import FREQUENT, ChangeType, Objects
 from reprieve.local.machines.podgarbage import PodGarbageCollector
 from reprieve.local.machines.podgroups import PodGroupProtection
 from reprieve.local.machines.replicasets import ReplicaSetController
-from reprieve.local.machines.scheduler import Scheduler
 from reprieve.local.machines.scheduling_groups import PodGroupMaker, Workloads
 from reprieve.local.machines.statefulsets import StatefulSetController
 from reprieve.local.machines.taints import NodeLifecycle, TaintEviction
@@ -67,6 +66,7 @@ class Machines:
     what it started; both once. `seed` decides generated names; `exporter_service` has the exporter
     found through a Service (`exposure`). `without` names machines that are not to run, because a
     real controller does their work: `IN_CONTROLLER_MANAGER` next to a kube-controller-manager.
+    `more` makes further machines. Nobody here schedules pods: that is the scheduling plane's work.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Machines:
         exporter_port: int = 0,
         exporter_service: bool = False,
         without: Collection[str] = (),
+        more: Sequence[Callable[[Informer, Clock, EventLog], Machine]] = (),
     ) -> None:
         self._objects = objects
         self.informer = Informer(objects)
@@ -98,7 +99,6 @@ class Machines:
         machines: list[Machine] = [
             node_machine,
             Heartbeats(self.informer, clock, node_machine.names()),
-            Scheduler(self.informer, clock, recorder("default-scheduler")),
             Kubelet(self.informer, clock, recorder("kubelet"), times or KubeletTimes(), seed),
             JobController(
                 self.informer, clock, recorder("job-controller"), generator("jobs"), workloads
@@ -130,6 +130,7 @@ class Machines:
             DeviceDriver(self.informer, recorder("device-driver")),
             VolumeController(self.informer),
         ]
+        machines += [make(self.informer, clock, self._events) for make in more]
         starting: list[NodeMachine | ExporterService] = [node_machine]
         if exporter_service:
             service = ExporterService(self.informer, self.exporter)

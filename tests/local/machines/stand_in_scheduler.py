@@ -1,28 +1,20 @@
-"""A stand-in for kube-scheduler: one pod at a time, no preemption.
+"""A scheduler for tests of the other machines: one pod at a time, no preemption, few filters.
 
 Takes every pod without a node, without scheduling gates and with the scheduler name
 `default-scheduler`; order: (1) higher priority, (2) earlier creation, (3) earlier arrival,
 (4) namespace and name. Among the nodes that take the pod: (1) the larger free share of cpu and
-memory, (2) the name. The search ends, as kube-scheduler's does in large clusters, with the
-hundredth node that takes the pod; the next search goes on behind it. A pod that no node takes gets
-the condition PodScheduled=False, Unschedulable, in kube-scheduler's words, and is tried again when
-a pod has gone or a node changed.
+memory, (2) the name. A pod that no node takes is tried again when a pod has gone or a node changed.
 """
 
 from __future__ import annotations
 
 import copy
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from reprieve.local.machines.events import Recorder
-from reprieve.local.machines.feasibility import (
-    NodeState,
-    free_share,
-    reject,
-    unschedulable_message,
-)
+from reprieve.local.machines.events import EventLog, Recorder
+from reprieve.local.machines.feasibility import NodeState, reject
 from reprieve.local.machines.informer import Informer, Key, key_of
 from reprieve.local.machines.objects import Change, ChangeType, Object, StoreError
 from reprieve.local.machines.ownership import set_condition
@@ -31,13 +23,11 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import format_instant
 
-__all__ = ["SCHEDULER_NAME", "Scheduler"]
+__all__ = ["SCHEDULER_NAME", "Scheduler", "with_scheduler"]
 
 SCHEDULER_NAME: Final = "default-scheduler"
 _QUEUE: Final = "queue"
 _RETRY: Final = SECOND
-_ENOUGH: Final = 100
-"""So many nodes that take a pod are compared."""
 
 
 class _Placed(NamedTuple):
@@ -55,9 +45,7 @@ class Scheduler:
         self._clock = clock
         self._recorder = recorder
         self._nodes: dict[str, NodeState] = {}
-        # The names in `_nodes`, sorted, and where the next search begins.
-        self._names: list[str] = []
-        self._first = 0
+        self._names: list[str] = []  # those in `_nodes`, sorted
         # uid -> where its room is taken, for all and only pods with a node that have not finished;
         # every row is in `used` of its node when the node is known.
         self._placed: dict[str, _Placed] = {}
@@ -105,32 +93,22 @@ class Scheduler:
 
     async def _try(self, pod: Object) -> None:
         requests = pod_requests(pod)
-        rejections = []
         best: tuple[float, str] | None = None
-        found = seen = 0
-        while seen < len(self._names) and found < _ENOUGH:
-            name = self._names[(self._first + seen) % len(self._names)]
-            state, seen = self._nodes[name], seen + 1
-            rejection = reject(pod, requests, state)
-            if rejection is not None:
-                rejections.append(rejection)
-                continue
-            found += 1
-            score = (-free_share(requests, state), name)
-            best = score if best is None else min(best, score)
-        if found == _ENOUGH:
-            self._first = (self._first + seen) % len(self._names)
+        for name in self._names:
+            state = self._nodes[name]
+            if reject(pod, requests, state) is None:
+                score = (-free_share(requests, state), name)
+                best = score if best is None else min(best, score)
         if best is not None:
             await self._informer.bind(pod, best[1])
             where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']} to {best[1]}"
             self._recorder.normal(pod, "Scheduled", f"Successfully assigned {where}")
             return
         self._rejected.add(pod["metadata"]["uid"])
-        preempts = pod["spec"].get("preemptionPolicy") != "Never"
-        message = unschedulable_message(rejections, preempts=preempts)
         updated = copy.deepcopy(pod)
         status = updated.setdefault("status", {})
         now = format_instant(self._clock.wall())
+        message = f"0/{len(self._names)} nodes are available"
         set_condition(status, "PodScheduled", False, now, reason="Unschedulable", message=message)
         if status != pod.get("status"):
             await self._informer.update("pods", updated, subresource="status")
@@ -207,3 +185,22 @@ def _add(state: NodeState, placed: _Placed, sign: int) -> None:
     for name, amount in placed.requests.items():
         state.used[name] += sign * amount
     state.used["pods"] += sign
+
+
+def free_share(requests: Mapping[str, int], state: NodeState) -> float:
+    """Return how empty the node would be with the pod on it: the mean free share, 0 to 1.
+
+    Counted over cpu and memory, the names that kube-scheduler's least-allocated score counts.
+    """
+    total, counted = 0.0, 0
+    for name in ("cpu", "memory"):
+        allocatable = state.allocatable.get(name, 0)
+        if allocatable:
+            total += (allocatable - state.used[name] - requests.get(name, 0)) / allocatable
+            counted += 1
+    return total / counted if counted else 0.0
+
+
+def with_scheduler(informer: Informer, clock: Clock, events: EventLog) -> Scheduler:
+    """Make the scheduler, as one more of the machines."""
+    return Scheduler(informer, clock, Recorder(events, SCHEDULER_NAME))
