@@ -12,10 +12,11 @@ import itertools
 import json
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.plane import SchedulingPlane
@@ -36,6 +37,8 @@ LEASE = 15 * SECOND
 PRIORITIES = {"low": 1000, "middle": 10_000, "high": 100_000}
 _OPERATOR_NAMESPACE = "reprieve-system"
 _IDLE_TURNS = 3
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -223,6 +226,15 @@ class Inline:
         pass
 
 
+class _NoThreads(ThreadPoolExecutor):
+    """Does what is submitted at once."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
 @dataclass
 class Memory:
     """The API server, the clock and the planes that run."""
@@ -270,7 +282,7 @@ class Memory:
             ),
             _OPERATOR_NAMESPACE,
         )
-        plane.decisions._solver = solver or Inline()
+        vars(plane.decisions)["_solver"] = solver or Inline()
         self.planes.append(plane)
         self._tasks += [asyncio.create_task(plane.run()), asyncio.create_task(events.run())]
         return plane
@@ -420,6 +432,7 @@ class Memory:
 async def memory() -> AsyncIterator[Memory]:
     """Nothing runs yet; everything is stopped afterwards."""
     found = Memory()
+    asyncio.get_running_loop().set_default_executor(_NoThreads())
     try:
         yield found
     finally:

@@ -118,8 +118,8 @@ def rebuilt(
         group = f"{row.namespace}/{row.group}" if row.group else ""
         entry, labels = row.pod_class, (row.namespace, row.labels)
         if not node:
-            pending[row.uid] = (row, entry, labels)
             wanted = expected.node if expected else row.nominated
+            pending[row.uid] = (replace(row, nominated=wanted), entry, labels)
             owner = groups.get(group)
             priority = owner.priority if owner else row.priority
             if expected:

@@ -99,9 +99,11 @@ def show(state: State, pod: HeldPod) -> None:
         flags = _flags(row) | Flag.ASSUMED
         state.assumed.set_facts(assumption.slot, row.priority, _started(row), flags)
         return
+    if expected is not None:
+        row = replace(row, nominated=expected.node)
     state.pending[row.uid] = Pending(row, pod.pod_class, pod.labels)
     state.changed.add("pending")
-    if row.nominated if expected is None else expected.node:
+    if row.nominated:
         state.nominated.add(row.uid)
         state.changed.add("nominations")
     else:
