@@ -61,6 +61,11 @@ def test_played(played_vector: Vector) -> None:
         assert workload_aware_runs.steps(vector, topology_aware) == []
 
 
+def test_played_with_our_own_placement(integration_vector: Vector) -> None:
+    vector = _runnable(integration_vector)
+    assert workload_aware_runs.integration_under_our_placement(vector) == []
+
+
 def _asserted(vector: Vector) -> Vector:
     """The vector with what is asserted instead, where it deviates on purpose."""
     if vector.id not in deviations.WORKLOAD_AWARE:

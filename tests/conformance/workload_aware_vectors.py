@@ -94,7 +94,7 @@ def _skip(case: Json) -> str:
         return COMPOSITE
     if case.get("usesExtender"):
         return "a fake extender that is not described"
-    if case.get("mockPlugins") or case.get("mockReservePlugin"):
+    if case.get("mockPlugins"):
         return "a fake plugin"
     unknown = set(case.get("plugins") or ()) - REAL_FILTERS
     if unknown or "TestPlugin" in case["name"]:
