@@ -6,21 +6,45 @@
   resolve a policy through its tiers nor print a map as text. KaiwoConfig keeps unknown fields of
   `spec`, since other operators have sections there, and prunes them inside `spec.gpuPreemption`.
 - `preemptions.reprieve.dev` is the intent log and the record.
+- Those of `kueue.x-k8s.io` are compatible with Kueue (specification of the quota plane, section 1):
+  v1beta2 is stored, v1beta1 served. They come with the quota plane only (`KUEUE_NAMES`), since a
+  cluster may have Kueue's own. Who installs them names the conversion webhook (`with_webhook`).
 
 The chart carries copies of these files; `tests/chart` holds them equal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["NAMES", "UnknownCrd", "all_crds", "load", "text"]
+import orjson
+
+__all__ = [
+    "KUEUE_NAMES",
+    "NAMES",
+    "UnknownCrd",
+    "all_crds",
+    "kueue_crds",
+    "load",
+    "text",
+    "with_webhook",
+]
 
 NAMES: Final = (
     "gpuworkloads.kaiwo.silogen.ai",
     "kaiwoconfigs.config.kaiwo.silogen.ai",
     "preemptions.reprieve.dev",
+)
+KUEUE_NAMES: Final = (
+    "admissionchecks.kueue.x-k8s.io",
+    "clusterqueues.kueue.x-k8s.io",
+    "cohorts.kueue.x-k8s.io",
+    "localqueues.kueue.x-k8s.io",
+    "resourceflavors.kueue.x-k8s.io",
+    "workloadpriorityclasses.kueue.x-k8s.io",
+    "workloads.kueue.x-k8s.io",
 )
 
 
@@ -32,10 +56,11 @@ def text(name: str) -> str:
     """Return the YAML text of the CustomResourceDefinition `name`.
 
     Raises:
-        UnknownCrd: `name` is none of `NAMES`.
+        UnknownCrd: `name` is none of `NAMES` and `KUEUE_NAMES`.
     """
-    if name not in NAMES:
-        raise UnknownCrd(f"no CustomResourceDefinition {name!r}; accepted: {', '.join(NAMES)}")
+    known = (*NAMES, *KUEUE_NAMES)
+    if name not in known:
+        raise UnknownCrd(f"no CustomResourceDefinition {name!r}; accepted: {', '.join(known)}")
     return files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
 
@@ -43,16 +68,36 @@ def load(name: str) -> dict[str, Any]:
     """Return the CustomResourceDefinition `name` as a fresh JSON-like object.
 
     Raises:
-        UnknownCrd: `name` is none of `NAMES`.
+        UnknownCrd: `name` is none of `NAMES` and `KUEUE_NAMES`.
     """
     import yaml  # takes a tenth of a second of CPU, which `reprieve --help` must not pay
 
-    loaded: dict[str, Any] = yaml.load(
-        text(name), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    )
+    shared = yaml.load(text(name), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    # What stands behind one anchor is one object until here.
+    loaded: dict[str, Any] = orjson.loads(orjson.dumps(shared))
     return loaded
 
 
 def all_crds() -> list[dict[str, Any]]:
     """Return all CustomResourceDefinitions, in the order of `NAMES`."""
     return [load(name) for name in NAMES]
+
+
+def kueue_crds(client_config: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Return the CustomResourceDefinitions of `kueue.x-k8s.io`, in the order of `KUEUE_NAMES`.
+
+    Args:
+        client_config: how the API server reaches the conversion webhook; see `with_webhook`.
+    """
+    return [with_webhook(load(name), client_config) for name in KUEUE_NAMES]
+
+
+def with_webhook(crd: dict[str, Any], client_config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return `crd` with the webhook at `client_config`, if versions of it are converted by one.
+
+    None leaves the service that the file names.
+    """
+    conversion = crd["spec"].get("conversion") or {}
+    if client_config is not None and conversion.get("strategy") == "Webhook":
+        conversion["webhook"]["clientConfig"] = dict(client_config)
+    return crd
