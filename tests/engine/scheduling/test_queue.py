@@ -208,6 +208,22 @@ def test_a_hint_ends_a_groups_backoff_at_most_once_a_second() -> None:
     assert min(gaps) >= SECOND
 
 
+def test_a_hint_that_comes_too_soon_after_another_is_put_off_and_not_lost() -> None:
+    site = Site()
+    site.gang(64)
+    for _ in range(5):
+        site.reject(FIT)
+        site.event(Happening.POD_DELETED, pod=pod("first", node="n"))
+        site.now += SECOND
+    site.reject(FIT)
+    site.event(Happening.POD_DELETED, pod=pod("first", node="n"))
+    site.reject(FIT)
+    site.now += 100 * MILLISECOND
+    site.event(Happening.POD_DELETED, pod=pod("second", node="n"))
+    (tried,) = site.tries(site.now + 5 * SECOND, FIT)
+    assert tried * MILLISECOND <= site.now - 3 * SECOND
+
+
 def test_after_five_minutes_a_pod_is_tried_whatever_the_hints_say() -> None:
     site = Site()
     site.add(pod("p"))

@@ -511,10 +511,15 @@ class Queue:
         self._end_early(entry, now, event)
 
     def _end_early(self, entry: Entry, now: int, event: str) -> None:
-        """End a group's backoff because of a hint, unless that was done less than a second ago."""
+        """End a group's backoff because of a hint; less than a second after the last time, soon."""
         if not entry.group or entry.place is not Place.ERRORS or entry.errors:
             return
         if entry.early is not None and now - entry.early < _EARLY:
+            soon = (entry.early + _EARLY) // SECOND
+            if soon < entry.until:
+                entry.until = soon
+                self._leave(entry)
+                self._enqueue(entry, now, "")
             return
         entry.early = now
         self._leave(entry)
