@@ -8,6 +8,7 @@ from dataclasses import replace
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import Configuration, Eviction, Workload
+from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.instants import Nanos
@@ -17,7 +18,13 @@ from tests.quota.cases import NOW, SECOND
 class Cluster:
     """Steps of one second; an evicted workload gives its quota back `delays` steps later."""
 
-    def __init__(self, configuration: Configuration, delays: tuple[int, ...] = (1,)) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        delays: tuple[int, ...] = (1,),
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.ledger = ledger
         self.configuration = configuration
         self.holdings = Holdings(configuration)
         self.queues = Queues(configuration)
@@ -25,6 +32,7 @@ class Cluster:
         self.delays = delays
         self.stopping: dict[str, int] = {}
         self.preempted: Counter[str] = Counter()
+        self.pairs: Counter[frozenset[str]] = Counter()
         self.results: list[CycleResult] = []
 
     def submit(self, *workloads: Workload) -> None:
@@ -40,13 +48,14 @@ class Cluster:
     def step(self) -> bool:
         """Run cycles until nothing changes and let time pass; return whether anything happened."""
         before = len(self.results)
-        for result in cycles(self.holdings, self.queues, self.now, limit=200):
+        for result in cycles(self.holdings, self.queues, self.now, limit=200, ledger=self.ledger):
             self.results.append(result)
             for entry in result.entries:
                 for target in entry.issued:
                     key = target.holder.key
                     delay = self.delays[sum(self.preempted.values()) % len(self.delays)]
                     self.preempted[key] += 1
+                    self.pairs[frozenset((entry.workload.key, key))] += 1
                     self.stopping[key] = delay
         assert not self.results[-1].progress, "cycles go on for ever"
         happened = any(result.progress for result in self.results[before:]) or bool(self.stopping)

@@ -29,8 +29,9 @@ from reprieve.engine.quota.model import (
     Strategy,
     Workload,
 )
+from reprieve.engine.quota.protection import Ledger
 from reprieve.units.instants import Nanos
-from tests.quota.cases import NOW, SECOND
+from tests.quota.cases import NOW, SECOND, Size, scene
 from tests.quota.simulation import Cluster
 
 RECLAIM = Preemption(Policy.LOWER_PRIORITY, Policy.ANY)
@@ -175,3 +176,52 @@ def test_reclaiming_while_borrowing_settles(
     cluster.submit(*jobs(random, "c", 3, priority=2))
     settles(cluster, evictions=True)
     assert {"c-0", "c-1"} <= cluster.admitted()
+
+
+@pytest.mark.parametrize("fair", [True, False])
+def test_with_held_pairs_everything_settles(fair: bool) -> None:
+    random = Random(71)
+    size = Size(admitted=4, pending=25)
+    preempted = 0
+    for number in range(500):
+        case = scene(random, fair=fair, size=size)
+        delays = random.choice(DELAYS)
+        cluster = Cluster(case.configuration, delays, Ledger())
+        cluster.submit(*case.pending, case.incoming)
+        cluster.settle()
+        assert max(cluster.pairs.values(), default=0) <= 2, number
+        preempted += bool(cluster.preempted)
+    assert preempted >= 10
+
+
+def test_without_held_pairs_the_same_two_take_turns_for_ever() -> None:
+    """The lower borrowing level goes first, so victims are back before their preemptor."""
+    rules = Preemption(
+        Policy.LOWER_PRIORITY, Policy.LOWER_PRIORITY, BorrowWithinCohort(Policy.LOWER_PRIORITY)
+    )
+    never = Preemption()
+
+    def scenario(ledger: Ledger | None) -> Cluster:
+        found = configuration(
+            queue("a", 0, rules), queue("b", 0, never), queue("c", 0, never), shared=1
+        )
+        quotas = FlavorQuotas("gpus", {"nvidia.com/gpu": Quota(2)})
+        group = (ResourceGroup(("nvidia.com/gpu",), (quotas,)),)
+        cohorts = {**found.cohorts, "inner": Cohort("inner", "all", group)}
+        queues = {n: replace(q, cohort="inner") for n, q in found.cluster_queues.items()}
+        nested = replace(found, cohorts=cohorts, cluster_queues=queues)
+        cluster = Cluster(nested, (1,), ledger)
+        cluster.submit(*jobs(Random(1), "b", 1), *jobs(Random(2), "c", 1))
+        cluster.settle()
+        cluster.submit(*jobs(Random(3), "a", 1, gpus=3, priority=1))
+        return cluster
+
+    with pytest.raises(AssertionError, match="it does not settle"):
+        scenario(None).settle()
+    held = scenario(Ledger())
+    held.settle()
+    assert sorted(held.preempted.values()) == [2, 2]
+    assert held.admitted() == {"b-0", "c-0"}
+    assert held.ledger is not None
+    assert len(held.ledger.held(held.now)) == 2
+    assert held.ledger.held(Nanos(held.now + 3_600 * SECOND)) == []

@@ -174,6 +174,21 @@ def test_the_local_queue_that_used_more_is_preempted_first() -> None:
     assert victims == {(2.0, 1.0): ["a"], (1.0, 2.0): ["b"], (): ["b"]}
 
 
+def test_a_minimum_runtime_protects_from_its_own_kind_of_preemption() -> None:
+    found = one_queue(preemption=Preemption(Policy.LOWER_PRIORITY))
+
+    def outcome(after_s: int, **runtimes: int) -> str:
+        holdings, queues = Holdings(found), Queues(found)
+        holdings.hold(held("a", amount=4, **runtimes))
+        queues.push(job("high", 4, priority=2))
+        (entry,) = cycle(holdings, queues, Nanos(NOW + after_s * SECOND)).entries
+        return entry.outcome
+
+    assert outcome(0) == outcome(0, reclaim_min_runtime_s=60) == Outcome.PREEMPTING
+    assert outcome(59, preempt_min_runtime_s=60) == Outcome.NO_CANDIDATES
+    assert outcome(60, preempt_min_runtime_s=60) == Outcome.PREEMPTING
+
+
 def test_a_missing_flavor_is_named_and_stops_its_queue_only() -> None:
     found = one_queue()
     other = replace(found.cluster_queues["team"], name="other", groups=())

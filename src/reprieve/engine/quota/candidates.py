@@ -19,7 +19,7 @@ Source: specification of the quota plane, sections 6.1 and 6.3.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 
@@ -33,12 +33,16 @@ __all__ = ["Preemptor", "Target", "cut", "in_order", "order_holders", "preemptor
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """The workload that wants room: what the policies compare."""
+    """The workload that wants room: what the policies compare.
+
+    `spares` tells whom it leaves alone (`protection`), None where it may take all.
+    """
 
     workload: Workload
     queue: int
     priority: int
     timestamp: Nanos
+    spares: Callable[[Holder], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

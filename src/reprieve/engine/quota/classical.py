@@ -176,6 +176,8 @@ def sources_of(
     for (evicted, columns), rows in snapshot.lists[queue].items():
         if not need.isdisjoint(columns):
             chosen = cut(rows, policy, who)
+            if who.spares is not None:
+                chosen = [row for row in chosen if not who.spares(row[4])]
             if chosen:
                 yield evicted, in_order(snapshot, chosen, who.queue)
 

@@ -34,6 +34,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.partial import reduced, reduction_steps
 from reprieve.engine.quota.preemption import SearchOracle, find_targets
+from reprieve.engine.quota.protection import Ledger, protected
 from reprieve.engine.quota.queues import LastScan, Queues, RequeueReason, shape
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot, effective_priority
 from reprieve.engine.quota.tournament import classical_order, fair_order
@@ -49,7 +50,13 @@ __all__ = [
 ]
 
 
-def cycle(holdings: Holdings, queues: Queues, now: Nanos, number: int = 0) -> CycleResult:
+def cycle(
+    holdings: Holdings,
+    queues: Queues,
+    now: Nanos,
+    number: int = 0,
+    ledger: Ledger | None = None,
+) -> CycleResult:
     """Run one cycle.
 
     Args:
@@ -57,14 +64,20 @@ def cycle(holdings: Holdings, queues: Queues, now: Nanos, number: int = 0) -> Cy
         queues: who waits; changed.
         now: the instant of all decisions.
         number: of the cycle; a bookmark lives from one to the next.
+        ledger: of who preempted whom, where pairs are to be held; changed.
     """
-    run = _Cycle(holdings, queues, now, number)
+    run = _Cycle(holdings, queues, now, number, ledger)
     run.process(run.nominate(queues.heads(now)))
     return run.result
 
 
 def cycles(
-    holdings: Holdings, queues: Queues, now: Nanos, limit: int, first: int = 0
+    holdings: Holdings,
+    queues: Queues,
+    now: Nanos,
+    limit: int,
+    first: int = 0,
+    ledger: Ledger | None = None,
 ) -> Iterator[CycleResult]:
     """Yield cycles back to back, at most `limit`, until they change nothing any more.
 
@@ -73,7 +86,7 @@ def cycles(
     """
     seen: set[str] = set()
     for number in range(first, first + limit):
-        result = cycle(holdings, queues, now, number)
+        result = cycle(holdings, queues, now, number, ledger)
         yield result
         if result.progress:
             seen.clear()
@@ -130,13 +143,21 @@ def reserved_amounts(
 
 
 class _Cycle:
-    def __init__(self, holdings: Holdings, queues: Queues, now: Nanos, number: int) -> None:
+    def __init__(
+        self,
+        holdings: Holdings,
+        queues: Queues,
+        now: Nanos,
+        number: int,
+        ledger: Ledger | None,
+    ) -> None:
         self.holdings = holdings
         self.queues = queues
         self.now = now
         self.number = number
         holdings.local_queue_usage = queues.local_queue_usage
         self.snapshot = holdings.snapshot()
+        self.ledger = ledger
         self.settings = self.snapshot.settings
         self.designated: set[str] = set()
         self.designated_in: dict[int, list[Holder]] = {}  # by root
@@ -195,7 +216,7 @@ class _Cycle:
     def _assign(self, entry: Entry) -> None:
         """Nominate: the full assignment, or a reduced one where only that helps."""
         workload = entry.workload
-        who = preemptor(workload, entry.queue, self.settings)
+        who = self._preemptor(entry)
         last = self._last_scan(workload, entry.cluster_queue)
         snapshot, only = self.snapshot, None
         entry.replaced = self.holdings.holders.get(workload.replaces)
@@ -229,6 +250,10 @@ class _Cycle:
             if smaller is not None:
                 entry.assignment, entry.targets = smaller
         self._note_scan(entry)
+
+    def _preemptor(self, entry: Entry) -> Preemptor:
+        who = preemptor(entry.workload, entry.queue, self.settings)
+        return protected(who, self.now, self.holdings.protects, self.ledger)
 
     def _attempt(
         self,
@@ -344,6 +369,9 @@ class _Cycle:
         entry.issued = tuple(target for target in entry.targets if not target.holder.evicted)
         for target in entry.issued:
             self.holdings.expect_eviction(target.holder.key, target.reason, self.now)
+            if self.ledger is not None:
+                victim = target.holder.workload.uid
+                self.ledger.record(entry.workload.uid, victim, self.now)
             self.result.progress = True
         entry.reason = Unready.WAITING_FOR_PREEMPTED_WORKLOADS
         count = len(entry.targets)
@@ -374,7 +402,7 @@ class _Cycle:
         """Look again as if everything designated were gone, at the flavors of the nomination."""
         assert entry.assignment is not None
         without = self.snapshot.without(self._designated_with(entry))
-        who = preemptor(entry.workload, entry.queue, self.settings)
+        who = self._preemptor(entry)
         chosen = {
             (each.name, resource): choice.flavor
             for each in entry.assignment.pod_sets

@@ -368,7 +368,8 @@ class Workload:
     `reserved_at` is the transition of `QuotaReserved=True`, None while it is not true. `invalid` is
     why it cannot be considered at all (limit ranges, malformed requests), else empty. `job_uid` is
     the uid of the job behind it, for messages. `replaces` is the key of the workload whose place it
-    takes, being a larger slice of the same job.
+    takes, being a larger slice of the same job. For its minimum runtimes, in seconds since the
+    reservation, it is not preempted within its queue, or not reclaimed by others.
     """
 
     namespace: str
@@ -395,6 +396,8 @@ class Workload:
     invalid: str = ""
     job_uid: str = ""
     replaces: str = ""
+    preempt_min_runtime_s: int = 0
+    reclaim_min_runtime_s: int = 0
 
     @property
     def key(self) -> str:

@@ -160,6 +160,7 @@ class Holdings:
         self._homeless: dict[str, Workload] = {}
         self._expected: dict[str, tuple[str, Eviction, Eviction]] = {}
         self._unready: set[str] = set()
+        self._protected: set[str] = set()
         self.generations: dict[str, int] = {}
         self.local_queue_usage: dict[str, float] = {}
         self.configure(configuration)
@@ -180,7 +181,7 @@ class Holdings:
         self._lists: list[Lists] = [{} for _ in self.tree.queues]
         self._own: set[int] = set(range(len(self._lists)))
         self._holders = {}
-        self._unready = set()
+        self._unready, self._protected = set(), set()
         for name in configuration.cluster_queues:
             self.generations[name] = self.generations.get(name, 0) + 1
         # Those whose ClusterQueue was gone count again when it comes back.
@@ -211,6 +212,8 @@ class Holdings:
         self._holders[workload.key] = holder
         if not workload.pods_ready:
             self._unready.add(workload.key)
+        if workload.preempt_min_runtime_s or workload.reclaim_min_runtime_s:
+            self._protected.add(workload.key)
         path = self.tree.path[queue] or (queue,)
         for column, amount in holder.held:
             add(self.tree.local[column], self.usage[column], path, amount)
@@ -259,6 +262,11 @@ class Holdings:
         """Whether the pods of everything that was admitted are ready."""
         return not self._unready
 
+    @property
+    def protects(self) -> bool:
+        """Whether anything has a minimum runtime."""
+        return bool(self._protected)
+
     def _overlaid(self, workload: Workload) -> Workload:
         expected = self._expected.get(workload.key)
         if expected is None:
@@ -272,6 +280,7 @@ class Holdings:
     def _drop(self, key: str) -> None:
         self._homeless.pop(key, None)
         self._unready.discard(key)
+        self._protected.discard(key)
         holder = self._holders.pop(key, None)
         if holder is None:
             return
