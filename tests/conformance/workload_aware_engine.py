@@ -83,7 +83,7 @@ def pdb_split(vector: Vector) -> tuple[dict[int, int], list[int]]:
     case: Json = {"nodes": [{"metadata": {"name": "node"}}], "pods": [], "podGroups": []}
     case["pdbs"] = vector.case["pdbs"]
     for number, unit in enumerate(vector.case["units"]):
-        spec = {"disruptionMode": {"all": {}}, "schedulingPolicy": {"basic": {}}}
+        spec: Json = {"disruptionMode": {"all": {}}, "schedulingPolicy": {"basic": {}}}
         case["podGroups"].append({"metadata": {"name": f"unit-{number}"}, "spec": spec})
         for pod in unit["pods"]:
             group = {"podGroupName": f"unit-{number}"}

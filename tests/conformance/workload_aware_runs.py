@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -211,7 +212,7 @@ def _tries(play: Play, given: Json) -> str:
     return "" if got == {given["attempts"]} else f"cycles {got}"
 
 
-_SEEN = {
+_SEEN: dict[str, Callable[[Play, Any], str]] = {
     "waitForPodsScheduled": _scheduled,
     "waitForPodsUnschedulable": _unschedulable,
     "waitForPodsRemoved": _removed,

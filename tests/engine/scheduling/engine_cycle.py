@@ -66,10 +66,15 @@ def unit_of(case: Json, snapshot: Snapshot) -> Unit:
     return Unit((by_key[f"default/{name}"],))
 
 
-def cycle(case: Json, imposed: Mapping[str, str] | None = None, **policy: bool) -> Outcome:
+def cycle(
+    case: Json,
+    imposed: Mapping[str, str] | None = None,
+    *,
+    second_reprieve_pass: bool = False,
+) -> Outcome:
     """The first cycle of the preemptor; nothing when PreEnqueue would hold it."""
     snapshot = cluster_of(case).snapshot()
-    asked = policy_of(case, **policy)
+    asked = policy_of(case, second_reprieve_pass=second_reprieve_pass)
     choose = best_node if imposed is None else imposed_by(imposed)
     attempt = attempt_of(case, snapshot, asked, choose)
     if attempt is None:

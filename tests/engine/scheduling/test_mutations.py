@@ -15,7 +15,7 @@ from tests.engine.api_objects import Json
 from tests.engine.scheduling.agreement import cases_of, disagreement, judged
 from tests.oracle.scheduling.group import Outcome
 
-SEEDS = range(300)
+SEEDS = range(200)
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from reprieve.engine.cluster.rows import AffinityTerm
+from reprieve.engine.cluster.rows import AffinityTerm, Change
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code, Reason, Rejection
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
-from tests.engine.builders import Change, cluster_of, matching, node, pod
+from tests.engine.builders import cluster_of, matching, node, pod
 
 
 def attempt_of(*rows: Change, of: str = "p") -> Attempt:

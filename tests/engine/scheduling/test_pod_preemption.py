@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from reprieve.engine.cluster.rows import SpreadConstraint
-from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.outcome import Explanation, Sentence
 from reprieve.engine.scheduling.pod_preemption import find_candidates, preempt_for_pod
-from tests.engine.builders import node, pending_of, pod, snapshot_of
+from tests.engine.builders import budget, node, pending_of, pod, snapshot_of
 
 POLICY = Policy()
 
@@ -56,3 +56,32 @@ def test_a_node_where_nobody_has_to_go_is_named_as_an_error() -> None:
     found = find_candidates(simulation, pending, POLICY, np.ones(1, np.bool_))
     assert len(found) == 0
     assert found.statuses() == {0: (Explanation(Sentence.EXPECTED_VICTIM, ("n1",)),)}
+
+
+def candidates(absolute: int, *, guarded: int) -> list[str]:
+    """The candidates among six nodes, on the first `guarded` of which a budget would be broken."""
+    profile = Profile(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=absolute)
+    policy = Policy(profiles=(profile,))
+    labels = [{"app": "guarded"} if i < guarded else {} for i in range(6)]
+    snapshot = snapshot_of(
+        *(node(f"n{i}", cpu=1000) for i in range(6)),
+        *(pod(f"low-{i}", cpu=1000, node=f"n{i}", labels=labels[i]) for i in range(6)),
+        budget("b", {"app": "guarded"}, allowed=0),
+        pod("high", cpu=1000, priority=5),
+    )
+    simulation = Simulation(snapshot, policy, profile)
+    pending = pending_of(snapshot, "high")
+    found = find_candidates(simulation, pending, policy, np.ones(6, np.bool_))
+    return [snapshot.nodes[int(each)].name for each in found.nodes]
+
+
+def test_the_search_ends_when_enough_candidates_are_found() -> None:
+    assert candidates(2, guarded=0) == ["n0", "n1"]
+
+
+def test_the_search_goes_on_until_one_candidate_breaks_no_budget() -> None:
+    assert candidates(2, guarded=3) == ["n0", "n1", "n2", "n3"]
+
+
+def test_when_all_candidates_break_a_budget_all_are_looked_at() -> None:
+    assert candidates(2, guarded=6) == [f"n{i}" for i in range(6)]

@@ -86,7 +86,7 @@ def test_deterministic_whatever_the_order_of_events(chunk: int) -> None:
     preempted = 0
     for case in cases(chunk):
         rows, policy = rows_of(case), policy_of(case)
-        told = []
+        told: list[object] = []
         for _ in range(3):
             random.shuffle(rows)
             cluster = Cluster()

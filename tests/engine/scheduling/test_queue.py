@@ -40,6 +40,10 @@ class Facts:
         names = [name for _, name in pod.claims if name in self.missing_claims]
         return f'resourceclaim "{names[0]}" not found' if names else ""
 
+    def gang_key(self, pod: PodRow) -> str:
+        del pod
+        return ""
+
     def namespace_labels(self, namespace: str) -> Labels:
         return ()
 
