@@ -130,7 +130,11 @@ class Queues:
         scans = self._scans
         self.configuration = configuration
         self.inactive = inactive_queues(configuration)
-        self._queues = {name: _Pending() for name in sorted(configuration.cluster_queues)}
+        before = self._queues
+        self._queues = {
+            name: _Pending(preemptor=before[name].preemptor if name in before else "")
+            for name in sorted(configuration.cluster_queues)
+        }
         self._workloads, self._home, self._waiting, self._backing = {}, {}, {}, {}
         self._taken, self._shapes = set(), {}
         for workload in known.values():
