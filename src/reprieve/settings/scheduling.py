@@ -8,6 +8,7 @@
       victimDeadline: 5m            # how long past its grace period a victim may take to end
       featureGates: {CompositePodGroup: true}
       configuration: {apiVersion: kubescheduler.config.k8s.io/v1, ...}
+      gangs: {placement: search}    # job preemption of older PodGroups, see `coscheduling`
 
 `configuration` is a KubeSchedulerConfiguration. The flag `--feature-gates` beats `featureGates`.
 Source: specification of the scheduling plane, sections 2.6, 7.7, 15, 18 and 21.8.
@@ -16,10 +17,16 @@ Source: specification of the scheduling plane, sections 2.6, 7.7, 15, 18 and 21.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reprieve.engine.placement.profile import Policy
+from reprieve.settings.coscheduling import (
+    CoschedulingSettings,
+    gang_options,
+    read_arguments,
+    without_coscheduling,
+)
 from reprieve.settings.fields import boolean, duration, mapping, read_yaml, refuse
 from reprieve.settings.gates import Wish, gates_of_mapping, gates_of_text, resolve_gates
 from reprieve.settings.idle import Notice
@@ -39,7 +46,7 @@ _SWITCHES: Final[Mapping[str, str]] = {
     "kepMessages": "kep_messages",
     "simulateClaims": "simulate_claims",
 }
-_KEYS: Final = (*_SWITCHES, "victimDeadline", "featureGates", "configuration")
+_KEYS: Final = (*_SWITCHES, "victimDeadline", "featureGates", "configuration", "gangs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,7 @@ class SchedulingSettings:
     victim_deadline: int = 5 * MINUTE
     wishes: Mapping[str, bool] | None = None
     notices: tuple[Notice, ...] = ()
+    coscheduling: CoschedulingSettings = field(default_factory=CoschedulingSettings)
 
 
 def read_scheduling(content: str, where: str) -> Mapping[str, Any]:
@@ -88,9 +96,13 @@ def scheduling_settings(
     file = gates_of_mapping(section.get("featureGates"), f"{place}.featureGates")
     gates, notices = resolve_gates(flag, file)
     configuration = SchedulerConfiguration()
+    gangs = gang_options(section.get("gangs"), f"{place}.gangs", CoschedulingSettings())
     if section.get("configuration") is not None:
+        document = section["configuration"]
+        if isinstance(document, Mapping):
+            gangs = read_arguments(document, f"{place}.configuration", gangs)
         configuration = scheduler_configuration(
-            section["configuration"], f"{place}.configuration.", extra
+            without_coscheduling(document), f"{place}.configuration.", extra
         )
     switches = {
         field: boolean(section[key], f"{place}.{key}")
@@ -109,4 +121,5 @@ def scheduling_settings(
         victim_deadline=deadline,
         wishes={name: wish.on for name, wish in {**file, **flag}.items()},
         notices=(*notices, *configuration.notices),
+        coscheduling=gangs,
     )

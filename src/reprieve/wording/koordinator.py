@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Final
 
 from reprieve.engine.gangs.gate import Barrier, Barring
-from reprieve.engine.gangs.job import Counts, JobPreemption, JobReason, NodeVerdict, Said
+from reprieve.engine.gangs.job import (
+    Counts,
+    JobPreemption,
+    JobReason,
+    NodeVerdict,
+    Said,
+    TriggerSpelling,
+)
 from reprieve.wording.kube_scheduler import EventText
 from reprieve.wording.rejections import reason_text
 
@@ -55,13 +61,6 @@ _VERDICTS: Final[Mapping[NodeVerdict, str]] = {
     NodeVerdict.NO_VICTIMS: "no potential victims",
     NodeVerdict.NOT_HELPFUL: "Preemption is not helpful for scheduling",
 }
-
-
-class TriggerSpelling(StrEnum):
-    """How the condition of a victim spells the word before the trigger pod."""
-
-    GUIDE = "guide"
-    CODE = "code"
 
 
 def job_reason(reason: JobReason) -> str:
@@ -144,9 +143,9 @@ def unreserved(gang: str, pod: str) -> str:
     return f'Gang "{gang}" gets rejected due to Pod "{pod}" in Unreserve'
 
 
-def waiting_message(gang: str, waiting: Sequence[str], minimum: int) -> str:
-    """Return why a placed member is not bound yet."""
-    return f'Gang "{gang}" waits for its members: {len(waiting)} of {minimum} have a node'
+def waiting_message(group: str, waiting: int, minimum: int) -> str:
+    """Return why a placed member is not bound yet; our own words."""
+    return f'GangGroup "{group}" waits for members: {waiting} have a node, {minimum} are needed'
 
 
 def barrier_text(barring: Barring) -> str:

@@ -11,8 +11,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
+from reprieve.controllers.gangs.outcomes import GangOutcomes
+from reprieve.controllers.gangs.plane import GangPlane
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.preemptions import Preemptions, Preemptor, Record
@@ -22,6 +25,8 @@ from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.controllers.solve import Solver
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Flag, Snapshot
+from reprieve.engine.gangs.cycle import GangGroup
+from reprieve.engine.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.commit import still_holds
@@ -42,6 +47,7 @@ __all__ = ["Decided", "Decisions", "decide"]
 _SLICE: Final = 20 * MILLISECOND
 _BATCH: Final = 64
 _NOMINATED_FOR: Final = MINUTE
+_NO_GANGS: Final[Mapping[str, GangGroup]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +71,11 @@ def decide(
     clock: Clock,
     overdue: frozenset[Uid] = frozenset(),
     plugins: Mapping[str, PostFilter] = GROUP_POST_FILTERS,
+    gangs: Mapping[str, GangGroup] = _NO_GANGS,
+    jobs: JobOptions = NO_JOBS,
 ) -> tuple[list[Decided], list[Unit]]:
     """Decide units in order for the time of a slice; return the decisions and who is left."""
-    session = Session(snapshot, policy, plugins=plugins, overdue=overdue)
+    session = Session(snapshot, policy, plugins=plugins, overdue=overdue, gangs=gangs, jobs=jobs)
     decided: list[Decided] = []
     start = clock.monotonic()
     before = start
@@ -84,7 +92,7 @@ def decide(
             return decided, units[number:]
         now = clock.monotonic()
         record = None
-        if attempt.plan is not None:
+        if attempt.plan is not None and attempt.gang is None:
             earlier = [each.attempt for each in decided if each.attempt is not None]
             record = partial(encode_scheduling, snapshot, policy, unit, earlier, overdue)
         decided.append(Decided(unit, attempt, now - before, record=record))
@@ -105,7 +113,11 @@ class Decisions:
         *,
         condition_type: Callable[[], str],
         held_back: Callable[[], str],
+        gangs: GangPlane,
+        gang_outcomes: GangOutcomes,
     ) -> None:
+        self._gangs = gangs
+        self._gang_outcomes = gang_outcomes
         self._context = context
         self._state = state
         self._statuses = statuses
@@ -172,6 +184,8 @@ class Decisions:
             clock,
             frozenset(self._state.overdue),
             self._context.plugins,
+            self._gangs.groups(units),
+            self._gangs.settings.options,
         )
         doubtful = self._state.disturbed != disturbed
         for each in decided:
@@ -195,6 +209,9 @@ class Decisions:
                 self._state.queue.done(unit, Outcome.AGAIN, now)
                 return False
         rows = {uid: row for uid in unit.pods if (row := self._state.pod(uid)) is not None}
+        if attempt.gang is not None:
+            self._gang_outcomes.commit(attempt, attempt.gang, rows, snapshot, decided.took)
+            return True
         self._observe(attempt, rows, decided.took)
         _log_refused(attempt, snapshot)
         if attempt.code is Code.SUCCESS and any(member.bind for member in attempt.members):

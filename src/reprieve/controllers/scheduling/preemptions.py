@@ -60,6 +60,8 @@ class Preemptor:
     scheduler_name: str
     target: str
     reference: Reference
+    message: str = ""  # of its victims' condition, where that is not kube-scheduler's own
+    preempted: Callable[[str], wording.EventText] | None = None  # a victim's event, by its node
 
 
 @dataclass(slots=True)
@@ -231,7 +233,9 @@ class Preemptions:
             row = self._state.pod(each.uid)
             if row is not None:
                 await self._statuses.pod(row, nominated="").wait()
-        message = wording.disruption_message(preemptor.scheduler_name, preemptor.kind)
+        message = preemptor.message or wording.disruption_message(
+            preemptor.scheduler_name, preemptor.kind
+        )
         try:
             return await self._pods.evict(intent, message)
         finally:
@@ -288,6 +292,8 @@ class Preemptions:
             else Reference("v1", "Pod", root.namespace, root.name, root.uid)
         )
         text = wording.preempted(preemptor.kind, preemptor.uid, preemptor.target)
+        if preemptor.preempted is not None:
+            text = preemptor.preempted(row.node if row is not None else "")
         self._context.announce(about, text, preemptor.scheduler_name, preemptor.reference)
 
     def _watch(self, outcome: Outcome, preemptor: Preemptor | None) -> None:

@@ -269,6 +269,8 @@ class PodRow:
     owner: tuple[str, str] = ("", "")
     gang: str = ""  # namespace/name of the gang of an older front door (gang jobs, 1.2)
     gang_says: Labels = ()  # the annotations that say what that gang is
+    phase: str = ""  # of members of such gangs, as are the names of all their owners
+    owners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ __all__ = [
     "NodeVerdict",
     "Placement",
     "Said",
+    "TriggerSpelling",
     "VictimGangs",
 ]
 
@@ -51,6 +52,13 @@ class VictimGangs(StrEnum):
 
     POD = "Pod"  # as the reference does: nothing
     ALL = "All"  # it goes as a unit
+
+
+class TriggerSpelling(StrEnum):
+    """How the condition of a victim spells the word before the trigger pod (12.2)."""
+
+    GUIDE = "guide"
+    CODE = "code"
 
 
 class JobReason(Enum):

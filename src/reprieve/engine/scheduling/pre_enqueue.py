@@ -37,6 +37,10 @@ class Facts(Protocol):
         """Return the labels of a namespace."""
         ...
 
+    def gang_key(self, pod: PodRow) -> str:
+        """Return the key of the entry of a pod of an older front door's gang, empty for its own."""
+        ...
+
 
 def refusal(facts: Facts, group: str, pods: Iterable[PodRow], *, held: bool) -> Gate | None:
     """Return what refuses the first of the pods that is refused.

@@ -346,7 +346,9 @@ class Queue:
     # How.
 
     def _group_of(self, row: PodRow) -> str:
-        return f"{row.namespace}/{row.group}" if self._groups and row.group else ""
+        if self._groups and row.group:
+            return f"{row.namespace}/{row.group}"
+        return self._facts.gang_key(row) if row.gang else ""
 
     def _update(self, row: PodRow, now: int) -> None:
         key = self._owner.get(row.uid)

@@ -18,7 +18,7 @@ import numpy as np
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
 from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang
-from reprieve.engine.gangs.job import NO_JOBS, JobOptions
+from reprieve.engine.gangs.job import NO_JOBS, JobOptions, JobReason
 from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
@@ -121,6 +121,9 @@ class Session:
             attempt = schedule_pod(simulation, unit, queued[0], self._policy, self._choose)
         found = attempt.preemption
         if found is not None and found.evaluated and self._placed:
+            return None
+        job = attempt.gang.job if attempt.gang is not None else None
+        if job is not None and job.reason is JobReason.NOT_HELPFUL and self._placed:
             return None
         planned = attempt.plan is not None
         if found is not None and found.code is Code.SUCCESS and found.evaluated and not planned:

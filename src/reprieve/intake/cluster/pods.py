@@ -92,6 +92,8 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         owner=owner_of(metadata),
         gang=f"{metadata.namespace}/{gang}" if gang else "",
         gang_says=gang_annotations(metadata.annotations or {}) if gang else (),
+        phase=(status.phase or "") if gang else "",
+        owners=tuple(each.name for each in metadata.owner_references or ()) if gang else (),
     )
 
 

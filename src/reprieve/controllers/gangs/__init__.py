@@ -1,0 +1,1 @@
+"""Gangs of the older front doors: records, settings, statuses, views."""

@@ -1,0 +1,269 @@
+"""Gangs of the older front doors as part of the scheduling plane.
+
+Pods reach the book through the cluster's state, PodGroups and the ConfigMap through watches of
+their own. The arguments in force are those of the file with those of the ConfigMap on top; a change
+takes effect at once and is told in an event on the ConfigMap, a bad value too, and then nothing
+changes. Source: specification of gang jobs; issue of gang jobs, "Configuration".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from reprieve.api.gangs import Door, PodGroup
+from reprieve.controllers.gangs.book import GangBook, Parked
+from reprieve.controllers.gangs.statuses import GroupStatuses
+from reprieve.controllers.gangs.watches import ConfigMap, GangWatches
+from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.references import pod_reference
+from reprieve.controllers.scheduling.state import ClusterState
+from reprieve.engine.cluster.rows import GroupRow, Labels, PodRow
+from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup
+from reprieve.engine.gangs.job import VictimGangs
+from reprieve.engine.gangs.phases import PhasePod
+from reprieve.engine.scheduling.outcome import GangCycle, Unit
+from reprieve.kube.series_events import Reference
+from reprieve.settings.coscheduling import (
+    CONFIG_MAP,
+    CONFIG_NAMESPACE,
+    CoschedulingSettings,
+    changes,
+    read_config_map,
+)
+from reprieve.units.errors import UsageError
+from reprieve.units.ids import Uid
+from reprieve.wording import koordinator as wording
+from reprieve.wording.kube_scheduler import EventText
+
+__all__ = ["GangPlane", "QueueFacts"]
+
+
+class GangPlane:
+    """All that concerns gangs in one scheduling plane."""
+
+    def __init__(self, context: SchedulingContext, state: ClusterState) -> None:
+        self._context = context
+        self._state = state
+        self._file = context.settings.coscheduling
+        self._rejected = ""  # the bad value that was told last
+        self._read = asyncio.Event()
+        self.settings: CoschedulingSettings = self._file
+        self.book = GangBook(lambda: self.settings, self._requeue, self._changed)
+        self.statuses = GroupStatuses(
+            context.client, context.fence, context.clock, self._phase_pods, dry_run=context.dry_run
+        )
+        self._watches = GangWatches(
+            context.client,
+            context.clock,
+            put=self._put_group,
+            remove=self._remove_group,
+            configuration=self._configure,
+        )
+
+    async def run(self) -> None:
+        """Watch and write statuses until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watches.run())
+            tasks.create_task(self.statuses.run())
+
+    # What the state tells.
+
+    def pod_seen(self, row: PodRow) -> None:
+        """A member came or changed."""
+        self.book.see(row)
+        self.statuses.look(row.gang)
+
+    def pod_gone(self, row: PodRow) -> None:
+        """A member is gone."""
+        self.book.gone(row.uid)
+        self.statuses.look(row.gang)
+
+    def waits(self, uid: Uid) -> bool:
+        """Whether the pod waits in Permit, so that it is not in the queue."""
+        return uid in self.book.parked
+
+    # What decisions ask and tell.
+
+    def groups(self, units: Iterable[Unit]) -> dict[str, GangGroup]:
+        """Return the gang groups of these units, by their key."""
+        whole = self.settings.policy.victim_gangs is VictimGangs.ALL
+        found = {}
+        for unit in units:
+            if unit.group.startswith(GANG_KEY):
+                group = self.book.group(unit.group, with_others=whole)
+                if group is not None:
+                    found[unit.group] = group
+        return found
+
+    def park(self, cycle: GangCycle, now: int) -> None:
+        """Members that have a node wait in Permit."""
+        for uid, node in cycle.parked:
+            row = self._state.pod(uid)
+            if row is None:
+                continue
+            deadline = now + cycle.wait
+            # The deadline here is the one that counts; the other only guards against leaks.
+            if self._state.cluster.assume(uid, node, 2 * deadline + 1):
+                self.book.park(row, node, deadline)
+
+    def release(self, uids: Iterable[Uid]) -> list[Parked]:
+        """Members that waited go back to the queue; return them."""
+        found = self.book.unpark(uids)
+        now = self._context.clock.monotonic()
+        for each in found:
+            self._state.cluster.forget(each.row.uid)
+            row = self._state.pod(each.row.uid)
+            if row is not None and self._state.ours(row):
+                self._state.queue.add(row, now)
+        return found
+
+    def look(self, now: int) -> None:
+        """End the time in Permit of those whose time it is."""
+        for group in self.book.overdue(now):
+            first = group[0].row
+            text = wording.unreserved(first.gang, first.name)
+            for each in group:
+                self._state.cluster.forget(each.row.uid)
+                row = self._state.pod(each.row.uid)
+                if row is None or not self._state.ours(row):
+                    continue
+                self._state.queue.add(row, now)
+                event = EventText("Warning", "FailedScheduling", "Scheduling", text)
+                self._context.announce(pod_reference(row), event, row.pod_class.scheduler_name)
+
+    # Views.
+
+    def view(self, id: str) -> dict[str, Any] | None:
+        """Return a gang as the scheduler's debug port shows it."""
+        gang = self.book.gangs.get(id)
+        if gang is None:
+            return None
+        spec = gang.spec
+
+        def pods(keys: Iterable[str]) -> dict[str, Any]:
+            return {key: {"uid": gang.children[key].uid} for key in sorted(keys)}
+
+        return {
+            "name": gang.id,
+            "waitTime": spec.wait if spec is not None else 0,
+            "createTime": gang.created,
+            "mode": str(spec.mode) if spec is not None else "Strict",
+            "gangMatchPolicy": str(gang.policy),
+            "minRequiredNumber": gang.minimum,
+            "totalChildrenNum": spec.total if spec is not None else 0,
+            "gangGroup": list(gang.group),
+            "children": pods(gang.children),
+            "pendingChildren": pods(gang.pending),
+            "waitingForBindChildren": pods(gang.waiting),
+            "boundChildren": pods(gang.bound),
+            "onceResourceSatisfied": self.book.gangs.satisfied(gang),
+            "gangGroupInfo": {"gangGroupId": gang.group_id, "gangGroup": list(gang.group)},
+            "gangFrom": str(gang.origin),
+            "hasGangInit": spec is not None,
+        }
+
+    def views(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield all gangs by id."""
+        for gang in self.book.gangs:
+            found = self.view(gang.id)
+            if found is not None:
+                yield gang.id, found
+
+    # How.
+
+    def _put_group(self, door: Door, group: PodGroup) -> None:
+        self.book.put_group(door, group)
+        self.statuses.put(door, group)
+        self._state.changed()
+
+    def _remove_group(self, door: Door, id: str) -> None:
+        self.book.remove_group(door, id)
+        self.statuses.remove(id)
+        self._state.changed()
+
+    def _requeue(self, rows: Iterable[PodRow]) -> None:
+        now = self._context.clock.monotonic()
+        for row in rows:
+            if row.uid in self._state.queue:
+                self._state.queue.remove(row.uid)
+                self._state.queue.add(row, now)
+
+    def _changed(self, key: str) -> None:
+        self._state.queue.group_changed(key, self._context.clock.monotonic())
+
+    def _phase_pods(self, id: str) -> list[PhasePod]:
+        gang = self.book.gangs.get(id)
+        if gang is None:
+            return []
+        found = []
+        for child in gang.children.values():
+            row = self._state.pod(child.uid)
+            if row is not None:
+                owners = tuple(f"{row.namespace}/{name}" for name in row.owners)
+                found.append(PhasePod(row.phase, row.node, owners))
+        return found
+
+    def _configure(self, given: ConfigMap | None) -> None:
+        where = f"ConfigMap {CONFIG_NAMESPACE}/{CONFIG_MAP}"
+        before = self.settings
+        data = given.data if given is not None else None
+        try:
+            after = read_config_map(data or {}, where, self._file)
+        except UsageError as error:
+            if str(error) != self._rejected:
+                log.warning("%s", error)
+                self._rejected = str(error)
+                self._tell(given, EventText("Warning", "InvalidConfiguration", "Read", str(error)))
+            return
+        self._rejected = ""
+        self.settings = after
+        first = not self._read.is_set()
+        self._read.set()
+        told = changes(before, after)
+        if not told:
+            return
+        text = ", ".join(told)
+        log.info("%s: %s", where, text)
+        if not first:
+            self._tell(given, EventText("Normal", "ConfigurationChanged", "Read", text))
+        self.book.reread()
+        self._state.changed()
+
+    def _tell(self, given: ConfigMap | None, text: EventText) -> None:
+        metadata = given.metadata if given is not None else None
+        about = Reference(
+            "v1",
+            "ConfigMap",
+            CONFIG_NAMESPACE,
+            CONFIG_MAP,
+            Uid(metadata.uid if metadata is not None else ""),
+            metadata.resource_version if metadata is not None else "",
+        )
+        self._context.announce(about, text, "reprieve-scheduler")
+
+
+class QueueFacts:
+    """What the queue asks: gang groups from the book, everything else from the state."""
+
+    def __init__(self, state: ClusterState, gangs: GangPlane) -> None:
+        self._state = state
+        self._book = gangs.book
+
+    def group(self, key: str) -> GroupRow | None:
+        if key.startswith(GANG_KEY):
+            return self._book.fact(key)
+        return self._state.group(key)
+
+    def known(self, key: str) -> int:
+        return self._book.known(key) if key.startswith(GANG_KEY) else self._state.known(key)
+
+    def claims(self, pod: PodRow) -> str:
+        return self._state.claims(pod)
+
+    def namespace_labels(self, namespace: str) -> Labels:
+        return self._state.namespace_labels(namespace)
+
+    def gang_key(self, pod: PodRow) -> str:
+        return self._book.key_of(pod)

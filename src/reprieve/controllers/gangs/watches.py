@@ -1,0 +1,145 @@
+"""Watches of gangs: PodGroups of both older front doors, and Koordinator's ConfigMap.
+
+None of them has to be there: a kind that is not served counts as empty, and is looked for again.
+Source: specification of gang jobs, sections 1.1, 1.4 and 11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api.core import ObjectMeta
+from reprieve.api.gangs import DOORS, Door, PodGroup
+from reprieve.kube.client import Client
+from reprieve.kube.reflector import Reflector
+from reprieve.kube.resource import Resource
+from reprieve.settings.coscheduling import CONFIG_MAP, CONFIG_NAMESPACE
+from reprieve.units.clock import Clock
+
+__all__ = ["RESOURCES", "ConfigMap", "GangWatches"]
+
+log: Final = logging.getLogger("reprieve.scheduling")
+
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+
+
+def _resource(door: Door) -> Resource:
+    group, _, version = door.api_version.partition("/")
+    return Resource(group, version, "podgroups", "PodGroup")
+
+
+RESOURCES: Final = {door.api_version: _resource(door) for door in DOORS}
+
+
+class ConfigMap(msgspec.Struct, frozen=True):
+    """Its data, and who it is."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] | None = None
+
+
+@dataclass(slots=True)
+class _Groups:
+    """Hands PodGroups of one door on."""
+
+    door: Door
+    put: Callable[[Door, PodGroup], None]
+    remove: Callable[[Door, str], None]
+    known: set[str]
+
+    def received(self, objects: list[PodGroup]) -> list[PodGroup]:
+        return objects
+
+    def replaced(self, objects: list[PodGroup], resource_version: str) -> None:
+        del resource_version
+        listed = {_id(group): group for group in objects}
+        for id in self.known - listed.keys():
+            self.remove(self.door, id)
+        self.known = set(listed)
+        for group in listed.values():
+            self.put(self.door, group)
+
+    def applied(self, obj: PodGroup) -> None:
+        self.known.add(_id(obj))
+        self.put(self.door, obj)
+
+    def deleted(self, obj: PodGroup) -> None:
+        self.known.discard(_id(obj))
+        self.remove(self.door, _id(obj))
+
+
+@dataclass(slots=True)
+class _Configuration:
+    """Hands the ConfigMap on; None when it is gone."""
+
+    told: Callable[[ConfigMap | None], None]
+
+    def received(self, objects: list[ConfigMap]) -> list[ConfigMap]:
+        return objects
+
+    def replaced(self, objects: list[ConfigMap], resource_version: str) -> None:
+        del resource_version
+        self.told(objects[0] if objects else None)
+
+    def applied(self, obj: ConfigMap) -> None:
+        self.told(obj)
+
+    def deleted(self, obj: ConfigMap) -> None:
+        del obj
+        self.told(None)
+
+
+class GangWatches:
+    """The reflectors, told apart from those without which nothing is scheduled."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        put: Callable[[Door, PodGroup], None],
+        remove: Callable[[Door, str], None],
+        configuration: Callable[[ConfigMap | None], None],
+    ) -> None:
+        def report(trouble: Exception) -> None:
+            log.debug("gangs: %s", trouble)
+
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(
+                client,
+                RESOURCES[door.api_version],
+                PodGroup,
+                _Groups(door, put, remove, set()),
+                clock,
+                report=report,
+            )
+            for door in DOORS
+        ]
+        self._reflectors.append(
+            Reflector(
+                client,
+                CONFIG_MAPS,
+                ConfigMap,
+                _Configuration(configuration),
+                clock,
+                namespace=CONFIG_NAMESPACE,
+                field_selector=f"metadata.name={CONFIG_MAP}",
+                report=report,
+            )
+        )
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for each in self._reflectors:
+                tasks.create_task(each.run(), name=f"watch {each.resource.qualified}")
+
+
+def _id(group: PodGroup) -> str:
+    return f"{group.metadata.namespace}/{group.metadata.name}"
