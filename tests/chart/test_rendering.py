@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from reprieve.api.crds import NAMES, all_crds, text
+from reprieve.settings.scheduling import read_scheduling, scheduling_settings
+from reprieve.units.durations import SECOND
 from tests.chart.helm import CHART, ROOT, RenderingFailed, render, run_helm
 
 ENDPOINT = "http://exporter.gpu-operator.svc:5000/metrics"
@@ -108,6 +110,77 @@ def test_values_beyond_the_guide_go_into_the_configuration_file(tmp_path: Path) 
     assert arguments == ["run", "--controllers", "idle", "--config", "/etc/reprieve/config.yaml"]
     (mount,) = [m for m in rendered.container["volumeMounts"] if m["name"] == "config"]
     assert (mount["mountPath"], mount["readOnly"]) == ("/etc/reprieve", True)
+
+
+def test_the_scheduling_plane_runs_without_gpu_preemption(tmp_path: Path) -> None:
+    rendered = render(tmp_path, {"controllers": ["scheduling"], "verbosity": 6})
+    assert rendered.one("Deployment")["spec"]["replicas"] == 1
+    assert rendered.container["args"] == [
+        *("run", "--controllers", "scheduling", "--config", "/etc/reprieve/config.yaml"),
+        *("--scheduler-name", "reprieve-scheduler", "--verbosity", "6"),
+    ]
+    assert "env" not in rendered.container
+
+
+def test_both_planes_are_one_process(tmp_path: Path) -> None:
+    values = {"controllers": ["idle", "scheduling"], "gpuPreemption": ENABLED}
+    assert render(tmp_path, values).container["args"][2] == "idle,scheduling"
+    idle_is_off = render(tmp_path, {"controllers": ["idle", "scheduling"]})
+    assert idle_is_off.container["args"][2] == "scheduling"
+    assert idle_is_off.one("Deployment")["spec"]["replicas"] == 1
+
+
+def test_what_the_scheduling_plane_is_told_is_what_it_reads(tmp_path: Path) -> None:
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "packing", "percentageOfNodesToScore": 50}],
+    }
+    scheduling = {
+        "schedulerNames": [],
+        "configuration": configuration,
+        "featureGates": {"PodGroupPreemptionPolicy": True},
+        "secondReprievePass": False,
+        "victimDeadline": "90s",
+    }
+    rendered = render(tmp_path, {"controllers": ["scheduling"], "scheduling": scheduling})
+    assert "--scheduler-name" not in rendered.container["args"]
+    written = rendered.one("ConfigMap")["data"]["config.yaml"]
+    settings = scheduling_settings(read_scheduling(written, "config.yaml"))
+    (profile,) = settings.policy.profiles
+    assert (profile.scheduler_name, profile.percentage_of_nodes) == ("packing", 50)
+    assert settings.policy.gates.pod_group_preemption_policy
+    assert not settings.policy.second_reprieve_pass
+    assert settings.victim_deadline == 90 * SECOND
+
+
+def test_without_the_scheduling_plane_the_file_says_nothing_of_it(tmp_path: Path) -> None:
+    assert set(render(tmp_path).configuration) == {"gpuPreemption"}
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"controllers": ["scheduling"], "gpuPreemption": ENABLED}, "controllers does not name"),
+        (
+            {
+                "controllers": ["scheduling"],
+                "scheduling": {
+                    "configuration": {
+                        "apiVersion": "kubescheduler.config.k8s.io/v1",
+                        "kind": "KubeSchedulerConfiguration",
+                    }
+                },
+            },
+            "schedulerNames must be empty",
+        ),
+    ],
+)
+def test_values_that_contradict_each_other_do_not_render(
+    tmp_path: Path, values: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(RenderingFailed, match=why):
+        render(tmp_path, values)
 
 
 def test_a_changed_configuration_restarts_the_operator(tmp_path: Path) -> None:
@@ -235,6 +308,13 @@ def test_no_image_comes_from_a_registry_that_the_user_did_not_name(tmp_path: Pat
             "/kaiwoConfig/spec/gpuPreemption/defaultThreshold",
         ),
         ({"kaiwoConfig": {"spec": {"gpuPreemption": {"enabled": True}}}}, "enabled"),
+        ({"controllers": ["quotas"]}, "/controllers/0"),
+        ({"scheduling": {"featureGates": {"Gangs": True}}}, "Gangs"),
+        ({"scheduling": {"featureGates": {"GenericWorkload": "on"}}}, "/featureGates/Generic"),
+        ({"scheduling": {"victimDeadline": "5"}}, "/scheduling/victimDeadline"),
+        ({"scheduling": {"secondPass": True}}, "secondPass"),
+        ({"scheduling": {"configuration": {"kind": "Policy"}}}, "/scheduling/configuration/kind"),
+        ({"verbosity": 11}, "/verbosity"),
         ({"crds": {"install": "Always"}}, "/crds/install"),
         ({"replicas": -1}, "/replicas"),
         ({"rbac": {"extraOwnerRules": [{"resources": ["cronjobs"]}]}}, "/rbac/extraOwnerRules/0"),

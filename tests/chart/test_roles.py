@@ -67,6 +67,46 @@ def test_the_cluster_role_holds_nothing_else(tmp_path: Path) -> None:
     }
 
 
+def test_the_scheduling_plane_alone_has_the_rights_of_a_scheduler(tmp_path: Path) -> None:
+    watch, bind = {"list", "watch"}, {"get", "list", "watch", "patch"}
+    assert cluster(render(tmp_path, {"controllers": ["scheduling"]})) == {
+        ("", "pods"): READ | {"delete"},
+        ("", "pods/binding"): {"create"},
+        ("", "pods/status"): {"patch"},
+        ("", "pods/finalizers"): {"update"},
+        ("", "nodes"): READ,
+        ("", "namespaces"): READ,
+        ("", "services"): watch,
+        ("", "replicationcontrollers"): watch,
+        ("", "persistentvolumeclaims"): bind,
+        ("", "persistentvolumes"): bind,
+        ("apps", "replicasets"): watch,
+        ("apps", "statefulsets"): watch,
+        ("policy", "poddisruptionbudgets"): watch,
+        ("events.k8s.io", "events"): {"create", "patch"},
+        ("scheduling.k8s.io", "podgroups"): watch,
+        ("scheduling.k8s.io", "podgroups/status"): {"patch"},
+        ("storage.k8s.io", "storageclasses"): watch,
+        ("storage.k8s.io", "csinodes"): watch,
+        ("storage.k8s.io", "csidrivers"): watch,
+        ("storage.k8s.io", "csistoragecapacities"): watch,
+        ("storage.k8s.io", "volumeattachments"): watch,
+        ("resource.k8s.io", "resourceclaims"): bind | {"create", "delete"},
+        ("resource.k8s.io", "resourceclaims/status"): {"update"},
+        ("resource.k8s.io", "resourceslices"): watch,
+        ("resource.k8s.io", "deviceclasses"): watch,
+    }
+
+
+def test_both_planes_have_the_rights_of_each(tmp_path: Path) -> None:
+    both = cluster(render(tmp_path, {"controllers": ["idle", "scheduling"]}))
+    expected: Rights = {}
+    for plane in ("idle", "scheduling"):
+        for key, verbs in cluster(render(tmp_path, {"controllers": [plane]})).items():
+            expected.setdefault(key, set()).update(verbs)
+    assert both == expected
+
+
 def test_of_foreign_leases_only_kaiwos_manager_lease_is_read(tmp_path: Path) -> None:
     rules = render(tmp_path).one("ClusterRole")["rules"]
     assert rights(rules, "83fc2279.silogen.ai") == {("coordination.k8s.io", "leases"): READ}

@@ -8,6 +8,8 @@ import yaml
 
 from reprieve.engine.idle.literal import SWITCHES
 from reprieve.engine.idle.vendors import KNOWN_VENDORS
+from reprieve.settings.gates import GATES
+from reprieve.settings.scheduling import scheduling_settings
 from tests.chart.helm import CHART
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -25,5 +27,20 @@ def test_the_vendors_are_those_of_the_engine() -> None:
 def test_every_value_of_the_file_has_a_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values) == set(SCHEMA["properties"]) - {"global"}
-    preemption = SCHEMA["properties"]["gpuPreemption"]["properties"]
-    assert set(values["gpuPreemption"]) == set(preemption)
+    for section in ("gpuPreemption", "scheduling"):
+        assert set(values[section]) == set(SCHEMA["properties"][section]["properties"]), section
+
+
+def test_the_feature_gates_are_those_of_the_settings() -> None:
+    gates = SCHEMA["properties"]["scheduling"]["properties"]["featureGates"]
+    assert list(gates["properties"]) == [gate.name for gate in GATES]
+    assert gates["additionalProperties"] is False
+
+
+def test_the_values_of_scheduling_are_its_defaults() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())["scheduling"]
+    assert values.pop("schedulerNames") == ["reprieve-scheduler"]
+    assert values.pop("configuration") == {}
+    given, default = scheduling_settings(values), scheduling_settings()
+    assert given.policy == default.policy
+    assert given.victim_deadline == default.victim_deadline

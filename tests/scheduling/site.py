@@ -299,11 +299,13 @@ class Site:
 
 @asynccontextmanager
 async def site(
-    nodes: Sequence[NodeSpec], folder: Path, *, kubelet: bool = False
+    nodes: Sequence[NodeSpec], folder: Path, *, kubelet: bool = False, **stage: Any
 ) -> AsyncIterator[Site]:
-    """Start a cluster with these nodes; end everything afterwards."""
+    """Start a cluster with these nodes; end everything afterwards. `stage`: of `embedded_stage`."""
     without = () if kubelet else ("kubelet",)
-    async with embedded_stage(nodes, folder, machines_without=without, scheduler=False) as embedded:
+    async with embedded_stage(
+        nodes, folder, machines_without=without, scheduler=False, **stage
+    ) as embedded:
         connection = await load_connection(str(embedded.kubeconfig))
         client = connect(connection, SystemClock(), field_manager="test")
         found = Site(embedded, client, [])

@@ -42,6 +42,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "reprieve.configuration" -}}
 gpuPreemption:
   {{- pick .Values.gpuPreemption "fit" "irreducible" "vendors" "literal" | toYaml | nindent 2 }}
+{{- if has "scheduling" .Values.controllers }}
+scheduling:
+  {{- omit .Values.scheduling "schedulerNames" (ternary "" "configuration" (not (empty .Values.scheduling.configuration))) | toYaml | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* The planes that run, separated by commas; empty when there is none. */}}
+{{- define "reprieve.controllers" -}}
+{{- $running := list }}
+{{- if and (has "idle" .Values.controllers) .Values.gpuPreemption.enabled }}{{ $running = append $running "idle" }}{{ end }}
+{{- if has "scheduling" .Values.controllers }}{{ $running = append $running "scheduling" }}{{ end }}
+{{- join "," $running }}
 {{- end }}
 
 {{- /* "true" when the CustomResourceDefinition is to be rendered: none is there, or it is ours. */}}
