@@ -363,9 +363,13 @@ class Memory:
         self.api.put("pods", {**found, "spec": spec, "status": status})
 
     def end(self, *names: str) -> None:
-        """These pods, or all that are being deleted, are gone."""
-        for name in names or sorted(self.victims()):
+        """These pods are gone."""
+        for name in names:
             self.api.remove("pods", NAMESPACE, name)
+
+    def end_all(self) -> None:
+        """All pods that are being deleted are gone."""
+        self.end(*sorted(self.victims()))
 
     @property
     def pods(self) -> dict[str, Object]:

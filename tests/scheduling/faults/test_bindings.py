@@ -39,7 +39,7 @@ async def _evicted(cluster: Memory) -> set[str]:
     )
     await cluster.pass_time(SECOND)
     victims = cluster.victims()
-    cluster.end()
+    cluster.end_all()
     return victims
 
 

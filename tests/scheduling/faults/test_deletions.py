@@ -56,7 +56,7 @@ async def _over(cluster: Memory, most: int) -> None:
     cluster.create(group("high", min_count=2, priority="high"), *members)
 
     def bound() -> bool:
-        cluster.end()
+        cluster.end_all()
         return wanted <= cluster.placed().keys()
 
     await cluster.until(bound, most)

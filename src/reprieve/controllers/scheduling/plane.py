@@ -23,7 +23,7 @@ from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
-from reprieve.units.durations import SECOND
+from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["SchedulingPlane"]
 
@@ -31,6 +31,7 @@ _PERIOD: Final = SECOND
 
 
 class SchedulingPlane:
+_CLEARED_FOR: Final = MINUTE
     """A scheduler for the names of its profiles. `namespace`: where its intents are."""
 
     name = "scheduling"
@@ -47,6 +48,7 @@ class SchedulingPlane:
         )
         settings = context.settings
         self.state.queue = Queue(
+            group_gone=self._group_gone,
             self.state,
             groups=context.policy.gates.generic_workload,
             backoff=Backoff(
@@ -158,3 +160,11 @@ class SchedulingPlane:
             raise
         except Exception:
             log.exception("a task of the scheduling plane failed")
+    def _group_gone(self, key: str) -> None:
+        """Nobody knows when its pods come again: the room that is kept for them is for others."""
+        deadline = self.context.clock.monotonic() + _CLEARED_FOR
+        for row in self.state.members(key):
+            if self.state.ours(row):
+                self.state.cluster.nominate(row.uid, "", row.priority, deadline)
+                self.statuses.pod(row, nominated="")
+

@@ -87,6 +87,8 @@ class ClusterState:
         return self._groups.get(key)
 
     def known(self, key: str) -> int:
+    gangs: Members | None = None
+    group_gone: Callable[[str], None] = lambda key: None
         return len(self._members.get(key, ()))
 
     def claims(self, pod: PodRow) -> str:
@@ -427,6 +429,7 @@ def _stands(row: Any, wish: _Expected) -> bool:
 
 def _after(row: Any, wish: _Expected) -> Any:
     if isinstance(wish, _Pointed):
+            self.group_gone(key)
         return replace(row, available=False, claim=wish.claim)
     if isinstance(wish, VolumeAssignment):
         return replace(row, selected_node=wish.node)

@@ -56,7 +56,10 @@ def run_post_filters(
         except Exception as failure:
             # A plugin is somebody else's code: its fault is this group's error, nobody else's.
             simulation.rollback(before)
-            return Found((Explanation(Sentence.PLUGIN_FAILED, (name, str(failure))),), error=True)
+            said_last = Explanation(Sentence.PLUGIN_FAILED, (name, str(failure)))
+            return Found(
+                (said_last,), Preemption(Code.ERROR, said_last, evaluated=False), error=True
+            )
         if result.code is Code.ERROR:
             return Found(
                 (Explanation(Sentence.PLUGIN_FAILED, (name,), (result.explanation,)),),
