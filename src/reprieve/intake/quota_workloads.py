@@ -1,0 +1,236 @@
+"""Kueue Workloads into the rows that the quota plane decides on.
+
+A pending workload asks for what its pods ask for, after the rules for requests; an admitted one
+holds what its admission records. A workload whose requests cannot be read has a row that says why
+(`invalid`), and is never considered. `PodSetRows` hands out one row for pod sets that say the same,
+found by their encoded form, since thousands of workloads are made from a few templates.
+
+Source: specification of the quota plane, sections 1.3, 1.6 and 2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeGuard
+
+import msgspec
+
+from reprieve.api import core, kueue
+from reprieve.engine.quota.model import (
+    Admission,
+    AdmittedPodSet,
+    Check,
+    Eviction,
+    NodeExpression,
+    PodSet,
+    Workload,
+)
+from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
+from reprieve.intake.quota import toleration_row
+from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
+from reprieve.units.instants import Nanos, parse_instant
+from reprieve.units.quantities import InvalidQuantity
+
+__all__ = [
+    "ADMISSION_GATED_BY",
+    "JOB_UID",
+    "PRIORITY_BOOST",
+    "REPLACES",
+    "PodSetRows",
+    "condition_of",
+    "is_true",
+    "workload_row",
+]
+
+JOB_UID: Final = "kueue.x-k8s.io/job-uid"
+PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
+ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
+REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
+
+_NOTHING: Final = Nanos(0)
+_INT32: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_KEPT: Final = 20_000  # pod sets; more than that many at once are read again
+
+
+@dataclass(slots=True)
+class PodSetRows:
+    """Rows of pod sets, one object for each that is different.
+
+    `overheads` are those of runtime classes by name; a change of them needs a new `PodSetRows`.
+    """
+
+    rules: RequestRules = NO_RULES
+    overheads: Mapping[str, kueue.Amounts] = field(default_factory=dict)
+    _encoder: msgspec.msgpack.Encoder = field(
+        default_factory=lambda: msgspec.msgpack.Encoder(order="deterministic")
+    )
+    _found: dict[bytes, PodSet] = field(default_factory=dict)
+
+    def of(self, pod_set: kueue.PodSet) -> PodSet:
+        """Return the row of a pod set.
+
+        Raises:
+            UnreadableRequest: a quantity of its pods cannot be read.
+        """
+        key = self._encoder.encode(pod_set)
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= _KEPT:
+                self._found.clear()
+            found = self._found[key] = self._row(pod_set)
+        return found
+
+    def _row(self, pod_set: kueue.PodSet) -> PodSet:
+        spec, topology = pod_set.template.spec, pod_set.topology_request
+        overhead = self.overheads.get(spec.runtime_class_name or "")
+        return PodSet(
+            name=pod_set.name,
+            count=pod_set.count,
+            requests=self.rules.apply(pod_requests(spec, overhead)),
+            min_count=pod_set.min_count,
+            node_selector=dict(spec.node_selector or {}),
+            affinity=_required_nodes(spec.affinity),
+            tolerations=tuple(toleration_row(each) for each in spec.tolerations or ()),
+            group=(topology.pod_set_group_name or "") if topology is not None else "",
+        )
+
+
+def workload_row(
+    workload: kueue.Workload,
+    pod_sets: PodSetRows,
+    *,
+    waits_for_pods: bool = False,
+    min_runtimes_s: tuple[int, int] = (0, 0),
+) -> Workload:
+    """Return the row of a Workload.
+
+    Args:
+        workload: as it is stored.
+        pod_sets: the rows of pod sets so far.
+        waits_for_pods: admitted workloads count as ready only with the condition `PodsReady`.
+        min_runtimes_s: for which it is not preempted in its queue, and not reclaimed by others.
+    """
+    metadata, spec, status = workload.metadata, workload.spec, workload.status
+    annotations, namespace = metadata.annotations or {}, metadata.namespace
+    conditions = {each.type: each for each in status.conditions or ()}
+    reserved, requeued = conditions.get("QuotaReserved"), conditions.get("Requeued")
+    rows, invalid = _pod_sets(spec.pod_sets, pod_sets)
+    admission = None
+    if status.admission is not None:
+        admission, unreadable = _admission(status.admission, rows)
+        invalid = invalid or unreadable
+    opened = {each.name for each in status.preemption_gates or () if each.position == "Open"}
+    requeue = status.requeue_state
+    return Workload(
+        namespace=namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        queue=f"{namespace}/{spec.queue_name}",
+        priority=spec.priority or 0,
+        boost=_boost(annotations),
+        created=_instant(metadata.creation_timestamp) or _NOTHING,
+        pod_sets=rows,
+        reclaimable={each.name: each.count for each in status.reclaimable_pods or ()},
+        admission=admission,
+        reserved_at=_instant(reserved.last_transition_time) if is_true(reserved) else None,
+        evicted=_eviction(conditions.get("Evicted")),
+        preempted=_eviction(conditions.get("Preempted")),
+        active=spec.active,
+        requeued=requeued is None or requeued.status != "False",
+        requeue_at=_instant(requeue.requeue_at) if requeue is not None else None,
+        checks={each.name: _check(each.state) for each in status.admission_checks or ()},
+        admission_gated=bool(annotations.get(ADMISSION_GATED_BY)),
+        closed_gates=tuple(
+            gate.name for gate in spec.preemption_gates or () if gate.name not in opened
+        ),
+        pods_ready=not waits_for_pods or is_true(conditions.get("PodsReady")),
+        finished=is_true(conditions.get("Finished")),
+        invalid=invalid,
+        job_uid=(metadata.labels or {}).get(JOB_UID, ""),
+        replaces=annotations.get(REPLACES, ""),
+        preempt_min_runtime_s=min_runtimes_s[0],
+        reclaim_min_runtime_s=min_runtimes_s[1],
+    )
+
+
+def condition_of(conditions: Sequence[kueue.Condition] | None, kind: str) -> kueue.Condition | None:
+    """Return the condition of that type, if there is one."""
+    for condition in conditions or ():
+        if condition.type == kind:
+            return condition
+    return None
+
+
+def is_true(condition: kueue.Condition | None) -> TypeGuard[kueue.Condition]:
+    """Tell whether there is such a condition and it is True."""
+    return condition is not None and condition.status == "True"
+
+
+def _pod_sets(given: Sequence[kueue.PodSet], rows: PodSetRows) -> tuple[tuple[PodSet, ...], str]:
+    found = []
+    for index, each in enumerate(given):
+        try:
+            found.append(rows.of(each))
+        except UnreadableRequest as error:
+            return (), f"spec.podSets[{index}].template.spec.{error}"
+    return tuple(found), ""
+
+
+def _admission(given: kueue.Admission, pod_sets: Sequence[PodSet]) -> tuple[Admission, str]:
+    counts = {each.name: each.count for each in pod_sets}
+    found, invalid = [], ""
+    for index, each in enumerate(given.pod_set_assignments):
+        try:
+            usage = amounts_of(each.resource_usage)
+        except InvalidQuantity as error:
+            usage = {}
+            invalid = f"status.admission.podSetAssignments[{index}].resourceUsage: {error}"
+        count = counts.get(each.name, 0) if each.count is None else each.count
+        found.append(AdmittedPodSet(each.name, count, dict(each.flavors or {}), usage))
+    return Admission(given.cluster_queue, tuple(found)), invalid
+
+
+def _boost(annotations: Mapping[str, str]) -> int:
+    text = annotations.get(PRIORITY_BOOST, "")
+    value = int(text) if _INT32.fullmatch(text) else 0
+    return value if -(2**31) <= value < 2**31 else 0
+
+
+def _check(state: str) -> Check:
+    try:
+        return Check(state)
+    except ValueError:
+        return Check.PENDING
+
+
+def _eviction(condition: kueue.Condition | None) -> Eviction | None:
+    if condition is None or condition.status != "True":
+        return None
+    return Eviction(condition.reason, _instant(condition.last_transition_time) or _NOTHING)
+
+
+def _instant(text: str | None) -> Nanos | None:
+    if not text:
+        return None
+    try:
+        return parse_instant(text)
+    except ValueError:
+        return None
+
+
+def _required_nodes(
+    affinity: core.Affinity | None,
+) -> tuple[tuple[NodeExpression, ...], ...] | None:
+    nodes = affinity.node_affinity if affinity is not None else None
+    if nodes is None or nodes.required_during_scheduling_ignored_during_execution is None:
+        return None
+    required = nodes.required_during_scheduling_ignored_during_execution
+    return tuple(
+        tuple(
+            NodeExpression(each.key, each.operator, tuple(each.values or ()))
+            for each in term.match_expressions or ()
+        )
+        for term in required.node_selector_terms or ()
+    )
