@@ -1,7 +1,7 @@
 """Whose share it is: quotas, cohorts, preemption and fair sharing, as Kueue decides them.
 
-What a controller holds: `state.Holdings` (who holds quota) and `queues.Queues` (who waits), both fed
-by events and configured with one `model.Configuration`. What it runs: `cycle.cycle` or
+What a controller holds: `state.Holdings` (who holds quota) and `queues.Queues` (who waits), both
+fed by events and configured with one `model.Configuration`. What it runs: `cycle.cycle` or
 `cycle.cycles`, whose entries (`entries.Entry`) say what has to be written. From the inside out:
 
     model, amounts, requests, timing    values
