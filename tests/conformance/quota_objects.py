@@ -62,6 +62,7 @@ GATES = {
     "PrioritizePreemptorWorkloads": "prioritize_preemptor_workloads",
     "ConcurrentAdmission": "concurrent_admission",
     "MultiKueueOrchestratedPreemption": "multi_kueue_orchestrated_preemption",
+    "UnadmittedWorkloadsObservability": "unadmitted_workloads_observability",
 }
 
 

@@ -165,6 +165,8 @@ class _Scan:
         Flavors of a group are alternatives, so the least severe reason of each group counts; groups
         are needed together, so the most severe of these.
         """
+        if not self.of.snapshot.settings.gates.unadmitted_workloads_observability:
+            return NoFitReason.NONE
         least: dict[int, NoFitReason] = {}
         for each in self.considered.values():
             if not each.no_fit:

@@ -466,6 +466,8 @@ class _Cycle:
 
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
         entry.outcome = outcome
+        if not self.settings.gates.unadmitted_workloads_observability:
+            entry.reason = Unready.PENDING
         self.result.entries.append(entry)
         before = self.queues.last_scan(entry.workload.key)
         moved = self.queues.requeue(entry.workload.key, entry.requeue, entry.scan)

@@ -41,7 +41,7 @@ class Unready(StrEnum):
     ADMISSION_GATED = "AdmissionGated"
     MISCONFIGURED = "Misconfigured"
     PENDING_EVALUATION = "PendingEvaluation"
-    SUSPENDED = "Suspended"
+    PENDING = "Pending"  # for everything, without the gate UnadmittedWorkloadsObservability
 
 
 class Recomputation(StrEnum):

@@ -423,6 +423,7 @@ class Gates:
     prioritize_preemptor_workloads: bool = False
     concurrent_admission: bool = False
     multi_kueue_orchestrated_preemption: bool = False
+    unadmitted_workloads_observability: bool = True
 
 
 @dataclass(frozen=True, slots=True)
