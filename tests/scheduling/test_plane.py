@@ -163,8 +163,10 @@ async def test_both_sets_of_metrics_count_a_preemption(tmp_path: Path) -> None:
         ongoing = (
             'scheduler_workload_preemption_attempts_total{result="Success"}',
             'scheduler_podgroup_preemption_attempts_total{result="success"}',
-            'scheduler_podgroup_schedule_attempts_total{profile="default-scheduler",'
-            'result="waiting_on_preemption"}',
+            (
+                'scheduler_podgroup_schedule_attempts_total{profile="default-scheduler",'
+                'result="waiting_on_preemption"}'
+            ),
         )
         assert len({found[name] for name in ongoing}) == 1
         assert found[ongoing[0]] >= 1

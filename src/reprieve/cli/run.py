@@ -82,6 +82,11 @@ _CONTROLLERS = ("idle", "scheduling")
     type=click.IntRange(0, 10),
     help="4 logs what is held back; 6 each victim with the filter that refused its reprieve.",
 )
+@click.option(
+    "--shared-nodes",
+    is_flag=True,
+    help="Other Reprieve schedulers fill the same nodes: take turns on them.",
+)
 def run(
     controllers: str,
     kubeconfig: str | None,
@@ -95,6 +100,7 @@ def run(
     scheduler_config: Path | None,
     scheduler_names: tuple[str, ...],
     verbosity: int,
+    shared_nodes: bool,
 ) -> None:
     """Run the operator against a cluster, inside or outside of it.
 
@@ -124,6 +130,7 @@ def run(
         feature_gates=feature_gates,
         scheduler_config=scheduler_config,
         scheduler_names=scheduler_names,
+        shared_nodes=shared_nodes,
         verbosity=verbosity,
     )
     raise SystemExit(asyncio.run(run_operator(options, SystemClock())))

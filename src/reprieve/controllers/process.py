@@ -87,6 +87,7 @@ class OperatorOptions:
     scheduler_config: Path | None = None
     scheduler_names: tuple[str, ...] = ()
     verbosity: int = 0
+    shared_nodes: bool = False
 
 
 class Plane(Protocol):
@@ -290,6 +291,7 @@ async def _run(
             plugins=settings.plugins,
             lagging=lagging,
             dry_run=options.dry_run,
+            shared_nodes=options.shared_nodes,
         )
         planes.append(SchedulingPlane(scheduling, namespace))
 

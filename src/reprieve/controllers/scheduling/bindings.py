@@ -27,6 +27,7 @@ from reprieve.engine.scheduling.outcome import Deallocation, Member, Unit
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.execution.bind import Binding, Bound, bind
 from reprieve.execution.reserve import Refused, Reservations
+from reprieve.execution.turns import NodeTurns
 from reprieve.kube.errors import ApiError
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
@@ -44,6 +45,7 @@ _LOOK: Final = 50 * MILLISECOND
 class _Placed:
     row: PodRow
     member: Member
+    mark: int = 0  # of its node, when the decision was committed
 
     @property
     def node(self) -> str:
@@ -60,12 +62,14 @@ class Bindings:
         statuses: Statuses,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         condition_type: Callable[[], str],
+        turns: NodeTurns | None = None,
     ) -> None:
         self._context = context
         self._state = state
         self._statuses = statuses
         self._spawn = spawn
         self._condition_type = condition_type
+        self._turns = turns
         # Pods of groups that we bound and have not seen there yet.
         self._unseen: set[Uid] = set()
         self._reservations = Reservations(context.client, context.fence)
@@ -73,7 +77,7 @@ class Bindings:
     def assume(self, unit: Unit, placed: Sequence[tuple[PodRow, Member]]) -> None:
         """Count the pods on their nodes from now on, and bind them."""
         clock = self._context.clock
-        pods = [_Placed(row, member) for row, member in placed]
+        pods = [_Placed(row, member, self._mark(member.bind)) for row, member in placed]
         for pod in pods:
             self._state.reserve(pod.member)
             deadline = clock.monotonic() + ASSUMED_FOR
@@ -97,6 +101,9 @@ class Bindings:
     async def _bind_pod(self, unit: Unit, pod: _Placed) -> None:
         found = await self._call(pod)
         now = self._context.clock.monotonic()
+        if found.bound is Bound.TAKEN:
+            self._state.queue.done(unit, Outcome.AGAIN, now)
+            return
         if found.bound is not Bound.FAILED:
             self._state.queue.done(unit, Outcome.PLACED, now, placed=unit.pods)
             return
@@ -119,8 +126,9 @@ class Bindings:
         if found.bound is Bound.HERE:
             self._unseen.add(pod.row.uid)
             self._tell_group(key)
-        elif found.bound is Bound.FAILED:
-            self._failed(pod, found)
+        elif found.bound in (Bound.FAILED, Bound.TAKEN):
+            if found.bound is Bound.FAILED:
+                self._failed(pod, found)
             # It comes back as an entry that is ready at once, so this pause is its backoff.
             await self._context.clock.sleep(_AGAIN)
             row = self._state.pod(pod.row.uid)
@@ -142,6 +150,14 @@ class Bindings:
         if context.dry_run:
             log.info("dry run: %s/%s would be bound to %s", row.namespace, row.name, pod.node)
             return Binding(Bound.HERE)
+        if self._turns is not None and not await self._turns.take(
+            pod.node, row.uid, pod.mark, lambda uid: self._state.pod(uid) is not None
+        ):
+            # Somebody else was faster on this node: decided again on what is there now.
+            self._state.cluster.forget(row.uid)
+            self._state.unreserve(pod.member)
+            context.scheduler_metrics.stale_plans.inc()
+            return Binding(Bound.TAKEN)
         failure = await self._prepare(pod)
         if failure:
             return Binding(Bound.FAILED, failure)
@@ -155,6 +171,9 @@ class Bindings:
         elif found.bound is not Bound.FAILED:
             self._state.cluster.forget(row.uid)
         return found
+
+    def _mark(self, node: str) -> int:
+        return self._turns.mark(node) if self._turns is not None else 0
 
     async def _prepare(self, pod: _Placed) -> str:
         """Write what the pod takes and wait for its volumes; return what went wrong."""

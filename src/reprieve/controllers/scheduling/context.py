@@ -41,6 +41,7 @@ class SchedulingContext:
     plugins: Mapping[str, PostFilter] = field(default_factory=lambda: GROUP_POST_FILTERS)
     lagging: Callable[[], bool] = lambda: False
     dry_run: bool = False
+    shared_nodes: bool = False
     group_version: str = ""
 
     @property

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from reprieve.controllers.gangs.outcomes import GangOutcomes
+from reprieve.controllers.gangs.plane import GangPlane, QueueFacts
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.decisions import Decisions
@@ -22,16 +24,17 @@ from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
 from reprieve.execution.fence import Deposed
+from reprieve.execution.turns import NodeTurns
 from reprieve.kube.errors import ApiError
 from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["SchedulingPlane"]
 
 _PERIOD: Final = SECOND
+_CLEARED_FOR: Final = MINUTE
 
 
 class SchedulingPlane:
-_CLEARED_FOR: Final = MINUTE
     """A scheduler for the names of its profiles. `namespace`: where its intents are."""
 
     name = "scheduling"
@@ -45,22 +48,35 @@ _CLEARED_FOR: Final = MINUTE
             context.scheduler_names,
             changed=self._changed,
             pod_gone=self._pod_gone,
+            group_gone=self._group_gone,
         )
         settings = context.settings
+        self.gangs = GangPlane(context, self.state)
+        self.state.gangs = self.gangs
         self.state.queue = Queue(
-            group_gone=self._group_gone,
-            self.state,
+            QueueFacts(self.state, self.gangs),
             groups=context.policy.gates.generic_workload,
             backoff=Backoff(
                 settings.initial_backoff_seconds * SECOND, settings.max_backoff_seconds * SECOND
             ),
         )
-        self.watches = Watches(context, self.state)
+        turns = None
+        if context.shared_nodes:
+            turns = NodeTurns(context.client, context.fence, context.clock, self.state.claimed)
+        self.watches = Watches(context, self.state, turns)
         self.statuses = Statuses(context, self.state, lambda: self.watches.groups)
         self.bindings = Bindings(
-            context, self.state, self.statuses, self._spawn, lambda: self.watches.condition_type
+            context,
+            self.state,
+            self.statuses,
+            self._spawn,
+            lambda: self.watches.condition_type,
+            turns,
         )
         self.preemptions = Preemptions(context, self.state, self.statuses, namespace, self._spawn)
+        self.gang_outcomes = GangOutcomes(
+            context, self.state, self.statuses, self.bindings, self.preemptions, self.gangs
+        )
         self.decisions = Decisions(
             context,
             self.state,
@@ -69,6 +85,8 @@ _CLEARED_FOR: Final = MINUTE
             self.preemptions,
             condition_type=lambda: self.watches.condition_type,
             held_back=self._held_back,
+            gangs=self.gangs,
+            gang_outcomes=self.gang_outcomes,
         )
 
     @property
@@ -93,6 +111,7 @@ _CLEARED_FOR: Final = MINUTE
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             tasks.create_task(self.watches.run())
+            tasks.create_task(self.gangs.run())
             await self.watches.synced()
             await self._recover()
             tasks.create_task(self.statuses.run())
@@ -121,6 +140,8 @@ _CLEARED_FOR: Final = MINUTE
                 if row is not None and self.state.ours(row):
                     log.warning("%s/%s was not seen bound in time", row.namespace, row.name)
                     queue.add(row, now)
+            self.gangs.look(now)
+            self.gang_outcomes.show()
             self.context.scheduler_metrics.show_queue(queue.entities(), queue.pods())
             for (place, event, kind), number in queue.incoming.items():
                 self.context.scheduler_metrics.incoming.labels(place, event, kind).inc(number)
@@ -148,6 +169,14 @@ _CLEARED_FOR: Final = MINUTE
         self.bindings.seen(row.uid)
         self.preemptions.pod_gone(row)
 
+    def _group_gone(self, key: str) -> None:
+        """Nobody knows when its pods come again: the room that is kept for them is for others."""
+        deadline = self.context.clock.monotonic() + _CLEARED_FOR
+        for row in self.state.members(key):
+            if self.state.ours(row):
+                self.state.cluster.nominate(row.uid, "", row.priority, deadline)
+                self.statuses.pod(row, nominated="")
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None, "the plane runs"
         self._tasks.create_task(self._guard(work))
@@ -160,11 +189,3 @@ _CLEARED_FOR: Final = MINUTE
             raise
         except Exception:
             log.exception("a task of the scheduling plane failed")
-    def _group_gone(self, key: str) -> None:
-        """Nobody knows when its pods come again: the room that is kept for them is for others."""
-        deadline = self.context.clock.monotonic() + _CLEARED_FOR
-        for row in self.state.members(key):
-            if self.state.ours(row):
-                self.state.cluster.nominate(row.uid, "", row.priority, deadline)
-                self.statuses.pod(row, nominated="")
-

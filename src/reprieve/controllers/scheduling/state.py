@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.devices import ResourceClaimRow
@@ -30,6 +30,7 @@ from reprieve.engine.scheduling.outcome import Member
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_events import Event, Happening
 from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 
 __all__ = ["ClusterState", "Written"]
@@ -57,6 +58,22 @@ class _Pointed:
 _Expected: TypeAlias = _Pointed | VolumeAssignment | ClaimAllocation
 
 
+class Members(Protocol):
+    """Who is told of members of gangs of older front doors."""
+
+    def pod_seen(self, row: PodRow) -> None:
+        """A member came or changed."""
+        ...
+
+    def pod_gone(self, row: PodRow) -> None:
+        """A member is gone."""
+        ...
+
+    def waits(self, uid: Uid) -> bool:
+        """Whether the pod has a node and waits for its siblings, outside of the queue."""
+        ...
+
+
 @dataclass(slots=True)
 class ClusterState:
     """The cluster, the queue, and who belongs to which group.
@@ -70,6 +87,8 @@ class ClusterState:
     scheduler_names: frozenset[str]
     changed: Callable[[], None]
     pod_gone: Callable[[PodRow], None] = lambda row: None
+    gangs: Members | None = None
+    group_gone: Callable[[str], None] = lambda key: None
     queue: Queue = field(init=False)
     disturbed: int = 0
     overdue: set[Uid] = field(default_factory=set)
@@ -79,6 +98,7 @@ class ClusterState:
     _nodes: dict[Uid, NodeRow] = field(default_factory=dict)
     _others: dict[Kind, dict[tuple[str, str], Any]] = field(default_factory=dict)
     _pods: dict[Uid, PodRow] = field(default_factory=dict)
+    _claims: dict[Uid, str] = field(default_factory=dict)  # node of pods that others bind
     _expected: dict[tuple[Kind, tuple[str, str]], list[_Expected]] = field(default_factory=dict)
 
     # Facts for PreEnqueue.
@@ -87,8 +107,6 @@ class ClusterState:
         return self._groups.get(key)
 
     def known(self, key: str) -> int:
-    gangs: Members | None = None
-    group_gone: Callable[[str], None] = lambda key: None
         return len(self._members.get(key, ()))
 
     def claims(self, pod: PodRow) -> str:
@@ -100,6 +118,10 @@ class ClusterState:
                 return f'resourceclaim "{name or entry}" not found'
             if row.deleting:
                 return f'resourceclaim "{name}" is being deleted'
+        return ""
+
+    def gang_key(self, pod: PodRow) -> str:
+        """Return nothing: gangs have facts of their own (`controllers.gangs.plane`)."""
         return ""
 
     def namespace_labels(self, namespace: str) -> Labels:
@@ -125,6 +147,26 @@ class ClusterState:
             and not row.deleting
             and row.pod_class.scheduler_name in self.scheduler_names
         )
+
+    # What other schedulers of ours write.
+
+    def claimed(self, uid: Uid, node: str) -> None:
+        """Another scheduler is binding the pod to the node: count it there, now or once known."""
+        self._claims[uid] = node
+        self.disturbed += 1
+        row = self._pods.get(uid)
+        if row is not None:
+            self._count_claim(row)
+
+    def _count_claim(self, row: PodRow) -> None:
+        node = self._claims.get(row.uid)
+        if node is None:
+            return
+        if row.node or row.finished:
+            del self._claims[row.uid]
+        elif row.uid not in self.cluster.overlay.assumed:
+            self.cluster.assume(row.uid, node, self.clock.monotonic() + MINUTE)
+            self.disturbed += 1
 
     # What we write and have not seen yet.
 
@@ -231,16 +273,20 @@ class ClusterState:
         now = self.clock.monotonic()
         old = self._pods.get(row.uid)
         self._pods[row.uid] = row
+        self._count_claim(row)
         key = f"{row.namespace}/{row.group}" if row.group else ""
         if key:
             if row.finished:
                 self._leave_group(key, row.uid)
             else:
                 self._members.setdefault(key, set()).add(row.uid)
+        if row.gang and self.gangs is not None:
+            self.gangs.pod_seen(row)
         if self.ours(row):
             if written is not None:
                 self.written[row.uid] = written
-            self.queue.add(row, now)
+            if self.gangs is None or not self.gangs.waits(row.uid):
+                self.queue.add(row, now)
             if old is not None and old.nominated and old.nominated != row.nominated:
                 self._freed(old, at_most=row.priority)
             return
@@ -383,6 +429,7 @@ class ClusterState:
             self._groups.pop(key, None)
             self.disturbed += 1
             self.queue.group_changed(key, now)
+            self.group_gone(key)
         else:
             self._expected.pop((kind, (getattr(old, "namespace", ""), old.name)), None)
             held = self._others.get(kind, {})
@@ -395,9 +442,12 @@ class ClusterState:
     def _pod_gone(self, uid: Uid, old: PodRow) -> None:
         self._pods.pop(uid, None)
         self.overdue.discard(uid)
+        self._claims.pop(uid, None)
         if old.group:
             self._leave_group(f"{old.namespace}/{old.group}", uid)
         self.queue.remove(uid)
+        if old.gang and self.gangs is not None:
+            self.gangs.pod_gone(old)
         if not old.finished:
             if old.node:
                 self._freed(old)
@@ -429,7 +479,6 @@ def _stands(row: Any, wish: _Expected) -> bool:
 
 def _after(row: Any, wish: _Expected) -> Any:
     if isinstance(wish, _Pointed):
-            self.group_gone(key)
         return replace(row, available=False, claim=wish.claim)
     if isinstance(wish, VolumeAssignment):
         return replace(row, selected_node=wish.node)

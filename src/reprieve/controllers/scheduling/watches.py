@@ -37,6 +37,7 @@ from reprieve.controllers.scheduling.served import pod_groups
 from reprieve.controllers.scheduling.state import ClusterState, Written
 from reprieve.engine.cluster.rows import Change, Entry, Gone, Kind
 from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
+from reprieve.execution.turns import ANNOTATION, NodeTurns
 from reprieve.intake.cluster.devices import (
     device_class_entry,
     resource_claim_entry,
@@ -111,7 +112,9 @@ class _Sink(Generic[W]):
 class Watches:
     """All watches of one plane."""
 
-    def __init__(self, context: SchedulingContext, state: ClusterState) -> None:
+    def __init__(
+        self, context: SchedulingContext, state: ClusterState, turns: NodeTurns | None = None
+    ) -> None:
         self._context = context
         self._state = state
         self._reflectors: dict[Kind, Reflector[Any]] = {}
@@ -119,7 +122,7 @@ class Watches:
         self._listed: dict[Kind, asyncio.Event] = {}
         self._failing: dict[Kind, Nanos] = {}
         self._groups: tuple[Resource, asyncio.Task[None]] | None = None
-        self._kinds = _kinds()
+        self._kinds = _kinds(turns)
         for watched in self._kinds:
             self._add(watched)
         self._listed[Kind.GROUP] = asyncio.Event()
@@ -247,11 +250,11 @@ class Watches:
         self._groups = resource, group.create_task(reflector.run(), name="watch podgroups")
 
 
-def _kinds() -> Sequence[_Watched[Any]]:
+def _kinds(turns: NodeTurns | None = None) -> Sequence[_Watched[Any]]:
     apps, core = ("apps", "v1"), ("", "v1")
     return (
         _Watched(Kind.POD, PODS, PodObject, _pod_converter()),
-        _Watched(Kind.NODE, NODES, NodeObject, lambda node: (node_row(node), None)),
+        _Watched(Kind.NODE, NODES, NodeObject, _node_converter(turns)),
         _Watched(
             Kind.NAMESPACE, NAMESPACES, NamespaceObject, lambda each: (namespace_entry(each), None)
         ),
@@ -342,6 +345,17 @@ def _pod_converter() -> Callable[[PodObject], Converted]:
         if row.node or row.finished:
             return row, None
         return row, _written(pod.status.conditions, POD_SCHEDULED, pod.metadata.generation)
+
+    return convert
+
+
+def _node_converter(turns: NodeTurns | None) -> Callable[[NodeObject], Converted]:
+    def convert(node: NodeObject) -> Converted:
+        row = node_row(node)
+        if turns is not None:
+            annotation = (node.metadata.annotations or {}).get(ANNOTATION, "")
+            turns.seen(row.name, row.version, annotation)
+        return row, None
 
     return convert
 
