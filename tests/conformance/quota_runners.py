@@ -427,10 +427,7 @@ def run_share(case: Json) -> Outcomes:
                 "name": each["name"],
                 "borrowing": found.borrowing,
                 "dominantResource": found.resource,
-                # The weight of a root is not used, and differs for a cohort without an object.
-                "fairWeight": each["fairWeight"]
-                if tree.parent[index[each["name"]]] < 0
-                else found.weight,
+                "fairWeight": found.weight,
                 "preciseWeightedShare": precise(found),
                 "unweightedRatio": found.ratio,
                 "weightedShare": found.published,

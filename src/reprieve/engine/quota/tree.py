@@ -64,8 +64,8 @@ class Tree:
         above += [cohorts[name].parent if name in cohorts else "" for name in cohort_names]
         self.parent = [self.cohorts[name] if name else -1 for name in above]
         self.weight = [cluster_queues[name].weight for name in queue_names]
-        # An implicit cohort is a root, whose weight is never used.
-        self.weight += [cohorts[name].weight if name in cohorts else 1.0 for name in cohort_names]
+        # An implicit cohort is a root, whose weight is never used; the reference shows it as 0.
+        self.weight += [cohorts[name].weight if name in cohorts else 0.0 for name in cohort_names]
         self.inactive = dict(inactive or {})
         self.path = [self._path(node) for node in range(len(self.names))]
         for name, node in self.queues.items():
