@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from reprieve.api.crds import all_crds
+from reprieve.api.crds import all_crds, gang_crds
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.transport import HttpWire
@@ -119,7 +119,7 @@ class _Exporter:
 async def _install(objects: KubeObjects, clock: Clock) -> None:
     """Create the CRDs and the operator's namespace, and wait until the kinds are served."""
     await objects.refresh()
-    crds = [*all_crds(), *permissive_definitions()]
+    crds = [*all_crds(), *gang_crds(), *permissive_definitions()]
     for crd in crds:
         with contextlib.suppress(AlreadyThere):
             await objects.create("customresourcedefinitions.apiextensions.k8s.io", crd)

@@ -10,6 +10,9 @@
   v1beta2 is stored, v1beta1 served. They come with the quota plane only (`KUEUE_NAMES`), since a
   cluster may have Kueue's own. Who installs them names the conversion webhook (`with_webhook`).
 
+- Those of PodGroup are compatible with Koordinator and scheduler-plugins (`GANG_NAMES`), and for
+  clusters that have neither.
+
 The chart carries copies of these files; `tests/chart` holds them equal.
 """
 
@@ -22,10 +25,12 @@ from typing import Any, Final
 import orjson
 
 __all__ = [
+    "GANG_NAMES",
     "KUEUE_NAMES",
     "NAMES",
     "UnknownCrd",
     "all_crds",
+    "gang_crds",
     "kueue_crds",
     "load",
     "text",
@@ -47,6 +52,11 @@ KUEUE_NAMES: Final = (
     "workloads.kueue.x-k8s.io",
 )
 
+GANG_NAMES: Final = (
+    "podgroups.scheduling.sigs.k8s.io",
+    "podgroups.scheduling.x-k8s.io",
+)
+
 
 class UnknownCrd(LookupError):
     """Reprieve has no CustomResourceDefinition of that name."""
@@ -56,9 +66,9 @@ def text(name: str) -> str:
     """Return the YAML text of the CustomResourceDefinition `name`.
 
     Raises:
-        UnknownCrd: `name` is none of `NAMES` and `KUEUE_NAMES`.
+        UnknownCrd: `name` is none of `NAMES`, `KUEUE_NAMES` and `GANG_NAMES`.
     """
-    known = (*NAMES, *KUEUE_NAMES)
+    known = (*NAMES, *KUEUE_NAMES, *GANG_NAMES)
     if name not in known:
         raise UnknownCrd(f"no CustomResourceDefinition {name!r}; accepted: {', '.join(known)}")
     return files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
@@ -68,7 +78,7 @@ def load(name: str) -> dict[str, Any]:
     """Return the CustomResourceDefinition `name` as a fresh JSON-like object.
 
     Raises:
-        UnknownCrd: `name` is none of `NAMES` and `KUEUE_NAMES`.
+        UnknownCrd: `name` is none of `NAMES`, `KUEUE_NAMES` and `GANG_NAMES`.
     """
     import yaml  # takes a tenth of a second of CPU, which `reprieve --help` must not pay
 
@@ -81,6 +91,11 @@ def load(name: str) -> dict[str, Any]:
 def all_crds() -> list[dict[str, Any]]:
     """Return all CustomResourceDefinitions, in the order of `NAMES`."""
     return [load(name) for name in NAMES]
+
+
+def gang_crds() -> list[dict[str, Any]]:
+    """Return the CustomResourceDefinitions of PodGroups, in the order of `GANG_NAMES`."""
+    return [load(name) for name in GANG_NAMES]
 
 
 def kueue_crds(client_config: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
