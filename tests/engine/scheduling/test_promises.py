@@ -130,17 +130,21 @@ def test_nobody_is_evicted_where_the_unit_fits_without_or_cannot_fit_at_all(chun
 @chunks
 def test_the_second_pass_spares_and_leaves_nobody_who_could_return(chunk: int) -> None:
     seen = Counter[str]()
-    for case in cases(chunk):
+    start = FIRST + chunk * 2_000
+    for case in cases_of(range(start, start + 2_000)):
+        if "podGroup" not in case["preemptor"] or not NOT_MONOTONE & set(case["situations"]):
+            continue
         first, second = preempting(case), preempting(case, second=True)
-        if first is None or "podGroup" not in case["preemptor"]:
+        if first is None:
             continue
         victims = () if second is None else second.victims
         seen["compared"] += 1
         seen["spared"] += len(victims) < len(first.victims)
         assert len(victims) <= len(first.victims), case["seed"]
-        if second is not None and len(victims) < len(first.victims):
+        if second is not None:
             assert second.nominated == first.nominated
             state = objects.Cluster.of(sound(case))
             assert refused_with(second, state, case["pending"]) == [], case["seed"]
             assert returnable(second, state, case["pending"]) == [], case["seed"]
-    assert seen["compared"] >= CHUNK // 8
+    assert seen["compared"] >= 50
+    assert seen["spared"] >= 2

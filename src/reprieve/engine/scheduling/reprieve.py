@@ -9,8 +9,8 @@ changes no outcome. Source: specification 7.5 to 7.7; the design's "Slack reprie
 With `second_pass`, units refused by a spread constraint get another chance together: one by one
 none can return when any single pod breaks the skew. All of them go back as far as the monotone
 constraints allow; then the least important ones of each domain above its limit are taken out,
-single pods before whole groups, until all members pass; then units are tried one by one to a
-fixpoint. Whichever pass evicts fewer pods stands.
+single pods before whole groups, until all members pass. Whichever pass evicts fewer pods stands;
+then units are tried one by one to a fixpoint, those that required affinity refused as well.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Rule(StrEnum):
     TOGETHER = "returned together with others"
 
 
+_NOT_MONOTONE: Final = frozenset({FilterName.POD_TOPOLOGY_SPREAD, FilterName.INTER_POD_AFFINITY})
 _NOTHING: Final[list[tuple[int, list[int]]]] = []
 
 
@@ -175,8 +176,13 @@ def reprieve(
         if reason is not None:
             refused[unit] = reason
     together = 0
-    if second_pass and FilterName.POD_TOPOLOGY_SPREAD in refused.values():
-        together = _return_together(board, in_turn, refused, units)
+    if second_pass:
+        before = len(refused)
+        spread = FilterName.POD_TOPOLOGY_SPREAD in refused.values()
+        better = spread and _return_together(board, in_turn, refused, units)
+        if not better and not _NOT_MONOTONE.isdisjoint(refused.values()):
+            _return_singly(board, in_turn, refused)
+        together = before - len(refused)
     board.close(in_turn, refused)
     gone = np.zeros(len(units), np.bool_)
     gone[list(refused)] = True
@@ -196,10 +202,10 @@ def reprieve(
 
 def _return_together(
     board: _Board, in_turn: Sequence[int], refused: dict[int, FilterName], units: Units
-) -> int:
-    """Do the pass again with the spread constraints last; keep it if fewer pods go.
+) -> bool:
+    """Do the pass again with the spread constraints last; return whether fewer pods go.
 
-    Return how many units came back.
+    Otherwise the first pass stands.
     """
     first = dict(refused)
     there = {unit: None for unit in in_turn if unit not in first}
@@ -220,20 +226,27 @@ def _return_together(
             board.take_out(unit)
             del there[unit]
             again[unit] = FilterName.POD_TOPOLOGY_SPREAD
-    while back := [unit for unit in in_turn if unit in again and _fits(board, unit, again)]:
-        for unit in back:
-            del again[unit]
-            there[unit] = None
-    if going is None or _pods(units, again) >= _pods(units, first):
-        for unit in there:
+    # Who was taken out may have been the company that a member's affinity asks for.
+    if going is not None and board.rerun.holds():
+        _return_singly(board, in_turn, again)
+        if _pods(units, again) < _pods(units, first):
+            refused.clear()
+            refused.update(again)
+            return True
+    for unit in in_turn:
+        if unit not in again:
             board.take_out(unit)
-        for unit in in_turn:
-            if unit not in first:
-                board.put(unit)
-        return 0
-    refused.clear()
-    refused.update(again)
-    return len(first.keys() - again.keys())
+    for unit in in_turn:
+        if unit not in first:
+            board.put(unit)
+    return False
+
+
+def _return_singly(board: _Board, in_turn: Sequence[int], refused: dict[int, FilterName]) -> None:
+    """Put single units back until none can return; those put back are refused no longer."""
+    while back := [unit for unit in in_turn if unit in refused and _fits(board, unit, refused)]:
+        for unit in back:
+            del refused[unit]
 
 
 def _pods(units: Units, victims: Iterable[int]) -> int:

@@ -249,8 +249,18 @@ class Rerun:
 
     def put(self, pods: I64) -> FilterName | None:
         """Put a unit back; return the filter that refuses, in which case nothing has changed."""
+        self._simulation.restore(pods)
+        refused = self._refusing()
+        if refused is not None:
+            self._simulation.remove(pods)
+        return refused
+
+    def holds(self) -> bool:
+        """Return whether all members pass as things are."""
+        return not any(self._judged.values()) or self._refusing() is None
+
+    def _refusing(self) -> FilterName | None:
         simulation = self._simulation
-        simulation.restore(pods)
         placed: list[Placed] = []
         refused: FilterName | None = None
         for pending, node in self._members:
@@ -261,8 +271,6 @@ class Rerun:
             placed.append(simulation.place(pending, node))
         for pod in reversed(placed):
             simulation.unplace(pod)
-        if refused is not None:
-            simulation.remove(pods)
         return refused
 
     def take_out(self, pods: I64) -> None:
