@@ -126,7 +126,7 @@ def sweep(
         if isinstance(each, SpreadFilter)
         for constraint in each.constraints
     ]
-    tests.extend(_lasting(simulation, pending))
+    tests.extend(_lasting(simulation, pending, nodes))
     lacking = np.minimum(slack, 0)
     tests.append((Rejection.RESOURCES, np.asarray((lacking < 0).any(axis=1))))
     every = np.arange(len(snapshot.nodes))
@@ -193,13 +193,16 @@ def _entry(simulation: Simulation, pending: Pending) -> PodClass:
     return entry
 
 
-def _lasting(simulation: Simulation, pending: Pending) -> Iterator[tuple[Rejection, Mask]]:
+def _lasting(
+    simulation: Simulation, pending: Pending, nodes: Mask
+) -> Iterator[tuple[Rejection, Mask]]:
     """Yield what no removal changes: a node with a shortage may be refused for this as well."""
     for each in simulation.filters(pending):
         if each.name in _STATIC or isinstance(each, SpreadFilter):
             codes = each.codes()
-            for number in np.unique(codes).tolist():
-                if number and Rejection(number) is not Rejection.SPREAD_SKEW:
+            refused = codes[nodes & (codes > 0)]
+            for number in np.unique(refused).tolist() if len(refused) else ():
+                if Rejection(number) is not Rejection.SPREAD_SKEW:
                     yield Rejection(number), codes == number
 
 
