@@ -79,7 +79,7 @@ class Bindings:
         clock = self._context.clock
         pods = [_Placed(row, member, self._mark(member.bind)) for row, member in placed]
         for pod in pods:
-            self._state.reserve(pod.member)
+            self._state.reserved.reserve(pod.member)
             deadline = clock.monotonic() + ASSUMED_FOR
             self._state.cluster.assume(pod.row.uid, pod.node, deadline)
         if unit.group:
@@ -155,7 +155,7 @@ class Bindings:
         ):
             # Somebody else was faster on this node: decided again on what is there now.
             self._state.cluster.forget(row.uid)
-            self._state.unreserve(pod.member)
+            self._state.reserved.unreserve(pod.member)
             context.scheduler_metrics.stale_plans.inc()
             return Binding(Bound.TAKEN)
         failure = await self._prepare(pod)
@@ -189,7 +189,7 @@ class Bindings:
         profile = self._context.policy.profile(pod.row.pod_class.scheduler_name)
         seconds = 0 if profile is None else profile.volume_bind_seconds
         end = clock.monotonic() + seconds * SECOND
-        while not self._state.bound(member):
+        while not self._state.reserved.bound(member):
             if clock.monotonic() >= end:
                 return "binding volumes: timed out waiting for the condition"
             row = self._state.pod(pod.row.uid)
@@ -204,7 +204,7 @@ class Bindings:
     def _failed(self, pod: _Placed, found: Binding) -> None:
         row, context = pod.row, self._context
         self._state.cluster.forget(row.uid)
-        self._state.unreserve(pod.member)
+        self._state.reserved.unreserve(pod.member)
         log.warning("%s/%s to %s: %s", row.namespace, row.name, pod.node, found.detail)
         condition = wording.ConditionText(
             wording.POD_SCHEDULED, "False", wording.SCHEDULER_ERROR, found.detail

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
+from reprieve.controllers.scheduling.reserved import Reserved
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.devices import ResourceClaimRow
 from reprieve.engine.cluster.rows import (
@@ -23,10 +24,6 @@ from reprieve.engine.cluster.rows import (
     NodeRow,
     PodRow,
 )
-from reprieve.engine.cluster.storage import ClaimRow, VolumeRow
-from reprieve.engine.placement.filters.device_state import ClaimAllocation
-from reprieve.engine.placement.filters.volume_binding import VolumeAssignment
-from reprieve.engine.scheduling.outcome import Member
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_events import Event, Happening
 from reprieve.units.clock import Clock
@@ -46,16 +43,6 @@ class Written:
     condition: tuple[str, str, str] = ("", "", "")
     since: str = ""
     generation: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Pointed:
-    """A volume that gets a claim: namespace, name and uid."""
-
-    claim: tuple[str, str, str]
-
-
-_Expected: TypeAlias = _Pointed | VolumeAssignment | ClaimAllocation
 
 
 class Members(Protocol):
@@ -90,6 +77,7 @@ class ClusterState:
     gangs: Members | None = None
     group_gone: Callable[[str], None] = lambda key: None
     queue: Queue = field(init=False)
+    reserved: Reserved = field(init=False)
     disturbed: int = 0
     overdue: set[Uid] = field(default_factory=set)
     written: dict[Uid, Written] = field(default_factory=dict)
@@ -99,7 +87,12 @@ class ClusterState:
     _others: dict[Kind, dict[tuple[str, str], Any]] = field(default_factory=dict)
     _pods: dict[Uid, PodRow] = field(default_factory=dict)
     _claims: dict[Uid, str] = field(default_factory=dict)  # node of pods that others bind
-    _expected: dict[tuple[Kind, tuple[str, str]], list[_Expected]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        def show(entry: Entry) -> None:
+            self.cluster.apply((entry,))
+
+        self.reserved = Reserved(self._stored, show)
 
     # Facts for PreEnqueue.
 
@@ -168,67 +161,6 @@ class ClusterState:
             self.cluster.assume(row.uid, node, self.clock.monotonic() + MINUTE)
             self.disturbed += 1
 
-    # What we write and have not seen yet.
-
-    def reserve(self, member: Member) -> None:
-        """Count volumes and devices as taken that are about to be written for a pod."""
-        for volume in member.volumes:
-            key = (volume.namespace, volume.claim)
-            claim = self._others.get(Kind.CLAIM, {}).get(key)
-            if claim is not None and volume.volume:
-                self._expect(Kind.VOLUME, ("", volume.volume), _Pointed((*key, claim.uid)))
-            elif claim is not None:
-                self._expect(Kind.CLAIM, key, volume)
-        for made in member.claims:
-            self._expect(Kind.RESOURCE_CLAIM, (made.namespace, made.name), made)
-
-    def unreserve(self, member: Member) -> None:
-        """Show these objects as they were seen last: writing failed."""
-        for volume in member.volumes:
-            self._forget(Kind.CLAIM, (volume.namespace, volume.claim))
-            self._forget(Kind.VOLUME, ("", volume.volume))
-        for made in member.claims:
-            self._forget(Kind.RESOURCE_CLAIM, (made.namespace, made.name))
-
-    def bound(self, member: Member) -> bool:
-        """Whether all claims of volumes that were reserved for a pod are bound."""
-        claims = self._others.get(Kind.CLAIM, {})
-        for volume in member.volumes:
-            entry = claims.get((volume.namespace, volume.claim))
-            if entry is None or not entry.row.bound:
-                return False
-        return True
-
-    def _expect(self, kind: Kind, key: tuple[str, str], expected: _Expected) -> None:
-        entry = self._others.get(kind, {}).get(key)
-        if entry is not None:
-            self._expected.setdefault((kind, key), []).append(expected)
-            self.cluster.apply((self._as_expected(entry),))
-
-    def _forget(self, kind: Kind, key: tuple[str, str]) -> None:
-        if self._expected.pop((kind, key), None) is not None:
-            entry = self._others.get(kind, {}).get(key)
-            if entry is not None:
-                self.cluster.apply((entry,))
-
-    def _as_expected(self, entry: Any) -> Any:
-        """Return the object with what we are writing, until it is seen there."""
-        if not isinstance(entry, Entry):
-            return entry
-        place = (entry.kind, (entry.namespace, entry.name))
-        wishes = self._expected.get(place)
-        if not wishes:
-            return entry
-        left = [wish for wish in wishes if not _stands(entry.row, wish)]
-        if not left:
-            del self._expected[place]
-            return entry
-        row = entry.row
-        for wish in left:
-            row = _after(row, wish)
-        self._expected[place] = left
-        return replace(entry, row=row)
-
     # Changes.
 
     def apply(self, change: Change, written: Written | None = None) -> None:
@@ -245,7 +177,7 @@ class ClusterState:
         """Take in a complete list of a kind."""
         listed = list(changes)
         rows = [row for row, _ in listed]
-        shown = [self._as_expected(row) for row in rows]
+        shown = [self._shown(row) for row in rows]
         before = dict(self._pods) if kind is Kind.POD else self._held(kind)
         self.cluster.replace(kind, shown)
         uids = {row.uid for row in rows}
@@ -339,13 +271,20 @@ class ClusterState:
             return {row.uid: row for row in self._groups.values()}
         return {row.uid: row for row in self._others.get(kind, {}).values()}
 
+    def _stored(self, kind: Kind, key: tuple[str, str]) -> Entry | None:
+        found = self._others.get(kind, {}).get(key)
+        return found if isinstance(found, Entry) else None
+
+    def _shown(self, row: Any) -> Any:
+        return self.reserved.shown(row) if isinstance(row, Entry) else row
+
     def _claim(self, namespace: str, name: str) -> ResourceClaimRow | None:
         entry = self._others.get(Kind.RESOURCE_CLAIM, {}).get((namespace, name))
         row = entry.row if entry is not None else None
         return row if isinstance(row, ResourceClaimRow) else None
 
     def _object(self, row: Any, written: Written | None) -> None:
-        self.cluster.apply((self._as_expected(row),))
+        self.cluster.apply((self._shown(row),))
         self._after_object(row, written)
 
     def _after_object(self, row: Any, written: Written | None) -> None:
@@ -431,7 +370,7 @@ class ClusterState:
             self.queue.group_changed(key, now)
             self.group_gone(key)
         else:
-            self._expected.pop((kind, (getattr(old, "namespace", ""), old.name)), None)
+            self.reserved.gone(kind, (getattr(old, "namespace", ""), old.name))
             held = self._others.get(kind, {})
             if (known := held.get((old.namespace, old.name))) is not None and known.uid == uid:
                 del held[old.namespace, old.name]
@@ -464,25 +403,3 @@ def _decisive(row: GroupRow) -> GroupRow:
 def _unused(row: Entry) -> bool:
     claim = row.row
     return isinstance(claim, ResourceClaimRow) and not claim.reserved_for
-
-
-def _stands(row: Any, wish: _Expected) -> bool:
-    """Whether the object shows what was written."""
-    if isinstance(wish, _Pointed):
-        return isinstance(row, VolumeRow) and row.claim is not None
-    if isinstance(wish, VolumeAssignment):
-        return isinstance(row, ClaimRow) and (row.selected_node == wish.node or row.bound)
-    return isinstance(row, ResourceClaimRow) and any(
-        user.uid == wish.consumer.uid for user in row.reserved_for
-    )
-
-
-def _after(row: Any, wish: _Expected) -> Any:
-    if isinstance(wish, _Pointed):
-        return replace(row, available=False, claim=wish.claim)
-    if isinstance(wish, VolumeAssignment):
-        return replace(row, selected_node=wish.node)
-    row = replace(row, reserved_for=(*row.reserved_for, wish.consumer))
-    if wish.allocation is not None:
-        row = replace(row, allocation=wish.allocation, in_flight=True)
-    return row
