@@ -48,6 +48,8 @@ _OPERATOR: Final = (
     "default-scheduler",
     "--scheduler-name",
     "reprieve-scheduler",
+    "--scheduler-name",
+    "koord-scheduler",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from reprieve.api.gangs import DOORS
 from reprieve.scenarios.observer import GPUWORKLOADS, Object, phase_of, root_of
 from reprieve.scenarios.play import Play, StepFailed
 from reprieve.scenarios.steps import (
@@ -132,12 +133,19 @@ async def wait_bound(play: Play, step: WaitBound) -> None:
         bound = sum(
             bool(pod["spec"].get("nodeName")) and not pod["metadata"].get("deletionTimestamp")
             for pod in observer.all("pods", play.namespace)
-            if (pod["spec"].get("schedulingGroup") or {}).get("podGroupName") == step.group
+            if step.group in _groups_of(pod)
         )
         return True if bound == step.count else None
 
     if await observer.until(enough, step.timeout) is None:
         raise StepFailed(f"{bound} pods instead of {step.count} after {step.timeout:g} s")
+
+
+def _groups_of(pod: Object) -> set[str]:
+    """Return the names of the pod's groups, under whatever API."""
+    labels = pod["metadata"].get("labels") or {}
+    native = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+    return {name for name in (native, *(labels.get(door.label) for door in DOORS)) if name}
 
 
 async def expect_present(play: Play, step: ExpectPresent) -> None:
