@@ -76,13 +76,13 @@ class _Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 
 
 class Condition(_Struct, frozen=True):
-    """A standard condition, as it is stored."""
+    """A standard condition; without defaults, since the schema wants also an empty message."""
 
     type: str
     status: str
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
+    reason: str
+    message: str
+    last_transition_time: str
     observed_generation: int | None = None
 
 
@@ -438,8 +438,8 @@ class AdmissionCheckState(_Struct, frozen=True):
 
     name: str
     state: str
-    last_transition_time: str
     message: str
+    last_transition_time: str = ""
     pod_set_updates: list[dict[str, Any]] | None = None
     retry_count: int | None = None
     requeue_after_seconds: int | None = None

@@ -1,0 +1,28 @@
+"""An embedded cluster that serves Kueue's kinds; webhooks where a test asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from reprieve.api.crds import kueue_crds
+from reprieve.local.cluster import EmbeddedCluster
+from tests.local.server.builders import Client
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(cluster: EmbeddedCluster) -> AsyncIterator[Client]:
+    """The definitions are there, and nobody answers for the webhooks."""
+    async with Client(cluster) as opened:
+        for crd in kueue_crds():
+            await opened.create(DEFINITIONS, crd)
+        yield opened
