@@ -452,6 +452,7 @@ def run_candidate_order(case: Json) -> Outcomes:
             effective_priority(workload, settings),
             queue_timestamp(workload, settings),
             workload.evicted is not None,
+            False,
             (),
             frozenset(),
         )

@@ -6,7 +6,7 @@ The order of candidates, first difference decides:
 2. other ClusterQueues before the preemptor's own
 3. with admission fair sharing, for two of one ClusterQueue and different LocalQueues: the higher
    usage of the LocalQueue first
-4. lower effective priority first
+4. lower effective priority first; by option, idle ones first among equals
 5. later quota reservation first; without a reservation it counts as made now
 6. uid
 

@@ -369,7 +369,8 @@ class Workload:
     why it cannot be considered at all (limit ranges, malformed requests), else empty. `job_uid` is
     the uid of the job behind it, for messages. `replaces` is the key of the workload whose place it
     takes, being a larger slice of the same job. For its minimum runtimes, in seconds since the
-    reservation, it is not preempted within its queue, or not reclaimed by others.
+    reservation, it is not preempted within its queue, or not reclaimed by others. `idle` says that
+    the idle plane knows it to hold GPUs without using them.
     """
 
     namespace: str
@@ -398,6 +399,7 @@ class Workload:
     replaces: str = ""
     preempt_min_runtime_s: int = 0
     reclaim_min_runtime_s: int = 0
+    idle: bool = False
 
     @property
     def key(self) -> str:
@@ -428,7 +430,10 @@ class Gates:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an operator chooses. `fair_sharing` None is the classical algorithm."""
+    """What an operator chooses. `fair_sharing` None is the classical algorithm.
+
+    `idle_first` prefers, among candidates of equal priority, those that are idle.
+    """
 
     fair_sharing: tuple[Strategy, ...] | None = None
     gates: Gates = Gates()
@@ -436,6 +441,7 @@ class Settings:
     ignore_undeclared: bool = False
     admission_fair_sharing: bool = False
     block_admission: bool = False
+    idle_first: bool = False
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:

@@ -6,8 +6,9 @@ holders of a ClusterQueue are kept in the order in which they are preempted, apa
 flavor-resources that they hold, so that a search reads only the front of the lists it needs:
 
     1. lower effective priority first
-    2. later quota reservation first
-    3. uid, then namespace/name
+    2. by option, idle ones first
+    3. later quota reservation first
+    4. uid, then namespace/name
 
 A `Snapshot` copies the columns and shares the lists, which are copied before the next change.
 
@@ -46,8 +47,9 @@ UNRESERVED: Final = 2**62
 class Holder:
     """A workload that holds quota.
 
-    `evicted` says that it makes way already. `held` are amounts by flavor-resource; `columns` the
-    flavor-resources of its flavors, also those of which it holds nothing.
+    `evicted` says that it makes way already, `idle` that it is to be preferred as such. `held` are
+    amounts by flavor-resource; `columns` the flavor-resources of its flavors, also those of which
+    it holds nothing.
     """
 
     workload: Workload
@@ -56,6 +58,7 @@ class Holder:
     priority: int
     timestamp: Nanos
     evicted: bool
+    idle: bool
     held: tuple[tuple[int, int], ...]
     columns: frozenset[int]
 
@@ -323,6 +326,7 @@ class Holdings:
             effective_priority(workload, settings),
             queue_timestamp(workload, settings),
             workload.evicted is not None,
+            workload.idle and settings.idle_first,
             tuple((column, min(amount, UNLIMITED)) for column, amount in held.items() if amount),
             frozenset(columns),
         )
@@ -339,6 +343,9 @@ def row_of(holder: Holder) -> Row:
     """Return the holder with what it is sorted by."""
     reserved = holder.workload.reserved_at
     instant = UNRESERVED if reserved is None else int(reserved)
+    if holder.idle:
+        # As if reserved after every other.
+        instant += 2 * UNRESERVED
     return (holder.priority, -instant, holder.workload.uid, holder.key, holder)
 
 
