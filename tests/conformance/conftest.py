@@ -19,6 +19,9 @@ PLANES_WITH_ENGINE = ("idle", "quota", "workload-aware", "gang-jobs")
 WORKLOAD_AWARE: dict[str, Callable[[Vector], bool]] = {
     "judged_vector": lambda v: v.kind in FOUND and not v.id.startswith("integration_"),
     "executed_vector": lambda v: v.kind == "executed" and not v.id.startswith("integration_"),
+    "cycled_vector": lambda v: (
+        v.kind in ("executed", "executed-status") and not v.id.startswith("integration_")
+    ),
     "integration_vector": lambda v: v.id.startswith("integration_"),
     "played_vector": lambda v: v.kind == "steps" or v.id.startswith("integration_"),
 }

@@ -15,11 +15,13 @@ EXPECTED: dict[str, Any] = {
 
 _PREEMPTION = ", pod group preemption: "
 _CLAIMS = ", deallocation and deletion of ResourceClaims completed, pod group preemption: "
+_VICTIMS = tuple(f"default/v-{number}" for number in ("001", "014", "017", "032", "042"))
 _WITHOUT_NODE_1 = ("node-00", "node-02", "node-04", "node-06", "node-08", "node-09")
 #: Parts of the expectation of workload-aware cases that are asserted instead.
 WORKLOAD_AWARE: dict[str, Any] = {
     "generated_group_constraints.json::group-constraints-0018": {
-        "victims": [f"default/v-{number}" for number in ("001", "014", "017", "032", "042")],
+        "victims": list(_VICTIMS),
+        "disruptionTarget": lambda published: dict.fromkeys(_VICTIMS, published["default/v-001"]),
         "nominated": {
             "default/preemptor-0": "node-02",
             "default/preemptor-2": "node-00",

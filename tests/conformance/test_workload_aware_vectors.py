@@ -52,6 +52,11 @@ def test_with_the_second_reprieve_pass(executed_vector: Vector) -> None:
         assert preemption.returnable(choice, cluster, vector.case["pending"]) == []
 
 
+def test_first_cycle_as_people_see_it(cycled_vector: Vector) -> None:
+    vector = _asserted(_runnable(cycled_vector))
+    assert workload_aware_runs.first_cycle(vector) == []
+
+
 def test_played(played_vector: Vector) -> None:
     vector = _asserted(_runnable(played_vector))
     if vector.kind != "steps":

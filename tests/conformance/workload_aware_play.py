@@ -246,17 +246,20 @@ class Play:
             "message": message,
         }
         self._change(key, conditions=[condition])
-        text = wording.preempted(word, uid, target)
+        self._record_event(key, related, wording.preempted(word, uid, target))
+        self.delete(key)
+
+    def _record_event(self, key: str, related: str, text: wording.EventText) -> None:
         event = {"object": f"v1.Pod:{key}", "related": related, "type": text.type}
         event |= {"reason": text.reason, "action": text.action, "note": text.note}
         self.events.append(event)
-        self.delete(key)
 
     def _tell(self, attempt: Attempt, member: Member, keys: dict[Uid, str]) -> None:
         key = keys[member.uid]
         condition = wording.pod_condition(attempt, member)
         if condition.message:
             self.pod_conditions[key] = condition
+            self._record_event(key, "", wording.failed_scheduling(condition.message))
         if member.nominate is Nominate.KEEP:
             return
         node = "" if member.nominate is Nominate.CLEAR else str(member.nominate)

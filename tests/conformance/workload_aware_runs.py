@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from reprieve.engine.scheduling import domains
+from reprieve.wording.kube_scheduler import ConditionText
 from tests.conformance.workload_aware_comparison import differing
 from tests.conformance.workload_aware_play import Play, preferred_placement, preferring
 from tests.conformance.workload_aware_reserve import reserve_plugin
@@ -20,7 +21,7 @@ _LONG_ENOUGH = 10  # seconds: three attempts with their backoff, and no grace pe
 _HELD = {"gated", "unschedulable"}
 
 
-def played(case: Json, placement: dict[str, str]) -> Play:
+def played(case: Json, placement: dict[str, str], seconds: int = _LONG_ENOUGH) -> Play:
     """A run with all objects there from its beginning."""
     scores = case.get("nodeScores") or {}
     plugin = case.get("mockReservePlugin")
@@ -32,8 +33,34 @@ def played(case: Json, placement: dict[str, str]) -> Play:
             play.put(kind, given)
     best = patch.object(domains, "best_placement", preferred_placement(scores))
     with best, reserve_plugin(plugin):
-        play.run(_LONG_ENOUGH)
+        play.run(seconds)
     return play
+
+
+def first_cycle(vector: Vector) -> list[str]:
+    """What people see after the first cycle: conditions, events, marks on the victims."""
+    case, expect = vector.case, vector.expect
+    play = played(case, vector.imposed or {}, seconds=0)
+    expected: Json = {}
+    got: Json = {}
+    if len(expect.get("winners") or ()) < 2:  # else the real choice was one of several
+        expected["disruptionTarget"] = expect.get("disruptionTarget") or {}
+        got["disruptionTarget"] = play.disrupted
+    if "events" in expect:
+        expected["events"], got["events"] = _sorted(expect["events"]), _sorted(play.events)
+    if "podConditions" in expect:
+        expected["podConditions"] = _triples(expect["podConditions"])
+        got["podConditions"] = _told(play.pod_conditions)
+        expected["podGroupConditions"] = _triples(expect["podGroupConditions"])
+        got["podGroupConditions"] = _told(play.group_conditions)
+    return differing(expected, got)
+
+
+def _told(conditions: dict[str, ConditionText]) -> dict[str, tuple[str, str, str]]:
+    return {
+        key.partition("/")[2]: (each.status, each.reason, each.message)
+        for key, each in conditions.items()
+    }
 
 
 def integration_under_our_placement(vector: Vector) -> list[str]:
@@ -76,10 +103,7 @@ def integration(vector: Vector) -> list[str]:
         "disruptionTarget": expect["disruptionTarget"] or {},
         "podGroupConditions": _triples(expect["podGroupConditions"]),
     }
-    conditions = {
-        key.partition("/")[2]: (each.status, each.reason, each.message)
-        for key, each in play.group_conditions.items()
-    }
+    conditions = _told(play.group_conditions)
     got: Json = {
         "victims": sorted(play.disrupted),
         "missing": sorted(set(expect["scheduled"]) - play.bound()),
@@ -88,7 +112,7 @@ def integration(vector: Vector) -> list[str]:
             set(expect["podsWithNomination"]) - {key.partition("/")[2] for key in play.nominated}
         ),
         "attempts": play.attempts[: len(shown)] if len(shown) == 3 else play.attempts,
-        "events": _sorted(play.events),
+        "events": _sorted(each for each in play.events if each["reason"] == "Preempted"),
         "disruptionTarget": play.disrupted,
         # What the last cycle said; groups whose pods were bound from the beginning had theirs.
         "podGroupConditions": {
@@ -102,7 +126,7 @@ def integration(vector: Vector) -> list[str]:
     return differing(expected, got)
 
 
-def _sorted(events: list[Json]) -> list[Json]:
+def _sorted(events: Iterable[Json]) -> list[Json]:
     """Victims end in any order; a pod as preemptor is not related on the real scheduler (9.2)."""
     kept = [
         {k: v for k, v in event.items() if k != "related" or "PodGroup:" in str(v)}
