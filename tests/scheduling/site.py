@@ -7,6 +7,7 @@ takes them away, so that a test can look at every stage.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ import orjson
 
 from reprieve.kube.client import Client, PatchType, connect
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.kube.resource import EVENTS, NAMESPACES, PODS, PREEMPTIONS, Resource
 from reprieve.local.cluster import Stage, Write
 from reprieve.scenarios.embedded import (
@@ -310,7 +311,8 @@ async def site(
         client = connect(connection, SystemClock(), field_manager="test")
         found = Site(embedded, client, [])
         embedded.cluster.on_write = found.on_write
-        await found.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        with contextlib.suppress(AlreadyExists):  # kept from an earlier start
+            await found.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
         try:
             yield found
         finally:

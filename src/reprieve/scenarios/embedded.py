@@ -62,6 +62,7 @@ async def embedded_stage(
     operator_roles: Sequence[Mapping[str, Any]] | None = None,
     machines_without: Collection[str] = (),
     scheduler: bool = True,
+    feature_gates: Mapping[str, bool] | None = None,
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
 
@@ -69,14 +70,16 @@ async def embedded_stage(
     `port` 0 is any free one; `data` None keeps the cluster in memory. With `rbac` the operator has
     the rights of `operator_roles`, roles and their bindings, and every right without them.
     `machines_without` names machines that are not to run; without `scheduler` the operator is the
-    one that schedules.
+    one that schedules. `feature_gates` of the server that differ from its defaults.
 
     Raises:
         OSError: the port is taken, or a file cannot be written.
     """
     clock = clock or SystemClock()
     async with contextlib.AsyncExitStack() as stack:
-        cluster = EmbeddedCluster(clock=clock, port=port, data=data, tls=tls, rbac=rbac)
+        cluster = EmbeddedCluster(
+            clock=clock, port=port, data=data, tls=tls, rbac=rbac, feature_gates=feature_gates
+        )
         await cluster.start()
         stack.push_async_callback(cluster.stop)
         kubeconfig = kubeconfig or directory / "kubeconfig"

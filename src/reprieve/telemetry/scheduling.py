@@ -40,7 +40,7 @@ class SchedulingMetrics:
             "preemption_victims", "Pods chosen by a plain pod.", _exponential(1, 2, 7)
         )
         self.preemption_attempts = self._counter(
-            "preemption_attempts", "Calls of PostFilter for plain pods and groups."
+            "preemption_attempts", "Calls of PostFilter, so for plain pods."
         )
         self.workload_attempts = self._counter(
             "workload_preemption_attempts", "Preemption attempts of groups.", "result"

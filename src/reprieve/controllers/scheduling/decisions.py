@@ -359,7 +359,8 @@ class Decisions:
             metrics.scheduling_seconds.labels(result, profile).observe(seconds)
         if found is None:
             return
-        metrics.preemption_attempts.inc()
+        if not attempt.unit.group:
+            metrics.preemption_attempts.inc()
         pods = sum(len(victim.pods) for victim in found.victims)
         chosen = found.evaluated and found.code is Code.SUCCESS
         kind = wording.PreemptorKind.GROUP if attempt.unit.group else wording.PreemptorKind.POD
