@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from reprieve.api.crds import all_crds
 from reprieve.local.cluster import EmbeddedCluster
 from reprieve.local.machines.embedded import EmbeddedObjects
 from reprieve.local.machines.kubelet import KubeletTimes
@@ -17,9 +21,10 @@ from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import ADMINISTRATOR, ControlPlane
 from tests.kubectl.golden import Group
 from tests.kubectl.play import Cluster
-from tests.local.machines.stand_in_scheduler import with_scheduler
 
 __all__ = ["embedded", "on"]
+
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 def on(plane: ControlPlane) -> Cluster:
@@ -38,6 +43,23 @@ def _write_kubeconfig(plane: ControlPlane, path: Path, namespace: str) -> None:
     config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     config["contexts"][0]["context"]["namespace"] = namespace
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
+
+
+@contextmanager
+def _scheduling(kubeconfig: Path) -> Iterator[None]:
+    """Run the scheduling plane, which places the pods, as its own process."""
+    command = (
+        *(sys.executable, "-m", "reprieve", "run", "--kubeconfig", str(kubeconfig)),
+        *("--controllers", "scheduling", "--scheduler-name", "default-scheduler"),
+        *("--metrics-port", "0"),
+    )
+    silent = subprocess.DEVNULL
+    environment = {**os.environ, "GPU_PREEMPTION_OPERATOR_NAMESPACE": "kube-system"}
+    with subprocess.Popen(command, stdout=silent, stderr=silent, env=environment) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 @asynccontextmanager
@@ -59,13 +81,16 @@ async def embedded(group: Group, kubeconfig: Path) -> AsyncIterator[None]:
         if group.plane == "full":
             # The recorded cluster had a stand-in for kubelets that took no time either.
             times = KubeletTimes(start_latency=0, termination_time=0)
+            objects = EmbeddedObjects(cluster.api)
+            for definition in all_crds():
+                await objects.create(_DEFINITIONS, definition)
             machines = Machines(
-                EmbeddedObjects(cluster.api),
+                objects,
                 SystemClock(),
                 [],
                 times=times,
-                more=[with_scheduler],
             )
             await machines.start()
             stack.push_async_callback(machines.stop)
+            stack.enter_context(_scheduling(kubeconfig))
         yield
