@@ -16,6 +16,7 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.node_by_node import Candidates, Statuses
+from reprieve.engine.scheduling.nominations import kept_for_others
 from reprieve.engine.scheduling.outcome import (
     Attempt,
     Explanation,
@@ -162,9 +163,8 @@ def candidates_of(
 ) -> Candidates:
     """All candidates of a pod; `refused` (a code by node) stands for its failed filters."""
     simulation = Simulation(snapshot, policy, policy.profiles[0])
-    for each in snapshot.nominations:
-        if each.priority >= pending.row.priority and each.uid != pending.row.uid:
-            simulation.place(snapshot.pending[each.uid], each.node)
+    own, priority = frozenset({pending.row.uid}), pending.row.priority
+    simulation.respect(kept_for_others(snapshot, snapshot.nominations, own, "", priority))
     if refused is None:
         codes = simulation.codes(pending)
         nodes = np.isin(codes, [int(each) for each in RESOLVABLE])
