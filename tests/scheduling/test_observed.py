@@ -195,6 +195,8 @@ async def _play(name: str, folder: Path) -> None:
             assert _conditions(await _items(cluster, namespace), name) == after
             raise
         assert not await cluster.victims(namespace), "somebody else had to go"
+        pods = (await cluster.pods(namespace)).values()
+        assert not any(pod["status"].get("nominatedNodeName") for pod in pods)
 
 
 async def _items(cluster: Site, namespace: str) -> list[Object]:

@@ -119,6 +119,37 @@ async def test_victims_that_end_one_after_another_are_enough(tmp_path: Path) -> 
         assert len(cluster.deleted) == 4
 
 
+async def test_a_preemption_that_is_waited_for_ends_alike(tmp_path: Path) -> None:
+    async with site(_NODES, tmp_path) as cluster:
+        await cluster.operator("--feature-gates", "SchedulerAsyncPreemption=false")
+        await cluster.filled(mode="all")
+        members = await cluster.gang()
+        await cluster.until_victims(4)
+        await cluster.end()
+        await cluster.until_placed(members)
+        assert await group_condition(cluster, "high") == ("True", "Scheduled", "")
+
+
+async def test_a_dry_run_binds_and_evicts_nobody(tmp_path: Path) -> None:
+    async with site(_NODES, tmp_path) as cluster:
+        operator = await cluster.operator()
+        await cluster.filled()
+        await operator.stop()
+        await cluster.operator("--dry-run")
+        await cluster.gang()
+
+        async def recorded() -> bool:
+            return bool(await cluster.intents())
+
+        await cluster.until("a record of what would be done", recorded)
+        (intent,) = await cluster.intents()
+        assert intent["spec"]["dryRun"]
+        assert len(intent["spec"]["victims"]) == 4
+        assert any("would be evicted for team/high" in line for line in cluster.lines)
+        assert not await cluster.victims()
+        assert len(await cluster.placed()) == 4
+
+
 @pytest.mark.parametrize("on", [True, False])
 async def test_off_the_gate_groups_count_for_nothing(on: bool, tmp_path: Path) -> None:
     async with site(_NODES, tmp_path) as cluster:

@@ -270,6 +270,8 @@ class Decisions:
         self._nominate(attempt, rows, group)
         self._bindings.give_back(attempt.deallocations)
         if not begins or self._context.dry_run:
+            if begins and attempt.plan is not None and preemptor is not None:
+                self._preemptions.note(attempt.plan, preemptor, record)
             tell()
             queue.done(unit, outcome, now, rejected_by=rejected_by)
             return

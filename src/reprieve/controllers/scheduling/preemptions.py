@@ -103,6 +103,7 @@ class Preemptions:
         self._preemptors: dict[str, Preemptor] = {}  # by intent, while victims are being deleted
         self._graces: dict[Uid, int] = {}
         self._cleaned: Nanos | None = None
+        self._noted: set[str] = set()  # plans of a dry run
 
     async def recover(self) -> None:
         """Finish or abandon what a former process left open.
@@ -120,7 +121,7 @@ class Preemptions:
             self._intents, self._context.fence, self._context.clock, Plane.SCHEDULING
         )
         for intent in claimed:
-            outcome = await self._pods.resume(intent)
+            outcome = await self._pods.resume(intent, needed=self._needed(intent.spec))
             evicted = [v for v in outcome.victims if v.state is VictimState.EVICTED]
             if not evicted:
                 reason = "no victim was marked before its execution was interrupted"
@@ -142,6 +143,14 @@ class Preemptions:
         `record` makes the input of the decision that goes into the intent.
         """
         self._spawn(self._carry(plan, preemptor, lower, after, record))
+
+    def note(self, plan: Plan, preemptor: Preemptor, record: Record | None = None) -> None:
+        """Write down what a dry run would have done, once for each plan."""
+        if plan.id not in self._noted:
+            self._noted.add(plan.id)
+            victims = ", ".join(f"{v.root.namespace}/{v.root.name}" for v in plan.victims)
+            log.info("dry run: %s would be evicted for %s", victims, preemptor.key)
+            self._spawn(self._note(plan, record))
 
     def pod_gone(self, row: PodRow) -> None:
         """A pod ended: it may be the last victim of somebody."""
@@ -176,6 +185,9 @@ class Preemptions:
         if self._cleaned is None or now - self._cleaned >= 5 * MINUTE:
             self._cleaned = Nanos(now)
             records = [i for i in await self._intents.list() if i.spec.plane == Plane.SCHEDULING]
+            # Whose name no record bears any more begins to count anew.
+            named = {Uid(i.spec.preemptor.uid) for i in records if i.spec.preemptor is not None}
+            self._attempts = {u: n for u, n in self._attempts.items() if u in named}
             wall = self._context.clock.wall()
             for record in expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP):
                 await self._intents.remove(record)
@@ -252,6 +264,16 @@ class Preemptions:
                     break
                 await clock.sleep(_LOOK)
 
+    async def _note(self, plan: Plan, record: Record | None) -> None:
+        name = intent_name(plan, 0, dry_run=True)
+        recorded = await self._recorded(plan, record)
+        now = self._context.clock.wall()
+        spec = intent_spec(plan, 0, now, dry_run=True, decision_input=recorded)
+        try:
+            await self._intents.create(name, spec)
+        except (ApiError, IntentTaken) as failure:
+            log.warning("record of plan %s: %s", plan.id, failure)
+
     async def _recorded(self, plan: Plan, record: Record | None) -> dict[str, Any] | None:
         if record is None:
             return None
@@ -320,6 +342,13 @@ class Preemptions:
             if row is not None and not row.node and row.nominated:
                 return False
         return True
+
+    def _needed(self, spec: PreemptionSpec) -> bool:
+        """Whether a pod of the preemptor still waits for a node."""
+        rows = (self._state.pod(Uid(place.uid)) for place in spec.placement)
+        waiting = [row for row in rows if row is not None and self._state.ours(row)]
+        groups = {f"{row.namespace}/{row.group}" for row in waiting if row.group}
+        return bool(waiting) and all(self._state.group(key) is not None for key in groups)
 
     def _overdue(self, each: _Open, uid: Uid) -> None:
         each.deadlines.pop(uid)

@@ -70,6 +70,7 @@ class Statuses:
         self._state = state
         self._groups = groups
         self._client = context.client.at(Priority.STATUS, context.fence.check)
+        # What is wanted and not being written yet, and of which object.
         self._wishes: dict[Uid, _PodWish | _GroupWish] = {}
         self._known: dict[Uid, PodRow | GroupRow] = {}
         # What was written, by uid; it counts until the watch shows that version.
@@ -118,7 +119,7 @@ class Statuses:
     async def _work(self) -> None:
         while True:
             uid = await self._order.get()
-            wish, row = self._wishes.pop(uid, None), self._known.get(uid)
+            wish, row = self._wishes.pop(uid, None), self._known.pop(uid, None)
             done = self._busy.get(uid)
             try:
                 if wish is not None and row is not None and not self._context.dry_run:

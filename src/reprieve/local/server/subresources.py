@@ -215,6 +215,8 @@ def bind(api: Api, namespace: str, name: str, binding: dict[str, Any]) -> dict[s
         "lastTransitionTime": format_instant(api.clock.wall()),
     }
     _set_condition(kept, scheduled)
+    # A node that was kept for the pod needs not be kept any longer.
+    kept["status"].pop("nominatedNodeName", None)
     api.store.put("pods", kept)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
