@@ -49,7 +49,8 @@ class Play:
             (group.name, case.name): Future() for group in groups for case in group.cases
         }
         self._loop = asyncio.new_event_loop()
-        self._all: asyncio.Task[None] | None = None
+        # Groups that still play; one whose cluster stops is left to do so.
+        self._playing: set[asyncio.Task[None] | None] = set()
         self._thread = threading.Thread(target=self._run, name="golden table", daemon=True)
 
     def __enter__(self) -> Self:
@@ -64,8 +65,9 @@ class Play:
         """End what still plays; clusters are stopped before this returns."""
 
         def cancel() -> None:
-            if self._all is not None:
-                self._all.cancel()
+            for task in self._playing:
+                if task is not None:
+                    task.cancel()
 
         with contextlib.suppress(RuntimeError):  # everything was played, the loop is closed
             self._loop.call_soon_threadsafe(cancel)
@@ -81,12 +83,10 @@ class Play:
             self._loop.close()
 
     async def _play_all(self) -> None:
-        self._all = asyncio.current_task()
         places = asyncio.Semaphore(self._at_once)
         plays = [asyncio.create_task(self._play(group, places)) for group in self._groups]
+        self._playing.update(plays)
         try:
-            await asyncio.gather(*plays)
-        except asyncio.CancelledError:
             await asyncio.gather(*plays, return_exceptions=True)
         finally:
             for future in self._answers.values():
@@ -106,6 +106,7 @@ class Play:
                         self._answers[group.name, case.name].set_result(answer)
                     for argv in group.cleanup:
                         await terminal.run(argv)
+                    self._playing.discard(asyncio.current_task())
         except Exception as error:  # the tests that ask for the answers report it
             for case in group.cases:
                 if not self._answers[group.name, case.name].done():
