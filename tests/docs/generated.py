@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+
 from reprieve.engine.idle.vendors import KNOWN_VENDORS
 from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.wording.documentation import switches_markdown, transitions_markdown
 from tests.kubectl.exceptions import embedded_markdown
 from tests.scheduling.filters.documentation import filters_markdown
@@ -43,7 +47,17 @@ def vendors() -> str:
 
 def metrics() -> str:
     """Return the metrics of our own, in name order, without those of every Python process."""
-    families = [f for f in Metrics().registry.collect() if f.name.startswith("reprieve_")]
+    return _metrics(f for f in Metrics().registry.collect() if f.name.startswith("reprieve_"))
+
+
+def scheduler_metrics() -> str:
+    """Return the metrics of the scheduling plane, in name order."""
+    registry = CollectorRegistry()
+    SchedulingMetrics(registry)
+    return _metrics(registry.collect())
+
+
+def _metrics(families: Iterable[Metric]) -> str:
     return _table(
         ("metric", "type", "meaning"),
         (
@@ -68,6 +82,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "literal": switches_markdown,
     "vendors": vendors,
     "metrics": metrics,
+    "scheduler-metrics": scheduler_metrics,
     "exceptions": embedded_markdown,
     "filters": filters_markdown,
 }
