@@ -8,6 +8,7 @@ away; deletion, binding and patches honour uid and resourceVersion as an API ser
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 from collections import Counter, defaultdict
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.plane import SchedulingPlane
-from reprieve.execution.fence import Fence, Tenure
+from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.transport import Request, Transport
@@ -82,7 +83,7 @@ class MemoryApi:
 
     # The wire.
 
-    async def send(self, request: Request, stream: bool, rejected: bool) -> FakeAnswer:
+    def answer(self, request: Request) -> FakeAnswer:
         if request.path.count("/") == 3 and request.path.startswith("/apis/"):
             return self._discovery(request.path)
         where = target(request.path)
@@ -99,9 +100,6 @@ class MemoryApi:
             return answer
         stored = self._write(verb, where, json.loads(request.body or b"{}"))
         return self.after(verb, where) or stored
-
-    async def close(self) -> None:
-        pass
 
     def _discovery(self, path: str) -> FakeAnswer:
         if not path.endswith(POD_GROUPS.version):
@@ -186,6 +184,28 @@ class MemoryApi:
             queue.put_nowait(line)
 
 
+class Wire:
+    """What a plane has of the API server; once it is `cut` nothing comes back and nothing goes."""
+
+    def __init__(self, api: MemoryApi) -> None:
+        self._api = api
+        self.cut = False
+
+    async def send(self, request: Request, stream: bool, rejected: bool) -> FakeAnswer:
+        if not self.cut:
+            with contextlib.suppress(Killed):
+                return self._api.answer(request)
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets this event")
+
+    async def close(self) -> None:
+        pass
+
+
+class Killed(Exception):
+    """The plane whose write it was has been killed."""
+
+
 def _patched(old: Object, patch: Object) -> Object:
     """Merge a patch; conditions are merged by type, as strategic merge patches do."""
     new = {**old, "metadata": {}, "status": dict(old.get("status") or {})}
@@ -241,7 +261,8 @@ class Memory:
 
     clock: VirtualClock = field(default_factory=VirtualClock)
     planes: list[SchedulingPlane] = field(default_factory=list)
-    _tasks: list[asyncio.Task[Any]] = field(default_factory=list)
+    dead: bool = False  # whether a plane was killed
+    _running: list[tuple[Wire, list[asyncio.Task[Any]]]] = field(default_factory=list)
     api: MemoryApi = field(init=False)
 
     def __post_init__(self) -> None:
@@ -264,11 +285,12 @@ class Memory:
                 "profiles": [{"schedulerName": name} for name in names or ("default-scheduler",)],
             }
         }
-        client = Client(Transport(self.api, self.clock, jitter=Random(7)))
+        wire = Wire(self.api)
+        client = Client(Transport(wire, self.clock, jitter=Random(7)))
         identity = f"operator-{len(self.planes)}"
         metrics = Metrics()
         events = SeriesEvents(client, self.clock, instance=identity)
-        held = Held(self.clock, identity)
+        held = Held(self.clock, identity, epoch=len(self.planes) + 1)
         plane = SchedulingPlane(
             SchedulingContext(
                 client=client,
@@ -284,15 +306,31 @@ class Memory:
         )
         vars(plane.decisions)["_solver"] = solver or Inline()
         self.planes.append(plane)
-        self._tasks += [asyncio.create_task(plane.run()), asyncio.create_task(events.run())]
+        tasks = [asyncio.create_task(plane.run()), asyncio.create_task(events.run())]
+        self._running.append((wire, tasks))
         return plane
+
+    def kill(self, number: int = -1) -> None:
+        """End a plane as SIGKILL does; called from `before` or `after` it takes that call along.
+
+        Raises:
+            Killed: always, for whoever made the call.
+        """
+        wire, tasks = self._running[number]
+        wire.cut = True
+        for task in tasks:
+            task.cancel()
+        tasks.clear()
+        self.dead = True
+        raise Killed
 
     async def stop(self) -> None:
         """End all planes."""
-        for task in self._tasks:
+        tasks = [task for _, running in self._running for task in running]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._running.clear()
 
     # Time.
 
@@ -303,9 +341,10 @@ class Memory:
         while quiet < _IDLE_TURNS:
             await asyncio.sleep(0)
             quiet = 0 if loop._ready else quiet + 1
-        for task in self._tasks:
-            if task.done():
-                task.result()
+        for _, tasks in self._running:
+            for task in tasks:
+                if task.done():
+                    _raise(task)
 
     async def pass_time(self, nanoseconds: int) -> None:
         """Let time pass from deadline to deadline, everybody settled in between."""
@@ -432,6 +471,14 @@ class Memory:
         return "\n".join(lines)
 
 
+def _raise(task: asyncio.Task[Any]) -> None:
+    """Raise what ended a plane; being deposed ends it rightly."""
+    try:
+        task.result()
+    except* Deposed:
+        pass
+
+
 @asynccontextmanager
 async def memory() -> AsyncIterator[Memory]:
     """Nothing runs yet; everything is stopped afterwards."""
@@ -443,4 +490,4 @@ async def memory() -> AsyncIterator[Memory]:
         await found.stop()
 
 
-__all__ = ["Memory", "MemoryApi", "Target", "memory", "target"]
+__all__ = ["LEASE", "Held", "Killed", "Memory", "MemoryApi", "Target", "Wire", "memory", "target"]

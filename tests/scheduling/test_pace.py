@@ -16,7 +16,7 @@ from reprieve.kube.client import Client
 from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.transport import Transport
 from reprieve.units.durations import MINUTE, SECOND
-from tests.scheduling.memory import LEASE, Memory, memory
+from tests.scheduling.memory import LEASE, Memory, Wire, memory
 from tests.scheduling.site import group, pod
 
 _LEASES = "leases.coordination.k8s.io"
@@ -26,7 +26,7 @@ _TIMES = LeaseTimes(LEASE, LEASE * 2 // 3, LEASE * 2 // 15)
 
 def _elector(cluster: Memory, identity: str, told: list[bool]) -> LeaderElector:
     return LeaderElector(
-        Client(Transport(cluster.api, cluster.clock)),
+        Client(Transport(Wire(cluster.api), cluster.clock)),
         cluster.clock,
         namespace="reprieve-system",
         name="reprieve",

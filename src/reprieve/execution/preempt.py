@@ -9,6 +9,7 @@ specification 9.2 to 9.4; the design's "Intent log and executor".
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -101,8 +102,10 @@ class PodPreemption:
             states.append(self._state(last, VictimState.SPARED, detail))
         return Outcome(intent, tuple(states))
 
-    async def resume(self, intent: Preemption) -> Outcome:
+    async def resume(self, intent: Preemption, *, needed: bool = True) -> Outcome:
         """Finish what a former process began: delete whom it marked, spare the others.
+
+        `needed` False: the preemptor has let go, so that who is only marked loses its mark.
 
         Raises:
             Deposed: the fence is closed.
@@ -113,8 +116,11 @@ class PodPreemption:
             pod = await self._read(victim)
             if pod is None or pod["metadata"].get("deletionTimestamp"):
                 states.append(self._state(victim, VictimState.EVICTED, "gone or on its way"))
-            elif is_marked(pod):
+            elif is_marked(pod) and needed:
                 states.append(await self._evict(intent, victim, ""))
+            elif is_marked(pod):
+                await self._unmark(pod)
+                states.append(self._state(victim, VictimState.SPARED, "its preemptor has let go"))
             else:
                 detail = "its preemption was interrupted before it was marked"
                 states.append(self._state(victim, VictimState.SPARED, detail))
@@ -173,11 +179,16 @@ class PodPreemption:
             return None
         return pod if pod["metadata"]["uid"] == victim.root.uid else None
 
-    async def _mark(self, pod: Json, message: str) -> Json:
+    async def _unmark(self, pod: Json) -> None:
+        """Take the mark back, as kube-controller-manager does with one that led to nothing."""
+        with contextlib.suppress(Conflict, NotFound):
+            await self._mark(pod, "", status="False")
+
+    async def _mark(self, pod: Json, message: str, status: str = "True") -> Json:
         metadata = pod["metadata"]
         condition = {
             "type": _CONDITION,
-            "status": "True",
+            "status": status,
             "reason": _REASON,
             "message": message,
             "lastTransitionTime": format_instant(self._clock.wall()),
