@@ -348,6 +348,8 @@ class Preemptions:
         rows = (self._state.pod(Uid(place.uid)) for place in spec.placement)
         waiting = [row for row in rows if row is not None and self._state.ours(row)]
         groups = {f"{row.namespace}/{row.group}" for row in waiting if row.group}
+        if not self._context.policy.gates.generic_workload:
+            groups.clear()
         return bool(waiting) and all(self._state.group(key) is not None for key in groups)
 
     def _overdue(self, each: _Open, uid: Uid) -> None:
