@@ -1,0 +1,295 @@
+"""Objects of `kueue.x-k8s.io` between v1beta1 and v1beta2, as plain JSON.
+
+Both ways everything but the fields below stays as it is, known or unknown, null, empty or absent:
+
+    ClusterQueue  spec.cohort                                  spec.cohortName
+                  spec.admissionChecks: [x]                 -> spec.admissionChecksStrategy
+                  Borrow, Preempt of flavorFungibility      -> MayStopSearch
+    LocalQueue    status.flavorUsage                           status.flavorsUsage
+    Workload      spec.priorityClassSource, priorityClassName  spec.priorityClassRef
+                  status.accumulatedPastExexcutionTimeSeconds  ...ExecutionTimeSeconds
+                  topologyAssignment.domains                   topologyAssignment.slices
+
+Arrows go one way: read back as v1beta1, it is said in the newer words. What one version has no
+field for is kept in an annotation of the object while it is in that version, so that a client of
+v1beta1 that writes back what it read loses nothing of v1beta2; the reference keeps no copy. What
+only v1beta1's status had is dropped, as there: nobody has written it for long.
+
+Source: specification of the quota plane, section 1.5.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from reprieve.api.kueue import API_VERSION, OLD_API_VERSION
+
+__all__ = ["KEPT", "UnknownVersion", "convert"]
+
+Json = dict[str, Any]
+
+# What the version at hand has no field for, as a JSON object.
+KEPT: Final = "reprieve.dev/kept-fields"
+
+_SOURCES: Final = {
+    "kueue.x-k8s.io/workloadpriorityclass": ("kueue.x-k8s.io", "WorkloadPriorityClass"),
+    "scheduling.k8s.io/priorityclass": ("scheduling.k8s.io", "PriorityClass"),
+}
+_REFERENCES: Final = {reference: source for source, reference in _SOURCES.items()}
+_OLD_WORDS: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
+_OLD_SECONDS: Final = "accumulatedPastExexcutionTimeSeconds"
+_SECONDS: Final = "accumulatedPastExecutionTimeSeconds"
+_CONSTRAINTS: Final = "podsetSliceRequiredTopologyConstraints"
+
+
+class UnknownVersion(ValueError):
+    """An object is asked for in a version that is not served."""
+
+
+def convert(obj: Mapping[str, Any], version: str) -> Json:
+    """Return a copy of `obj` in `version`, an apiVersion; `obj` stays as it is.
+
+    Raises:
+        UnknownVersion: either version is none of v1beta1 and v1beta2.
+    """
+    for each in (obj.get("apiVersion"), version):
+        if each not in (API_VERSION, OLD_API_VERSION):
+            known = f"{OLD_API_VERSION}, {API_VERSION}"
+            raise UnknownVersion(f"{each} is not served; accepted: {known}")
+    copy: Json = _copied(obj)
+    if obj["apiVersion"] == version:
+        return copy
+    copy["apiVersion"] = version
+    steps = _NEWER if version == API_VERSION else _OLDER
+    step = steps.get(str(obj.get("kind")))
+    if step is not None:
+        kept: Json = {}
+        step(copy, _taken(copy), kept)
+        _keep(copy, kept)
+    return copy
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _part(obj: Json, *path: str) -> Json:
+    """Return the object at `path`; one of its own where there is none, which changes nothing."""
+    found: Any = obj
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _list(obj: Json, name: str) -> list[Json]:
+    found = obj.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _rename(part: Json, old: str, new: str) -> None:
+    """Rename a field in its place, so that nothing else moves."""
+    if old in part:
+        items = [(new if key == old else key, value) for key, value in part.items() if key != new]
+        part.clear()
+        part.update(items)
+
+
+def _taken(obj: Json) -> Json:
+    """Return what was kept for the version to come, and take the annotation off."""
+    metadata = _part(obj, "metadata")
+    annotations = _part(metadata, "annotations")
+    text = annotations.pop(KEPT, None)
+    if text is None:
+        return {}
+    if not annotations:
+        del metadata["annotations"]
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _keep(obj: Json, kept: Json) -> None:
+    if not kept or not isinstance(obj.get("metadata"), dict):
+        return
+    metadata = obj["metadata"]
+    if not isinstance(metadata.get("annotations"), dict):
+        metadata["annotations"] = {}
+    metadata["annotations"][KEPT] = json.dumps(kept, separators=(",", ":"), sort_keys=True)
+
+
+def _newer_cluster_queue(obj: Json, taken: Json, kept: Json) -> None:
+    spec = _part(obj, "spec")
+    _rename(spec, "cohort", "cohortName")
+    checks = spec.pop("admissionChecks", None)
+    if checks:
+        spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": name} for name in checks]}
+    fungibility = _part(spec, "flavorFungibility")
+    for name in ("whenCanBorrow", "whenCanPreempt"):
+        if fungibility.get(name) in _OLD_WORDS:
+            fungibility[name] = _OLD_WORDS[fungibility[name]]
+    status = _part(obj, "status")
+    status.pop("pendingWorkloadsStatus", None)
+    _newer_share(obj, taken, kept)
+    if "concurrentAdmissionPolicy" in taken and isinstance(obj.get("spec"), dict):
+        spec["concurrentAdmissionPolicy"] = taken["concurrentAdmissionPolicy"]
+
+
+def _older_cluster_queue(obj: Json, taken: Json, kept: Json) -> None:
+    spec = _part(obj, "spec")
+    _rename(spec, "cohortName", "cohort")
+    if "concurrentAdmissionPolicy" in spec:
+        kept["concurrentAdmissionPolicy"] = spec.pop("concurrentAdmissionPolicy")
+
+
+def _newer_share(obj: Json, taken: Json, kept: Json) -> None:
+    _part(obj, "status", "fairSharing").pop("admissionFairSharingStatus", None)
+
+
+def _newer_local_queue(obj: Json, taken: Json, kept: Json) -> None:
+    status = _part(obj, "status")
+    _rename(status, "flavorUsage", "flavorsUsage")
+    status.pop("flavors", None)
+
+
+def _older_local_queue(obj: Json, taken: Json, kept: Json) -> None:
+    _rename(_part(obj, "status"), "flavorsUsage", "flavorUsage")
+
+
+def _newer_workload(obj: Json, taken: Json, kept: Json) -> None:
+    spec, status = _part(obj, "spec"), _part(obj, "status")
+    source, name = spec.pop("priorityClassSource", ""), spec.pop("priorityClassName", None)
+    if source in _SOURCES and name:
+        group, kind = _SOURCES[source]
+        spec["priorityClassRef"] = {"group": group, "kind": kind, "name": name}
+    elif name:
+        kept["priorityClassName"] = name
+    _rename(status, _OLD_SECONDS, _SECONDS)
+    for assignment in _list(_part(status, "admission"), "podSetAssignments"):
+        topology = _part(assignment, "topologyAssignment")
+        if "domains" in topology:
+            domains = _list(topology, "domains")
+            del topology["domains"]
+            topology["slices"] = _slices(topology.get("levels"), domains)
+    for part, name in ((spec, "specGates"), (status, "statusGates")):
+        if name in taken and isinstance(obj.get(name.removesuffix("Gates")), dict):
+            part["preemptionGates"] = taken[name]
+    constraints = _part(taken, "constraints")
+    for pod_set in _list(spec, "podSets"):
+        if pod_set.get("name", "main") in constraints:
+            request = pod_set.setdefault("topologyRequest", {})
+            if isinstance(request, dict):
+                request[_CONSTRAINTS] = constraints[pod_set.get("name", "main")]
+
+
+def _older_workload(obj: Json, taken: Json, kept: Json) -> None:
+    spec, status = _part(obj, "spec"), _part(obj, "status")
+    reference = spec.get("priorityClassRef")
+    if isinstance(reference, dict):
+        source = _REFERENCES.get((str(reference.get("group")), str(reference.get("kind"))))
+        if source is not None:
+            del spec["priorityClassRef"]
+            spec["priorityClassSource"] = source
+            spec["priorityClassName"] = reference.get("name", "")
+    elif "priorityClassName" in taken and isinstance(obj.get("spec"), dict):
+        spec["priorityClassName"] = taken["priorityClassName"]
+        # Its own rule wants a priority beside a name.
+        spec.setdefault("priority", 0)
+    _rename(status, _SECONDS, _OLD_SECONDS)
+    for assignment in _list(_part(status, "admission"), "podSetAssignments"):
+        topology = _part(assignment, "topologyAssignment")
+        if "slices" in topology:
+            slices = _list(topology, "slices")
+            del topology["slices"]
+            topology["domains"] = [each for piece in slices for each in _domains(piece)]
+    for part, name in ((spec, "specGates"), (status, "statusGates")):
+        if "preemptionGates" in part:
+            kept[name] = part.pop("preemptionGates")
+    constraints = {
+        pod_set.get("name", "main"): pod_set["topologyRequest"].pop(_CONSTRAINTS)
+        for pod_set in _list(spec, "podSets")
+        if _CONSTRAINTS in _part(pod_set, "topologyRequest")
+    }
+    if constraints:
+        kept["constraints"] = constraints
+
+
+def _slices(levels: Any, domains: list[Json]) -> list[Json]:
+    """Return domains as one slice: per level what values have in common is said once."""
+    if not domains:
+        return []
+    depth = len(levels) if isinstance(levels, list) else 0
+    values = [
+        [
+            str(each["values"][level]) if level < len(each.get("values") or ()) else ""
+            for each in domains
+        ]
+        for level in range(depth)
+    ]
+    counts = [each.get("count", 0) for each in domains]
+    made: Json = {
+        "domainCount": len(domains),
+        "valuesPerLevel": [_level_values(each) for each in values],
+    }
+    if len(set(counts)) == 1:
+        made["universalPodCount"] = counts[0]
+    else:
+        made["podCounts"] = counts
+    return [made]
+
+
+def _level_values(values: list[str]) -> Json:
+    if len(set(values)) == 1:
+        return {"universalValue": values[0]}
+    prefix = _common(values)
+    rest = [value[len(prefix) :] for value in values]
+    suffix = _common([value[::-1] for value in rest])[::-1]
+    made: Json = {"roots": [value[: len(value) - len(suffix)] for value in rest]}
+    if prefix:
+        made["prefix"] = prefix
+    if suffix:
+        made["suffix"] = suffix
+    return made
+
+
+def _common(values: list[str]) -> str:
+    first, last = min(values), max(values)
+    length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
+    return first[: min(len(first), len(last)) if length is None else length]
+
+
+def _domains(piece: Json) -> list[Json]:
+    count = piece.get("domainCount", 0)
+    columns = []
+    for level in _list(piece, "valuesPerLevel"):
+        if "universalValue" in level:
+            columns.append([level["universalValue"]] * count)
+            continue
+        roots = [*(level.get("roots") or ()), *[""] * count][:count]
+        prefix, suffix = level.get("prefix", ""), level.get("suffix", "")
+        columns.append([f"{prefix}{root}{suffix}" for root in roots])
+    pods = piece.get("podCounts") or [piece.get("universalPodCount", 0)] * count
+    pods = [*pods, *[0] * count][:count]
+    return [
+        {"values": [column[index] for column in columns], "count": pods[index]}
+        for index in range(count)
+    ]
+
+
+_Step = Callable[[Json, Json, Json], None]
+_NEWER: Final[Mapping[str, _Step]] = {
+    "ClusterQueue": _newer_cluster_queue,
+    "Cohort": _newer_share,
+    "LocalQueue": _newer_local_queue,
+    "Workload": _newer_workload,
+}
+_OLDER: Final[Mapping[str, _Step]] = {
+    "ClusterQueue": _older_cluster_queue,
+    "LocalQueue": _older_local_queue,
+    "Workload": _older_workload,
+}
