@@ -3,16 +3,22 @@
 Single functions are asked what they are asked upstream; whole runs are played on a cluster in
 memory. Executed cases run twice: under the placement that the real scheduler had, where victims,
 texts and nominations have to be its own, and under ours, where the outcome has to be of the same
-kind and everything has to fit. They run without the second reprieve pass, which the real scheduler
-has not; what it changes is tested here as well: fewer victims, and still everything fits.
+kind and everything has to fit. Every case runs as a copy with other times and uids as well, which
+an engine that knows a case instead of the rule would fail. They run without the second reprieve
+pass, which the real scheduler has not; what it changes is tested here as well: fewer victims, and
+still everything fits.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import pytest
 
+from reprieve.units.durations import HOUR, SECOND
+from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.conformance import deviations, workload_aware_engine, workload_aware_runs
 from tests.conformance.workload_aware_vectors import Vector
 from tests.engine.scheduling import engine_cycle
@@ -20,9 +26,18 @@ from tests.oracle.scheduling import preemption
 from tests.oracle.scheduling.group import Outcome
 from tests.oracle.scheduling.objects import Cluster
 
+DELTA = 9_679 * HOUR + 431 * SECOND
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+UID = re.compile(r'"uid": "([^"]+)"')
+
 
 def test_published(judged_vector: Vector) -> None:
     vector = _asserted(_runnable(judged_vector))
+    assert workload_aware_engine.differences(vector) == []
+
+
+def test_shifted_copy(judged_vector: Vector) -> None:
+    vector = _shifted(_asserted(_runnable(judged_vector)))
     assert workload_aware_engine.differences(vector) == []
 
 
@@ -77,6 +92,15 @@ def _asserted(vector: Vector) -> Vector:
         return vector
     expect = deviations.workload_aware(vector.id, vector.expect)
     return replace(vector, case={**vector.case, "expect": expect})
+
+
+def _shifted(vector: Vector) -> Vector:
+    """Other times and uids, in input and expectation alike."""
+    text = INSTANT.sub(
+        lambda found: format_instant(Nanos(parse_instant(found.group()) + DELTA)),
+        json.dumps(vector.case),
+    )
+    return replace(vector, case=json.loads(UID.sub(r'"uid": "z9-\1"', text)))
 
 
 def _runnable(vector: Vector) -> Vector:
