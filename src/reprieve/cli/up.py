@@ -34,6 +34,7 @@ from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.result import Outcome, ScenarioResult, StepResult
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.stage import Stage
+from reprieve.settings.gates import gates_of_text, resolve_gates
 from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
 from reprieve.units.errors import ReprieveError, UsageError
 
@@ -83,6 +84,7 @@ class _Options:
     faults: str | None
     tls: bool
     rbac: bool
+    feature_gates: str
 
 
 @click.command()
@@ -126,6 +128,12 @@ class _Options:
 )
 @click.option("--tls", is_flag=True, help="Serve HTTPS, with an authority of the cluster's own.")
 @click.option("--rbac", is_flag=True, help="Enforce roles; the operator and you have every right.")
+@click.option(
+    "--feature-gates",
+    default="",
+    metavar="A=true,B=false",
+    help="Feature gates of the cluster and of the scheduling plane.",
+)
 def up(
     scenario: str | None,
     headless: bool,
@@ -136,10 +144,13 @@ def up(
     faults: str | None,
     tls: bool,
     rbac: bool,
+    feature_gates: str,
 ) -> None:
     """Start an embedded cluster with the operator and play a scenario on it."""
     headless = headless or not sys.stdout.isatty()
-    options = _Options(scenario, headless, duration, data, port, kubeconfig, faults, tls, rbac)
+    options = _Options(
+        scenario, headless, duration, data, port, kubeconfig, faults, tls, rbac, feature_gates
+    )
     sys.exit(asyncio.run(_up(options)))
 
 
@@ -211,6 +222,8 @@ class _Session:
 
     async def _start(self, stack: contextlib.AsyncExitStack, directory: Path) -> EmbeddedStage:
         options = self._options
+        gates = gates_of_text(options.feature_gates)
+        resolve_gates(gates)
         kubeconfig = options.kubeconfig or (options.data or directory) / "kubeconfig"
         try:
             for folder in (options.data, kubeconfig.parent):
@@ -225,9 +238,10 @@ class _Session:
                     kubeconfig=kubeconfig,
                     tls=options.tls,
                     rbac=options.rbac,
-                    operator_arguments=_OPERATOR,
+                    operator_arguments=(*_OPERATOR, "--feature-gates", options.feature_gates),
                     on_operator_line=self._note_operator_line if options.headless else None,
                     scheduler=False,
+                    feature_gates={name: wish.on for name, wish in gates.items()},
                 )
             )
         except StoreError as error:
