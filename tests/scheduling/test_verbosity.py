@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from tests.controllers.sample_package import OFFERED, install
-from tests.scheduling.site import node, site
+from tests.scheduling.site import node, pod, site
 
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -54,3 +54,13 @@ async def test_without_it_no_unit_is_logged(tmp_path: Path) -> None:
         await cluster.gang(1, 2)
         await cluster.until_victims(1)
         assert [line for line in cluster.lines if "DETAIL" in line or "refuses" in line] == []
+
+
+async def test_victims_of_a_single_pod_are_logged_with_their_filter_too(tmp_path: Path) -> None:
+    async with site([node("node-0")], tmp_path) as cluster:
+        await cluster.operator("--verbosity", "6")
+        await cluster.filled(count=2)
+        await cluster.create(pod("single", 2, priority="high"))
+        (victim,) = await cluster.until_victims(1)
+        (line,) = [line for line in cluster.lines if "refuses its reprieve" in line]
+        assert f"team/{victim}, a unit of 1, is a victim of team/single: NodeResourcesFit" in line

@@ -11,12 +11,13 @@ import pytest
 
 from reprieve.controllers.scheduling.decisions import decide
 from reprieve.engine.cluster.cluster import Cluster
-from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.rows import HostPort, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.telemetry.record import DATA_LIMIT
+from reprieve.telemetry.refusals import refusals
 from reprieve.telemetry.replay import InputOmitted, SpoiltInput
 from reprieve.telemetry.scheduling_record import MOST_PODS, encode_scheduling
 from reprieve.telemetry.scheduling_replay import (
@@ -80,8 +81,14 @@ def test_deciding_the_stored_input_again_gives_the_same_plan() -> None:
         parts = Counter(each.part for each in pod_answers(replay))
         assert parts[Part.VICTIM] == len(attempt.plan.victims)
         counted["reprieved"] += bool(parts[Part.REPRIEVED])
+        refused = refusals(snapshot, policy, attempt)
+        assert attempt.preemption is not None
+        counted["refused"] += len(refused)
+        counted["victims"] += len(attempt.preemption.victims)
     assert counted["group"] >= 60 and counted["pod"] >= 15 and counted["reprieved"] >= 30
     assert len(counted) >= 12, counted
+    # Rarely a unit is refused only because of others that returned before it.
+    assert counted["refused"] >= 0.98 * counted["victims"] >= 200, counted
 
 
 def test_nominations_of_earlier_attempts_and_overdue_victims_belong_to_the_input() -> None:
@@ -239,3 +246,18 @@ def test_for_a_single_pod_other_nodes_than_its_own_are_told_apart() -> None:
     assert replay.plan is not None
     parts = Counter(each.part for each in pod_answers(replay))
     assert parts == {Part.MEMBER: 1, Part.VICTIM: 2, Part.ELSEWHERE: 2}
+
+
+def test_the_filter_that_refuses_a_single_pods_victim_is_named() -> None:
+    single = pod("single", cpu=1000, priority=10, host_ports=(HostPort(80),))
+    rows = [node("n", cpu=3000), pod("web", cpu=1000, node="n", host_ports=(HostPort(80),))]
+    lows = [pod(f"low-{n}", cpu=1000, node="n", start=n) for n in range(2)]
+    snapshot = snapshot_of(*rows, *lows, single)
+    replay = again(encode_scheduling(snapshot, Policy(), Unit((single.uid,))))
+    told = [pod_answer_text(each, replay) for each in pod_answers(replay)]
+    assert told == [
+        "default/single (priority 10) is to run on n",
+        "default/web (on n, priority 0) makes way: NodePorts refuses its reprieve",
+        "default/low-0 (on n, priority 0) stays: the preemptor fits with it in place",
+        "default/low-1 (on n, priority 0) stays: the preemptor fits with it in place",
+    ]

@@ -19,6 +19,7 @@ from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Attempt, UnitVictim
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session
+from reprieve.telemetry.refusals import refusals
 from reprieve.telemetry.replay import SpoiltInput, unpacked
 from reprieve.telemetry.scheduling_record import SchedulingInput, restored
 from reprieve.units.errors import ReprieveError
@@ -123,7 +124,7 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
     snapshot, found = replay.snapshot, replay.attempt.preemption
     groups = replay.decided_on.policy.gates.generic_workload
     priorities = snapshot.effective_priority(groups).tolist()
-    refused = dict(found.refused) if found is not None else {}
+    refused = refusals(snapshot, replay.decided_on.policy, replay.attempt)
     victims = found.victims if found is not None else ()
     told = set()
     for unit in victims:

@@ -36,6 +36,7 @@ from reprieve.engine.scheduling.queue import Outcome
 from reprieve.engine.scheduling.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.telemetry.log import DETAIL
+from reprieve.telemetry.refusals import refusals
 from reprieve.telemetry.scheduling_record import encode_scheduling
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
@@ -213,7 +214,7 @@ class Decisions:
             self._gang_outcomes.commit(attempt, attempt.gang, rows, snapshot, decided.took)
             return True
         self._observe(attempt, rows, decided.took)
-        _log_refused(attempt, snapshot)
+        _log_refused(attempt, snapshot, self._context.policy)
         if attempt.code is Code.SUCCESS and any(member.bind for member in attempt.members):
             self._place(attempt, rows, now)
         else:
@@ -386,19 +387,21 @@ class Decisions:
             metrics.kep_victims.observe(pods)
 
 
-def _log_refused(attempt: Attempt, snapshot: Snapshot) -> None:
+def _log_refused(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
     """Log each unit that could not be put back, with the filter that refused (`-v 6`)."""
     found = attempt.preemption
     if found is None or not log.isEnabledFor(DETAIL):
         return
     sizes = {victim.pods[0]: len(victim.pods) for victim in found.victims}
-    for slot, filter_name in found.refused:
+    waiting = [snapshot.pending[uid].row for uid in attempt.unit.pods if uid in snapshot.pending]
+    preemptor = attempt.unit.group or ", ".join(f"{row.namespace}/{row.name}" for row in waiting)
+    for slot, filter_name in refusals(snapshot, policy, attempt).items():
         log.log(
             DETAIL,
             "%s, a unit of %d, is a victim of %s: %s refuses its reprieve",
             snapshot.pod_keys[slot],
             sizes.get(slot, 1),
-            _name(attempt.unit),
+            preemptor,
             filter_name,
         )
 
