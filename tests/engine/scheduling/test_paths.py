@@ -7,6 +7,7 @@ members are placed one after the other and ask every filter, and are taken out a
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from tests.engine.scheduling.agreement import cases_of
 from tests.engine.scheduling.engine_cycle import unit_of
 
 CHUNK, CHUNKS = 200, 6
+CLAIMS = {"devices", "zonal volume", "claim of one pod", "volume limit"}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -79,36 +81,48 @@ def _units(simulation: Simulation, priority: int, policy: Policy) -> Units:
 def test_trackers_reprieve_whom_all_filters_would(chunk: int) -> None:
     compared = Counter[str]()
     for case in cases_of(range(chunk * CHUNK, (chunk + 1) * CHUNK)):
-        snapshot, policy = cluster_of(case).snapshot(), policy_of(case)
-        group = _group(case, snapshot)
-        queued = [snapshot.pending[uid] for uid in unit_of(case, snapshot).pods]
-        if group is None or not queued:
-            continue
-        simulation = Simulation(snapshot, policy, policy.profiles[0])
-        units = _units(simulation, group.priority, policy)
-        if not len(units):
-            continue
-        simulation.remove(units.slots())
-        empty = simulation.checkpoint()
-        placing = place_group(simulation, group, queued, policy, best_node)
-        simulation.rollback(empty)
-        if placing.failure is not None or placing.error:
-            continue
-        members = [
-            (pending, node)
-            for pending, node in zip(queued, placing.nodes, strict=True)
-            if node >= 0
-        ]
-        budgets = budget_matches(simulation)
-        found = reprieve(simulation, units, members, budgets, second_pass=False)
-        expected = one_by_one(simulation, units, members, budgets)
-        assert found.victims.tolist() == expected[0], case["seed"]
-        assert list(found.violating) == expected[1], case["seed"]
-        compared["with victims" if len(found.victims) else "without"] += 1
-        compared["whole groups"] += bool((found.victims >= units.singles).any())
-        compared["budgets"] += sum(found.violating) > 0
+        _compare(case, policy_of(case), compared)
     assert compared["with victims"] >= CHUNK // 5
     assert min(compared["whole groups"], compared["budgets"]) >= CHUNK // 25
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_trackers_reprieve_whom_all_filters_would_while_claims_are_simulated(chunk: int) -> None:
+    compared = Counter[str]()
+    for case in cases_of(range(10_000 + chunk * 1_000, 11_000 + chunk * 1_000)):
+        if CLAIMS & set(case["situations"]):
+            _compare(case, replace(policy_of(case), simulate_claims=True), compared)
+    assert compared["with victims"] >= 40
+    assert min(compared["whole groups"], compared["budgets"]) >= 5
+
+
+def _compare(case: Json, policy: Policy, compared: Counter[str]) -> None:
+    snapshot = cluster_of(case).snapshot()
+    group = _group(case, snapshot)
+    queued = [snapshot.pending[uid] for uid in unit_of(case, snapshot).pods]
+    if group is None or not queued:
+        return
+    simulation = Simulation(snapshot, policy, policy.profiles[0])
+    units = _units(simulation, group.priority, policy)
+    if not len(units):
+        return
+    simulation.remove(units.slots())
+    empty = simulation.checkpoint()
+    placing = place_group(simulation, group, queued, policy, best_node)
+    simulation.rollback(empty)
+    if placing.failure is not None or placing.error:
+        return
+    members = [
+        (pending, node) for pending, node in zip(queued, placing.nodes, strict=True) if node >= 0
+    ]
+    budgets = budget_matches(simulation)
+    found = reprieve(simulation, units, members, budgets, second_pass=False)
+    expected = one_by_one(simulation, units, members, budgets)
+    assert found.victims.tolist() == expected[0], case["seed"]
+    assert list(found.violating) == expected[1], case["seed"]
+    compared["with victims" if len(found.victims) else "without"] += 1
+    compared["whole groups"] += bool((found.victims >= units.singles).any())
+    compared["budgets"] += sum(found.violating) > 0
 
 
 def _group(case: Json, snapshot: Snapshot) -> GroupRow | None:
