@@ -187,6 +187,8 @@ async def test_both_sets_of_metrics_count_a_preemption(tmp_path: Path) -> None:
             'scheduler_queued_entities{queue="active",type="podgroup"}': 0,
             'scheduler_pending_entities{queue="gated",type="podgroup"}': 0,
             'scheduler_pending_pods{queue="unschedulable"}': 0,
+            'scheduler_placement_evaluations_total{profile="default-scheduler",'
+            'result="feasible"}': 2,
             'reprieve_intents_open{plane="scheduling"}': 0,
         }
         assert {name: found.get(name) for name in wanted} == wanted

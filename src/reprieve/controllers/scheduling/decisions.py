@@ -18,6 +18,7 @@ from reprieve.controllers.gangs.outcomes import GangOutcomes
 from reprieve.controllers.gangs.plane import GangPlane
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.observation import log_refused, observe
 from reprieve.controllers.scheduling.preemptions import Preemptions, Preemptor, Record
 from reprieve.controllers.scheduling.references import group_reference, pod_reference
 from reprieve.controllers.scheduling.state import ClusterState
@@ -35,8 +36,6 @@ from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.engine.scheduling.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
-from reprieve.telemetry.log import DETAIL
-from reprieve.telemetry.refusals import refusals
 from reprieve.telemetry.scheduling_record import encode_scheduling
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
@@ -190,9 +189,15 @@ class Decisions:
         )
         doubtful = self._state.disturbed != disturbed
         for each in decided:
-            if not self._commit(each, snapshot, doubtful):
-                # Those after it were decided with it in place.
-                doubtful = True
+            try:
+                held = self._commit(each, snapshot, doubtful)
+            except Exception:
+                # A fault of ours in one unit is an error of that unit, and of nobody else's.
+                log.exception("what was decided about %s was not done", _name(each.unit))
+                self._state.queue.give_up(each.unit, self._context.clock.monotonic())
+                held = False
+            # Those after it were decided with it in place.
+            doubtful = doubtful or not held
         return True
 
     def _commit(self, decided: Decided, snapshot: Snapshot, doubtful: bool) -> bool:
@@ -213,8 +218,9 @@ class Decisions:
         if attempt.gang is not None:
             self._gang_outcomes.commit(attempt, attempt.gang, rows, snapshot, decided.took)
             return True
-        self._observe(attempt, rows, decided.took)
-        _log_refused(attempt, snapshot, self._context.policy)
+        profile = next((row.pod_class.scheduler_name for row in rows.values()), "")
+        observe(self._context.scheduler_metrics, attempt, profile, decided.took)
+        log_refused(attempt, snapshot, self._context.policy)
         if attempt.code is Code.SUCCESS and any(member.bind for member in attempt.members):
             self._place(attempt, rows, now)
         else:
@@ -344,67 +350,6 @@ class Decisions:
         text = wording.failed_scheduling(condition.message)
         self._context.announce(pod_reference(row), text, row.pod_class.scheduler_name)
 
-    # Metrics.
-
-    def _observe(self, attempt: Attempt, rows: Mapping[Uid, PodRow], took: int) -> None:
-        metrics, seconds = self._context.scheduler_metrics, took / SECOND
-        first = next(iter(rows.values()), None)
-        profile = first.pod_class.scheduler_name if first is not None else ""
-        found = attempt.preemption
-        if attempt.unit.group:
-            result = _group_result(attempt)
-            metrics.group_attempts.labels(result, profile).inc()
-            metrics.group_seconds.labels(result, profile).observe(seconds)
-            metrics.group_algorithm_seconds.observe(seconds)
-        else:
-            result = _pod_result(attempt)
-            metrics.schedule_attempts.labels(result, profile).inc()
-            metrics.scheduling_seconds.labels(result, profile).observe(seconds)
-        if found is None:
-            return
-        if not attempt.unit.group:
-            metrics.preemption_attempts.inc()
-        pods = sum(len(victim.pods) for victim in found.victims)
-        chosen = found.evaluated and found.code is Code.SUCCESS
-        kind = wording.PreemptorKind.GROUP if attempt.unit.group else wording.PreemptorKind.POD
-        if found.evaluated:
-            metrics.evaluation_seconds.labels(kind, found.code).observe(seconds)
-        if found.violating and chosen:
-            metrics.violations.labels(kind).inc(found.violating)
-        if found.group_disruptions and chosen:
-            metrics.workload_disruptions.labels(kind).observe(found.group_disruptions)
-        if not attempt.unit.group:
-            if chosen:
-                metrics.preemption_victims.observe(pods)
-            return
-        metrics.workload_attempts.labels(found.code).inc()
-        word = {Code.SUCCESS: "success", Code.ERROR: "error"}.get(found.code, "unschedulable")
-        metrics.kep_attempts.labels(word).inc()
-        metrics.kep_seconds.labels(word).observe(seconds)
-        metrics.kep_reprieved.inc(sum(number for _, number in found.reprieved))
-        if chosen:
-            metrics.workload_victims.observe(pods)
-            metrics.kep_victims.observe(pods)
-
-
-def _log_refused(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
-    """Log each unit that could not be put back, with the filter that refused (`-v 6`)."""
-    found = attempt.preemption
-    if found is None or not log.isEnabledFor(DETAIL):
-        return
-    sizes = {victim.pods[0]: len(victim.pods) for victim in found.victims}
-    waiting = [snapshot.pending[uid].row for uid in attempt.unit.pods if uid in snapshot.pending]
-    preemptor = attempt.unit.group or ", ".join(f"{row.namespace}/{row.name}" for row in waiting)
-    for slot, filter_name in refusals(snapshot, policy, attempt).items():
-        log.log(
-            DETAIL,
-            "%s, a unit of %d, is a victim of %s: %s refuses its reprieve",
-            snapshot.pod_keys[slot],
-            sizes.get(slot, 1),
-            preemptor,
-            filter_name,
-        )
-
 
 def _name(unit: Unit) -> str:
     return unit.group or ", ".join(unit.pods)
@@ -425,18 +370,3 @@ def _alive(snapshot: Snapshot, attempt: Attempt) -> bool:
         for victim in found.victims
         for slot in victim.pods
     )
-
-
-def _group_result(attempt: Attempt) -> str:
-    if attempt.code is Code.SUCCESS:
-        return "scheduled"
-    if attempt.code is Code.ERROR:
-        return "error"
-    found = attempt.preemption
-    waiting = found is not None and found.code is Code.SUCCESS
-    return "waiting_on_preemption" if waiting else "unschedulable"
-
-
-def _pod_result(attempt: Attempt) -> str:
-    words = {Code.SUCCESS: "scheduled", Code.ERROR: "error"}
-    return words.get(attempt.code, "unschedulable")

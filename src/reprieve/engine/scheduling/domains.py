@@ -29,13 +29,15 @@ class GroupPlacing:
     """Where the queued pods went; they are in the simulation when `failure` is None.
 
     `nodes`, `diagnoses`: as in `Placing`, of the placement that was taken or else the first one.
-    `error`: the failure is an error, so that no preemption is examined.
+    `error`: the failure is an error, so that no preemption is examined. `placements`: how many were
+    examined with success and without.
     """
 
     nodes: tuple[int, ...]
     diagnoses: tuple[Diagnosis | None, ...]
     failure: Explanation | None
     error: bool = False
+    placements: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ def _best(
         first = placing if first is None else first
         fits = placing.failure is None and not placing.error
         if fits and len(domains) == 1:
-            return GroupPlacing(placing.nodes, placing.diagnoses, _failure(placing))
+            return GroupPlacing(
+                placing.nodes, placing.diagnoses, _failure(placing), placements=(1, 0)
+            )
         _undo(simulation, placed)
         if fits:
             feasible[domain.name] = (domain, placing)
@@ -110,7 +114,7 @@ def _best(
         inner = () if first.failure is None else (first.failure,)
         placements = Explanation(Sentence.PLACEMENTS, (len(domains),), inner)
         failure = Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (placements,))
-        return GroupPlacing(first.nodes, first.diagnoses, failure, first.error)
+        return GroupPlacing(first.nodes, first.diagnoses, failure, first.error, (0, len(domains)))
     chosen = next(iter(feasible.values()))
     if len(feasible) > 1:
         best = best_placement(
@@ -134,7 +138,8 @@ def _best(
     for pending, node in zip(queued, placing.nodes, strict=True):
         if node >= 0:
             simulation.place(pending, node)
-    return GroupPlacing(placing.nodes, placing.diagnoses, _failure(placing))
+    counts = (len(feasible), len(domains) - len(feasible))
+    return GroupPlacing(placing.nodes, placing.diagnoses, _failure(placing), placements=counts)
 
 
 def _failure(placing: Placing) -> Explanation | None:

@@ -13,6 +13,7 @@ Source: specification, sections 4 to 6, 9.5.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
@@ -51,6 +52,21 @@ def schedule_group(
     if odd is not None:
         return _failed(unit, queued, (odd,), scheduler_error=True)
     placing = place_group(simulation, group, queued, policy, choose)
+    attempt = _after(simulation, unit, group, queued, policy, choose, post_filters, placing)
+    return replace(attempt, placements=placing.placements)
+
+
+def _after(
+    simulation: Simulation,
+    unit: Unit,
+    group: GroupRow,
+    queued: Sequence[Pending],
+    policy: Policy,
+    choose: Choose,
+    post_filters: Sequence[tuple[str, PostFilter]],
+    placing: GroupPlacing,
+) -> Attempt:
+    """Return what follows from the placement: bindings, an error, or a search for victims."""
     if placing.error:
         status = (placing.failure,) if placing.failure is not None else ()
         return _failed(unit, queued, status, scheduler_error=True, placing=placing)

@@ -206,3 +206,4 @@ class Attempt:
     plan: Plan | None = None
     gang: GangCycle | None = None
     deallocations: tuple[Deallocation, ...] = ()  # claims in the way of a unit that was not placed
+    placements: tuple[int, int] = (0, 0)  # examined with success and without (groups only)

@@ -220,6 +220,11 @@ class Queue:
         else:
             self._enqueue(entry, now, failed)
 
+    def give_up(self, unit: Unit, now: int) -> None:
+        """End the cycle of a unit by an error, unless it has ended already."""
+        if (unit.group or unit.pods[0]) in self._flying:
+            self.done(unit, Outcome.ERROR, now)
+
     def on_event(self, event: Event, now: int) -> None:
         """Move those for whom a rejecting plugin holds the event for helpful."""
         if self._flying:
