@@ -72,6 +72,9 @@ class Session:
         self._simulations: dict[str, Simulation] = {}
         self._placed: list[Placed] = []
         self._nominations = {each.uid: each for each in snapshot.nominations}
+        self._changes = 0  # of nominations
+        # What was asked of each profile's simulation last (`_respect`).
+        self._respected: dict[str, tuple[int, str, int, frozenset[Uid]]] = {}
 
     def attempt(self, unit: Unit) -> Attempt | None:
         """Run one scheduling cycle of a unit.
@@ -94,10 +97,9 @@ class Session:
             status = (Explanation(Sentence.NO_PROFILE, (name,)),)
             return Attempt(unit, Code.ERROR, members, status, scheduler_error=True)
         simulation = self._simulation(name)
-        own = {pending.row.uid for pending in queued}
+        own = frozenset(pending.row.uid for pending in queued)
         priority = group.priority if group is not None else queued[0].row.priority
-        nominations = self._nominations.values()
-        simulation.respect(kept_for_others(self.snapshot, nominations, own, key, priority))
+        self._respect(simulation, own, key, priority)
         gang = self._gangs.get(key)
         if gang is not None:
             attempt = schedule_gang(simulation, unit, gang, queued, self._jobs, self._choose)
@@ -161,6 +163,16 @@ class Session:
                 known.place(pod.pending, pod.node)
         return known
 
+    def _respect(
+        self, simulation: Simulation, own: frozenset[Uid], group: str, priority: int
+    ) -> None:
+        """Respect the nominations of others, unless that is what the simulation does already."""
+        asked = (self._changes, group, priority, own & self._nominations.keys())
+        if self._respected.get(simulation.profile.scheduler_name) != asked:
+            self._respected[simulation.profile.scheduler_name] = asked
+            nominations = self._nominations.values()
+            simulation.respect(kept_for_others(self.snapshot, nominations, own, group, priority))
+
     def _remember(
         self,
         attempt: Attempt,
@@ -173,7 +185,7 @@ class Session:
         for member in attempt.members:
             pending = by_uid[member.uid]
             if member.bind:
-                self._nominations.pop(member.uid, None)
+                self._changes += self._nominations.pop(member.uid, None) is not None
                 pod = Placed(pending.pod_class, pending.labels, index[member.bind], pending=pending)
                 self._placed.append(pod)
                 for other in self._simulations.values():
@@ -181,6 +193,7 @@ class Session:
                         other.place(pending, pod.node)
             elif isinstance(member.nominate, str):
                 row = pending.row
+                self._changes += 1
                 self._nominations[member.uid] = Nomination(
                     member.uid,
                     row.namespace,
