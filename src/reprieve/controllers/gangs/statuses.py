@@ -118,13 +118,12 @@ class GroupStatuses:
             return
         now = self._clock.wall() // SECOND
         after = next_status(before, minimum, self._pods(id), now)
-        if after == before:
-            return
         known.phase = after.phase
         body = _changes(known, known.status, after)
         if not body:
-            # Two phases of Koordinator are one here: the next look goes on from the second.
-            self.look(id)
+            if after.phase != before.phase:
+                # Two phases of Koordinator are one here: the next look goes on from the second.
+                self.look(id)
             return
         metadata = group.metadata
         resource = RESOURCES[known.door.api_version]
