@@ -1,0 +1,50 @@
+"""Fields of an object by path: names joined by dots, `*` for every item or value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["first", "put", "total", "values"]
+
+Json = dict[str, Any]
+
+
+def values(obj: Any, path: str) -> Iterator[Any]:
+    """Yield what stands at `path`, nothing where it leads nowhere."""
+    if obj is None:
+        return
+    if not path:
+        yield obj
+        return
+    head, _, rest = path.partition(".")
+    if head == "*":
+        items = obj.values() if isinstance(obj, dict) else obj if isinstance(obj, list) else ()
+        for item in items:
+            yield from values(item, rest)
+    elif isinstance(obj, dict):
+        yield from values(obj.get(head), rest)
+
+
+def first(obj: Any, path: str) -> Any:
+    """Return what stands first at `path`, or None."""
+    return next(values(obj, path), None)
+
+
+def total(obj: Any, path: str) -> int:
+    """Return the sum of numbers at `path`; a list counts its items."""
+    found = 0
+    for value in values(obj, path):
+        if isinstance(value, list):
+            found += len(value)
+        elif isinstance(value, int):
+            found += value
+    return found
+
+
+def put(obj: Json, path: str, value: Any) -> None:
+    """Write `value` at `path`, making the objects on the way."""
+    *way, last = path.split(".")
+    for name in way:
+        obj = obj.setdefault(name, {})
+    obj[last] = value
