@@ -231,9 +231,7 @@ async def test_a_real_controller_may_stand_in_for_a_machine() -> None:
 
 def test_a_machine_that_does_not_exist_cannot_be_left_out() -> None:
     clock = VirtualClock()
-    with pytest.raises(
-        ValueError, match=r"without: coffee; accepted: nodes, heartbeats, kubelet"
-    ):
+    with pytest.raises(ValueError, match=r"without: coffee; accepted: nodes, heartbeats, kubelet"):
         Machines(DictObjects(clock), clock, [], without=["coffee"])
 
 
