@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
@@ -176,6 +178,50 @@ async def test_settings_are_live_and_a_bad_value_changes_nothing(tmp_path: Path)
         assert await cluster.until_victims(2) == {"lp-0", "lp-1"}
         notes = [str(each.get("note")) for each in await _series(cluster)]
         assert "enablePreemption: false -> true" in notes
+
+
+async def test_gangs_and_what_happened_to_them_are_shown_over_http(tmp_path: Path) -> None:
+    async with site([node("a", 4), node("b", 4)], tmp_path) as cluster:
+        await cluster.operator(names=("koord-scheduler",))
+        await fill(cluster, 2)
+        await create_group(cluster, pod_group(KOORDINATOR))
+        await cluster.create(*(member(name, door=KOORDINATOR) for name in ("hp-1", "hp-2")))
+        await cluster.until_victims(2)
+        lines = [line for line in cluster.lines if "telemetry on port" in line]
+        root = f"http://127.0.0.1:{lines[0].split()[-1]}"
+        base = f"{root}/apis/v1/plugins/Coscheduling"
+        async with aiohttp.ClientSession() as web:
+
+            async def get(url: str) -> tuple[int, str]:
+                async with web.get(url) as answer:
+                    return answer.status, await answer.text()
+
+            code, text = await get(f"{base}/gang/{NAMESPACE}/g")
+            gang = json.loads(text)
+            assert code == 200
+            assert (gang["name"], gang["minRequiredNumber"]) == (f"{NAMESPACE}/g", 2)
+            assert (gang["mode"], gang["waitTime"]) == ("Strict", 300 * 10**9)
+            assert set(gang["pendingChildren"]) == {f"{NAMESPACE}/hp-1", f"{NAMESPACE}/hp-2"}
+            assert list(json.loads((await get(f"{base}/gangs"))[1])) == [f"{NAMESPACE}/g"]
+            missing = await get(f"{base}/gang/{NAMESPACE}/other")
+            assert missing == (404, f"cannot find gang {NAMESPACE}/other")
+            await cluster.end()
+            await cluster.until_placed({"hp-1", "hp-2"})
+
+            async def over() -> bool:
+                found = json.loads((await get(f"{base}/audit/{NAMESPACE}/g"))[1])
+                kinds = [each["type"] for each in found["records"]]
+                return {"preemptVictimDeleting", "preemptNominated", "victimAllDeleted"} <= set(
+                    kinds
+                ) and kinds[-1] in ("scheduled", "victimAllDeleted")
+
+            await cluster.until("all is on record", over)
+            metrics = (await get(f"{root}/metrics"))[1]
+        assert (
+            f'scheduler_job_preemption_duration_seconds_count{{jobName="{NAMESPACE}/g"' in metrics
+        )
+        assert 'reason="gang is already succeed"' in metrics
+        assert "scheduler_preemption_victims_sum 2.0" in metrics
 
 
 async def test_a_member_of_a_gang_never_preempts_alone(tmp_path: Path) -> None:

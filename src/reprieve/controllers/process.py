@@ -15,7 +15,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -41,7 +41,7 @@ from reprieve.kube.transport import HttpWire
 from reprieve.settings.fields import read_yaml
 from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import StartUp, read_config, start_up
-from reprieve.telemetry.http import Check, serve_telemetry
+from reprieve.telemetry.http import Check, Page, serve_telemetry
 from reprieve.telemetry.log import level_of, start_logging
 from reprieve.telemetry.loop_lag import LoopLag
 from reprieve.telemetry.metrics import Metrics
@@ -261,6 +261,7 @@ async def _run(
         log.warning("events: %s", trouble)
 
     planes: list[Plane] = []
+    pages: Callable[[str], Page] | None = None
     recorders: list[EventRecorder | SeriesEvents] = []
     if IDLE in options.controllers:
         events = EventRecorder(client, clock, component=COMPONENT, instance=identity, report=report)
@@ -293,7 +294,9 @@ async def _run(
             dry_run=options.dry_run,
             shared_nodes=options.shared_nodes,
         )
-        planes.append(SchedulingPlane(scheduling, namespace))
+        plane = SchedulingPlane(scheduling, namespace)
+        planes.append(plane)
+        pages = plane.gangs.page
 
     def healthy() -> Iterator[Check]:
         yield Check("loop", passed=True)
@@ -309,7 +312,9 @@ async def _run(
             if plane.notice():
                 yield Check("alone", passed=False, detail=plane.notice(), required=False)
 
-    async with serve_telemetry(metrics.registry, healthy, ready, options.metrics_port) as port:
+    async with serve_telemetry(
+        metrics.registry, healthy, ready, options.metrics_port, pages=pages
+    ) as port:
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
         background = [asyncio.create_task(each.run()) for each in (*recorders, lag)]
         try:

@@ -1,4 +1,4 @@
-"""`/metrics`, `/healthz` and `/readyz` over HTTP.
+"""`/metrics`, `/healthz` and `/readyz` over HTTP, and what plugins show under `/apis/v1/plugins`.
 
 The two probes run the checks that the process gives and answer 200 or 503 with one line for each
 check. A check that is not required is shown and does not fail the probe: an action that is off for
@@ -19,7 +19,7 @@ from prometheus_client.exposition import choose_encoder
 
 from reprieve.units.errors import UsageError
 
-__all__ = ["Check", "Probe", "serve_telemetry"]
+__all__ = ["Check", "Page", "Probe", "serve_telemetry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,14 @@ class Check:
     passed: bool
     detail: str = ""
     required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is shown of a plugin: a JSON document, or a text that says why there is none."""
+
+    document: object = None
+    missing: str = ""
 
 
 Probe = Callable[[], Iterable[Check]]
@@ -43,10 +51,12 @@ async def serve_telemetry(
     ready: Probe,
     port: int,
     host: str | None = None,
+    pages: Callable[[str], Page] | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the end of the block; gives the port, a free one when `port` is 0.
 
-    `host`: None listens on all addresses.
+    `host`: None listens on all addresses. `pages`: what plugins show, by the path below
+    `/apis/v1/plugins/`.
 
     Raises:
         UsageError: the port cannot be listened on.
@@ -55,6 +65,8 @@ async def serve_telemetry(
     application.router.add_get("/metrics", _metrics(registry))
     application.router.add_get("/healthz", _probe(healthy))
     application.router.add_get("/readyz", _probe(ready))
+    if pages is not None:
+        application.router.add_get("/apis/v1/plugins/{path:.*}", _pages(pages))
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -84,6 +96,16 @@ def _metrics(registry: CollectorRegistry) -> Handler:
         response = web.Response(body=encode(registry), headers={"Content-Type": content_type})
         response.enable_compression()
         return response
+
+    return handler
+
+
+def _pages(pages: Callable[[str], Page]) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        page = pages(request.match_info["path"])
+        if page.missing:
+            return web.Response(text=page.missing, status=404)
+        return web.json_response(page.document)
 
     return handler
 

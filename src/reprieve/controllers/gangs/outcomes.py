@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from reprieve.controllers.gangs.audit import Happened
 from reprieve.controllers.gangs.plane import GangPlane
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
@@ -72,9 +73,14 @@ class GangOutcomes:
         self._preemptions = preemptions
         self._gangs = gangs
         self._metrics = GangMetrics(context.metrics.registry)
+        self._victims: dict[str, set[Uid]] = {}  # of the last preemption, while any is there
 
     def show(self) -> None:
-        """Show how many gang groups wait."""
+        """Show how many gang groups wait, and note whose victims are all gone."""
+        for key, uids in list(self._victims.items()):
+            if all(self._state.pod(uid) is None for uid in uids):
+                del self._victims[key]
+                self._gangs.audit.note(key, Happened.VICTIMS_GONE, self._context.clock.wall())
         groups = {gang.group_id for gang in self._gangs.book.gangs if gang.pending or gang.waiting}
         self._metrics.waiting_groups.set(len(groups))
 
@@ -89,6 +95,7 @@ class GangOutcomes:
         """Do what the attempt says. `took`: nanoseconds."""
         now = self._context.clock.monotonic()
         self._observe(attempt, cycle, took)
+        self._record(attempt, cycle, rows, snapshot)
         if any(member.bind for member in attempt.members):
             self._bind(attempt, cycle, rows, now)
         else:
@@ -230,6 +237,52 @@ class GangOutcomes:
         key = f"{trigger.namespace}/{trigger.name}"
         return wording.cycle_failure(cycle.key, key, fit, cycle.waiting)
 
+    def _record(
+        self,
+        attempt: Attempt,
+        cycle: GangCycle,
+        rows: Mapping[Uid, PodRow],
+        snapshot: Snapshot,
+    ) -> None:
+        audit, wall, key = self._gangs.audit, self._context.clock.wall(), cycle.key
+        if any(member.bind for member in attempt.members):
+            audit.note(key, Happened.SATISFIED, wall)
+            audit.note(key, Happened.SCHEDULED, wall)
+            return
+        if attempt.unit.group:
+            audit.note(key, Happened.ALL_ATTEMPTED, wall)
+        job = cycle.job
+        if job is None:
+            audit.note(key, Happened.NOT_SCHEDULED, wall)
+            return
+        message = wording.job_message(job, cycle.waiting, cycle.pods)
+        trigger = rows.get(cycle.trigger) if cycle.trigger is not None else None
+        victims = [
+            {"nodeName": node, "possibleVictims": [_victim(snapshot, slot) for slot in slots]}
+            for node, slots in job.victims
+        ]
+        names = {uid: f"{row.namespace}/{row.name}" for uid, row in rows.items()}
+        audit.diagnose(
+            key,
+            {
+                "TriggerPodKey": f"{trigger.namespace}/{trigger.name}" if trigger else "",
+                "preemptorKey": key,
+                "reason": wording.job_reason(job.reason),
+                "message": message,
+                "terminatingPodOnNominatedNode": dict(job.terminating),
+                "podToNominatedNode": {names.get(u, str(u)): n for u, n in job.nominated},
+                "unschedulablePodsNumber": len(job.unplaced),
+                "victims": victims,
+                "SchedulingMode": str(self._gangs.settings.policy.placement),
+            },
+        )
+        if job.reason is JobReason.SUCCESS:
+            audit.note(key, Happened.DELETING, wall, f"{len(job.slots)} victims")
+            audit.note(key, Happened.NOMINATED, wall, message)
+            self._victims[key] = {snapshot.pod_uids[slot] for slot in job.slots}
+        else:
+            audit.note(key, Happened.FAILED, wall, message)
+
     def _observe(self, attempt: Attempt, cycle: GangCycle, took: int) -> None:
         seconds = took / SECOND
         if attempt.unit.group:
@@ -249,3 +302,8 @@ class GangOutcomes:
         else:
             message = wording.job_message(job, cycle.waiting, cycle.pods)
             log.info("gang %s: preemption: %s", cycle.key, message)
+
+
+def _victim(snapshot: Snapshot, slot: int) -> dict[str, str]:
+    namespace, _, name = snapshot.pod_keys[slot].partition("/")
+    return {"namespace": namespace, "name": name, "uid": str(snapshot.pod_uids[slot])}

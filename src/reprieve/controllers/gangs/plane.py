@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reprieve.api.gangs import Door, PodGroup
+from reprieve.controllers.gangs.audit import Audit, Happened
 from reprieve.controllers.gangs.book import GangBook, Parked
 from reprieve.controllers.gangs.statuses import GroupStatuses
 from reprieve.controllers.gangs.watches import ConfigMap, GangWatches
@@ -32,6 +33,7 @@ from reprieve.settings.coscheduling import (
     changes,
     read_config_map,
 )
+from reprieve.telemetry.http import Page
 from reprieve.units.errors import UsageError
 from reprieve.units.ids import Uid
 from reprieve.wording import koordinator as wording
@@ -50,6 +52,7 @@ class GangPlane:
         self._rejected = ""  # the bad value that was told last
         self._read = asyncio.Event()
         self.settings: CoschedulingSettings = self._file
+        self.audit = Audit()
         self.book = GangBook(lambda: self.settings, self._requeue, self._changed)
         self.statuses = GroupStatuses(
             context.client, context.fence, context.clock, self._phase_pods, dry_run=context.dry_run
@@ -164,6 +167,22 @@ class GangPlane:
             "hasGangInit": spec is not None,
         }
 
+    def page(self, path: str) -> Page:
+        """Return what is shown below `/apis/v1/plugins/`."""
+        match path.split("/"):
+            case ["Coscheduling", "gangs"]:
+                return Page(dict(self.views()))
+            case ["Coscheduling", "gang", namespace, name]:
+                found = self.view(f"{namespace}/{name}")
+                if found is None:
+                    return Page(missing=f"cannot find gang {namespace}/{name}")
+                return Page(found)
+            case ["Coscheduling", "audit", *parts]:
+                found = self.audit.view("/".join(parts))
+                return Page(found) if found is not None else Page(missing="no records")
+            case _:
+                return Page(missing="not found")
+
     def views(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield all gangs by id."""
         for gang in self.book.gangs:
@@ -174,7 +193,12 @@ class GangPlane:
     # How.
 
     def _put_group(self, door: Door, group: PodGroup) -> None:
+        id = f"{group.metadata.namespace}/{group.metadata.name}"
+        new = self.book.gangs.get(id) is None
         self.book.put_group(door, group)
+        gang = self.book.gangs.get(id)
+        if new and gang is not None:
+            self.audit.note(gang.group_id, Happened.CREATE, self._context.clock.wall())
         self.statuses.put(door, group)
         self._state.changed()
 
@@ -191,6 +215,10 @@ class GangPlane:
                 self._state.queue.add(row, now)
 
     def _changed(self, key: str) -> None:
+        now = self._context.clock.wall()
+        passed = self.book.fact(key) is not None
+        what = Happened.PASSED if passed else Happened.GATED
+        self.audit.note(key.removeprefix(GANG_KEY), what, now)
         self._state.queue.group_changed(key, self._context.clock.monotonic())
 
     def _phase_pods(self, id: str) -> list[PhasePod]:
