@@ -23,6 +23,9 @@ EVERYBODY = {("create", "authorization.k8s.io", "selfsubjectaccessreviews")}
 NOT_ON_THE_TOUR = {
     ("get", "", "nodes"),
     ("patch", "events.k8s.io", "events"),  # a series of equal ones
+    # Statuses of the older kinds of PodGroup, of which there are none here.
+    ("patch", "scheduling.sigs.k8s.io", "podgroups"),
+    ("patch", "scheduling.x-k8s.io", "podgroups/status"),
     ("delete", "resource.k8s.io", "resourceclaims"),  # of extended resources, made in vain
     ("update", "", "pods/finalizers"),  # asked by an admission plugin of some clusters
 }

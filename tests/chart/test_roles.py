@@ -86,6 +86,9 @@ def test_the_scheduling_plane_alone_has_the_rights_of_a_scheduler(tmp_path: Path
         ("events.k8s.io", "events"): {"create", "patch"},
         ("scheduling.k8s.io", "podgroups"): watch,
         ("scheduling.k8s.io", "podgroups/status"): {"patch"},
+        ("scheduling.sigs.k8s.io", "podgroups"): watch | {"patch"},
+        ("scheduling.x-k8s.io", "podgroups"): watch,
+        ("scheduling.x-k8s.io", "podgroups/status"): {"patch"},
         ("storage.k8s.io", "storageclasses"): watch,
         ("storage.k8s.io", "csinodes"): watch,
         ("storage.k8s.io", "csidrivers"): watch,
@@ -96,6 +99,12 @@ def test_the_scheduling_plane_alone_has_the_rights_of_a_scheduler(tmp_path: Path
         ("resource.k8s.io", "resourceslices"): watch,
         ("resource.k8s.io", "deviceclasses"): watch,
     }
+
+
+def test_of_config_maps_only_koordinators_settings_are_read(tmp_path: Path) -> None:
+    rules = render(tmp_path, {"controllers": ["scheduling"]}).one("ClusterRole")["rules"]
+    named = rights(rules, "koord-scheduler-config")
+    assert named == {("", "configmaps"): {"list", "watch"}}
 
 
 def test_both_planes_have_the_rights_of_each(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import yaml
 
 from reprieve.engine.idle.literal import SWITCHES
 from reprieve.engine.idle.vendors import KNOWN_VENDORS
 from reprieve.settings.gates import GATES
 from reprieve.settings.scheduling import scheduling_settings
+from reprieve.units.errors import UsageError
 from tests.chart.helm import CHART
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -35,6 +37,17 @@ def test_the_feature_gates_are_those_of_the_settings() -> None:
     gates = SCHEMA["properties"]["scheduling"]["properties"]["featureGates"]
     assert list(gates["properties"]) == [gate.name for gate in GATES]
     assert gates["additionalProperties"] is False
+
+
+def test_the_settings_of_older_gangs_are_those_of_the_settings() -> None:
+    gangs = SCHEMA["properties"]["scheduling"]["properties"]["gangs"]["properties"]
+    words = {name: each["enum"] for name, each in gangs.items() if "enum" in each}
+    for name, accepted in words.items():
+        for word in accepted:
+            scheduling_settings({"gangs": {name: word}})
+    with pytest.raises(UsageError) as refused:
+        scheduling_settings({"gangs": {"other": "x"}})
+    assert all(name in str(refused.value) for name in gangs)
 
 
 def test_the_values_of_scheduling_are_its_defaults() -> None:
