@@ -74,6 +74,13 @@ def commands() -> dict[str, list[str]]:
     return found
 
 
+def first_steps() -> list[str]:
+    """Return the kubectl commands of "First steps" that look at the example."""
+    section = TEXT.partition("## First steps\n")[2].partition("\n## ")[0]
+    lines = [line.removeprefix("$ ") for line in section.splitlines()]
+    return [line for line in lines if line.startswith("kubectl get ")]
+
+
 def example() -> list[dict[str, Any]]:
     """The gang of the document."""
     blocks = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
@@ -158,6 +165,12 @@ def test_each_question_has_its_commands() -> None:
     assert {question: len(lines) for question, lines in commands().items()} == {
         question: len(answers) for question, answers in ANSWERS.items()
     }
+
+
+async def test_the_first_steps_show_the_gang_and_its_preemption(shell: Shell) -> None:
+    shown = [await shell.run(command) for command in first_steps()]
+    assert [text for text in shown if "training" not in text] == []
+    assert len(shown) == 3
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
