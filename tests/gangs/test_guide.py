@@ -121,6 +121,52 @@ async def test_nobody_is_evicted_when_one_node_cannot_be_freed(tmp_path: Path) -
         await cluster.never("a victim or a nomination", disturbed, 1.5)
 
 
+async def test_a_gang_whose_pod_group_goes_half_way_leaves_no_nomination(tmp_path: Path) -> None:
+    async with site([node("a", 4), node("b", 4)], tmp_path) as cluster:
+        await cluster.operator(names=("koord-scheduler",))
+        await filled(cluster)
+        await cluster.client.create(GROUPS, pod_group(), dict)
+        await cluster.create(member("hp-1"), member("hp-2"))
+        await cluster.until_victims(2)
+
+        async def nominated() -> set[str]:
+            pods = await cluster.pods()
+            found = (pods[name].get("status", {}) for name in ("hp-1", "hp-2"))
+            return {node for each in found if (node := each.get("nominatedNodeName"))}
+
+        await cluster.until("both are nominated", nominated)
+        await cluster.client.delete(GROUPS, NAMESPACE, "training")
+
+        async def free() -> bool:
+            return not await nominated()
+
+        await cluster.until("nobody is nominated", free)
+        await cluster.end()
+        await cluster.create(low("lp-3"), low("lp-4"))
+        await cluster.until_placed({"lp-3", "lp-4"})
+
+
+async def test_a_gang_that_loses_a_member_half_way_leaves_no_nomination(tmp_path: Path) -> None:
+    async with site([node("a", 4), node("b", 4)], tmp_path) as cluster:
+        await cluster.operator(names=("koord-scheduler",))
+        await filled(cluster)
+        await cluster.client.create(GROUPS, pod_group(), dict)
+        await cluster.create(member("hp-1"), member("hp-2"))
+        await cluster.until_victims(2)
+
+        async def nominated() -> str:
+            pods = await cluster.pods()
+            return str(pods["hp-1"].get("status", {}).get("nominatedNodeName") or "")
+
+        await cluster.until("it is nominated", nominated)
+        await cluster.client.delete(PODS, NAMESPACE, "hp-2", grace_seconds=0)
+
+        async def free() -> bool:
+            return not await nominated()
+
+        await cluster.until("the other is not nominated any more", free)
+
+
 async def test_a_gang_that_disappears_half_way_leaves_no_nomination(tmp_path: Path) -> None:
     async with site([node("a", 4), node("b", 4)], tmp_path) as cluster:
         await cluster.operator(names=("koord-scheduler",))

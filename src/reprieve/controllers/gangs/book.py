@@ -152,6 +152,14 @@ class GangBook:
         )
         return GroupRow(Uid(key), "", key, 0, priority=priority)
 
+    def pending(self, key: str) -> list[PodRow]:
+        """Return the pods of the group that have no node, in Permit or not."""
+        gang = self._of_key(key)
+        if gang is None:
+            return []
+        waiting = [self.parked[u].row for u in self.parked if self.gangs.of(u) is gang]
+        return [*self._pending(gang), *waiting]
+
     def barrier(self, row: PodRow) -> Barring | None:
         """Return what the gate says of a pod."""
         gang = self.gangs.of(row.uid)

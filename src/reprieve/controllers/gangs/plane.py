@@ -9,8 +9,8 @@ changes. Source: specification of gang jobs; issue of gang jobs, "Configuration"
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 from reprieve.api.gangs import Door, PodGroup
 from reprieve.controllers.gangs.audit import Audit, Happened
@@ -34,12 +34,16 @@ from reprieve.settings.coscheduling import (
     read_config_map,
 )
 from reprieve.telemetry.http import Page
+from reprieve.units.durations import MINUTE
 from reprieve.units.errors import UsageError
 from reprieve.units.ids import Uid
 from reprieve.wording import koordinator as wording
 from reprieve.wording.kube_scheduler import EventText
 
 __all__ = ["GangPlane", "QueueFacts"]
+
+
+_WITHDRAWN_FOR: Final = MINUTE
 
 
 class GangPlane:
@@ -57,6 +61,8 @@ class GangPlane:
         self.statuses = GroupStatuses(
             context.client, context.fence, context.clock, self._phase_pods, dry_run=context.dry_run
         )
+        #: Writes that a pod has no nomination any more.
+        self.withdraw: Callable[[PodRow], None] = lambda row: None
         self._watches = GangWatches(
             context.client,
             context.clock,
@@ -203,7 +209,12 @@ class GangPlane:
         self._state.changed()
 
     def _remove_group(self, door: Door, id: str) -> None:
+        gang = self.book.gangs.get(id)
+        rows = self.book.pending(GANG_KEY + gang.group_id) if gang is not None else []
         self.book.remove_group(door, id)
+        left = self.book.gangs.get(id)
+        if left is None or not left.has_group:
+            self._withdraw(rows)
         self.statuses.remove(id)
         self._state.changed()
 
@@ -219,7 +230,22 @@ class GangPlane:
         passed = self.book.fact(key) is not None
         what = Happened.PASSED if passed else Happened.GATED
         self.audit.note(key.removeprefix(GANG_KEY), what, now)
+        if not passed:
+            self._withdraw(self.book.pending(key))
         self._state.queue.group_changed(key, self._context.clock.monotonic())
+
+    def _withdraw(self, rows: Iterable[PodRow]) -> None:
+        """Take away the nominations of pods whose gang is no longer complete."""
+        monotonic = self._context.clock.monotonic()
+        rows = [row for seen in rows if (row := self._state.pod(seen.uid)) is not None]
+        parked = {each.row.uid for each in self.release(row.uid for row in rows)}
+        for row in rows:
+            kept = self._state.cluster.overlay.nominated.get(row.uid)
+            nominated = kept.node if kept is not None else row.nominated
+            if self._state.ours(row) and (nominated or row.uid in parked):
+                deadline = monotonic + _WITHDRAWN_FOR
+                self._state.cluster.nominate(row.uid, "", row.priority, deadline)
+                self.withdraw(row)
 
     def _phase_pods(self, id: str) -> list[PhasePod]:
         gang = self.book.gangs.get(id)

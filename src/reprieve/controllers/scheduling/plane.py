@@ -74,6 +74,7 @@ class SchedulingPlane:
             turns,
         )
         self.preemptions = Preemptions(context, self.state, self.statuses, namespace, self._spawn)
+        self.gangs.withdraw = self._withdraw_nomination
         self.gang_outcomes = GangOutcomes(
             context, self.state, self.statuses, self.bindings, self.preemptions, self.gangs
         )
@@ -163,6 +164,9 @@ class SchedulingPlane:
 
     def _changed(self) -> None:
         self.decisions.wake()
+
+    def _withdraw_nomination(self, row: PodRow) -> None:
+        self.statuses.pod(row, nominated="")
 
     def _pod_gone(self, row: PodRow) -> None:
         self.statuses.forget(row.uid)
