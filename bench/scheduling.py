@@ -16,10 +16,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.measuring import Stopwatch, best_of, peak_mib, print_line
+from bench.measuring import Measurement, Stopwatch, best_of, peak_mib, print_line
 from bench.scheduling_input import Scenario, Unrest, generated, most_free_cpu, recorded
 from bench.scheduling_load import run_ratios, run_throughput
 from reprieve.controllers.collector import freeze_records, relax_collector
@@ -110,8 +111,32 @@ async def _run(chosen: argparse.Namespace) -> None:
 
 
 async def _gang(scenario: Scenario, runs: int, *, second: bool) -> float:
-    cluster, unrest = scenario.cluster(), Unrest(scenario)
+    victims = 0
+
+    def check(decision: _Decision) -> None:
+        nonlocal victims
+        victims = _check_gang(scenario, decision, exact=not second)
+
     policy = replace(_POLICY, second_reprieve_pass=second)
+    case = scenario.name + ("-second" if second else "")
+    best = await _measured(scenario, policy, runs, check)
+    _print(case, best, victims=victims)
+    return best.cpu_ms
+
+
+async def _pod(scenario: Scenario, runs: int) -> None:
+    profile = replace(_PROFILE, post_filters=("DefaultPreemption",))
+    policy = replace(_POLICY, profiles=(profile,))
+    best = await _measured(
+        scenario, policy, runs, lambda decision: _check_pod(scenario, decision, policy)
+    )
+    _print(scenario.name, best)
+
+
+async def _measured(
+    scenario: Scenario, policy: Policy, runs: int, check: Callable[[_Decision], None]
+) -> Measurement:
+    cluster, unrest = scenario.cluster(), Unrest(scenario)
     unit = Unit(tuple(row.uid for row in scenario.waiting), scenario.group)
     cluster.snapshot()
     freeze_records()
@@ -130,8 +155,8 @@ async def _gang(scenario: Scenario, runs: int, *, second: bool) -> float:
             faults = prove(
                 snapshot,
                 policy,
-                _PROFILE,
-                priority=100,
+                policy.profiles[0],
+                priority=scenario.waiting[0].priority,
                 minimum=len(unit.pods),
                 victims=attempt.preemption.victims,
                 nominated=attempt.preemption.nominated,
@@ -141,24 +166,20 @@ async def _gang(scenario: Scenario, runs: int, *, second: bool) -> float:
             raise Mismatch(f"{scenario.name}: {faults}")
         return _Decision(snapshot, attempt)
 
-    victims = 0
+    return await best_of(runs, stir, decide, check)
 
-    def check(decision: _Decision) -> None:
-        nonlocal victims
-        victims = _check_gang(scenario, decision, exact=not second)
 
-    best = await best_of(runs, stir, decide, check)
+def _print(case: str, best: Measurement, **figures: int) -> None:
     print_line(
         BENCH,
-        scenario.name + ("-second" if second else ""),
+        case,
         cpu_ms=best.cpu_ms,
         wall_ms=best.wall_ms,
         peak_mib=peak_mib(),
         runs=best.runs,
         parts_ms=best.parts_ms,
-        victims=victims,
+        **figures,
     )
-    return best.cpu_ms
 
 
 def _check_gang(scenario: Scenario, decision: _Decision, *, exact: bool) -> int:
@@ -177,57 +198,6 @@ def _check_gang(scenario: Scenario, decision: _Decision, *, exact: bool) -> int:
         different = sorted(victims ^ scenario.expect["victims"])
         raise Mismatch(f"{scenario.name}: {len(different)} victims differ: {different[:5]}")
     return len(victims)
-
-
-async def _pod(scenario: Scenario, runs: int) -> None:
-    cluster, unrest = scenario.cluster(), Unrest(scenario)
-    policy = replace(
-        _POLICY,
-        profiles=(
-            replace(
-                _PROFILE, min_candidate_nodes_percentage=100, post_filters=("DefaultPreemption",)
-            ),
-        ),
-    )
-    unit = Unit(tuple(row.uid for row in scenario.waiting))
-    cluster.snapshot()
-    freeze_records()
-
-    async def stir(run: int) -> None:
-        del run
-        unrest.stir(cluster)
-
-    async def decide(watch: Stopwatch) -> _Decision:
-        with watch.part("snapshot"):
-            snapshot = cluster.snapshot()
-        with watch.part("attempt"):
-            attempt = Session(snapshot, policy, choose=most_free_cpu).attempt(unit)
-        assert attempt is not None and attempt.preemption is not None
-        with watch.part("proof"):
-            faults = prove(
-                snapshot,
-                policy,
-                _PROFILE,
-                priority=scenario.waiting[0].priority,
-                minimum=1,
-                victims=attempt.preemption.victims,
-                nominated=attempt.preemption.nominated,
-                order=unit.pods,
-            )
-        if faults:
-            raise Mismatch(f"{scenario.name}: {faults}")
-        return _Decision(snapshot, attempt)
-
-    best = await best_of(runs, stir, decide, lambda made: _check_pod(scenario, made, policy))
-    print_line(
-        BENCH,
-        scenario.name,
-        cpu_ms=best.cpu_ms,
-        wall_ms=best.wall_ms,
-        peak_mib=peak_mib(),
-        runs=best.runs,
-        parts_ms=best.parts_ms,
-    )
 
 
 def _check_pod(scenario: Scenario, decision: _Decision, policy: Policy) -> None:
