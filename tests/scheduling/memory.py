@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -185,21 +185,46 @@ class MemoryApi:
 
 
 class Wire:
-    """What a plane has of the API server; once it is `cut` nothing comes back and nothing goes."""
+    """What a plane has of the API server; once it is `cut` nothing comes back and nothing goes.
 
-    def __init__(self, api: MemoryApi) -> None:
+    `lag` says how long each request, each answer and each event of a watch takes, in nanoseconds.
+    """
+
+    def __init__(self, api: MemoryApi, lag: Callable[[], int] = lambda: 0) -> None:
         self._api = api
+        self._lag = lag
         self.cut = False
 
     async def send(self, request: Request, stream: bool, rejected: bool) -> FakeAnswer:
+        await self._late()
         if not self.cut:
             with contextlib.suppress(Killed):
-                return self._api.answer(request)
+                answer = self._api.answer(request)
+                await self._late()
+                return _Late(answer, self._late) if request.query.get("watch") else answer
         await asyncio.Event().wait()
         raise AssertionError("nobody sets this event")
 
+    async def _late(self) -> None:
+        lag = self._lag()
+        if lag:
+            await self._api.clock.sleep(lag)
+
     async def close(self) -> None:
         pass
+
+
+class _Late(FakeAnswer):
+    """An answer whose lines take their time."""
+
+    def __init__(self, answer: FakeAnswer, late: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(answer.status, headers=answer.headers)
+        self._answer, self._late = answer, late
+
+    async def lines(self) -> AsyncGenerator[bytes]:
+        async for line in self._answer.lines():
+            await self._late()
+            yield line
 
 
 class Killed(Exception):
@@ -208,15 +233,18 @@ class Killed(Exception):
 
 def _patched(old: Object, patch: Object) -> Object:
     """Merge a patch; conditions are merged by type, as strategic merge patches do."""
-    new = {**old, "metadata": {}, "status": dict(old.get("status") or {})}
+    metadata = patch.get("metadata") or {}
+    annotations = {**(old["metadata"].get("annotations") or {}), **metadata.get("annotations", {})}
+    kept = {key: value for key, value in annotations.items() if value is not None}
+    new = {**old, "metadata": {"annotations": kept}, "status": dict(old.get("status") or {})}
     new["spec"] = {**(old.get("spec") or {}), **patch.get("spec", {})}
     for name, value in (patch.get("status") or {}).items():
         if value is None:
             new["status"].pop(name, None)
         elif name == "conditions":
             types = {each["type"] for each in value}
-            kept = [c for c in new["status"].get(name) or () if c["type"] not in types]
-            new["status"][name] = [*kept, *value]
+            others = [c for c in new["status"].get(name) or () if c["type"] not in types]
+            new["status"][name] = [*others, *value]
         else:
             new["status"][name] = value
     return new
@@ -275,6 +303,7 @@ class Memory:
         tenure: Tenure | None = None,
         section: Mapping[str, Any] | None = None,
         solver: Any = None,
+        lag: Callable[[], int] = lambda: 0,
         **context: Any,
     ) -> SchedulingPlane:
         """Start a plane for these scheduler names."""
@@ -285,7 +314,7 @@ class Memory:
                 "profiles": [{"schedulerName": name} for name in names or ("default-scheduler",)],
             }
         }
-        wire = Wire(self.api)
+        wire = Wire(self.api, lag)
         client = Client(Transport(wire, self.clock, jitter=Random(7)))
         identity = f"operator-{len(self.planes)}"
         metrics = Metrics()

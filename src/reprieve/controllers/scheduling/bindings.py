@@ -102,7 +102,9 @@ class Bindings:
         found = await self._call(pod)
         now = self._context.clock.monotonic()
         if found.bound is Bound.TAKEN:
-            self._state.queue.done(unit, Outcome.AGAIN, now)
+            # What was missed is not here yet: deciding again at once would end like this again.
+            await self._context.clock.sleep(_LOOK)
+            self._state.queue.done(unit, Outcome.AGAIN, self._context.clock.monotonic())
             return
         if found.bound is not Bound.FAILED:
             self._state.queue.done(unit, Outcome.PLACED, now, placed=unit.pods)
@@ -151,7 +153,7 @@ class Bindings:
             log.info("dry run: %s/%s would be bound to %s", row.namespace, row.name, pod.node)
             return Binding(Bound.HERE)
         if self._turns is not None and not await self._turns.take(
-            pod.node, row.uid, pod.mark, lambda uid: self._state.pod(uid) is not None
+            pod.node, row.uid, pod.mark, self._state.known_pod
         ):
             # Somebody else was faster on this node: decided again on what is there now.
             self._state.cluster.forget(row.uid)

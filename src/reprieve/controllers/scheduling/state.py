@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from reprieve.controllers.scheduling.reserved import Reserved
 from reprieve.engine.cluster.cluster import Cluster
@@ -31,6 +31,9 @@ from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 
 __all__ = ["ClusterState", "Written"]
+
+#: Longer than an announced binding counts.
+_REMEMBERED: Final = 2 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class ClusterState:
     _nodes: dict[Uid, NodeRow] = field(default_factory=dict)
     _others: dict[Kind, dict[tuple[str, str], Any]] = field(default_factory=dict)
     _pods: dict[Uid, PodRow] = field(default_factory=dict)
+    _left: dict[Uid, int] = field(default_factory=dict)  # pods that went, and when, oldest first
     _claims: dict[Uid, str] = field(default_factory=dict)  # node of pods that others bind
 
     def __post_init__(self) -> None:
@@ -150,6 +154,19 @@ class ClusterState:
         row = self._pods.get(uid)
         if row is not None:
             self._count_claim(row)
+
+    def known_pod(self, uid: Uid) -> bool:
+        """Whether a pod that another scheduler announced is counted, or has come and gone."""
+        return uid in self._pods or uid in self._left
+
+    def _note_left(self, uid: Uid) -> None:
+        now = self.clock.monotonic()
+        self._left[uid] = now
+        while True:
+            oldest = next(iter(self._left))
+            if now - self._left[oldest] < _REMEMBERED:
+                return
+            del self._left[oldest]
 
     def _count_claim(self, row: PodRow) -> None:
         node = self._claims.get(row.uid)
@@ -382,6 +399,7 @@ class ClusterState:
         self._pods.pop(uid, None)
         self.overdue.discard(uid)
         self._claims.pop(uid, None)
+        self._note_left(uid)
         if old.group:
             self._leave_group(f"{old.namespace}/{old.group}", uid)
         self.queue.remove(uid)
