@@ -1,0 +1,175 @@
+"""The section `quota` of the `--config` file, and the annotations that protect young workloads.
+
+    quota:
+      preemptionPolicy: FairSharing   # Classical, or what `configuration` says
+      configuration: {apiVersion: config.kueue.x-k8s.io/v1beta2, kind: Configuration, ...}
+      proveNodes: false               # preempt quota only if the preemptor then fits on nodes
+      idleFirst: false                # among equal candidates the idle ones first
+      loopWindow: 1h                  # a pair that preempts each other `loopLimit` times in this
+      loopLimit: 2                    # time is held; 0 holds none
+      webhooks: {jobFailurePolicy: Ignore, namespaceSelector: {...}}
+
+`preemptionPolicy: FairSharing` alone means both strategies in the usual order; beside a whole
+`configuration` it has to say the same. Annotations of a ClusterQueue, LocalQueue or
+WorkloadPriorityClass, as Go durations, protect workloads for that long after their reservation:
+`reprieve.dev/preempt-min-runtime` from preemption within their queue,
+`reprieve.dev/reclaim-min-runtime` from others; of several the longest holds.
+
+Source: the quota plane's own options; specification of the quota plane, section 1.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from reprieve.engine.quota.model import LabelSelector, Strategy
+from reprieve.settings.fields import boolean, choice, duration, integer, mapping, read_yaml, refuse
+from reprieve.settings.idle import Notice
+from reprieve.settings.quota_configuration import QuotaConfiguration, quota_configuration
+from reprieve.settings.quota_configuration_parts import namespace_selector
+from reprieve.units.durations import HOUR, SECOND, InvalidDuration, parse_duration
+from reprieve.units.errors import UsageError
+
+__all__ = [
+    "PREEMPT_MIN_RUNTIME",
+    "RECLAIM_MIN_RUNTIME",
+    "SECTION",
+    "QuotaSettings",
+    "min_runtimes_s",
+    "quota_settings",
+    "read_quota",
+]
+
+SECTION: Final = "quota"
+PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
+RECLAIM_MIN_RUNTIME: Final = "reprieve.dev/reclaim-min-runtime"
+
+CLASSICAL: Final = "Classical"
+FAIR_SHARING: Final = "FairSharing"
+_BOTH: Final = (Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, Strategy.LESS_THAN_INITIAL_SHARE)
+_WEBHOOKS: Final = ("jobFailurePolicy", "namespaceSelector")
+_KEYS: Final = (
+    "preemptionPolicy",
+    "configuration",
+    "proveNodes",
+    "idleFirst",
+    "loopWindow",
+    "loopLimit",
+    "webhooks",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSettings:
+    """All that the quota plane is told. `loop_window` in nanoseconds; `loop_limit` 0 holds none.
+
+    `webhook_selector` chooses the namespaces in which webhooks of jobs are asked, as JSON; None is
+    that of `configuration`. `notices`: what was said and changes nothing.
+    """
+
+    configuration: QuotaConfiguration = field(default_factory=quota_configuration)
+    prove_nodes: bool = False
+    loop_window: int = HOUR
+    loop_limit: int = 2
+    job_failure_policy: str = "Ignore"
+    webhook_selector: Mapping[str, Any] | None = None
+    notices: tuple[Notice, ...] = ()
+
+
+def read_quota(content: str, where: str) -> Mapping[str, Any]:
+    """Return the section `quota` of a `--config` file; empty where it has none.
+
+    Raises:
+        UsageError: not YAML, or the section is not a mapping of known keys.
+    """
+    document = read_yaml(content, where)
+    section = document.get(SECTION) if isinstance(document, Mapping) else None
+    return mapping(section, f"{where}: {SECTION}", _KEYS)
+
+
+def quota_settings(
+    section: Mapping[str, Any] | None = None,
+    where: str = "--config",
+    namespace: str = "",
+    gates: Mapping[str, bool] | None = None,
+) -> QuotaSettings:
+    """Return what the section says; `namespace` and `gates` as in `quota_configuration`.
+
+    Raises:
+        UsageError: what is wrong, where, and what is accepted.
+    """
+    place = f"{where}: {SECTION}"
+    given = mapping(section, place, _KEYS)
+    document = given.get("configuration")
+    found = quota_configuration(document, f"{place}.configuration", namespace, gates)
+    decided = found.settings
+    policy = given.get("preemptionPolicy")
+    if policy is not None:
+        policy = choice(policy, f"{place}.preemptionPolicy", (CLASSICAL, FAIR_SHARING))
+        said = CLASSICAL if decided.fair_sharing is None else FAIR_SHARING
+        if document is None:
+            decided = replace(decided, fair_sharing=_BOTH if policy == FAIR_SHARING else None)
+        elif policy != said:
+            refuse(f"{place}.preemptionPolicy", policy, f"{said}, as quota.configuration says")
+    idle_first = _switch(given, "idleFirst", place)
+    hooks = mapping(given.get("webhooks"), f"{place}.webhooks", _WEBHOOKS)
+    failure = hooks.get("jobFailurePolicy", "Ignore")
+    return QuotaSettings(
+        configuration=replace(found, settings=replace(decided, idle_first=idle_first)),
+        prove_nodes=_switch(given, "proveNodes", place),
+        loop_window=duration(given.get("loopWindow", "1h"), f"{place}.loopWindow"),
+        loop_limit=integer(given.get("loopLimit", 2), f"{place}.loopLimit", 0, 1_000),
+        job_failure_policy=choice(
+            failure, f"{place}.webhooks.jobFailurePolicy", ("Ignore", "Fail")
+        ),
+        webhook_selector=_selector(hooks, f"{place}.webhooks", found),
+        notices=found.notices,
+    )
+
+
+def min_runtimes_s(holders: Sequence[Mapping[str, str] | None]) -> tuple[int, int]:
+    """Return for how many seconds a workload is not preempted in its queue, nor reclaimed.
+
+    Args:
+        holders: annotations of its ClusterQueue, LocalQueue and WorkloadPriorityClass, if any.
+
+    Raises:
+        UsageError: an annotation is no duration, or negative.
+    """
+    longest = {PREEMPT_MIN_RUNTIME: 0, RECLAIM_MIN_RUNTIME: 0}
+    for holder in holders:
+        for name in longest:
+            text = (holder or {}).get(name)
+            if text is not None:
+                longest[name] = max(longest[name], _runtime_s(name, text))
+    return longest[PREEMPT_MIN_RUNTIME], longest[RECLAIM_MIN_RUNTIME]
+
+
+def _runtime_s(name: str, text: str) -> int:
+    try:
+        found = parse_duration(text)
+    except InvalidDuration as error:
+        raise UsageError(f"annotation {name}: {error}") from None
+    if found < 0:
+        raise UsageError(f"annotation {name}: {text!r} is negative; accepted: such as 90s, 5m, 1h")
+    return -(-found // SECOND)
+
+
+def _switch(given: Mapping[str, Any], key: str, place: str) -> bool:
+    value = given.get(key)
+    return False if value is None else boolean(value, f"{place}.{key}")
+
+
+def _selector(
+    hooks: Mapping[str, Any], place: str, configuration: QuotaConfiguration
+) -> Mapping[str, Any] | None:
+    given = hooks.get("namespaceSelector")
+    if given is None:
+        return None
+    errors: list[str] = []
+    read: LabelSelector | None = namespace_selector(given, configuration.namespace, False, errors)
+    if errors or read is None:
+        raise UsageError(f"{place}.namespaceSelector: " + "; ".join(errors))
+    return dict(given)

@@ -1,0 +1,95 @@
+"""Feature gates of the quota plane, under the reference's names and with its defaults.
+
+Gates that change decisions become `Gates` of the engine; the others are for whoever asks for them
+by name. An unknown gate ends the start.
+
+Source: specification of the quota plane, its first table, and sections 1.6 and 10.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from reprieve.api import field_errors as wrong
+from reprieve.engine.quota.model import Gates
+
+__all__ = ["DECIDING", "DEFAULTS", "gates_of"]
+
+# Name of the gate, and the field of `Gates`.
+DECIDING: Final[Mapping[str, str]] = {
+    "PrioritySortingWithinCohort": "priority_sorting_within_cohort",
+    "FlavorFungibility": "flavor_fungibility",
+    "FlavorFungibilityPreserveScanProgress": "flavor_fungibility_preserve_scan_progress",
+    "FairSharingPreemptWithinNominal": "fair_sharing_preempt_within_nominal",
+    "FairSharingPrioritizeNonBorrowing": "fair_sharing_prioritize_non_borrowing",
+    "RecomputeAssignmentUponPreemptionTargetsOverlap": (
+        "recompute_assignment_upon_preemption_targets_overlap"
+    ),
+    "PartialAdmission": "partial_admission",
+    "ReclaimablePods": "reclaimable_pods",
+    "SchedulingEquivalenceHashing": "scheduling_equivalence_hashing",
+    "AdmissionFairSharing": "admission_fair_sharing",
+    "PriorityBoost": "priority_boost",
+    "PrioritizePreemptorWorkloads": "prioritize_preemptor_workloads",
+    "ConcurrentAdmission": "concurrent_admission",
+    "MultiKueueOrchestratedPreemption": "multi_kueue_orchestrated_preemption",
+}
+_ON: Final = (
+    "UnadmittedWorkloadsObservability",
+    "QuotaCheckStrategy",
+    "TopologyAwareScheduling",
+    "WorkloadIdentifierAnnotations",
+    "ElasticJobsViaWorkloadSlices",
+    "AssignQueueLabelsForPods",
+    "AdmissionGatedBy",
+    "WorkloadPriorityClassDefaulting",
+    "SkipReassignmentForPodOwnedWorkloads",
+    "FinishOrphanedWorkloads",
+    "PodIntegrationValidateGroupOwner",
+    "ValidateRayAndSparkJobUpdates",
+    "LWSImmutableGroupSize",
+    "WorkloadValidateResourcesAreNonNegative",
+    "MultiKueue",
+)
+_OFF: Final = (
+    "ShortWorkloadNames",
+    "FastQuotaReleaseInPodIntegration",
+    "SparkApplicationIntegration",
+    "DisableWaitForPodsReady",
+    "CustomMetricLabels",
+)
+_DECIDED: Final = Gates()
+DEFAULTS: Final[Mapping[str, bool]] = {
+    **{name: getattr(_DECIDED, field) for name, field in DECIDING.items()},
+    **dict.fromkeys(_ON, True),
+    **dict.fromkeys(_OFF, False),
+}
+
+
+def gates_of(
+    given: Any, flag: Mapping[str, bool] | None, errors: list[str]
+) -> tuple[dict[str, bool], Gates]:
+    """Return all gates by name, and those of the engine.
+
+    Args:
+        given: `featureGates` of the configuration.
+        flag: those of the command line, which may not be there as well.
+        errors: what is wrong is added.
+    """
+    if given and flag:
+        errors.append("feature gates for CLI and configuration cannot both specified")
+    wishes = flag or given or {}
+    if not isinstance(wishes, Mapping):
+        errors.append(wrong.invalid("featureGates", wishes, "must be a map to true or false"))
+        wishes = {}
+    found = dict(DEFAULTS)
+    for name, on in wishes.items():
+        if name not in DEFAULTS:
+            accepted = ", ".join(sorted(DEFAULTS))
+            errors.append(f"featureGates: unrecognized feature gate: {name}; accepted: {accepted}")
+        elif not isinstance(on, bool):
+            errors.append(wrong.invalid(f"featureGates[{name}]", on, "must be true or false"))
+        else:
+            found[name] = on
+    return found, Gates(**{field: found[name] for name, field in DECIDING.items()})
