@@ -6,7 +6,7 @@ Source: specification of the scheduling plane, sections 15 to 17 and 21.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -24,6 +24,7 @@ __all__ = [
     "ScoreName",
     "ScoringStrategy",
     "ScoringType",
+    "policy_text",
 ]
 
 
@@ -154,3 +155,19 @@ class Policy:
     def profile(self, scheduler_name: str) -> Profile | None:
         """Return the profile of that scheduler name, None when we do not serve it."""
         return next((p for p in self.profiles if p.scheduler_name == scheduler_name), None)
+
+
+def policy_text(policy: Policy) -> str:
+    """Return a text that is the same for equal policies in every process, and no others."""
+    return _text(policy)
+
+
+def _text(value: object) -> str:
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = (f"{each.name}={_text(getattr(value, each.name))}" for each in fields(value))
+        return f"{type(value).__name__}({', '.join(parts)})"
+    if isinstance(value, frozenset):
+        return "{" + ", ".join(sorted(map(_text, value))) + "}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_text, value)) + ")"
+    return repr(value)

@@ -151,7 +151,8 @@ def _failure(placing: Placing) -> Explanation | None:
 
 
 def _is_error(explanation: Explanation) -> bool:
-    return explanation.sentence is not Sentence.GROUP_UNSCHEDULABLE
+    # Two domains are what users made, and no fault of the scheduler's (specification, section 18).
+    return explanation.sentence not in (Sentence.GROUP_UNSCHEDULABLE, Sentence.MORE_DOMAINS)
 
 
 def _undo(simulation: Simulation, placed: Sequence[Placed]) -> None:

@@ -20,7 +20,7 @@ from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
 from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions, JobReason
 from reprieve.engine.placement.filtering import Placed
-from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.profile import Policy, policy_text
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
@@ -130,7 +130,7 @@ class Session:
         planned = attempt.plan is not None
         if found is not None and found.code is Code.SUCCESS and found.evaluated and not planned:
             preemptor: GroupRow | Pending = queued[0] if group is None else group
-            plan = plan_of(self.snapshot, preemptor, queued, found, repr(self._policy))
+            plan = plan_of(self.snapshot, preemptor, queued, found, policy_text(self._policy))
             attempt = replace(attempt, plan=plan)
         attempt = with_reservations(simulation, attempt)
         plugins = profile.pod_group_post_filters if key else profile.post_filters
