@@ -18,7 +18,7 @@ import msgspec
 from reprieve.engine.cluster.devices import AllocatedDevice, Allocation
 from reprieve.engine.cluster.rows import NodeTerm, PodRow, Requirement, Toleration
 from reprieve.engine.placement.filters.device_state import ClaimAllocation
-from reprieve.engine.placement.filters.volume_binding import VolumeAssignment
+from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.scheduling.outcome import Deallocation
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client, Json, PatchType

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from reprieve.engine.gangs.job import JobPreemption
 from reprieve.engine.placement.filters.device_state import ClaimAllocation
-from reprieve.engine.placement.filters.volume_binding import VolumeAssignment
+from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.placement.reasons import Code, Reason
 from reprieve.engine.plan import Plan
 from reprieve.units.ids import Uid

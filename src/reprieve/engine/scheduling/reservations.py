@@ -11,7 +11,7 @@ from typing import Final
 
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.filters.device_state import ClaimAllocation, DeviceState
-from reprieve.engine.placement.filters.volume_binding import VolumeAssignment, VolumeLedger
+from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment, VolumeLedger
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.outcome import Attempt, Member

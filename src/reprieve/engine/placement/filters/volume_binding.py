@@ -13,140 +13,35 @@ specification 21.5; the order of a node's reasons is the real plugin's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.cluster.snapshot import I32, I64, U8, Mask, Pending, Snapshot
-from reprieve.engine.cluster.storage import (
-    NO_PROVISIONER,
-    CapacityRow,
-    ClaimRow,
-    CsiDriverRow,
-    StorageClassRow,
-    VolumeRow,
-    claim_name,
-)
+from reprieve.engine.cluster.storage import ClaimRow, StorageClassRow, VolumeRow, claim_name
 from reprieve.engine.placement.filtering import Placed, Reach, Refusal, View
-from reprieve.engine.placement.filters.presence import uid_of
 from reprieve.engine.placement.filters.reach import NodeSets, node_sets_of
-from reprieve.engine.placement.filters.selection import (
-    requirement_holds,
-    selection_of,
-    selects,
-    spread_over,
+from reprieve.engine.placement.filters.volume_ledger import (
+    Candidates,
+    Provision,
+    VolumeAssignment,
+    VolumeLedger,
+    volume_ledger_of,
 )
+from reprieve.engine.placement.filters.volume_supply import candidates_of, provision_of
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection
-from reprieve.units.ids import Uid
 
-__all__ = [
-    "Candidates",
-    "Provision",
-    "VolumeAssignment",
-    "VolumeBinding",
-    "VolumeLedger",
-    "compile_volume_binding",
-    "volume_ledger_of",
-]
+__all__ = ["VolumeBinding", "compile_volume_binding"]
 
-_FEW: Final = 32  # nodes that reach a local volume, at most
 _ORDER: Final = (
     Rejection.VOLUME_AFFINITY,
     Rejection.NO_VOLUME,
     Rejection.NO_STORAGE,
     Rejection.VOLUME_MISSING,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class VolumeAssignment:
-    """What is to be written for a claim before its pod is bound.
-
-    `volume`: the one that gets this claim as claimRef; empty: the claim gets the annotation
-    selected-node, and the provisioner makes a volume.
-    """
-
-    namespace: str
-    claim: str
-    node: str
-    volume: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Provision:
-    """Where a claim can be provisioned: (nodes,) each.
-
-    `room`: the largest reported capacity among the objects that suffice, -1 where none is known.
-    """
-
-    allowed: Mask
-    enough: Mask
-    room: I64
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Volumes that serve a claim, in the order in which they are tried.
-
-    `blocks`: (node, number of a candidate) in the same order, in pieces that can be judged at once:
-    a volume that many nodes reach is a piece of its own.
-    """
-
-    volumes: tuple[VolumeRow, ...]
-    ids: I64  # (volumes,) of the ledger
-    blocks: tuple[tuple[I64, I32], ...]
-
-
-@dataclass(slots=True)
-class VolumeLedger:
-    """What placed pods have reserved, and what all pods look up; shared by their filters."""
-
-    made: dict[Uid, tuple[VolumeAssignment, ...]] = field(default_factory=dict)
-    claims: dict[tuple[str, str], VolumeAssignment] = field(default_factory=dict)
-    volumes: set[str] = field(default_factory=set)
-    revision: int = 0
-    by_class: dict[str, list[VolumeRow]] = field(default_factory=dict)
-    provisions: dict[tuple[str, int], Provision] = field(default_factory=dict)
-    reserved: dict[tuple[str, str], list[VolumeRow]] = field(default_factory=dict)  # by claim
-    candidates: dict[tuple[object, ...], Candidates] = field(default_factory=dict)
-    ids: dict[str, int] = field(default_factory=dict)
-
-    def reserve(self, uid: Uid, assignments: tuple[VolumeAssignment, ...]) -> None:
-        """A pod was placed and takes these."""
-        if not assignments:
-            return
-        self.made[uid] = assignments
-        for each in assignments:
-            self.claims[each.namespace, each.claim] = each
-            if each.volume:
-                self.volumes.add(each.volume)
-        self.revision += 1
-
-    def release(self, uid: Uid) -> None:
-        """The pod was taken back; nothing happens when it had reserved nothing."""
-        for each in self.made.pop(uid, ()):
-            del self.claims[each.namespace, each.claim]
-            self.volumes.discard(each.volume)
-            self.revision += 1
-
-    def follow(self, view: View) -> None:
-        """Release what belongs to pods that the view has not placed."""
-        there = {uid_of(view.snapshot, pod) for pod in view.simulated}
-        for uid in [uid for uid in self.made if uid not in there]:
-            self.release(uid)
-
-
-def volume_ledger_of(view: View) -> VolumeLedger:
-    """Return the ledger of a view, made once."""
-    known = view.shared.get(FilterName.VOLUME_BINDING)
-    if not isinstance(known, VolumeLedger):
-        known = view.shared[FilterName.VOLUME_BINDING] = VolumeLedger()
-    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,119 +260,5 @@ def _lacking(view: View, claim: ClaimRow, storage_class: StorageClassRow) -> _La
     if claim.selected_node:
         selected = view.snapshot.node_index.get(claim.selected_node, -1)
     return _Lacking(
-        claim, _candidates(view, claim), _provision(view, claim, storage_class), selected
+        claim, candidates_of(view, claim), provision_of(view, claim, storage_class), selected
     )
-
-
-def _candidates(view: View, claim: ClaimRow) -> Candidates:
-    """Return the volumes that serve a claim: the one reserved for it, else by size and name."""
-    ledger = volume_ledger_of(view)
-    _read_volumes(view, ledger)
-    for volume in ledger.reserved.get((claim.namespace, claim.name), ()):
-        same_class = volume.storage_class == claim.storage_class
-        if same_class and _is_for(volume, claim) and _is_fit(volume, claim):
-            return _ordered(view, (volume,))
-    key = (
-        claim.storage_class,
-        claim.request,
-        claim.block,
-        claim.access_modes,
-        claim.attributes_class,
-        claim.selector,
-    )
-    known = ledger.candidates.get(key)
-    if known is None:
-        modes = frozenset(claim.access_modes)
-        free = (
-            v
-            for v in ledger.by_class.get(claim.storage_class, ())
-            if v.available
-            and v.claim is None
-            and _is_fit(v, claim)
-            and modes <= frozenset(v.access_modes)
-            and v.attributes_class == claim.attributes_class
-            and selects(claim.selector, dict(v.labels))
-        )
-        found = tuple(sorted(free, key=lambda v: (v.capacity, v.name)))
-        known = ledger.candidates[key] = _ordered(view, found)
-    return known
-
-
-def _is_fit(volume: VolumeRow, claim: ClaimRow) -> bool:
-    large = volume.capacity >= claim.request
-    return large and not volume.deleting and volume.block == claim.block
-
-
-def _is_for(volume: VolumeRow, claim: ClaimRow) -> bool:
-    return volume.claim is not None and volume.claim[2] in ("", claim.uid)
-
-
-def _read_volumes(view: View, ledger: VolumeLedger) -> None:
-    if ledger.by_class:
-        return
-    rows: Iterable[VolumeRow] = view.snapshot.tables.get(Kind.VOLUME, {}).values()
-    for volume in sorted(rows, key=lambda v: v.name):
-        ledger.by_class.setdefault(volume.storage_class, []).append(volume)
-        if volume.claim is not None:
-            ledger.reserved.setdefault(volume.claim[:2], []).append(volume)
-
-
-def _ordered(view: View, volumes: tuple[VolumeRow, ...]) -> Candidates:
-    ledger, sets = volume_ledger_of(view), node_sets_of(view)
-    ids = [ledger.ids.setdefault(volume.name, len(ledger.ids)) for volume in volumes]
-    blocks: list[tuple[I64, I32]] = []
-    piece: list[tuple[I64, I32]] = []
-    for number, volume in enumerate(volumes):
-        nodes = sets.of(volume.node_affinity)
-        part = (nodes, np.full(len(nodes), number, np.int32))
-        if len(nodes) > _FEW:
-            blocks += [*_joined(piece), part]
-            piece = []
-        else:
-            piece.append(part)
-    return Candidates(volumes, np.array(ids, np.int64), (*blocks, *_joined(piece)))
-
-
-def _joined(parts: list[tuple[I64, I32]]) -> list[tuple[I64, I32]]:
-    if not parts:
-        return []
-    nodes, numbers = zip(*parts, strict=True)
-    return [(np.concatenate(nodes), np.concatenate(numbers))]
-
-
-def _provision(view: View, claim: ClaimRow, storage_class: StorageClassRow) -> Provision:
-    known = volume_ledger_of(view).provisions
-    key = (storage_class.name, claim.request)
-    if key not in known:
-        known[key] = _provision_of(view, claim.request, storage_class)
-    return known[key]
-
-
-def _provision_of(view: View, request: int, storage_class: StorageClassRow) -> Provision:
-    count = len(view.snapshot.nodes)
-    nothing = np.zeros(count, np.bool_)
-    room = np.full(count, -1, np.int64)
-    if storage_class.provisioner in ("", NO_PROVISIONER):
-        return Provision(nothing, nothing, room)
-    terms = storage_class.allowed_topologies
-    allowed = node_sets_of(view).mask(terms or None)
-    drivers = view.snapshot.tables.get(Kind.CSI_DRIVER, {})
-    driver: CsiDriverRow | None = drivers.get(("", storage_class.provisioner))
-    if driver is None or not driver.storage_capacity:
-        return Provision(allowed, np.ones(count, np.bool_), room)
-    enough = np.zeros(count, np.bool_)
-    selection = selection_of(view)
-    row: CapacityRow
-    for _, row in sorted(view.snapshot.tables.get(Kind.CSI_CAPACITY, {}).items()):
-        limit = row.capacity if row.maximum is None else row.maximum
-        if row.storage_class != storage_class.name or row.nodes is None:
-            continue
-        if limit is None or limit < request:
-            continue
-        here = np.ones(count, np.bool_)
-        for requirement in row.nodes:
-            column = selection.domains(requirement.key)
-            here &= spread_over(column, partial(requirement_holds, requirement))
-        room[here & ~enough] = -1 if row.capacity is None else row.capacity
-        enough |= here
-    return Provision(allowed, enough, room)
