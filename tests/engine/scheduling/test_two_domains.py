@@ -1,4 +1,4 @@
-"""Members that run in two domains of a group's constraint: said, with both names, and nobody goes."""
+"""Members that run in two domains of a constraint: said, with both names, and nobody goes."""
 
 from __future__ import annotations
 
