@@ -78,6 +78,16 @@ def test_members_of_a_gang_that_is_not_strict_wait_for_the_others() -> None:
     assert attempt.gang.wait == 7
 
 
+def test_a_strict_gang_goes_on_waiting_when_little_enough_is_missing() -> None:
+    rows = [*machines(9), *(member(f"g-{number}") for number in range(10))]
+    members = tuple(f"g-{number}" for number in range(10))
+    for tolerated, parked in ((10, 9), (9, 0)):
+        group = gang(10, tolerated=tolerated)
+        attempt = cycle(rows, group=group, options=OFF, members=members)
+        assert attempt.gang is not None
+        assert len(attempt.gang.parked) == parked
+
+
 def test_those_who_waited_are_bound_with_the_one_that_was_missing() -> None:
     waiting = member("g-0", node="n1")
     group = gang(waiting=((Uid("pod-g-0"), "n1"),))

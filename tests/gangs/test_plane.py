@@ -261,25 +261,30 @@ async def test_many_gangs_whose_victims_come_back_settle(
     async with site(nodes, tmp_path, kubelet=True) as cluster:
         await cluster.operator(names=("koord-scheduler",))
         await classes(cluster)
-        for number in range(gangs):
-            high = number >= gangs // 2
-            await create_group(cluster, pod_group(KOORDINATOR, f"gang-{number}", size))
-            await cluster.client.create(_JOBS, _job(number, size, high=high), dict)
 
-        async def settled() -> bool:
-            pods = (await cluster.pods()).items()
-            high = [each for name, each in pods if int(name.split("-")[1]) >= gangs // 2]
-            return len(high) == size * gangs // 2 and all(
-                each["spec"].get("nodeName") and not each["metadata"].get("deletionTimestamp")
-                for each in high
-            )
+        async def run(numbers: range, *, high: bool) -> None:
+            for number in numbers:
+                await create_group(cluster, pod_group(KOORDINATOR, f"gang-{number}", size))
+                await cluster.client.create(_JOBS, _job(number, size, high=high), dict)
 
-        for _ in range(gangs * 2):
-            if await settled():
-                break
-            await asyncio.sleep(1)
-        assert await settled(), "\n".join(cluster.lines[-20:])
+            async def settled() -> bool:
+                pods = (await cluster.pods()).items()
+                own = [each for name, each in pods if int(name.split("-")[1]) in numbers]
+                return len(own) == size * len(numbers) and all(
+                    each["spec"].get("nodeName") and not each["metadata"].get("deletionTimestamp")
+                    for each in own
+                )
+
+            for _ in range(60 + gangs):
+                if await settled():
+                    return
+                await asyncio.sleep(1)
+            raise AssertionError("\n".join(cluster.lines[-20:]))
+
+        await run(range(gangs // 2), high=False)
+        await run(range(gangs // 2, gangs), high=True)
         before = sum(cluster.deleted.values())
+        assert before == size * gangs // 2
         await asyncio.sleep(3)
         assert sum(cluster.deleted.values()) == before
         pairs = Counter(

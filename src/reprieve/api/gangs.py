@@ -13,7 +13,15 @@ import msgspec
 
 from reprieve.api.core import ObjectMeta
 
-__all__ = ["DOORS", "KOORDINATOR", "SCHEDULER_PLUGINS", "Door", "PodGroup", "PodGroupSpec"]
+__all__ = [
+    "DOORS",
+    "KOORDINATOR",
+    "SCHEDULER_PLUGINS",
+    "Door",
+    "ElasticQuota",
+    "PodGroup",
+    "PodGroupSpec",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +69,23 @@ class PodGroup(msgspec.Struct, frozen=True, rename="camel"):
     metadata: ObjectMeta
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
+
+
+class ElasticQuotaSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What the quota is guaranteed, as quantities by resource name."""
+
+    min: dict[str, str | int | float] | None = None
+
+
+class ElasticQuotaStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What its pods use."""
+
+    used: dict[str, str | int | float] | None = None
+
+
+class ElasticQuota(msgspec.Struct, frozen=True, rename="camel"):
+    """A quota of either door, read for the protection of its pods."""
+
+    metadata: ObjectMeta
+    spec: ElasticQuotaSpec = msgspec.field(default_factory=ElasticQuotaSpec)
+    status: ElasticQuotaStatus = msgspec.field(default_factory=ElasticQuotaStatus)

@@ -19,6 +19,7 @@ The section `scheduling.gangs` of the `--config` file has what those arguments d
     triggerPodSpelling: guide | code
     protectedQuotas: [NAME, ...]        # ElasticQuotas whose pods are no victims
     protectedNamespaces: [NAME, ...]
+    elasticQuotas: Labels | Min | Ignore  # which ElasticQuotas protect their pods by themselves
 
 In a ConfigMap all other plugins and settings are left to whoever reads them. Source: specification
 of gang jobs, sections 1.4, 10 and 11.
@@ -35,6 +36,7 @@ from reprieve.engine.gangs.job import (
     JobOptions,
     JobPolicy,
     Placement,
+    QuotaProtection,
     TriggerSpelling,
     VictimGangs,
 )
@@ -90,6 +92,7 @@ _SECTION: Final = (
     "triggerPodSpelling",
     "protectedQuotas",
     "protectedNamespaces",
+    "elasticQuotas",
 )
 
 
@@ -226,6 +229,7 @@ def gang_options(section: object, where: str, base: CoschedulingSettings) -> Cos
         word("victimGangs", VictimGangs, policy.victim_gangs),
         frozenset(texts(given.get("protectedQuotas"), f"{where}.protectedQuotas")),
         frozenset(texts(given.get("protectedNamespaces"), f"{where}.protectedNamespaces")),
+        word("elasticQuotas", QuotaProtection, policy.quotas),
     )
     spelling = word("triggerPodSpelling", TriggerSpelling, spelling)
     return replace(base, policy=policy, spelling=spelling)

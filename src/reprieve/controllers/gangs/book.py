@@ -19,7 +19,7 @@ from reprieve.engine.gangs.gate import Barring, basic_barrier
 from reprieve.engine.gangs.records import Gang, Gangs, MatchPolicy
 from reprieve.intake.gangs import group_spec, pod_member
 from reprieve.settings.coscheduling import CoschedulingSettings
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
 
 __all__ = ["GangBook", "Parked"]
@@ -56,6 +56,7 @@ class GangBook:
         self._changed = changed
         self._rows: dict[Uid, PodRow] = {}
         self._keys: dict[Uid, str] = {}  # of pending members, as the queue knows them
+        self._held: dict[str, int] = {}  # groups that are held back, until when
         self._open: dict[str, bool] = {}  # whether the gate lets a group pass
         self._groups: dict[str, tuple[Door, PodGroup]] = {}
 
@@ -196,6 +197,7 @@ class GangBook:
                     tuple(waiting),
                     len(each.bound),
                     wait,
+                    self._tolerated(each.id),
                 )
             )
         others: list[tuple[Uid, ...]] = []
@@ -250,11 +252,36 @@ class GangBook:
             found.append(self.unpark(uids))
         return found
 
+    def hold_back(self, key: str, now: int) -> None:
+        """A group of scheduler-plugins was rejected: it is not tried for a while, if so set."""
+        seconds = self._settings().pod_group_backoff_seconds
+        gang = self._of_key(key)
+        if not seconds or gang is None or not self._tolerant(gang):
+            return
+        self._held[key] = now + seconds * SECOND
+        self._refresh_key(key)
+
+    def let_go(self, now: int) -> None:
+        """End the time of groups that were held back."""
+        for key in [key for key, until in self._held.items() if until <= now]:
+            del self._held[key]
+            self._refresh_key(key)
+
+    def _tolerant(self, gang: Gang) -> bool:
+        """Whether a PodGroup of scheduler-plugins stands behind the gang."""
+        known = self._groups.get(gang.id)
+        return known is not None and known[0] is not KOORDINATOR
+
     def next_deadline(self) -> int | None:
         """Return when somebody's time in Permit is over next."""
         return min((parked.deadline for parked in self.parked.values()), default=None)
 
     # How.
+
+    def _tolerated(self, id: str) -> int:
+        gang = self.gangs.get(id)
+        tolerant = gang is not None and self._tolerant(gang)
+        return self._settings().pod_group_reject_percentage if tolerant else 0
 
     def _of_key(self, key: str) -> Gang | None:
         for id in key.removeprefix(GANG_KEY).split(","):
@@ -272,6 +299,8 @@ class GangBook:
         ]
 
     def _passes(self, gang: Gang) -> bool:
+        if GANG_KEY + gang.group_id in self._held:
+            return False
         members = [pod for each in self.gangs.of_group(gang) for pod in each.children.values()]
         return bool(members) and basic_barrier(self.gangs, members[0]) is None
 

@@ -139,6 +139,10 @@ class GangOutcomes:
         if left and cycle.trigger is None:
             outcome = Outcome.PLACED
         queue.done(unit, outcome, now, placed=left, rejected_by=rejecting_plugins(attempt))
+        if cycle.trigger is not None and attempt.plan is None and not left and unit.group:
+            kept = cycle.job is not None and cycle.job.reason is JobReason.TERMINATING
+            if not kept:
+                self._gangs.book.hold_back(unit.group, now)
         waited = {each.row.uid: each for each in self._gangs.release(cycle.rejected)}
         if begins and plan is not None and preemptor is not None:
             self._nominate_waiting(cycle, waited, now)
@@ -298,10 +302,10 @@ class GangOutcomes:
         self._metrics.preemption_seconds.labels(cycle.key, result).observe(seconds)
         if job.reason is JobReason.SUCCESS:
             metrics.preemption_victims.observe(len(job.slots))
-            log.info("gang %s preempts %d pods", cycle.key, len(job.slots))
+            log.info("%s preempts %d pods", cycle.key, len(job.slots))
         else:
             message = wording.job_message(job, cycle.waiting, cycle.pods)
-            log.info("gang %s: preemption: %s", cycle.key, message)
+            log.debug("%s: preemption: %s", cycle.key, message)
 
 
 def _victim(snapshot: Snapshot, slot: int) -> dict[str, str]:

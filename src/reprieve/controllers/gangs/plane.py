@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
-from reprieve.api.gangs import Door, PodGroup
+from reprieve.api.gangs import DOORS, Door, ElasticQuota, PodGroup
 from reprieve.controllers.gangs.audit import Audit, Happened
 from reprieve.controllers.gangs.book import GangBook, Parked
 from reprieve.controllers.gangs.statuses import GroupStatuses
@@ -22,9 +23,10 @@ from reprieve.controllers.scheduling.references import pod_reference
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.engine.cluster.rows import GroupRow, Labels, PodRow
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup
-from reprieve.engine.gangs.job import VictimGangs
+from reprieve.engine.gangs.job import JobOptions, VictimGangs
 from reprieve.engine.gangs.phases import PhasePod
 from reprieve.engine.scheduling.outcome import GangCycle, Unit
+from reprieve.intake.gangs_quotas import protected_by
 from reprieve.kube.series_events import Reference
 from reprieve.settings.coscheduling import (
     CONFIG_MAP,
@@ -57,6 +59,8 @@ class GangPlane:
         self._read = asyncio.Event()
         self.settings: CoschedulingSettings = self._file
         self.audit = Audit()
+        self._quotas: dict[str, list[ElasticQuota]] = {}
+        self.options: JobOptions = self.settings.options
         self.book = GangBook(lambda: self.settings, self._requeue, self._changed)
         self.statuses = GroupStatuses(
             context.client, context.fence, context.clock, self._phase_pods, dry_run=context.dry_run
@@ -69,6 +73,7 @@ class GangPlane:
             put=self._put_group,
             remove=self._remove_group,
             configuration=self._configure,
+            quotas=self._put_quotas,
         )
 
     async def run(self) -> None:
@@ -129,7 +134,8 @@ class GangPlane:
         return found
 
     def look(self, now: int) -> None:
-        """End the time in Permit of those whose time it is."""
+        """End the time in Permit, and that of groups that are held back, when it is over."""
+        self.book.let_go(now)
         for group in self.book.overdue(now):
             first = group[0].row
             text = wording.unreserved(first.gang, first.name)
@@ -208,6 +214,16 @@ class GangPlane:
         self.statuses.put(door, group)
         self._state.changed()
 
+    def _put_quotas(self, door: Door, quotas: list[ElasticQuota]) -> None:
+        self._quotas[door.api_version] = quotas
+        self._renew()
+
+    def _renew(self) -> None:
+        """Take settings and quotas together."""
+        options = self.settings.options
+        listed = [(d, q) for d in DOORS for q in self._quotas.get(d.api_version, ())]
+        self.options = replace(options, policy=protected_by(options.policy, listed))
+
     def _remove_group(self, door: Door, id: str) -> None:
         gang = self.book.gangs.get(id)
         rows = self.book.pending(GANG_KEY + gang.group_id) if gang is not None else []
@@ -273,6 +289,7 @@ class GangPlane:
             return
         self._rejected = ""
         self.settings = after
+        self._renew()
         first = not self._read.is_set()
         self._read.set()
         told = changes(before, after)

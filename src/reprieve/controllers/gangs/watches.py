@@ -1,4 +1,4 @@
-"""Watches of gangs: PodGroups of both older front doors, and Koordinator's ConfigMap.
+"""Watches of gangs: PodGroups and ElasticQuotas of both older front doors, and the ConfigMap.
 
 None of them has to be there: a kind that is not served counts as empty, and is looked for again.
 Source: specification of gang jobs, sections 1.1, 1.4 and 11.
@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from reprieve.api.core import ObjectMeta
-from reprieve.api.gangs import DOORS, Door, PodGroup
+from reprieve.api.gangs import DOORS, Door, ElasticQuota, PodGroup
 from reprieve.kube.client import Client
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import Resource
@@ -32,6 +32,11 @@ CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 def _resource(door: Door) -> Resource:
     group, _, version = door.api_version.partition("/")
     return Resource(group, version, "podgroups", "PodGroup")
+
+
+def _quotas(door: Door) -> Resource:
+    group, _, version = door.api_version.partition("/")
+    return Resource(group, version, "elasticquotas", "ElasticQuota")
 
 
 RESOURCES: Final = {door.api_version: _resource(door) for door in DOORS}
@@ -75,6 +80,31 @@ class _Groups:
 
 
 @dataclass(slots=True)
+class _Quotas:
+    """Hands the ElasticQuotas of one door on, all of them at every change."""
+
+    door: Door
+    told: Callable[[Door, list[ElasticQuota]], None]
+    held: dict[str, ElasticQuota]
+
+    def received(self, objects: list[ElasticQuota]) -> list[ElasticQuota]:
+        return objects
+
+    def replaced(self, objects: list[ElasticQuota], resource_version: str) -> None:
+        del resource_version
+        self.held = {each.metadata.uid: each for each in objects}
+        self.told(self.door, [*self.held.values()])
+
+    def applied(self, obj: ElasticQuota) -> None:
+        self.held[obj.metadata.uid] = obj
+        self.told(self.door, [*self.held.values()])
+
+    def deleted(self, obj: ElasticQuota) -> None:
+        self.held.pop(obj.metadata.uid, None)
+        self.told(self.door, [*self.held.values()])
+
+
+@dataclass(slots=True)
 class _Configuration:
     """Hands the ConfigMap on; None when it is gone."""
 
@@ -106,6 +136,7 @@ class GangWatches:
         put: Callable[[Door, PodGroup], None],
         remove: Callable[[Door, str], None],
         configuration: Callable[[ConfigMap | None], None],
+        quotas: Callable[[Door, list[ElasticQuota]], None],
     ) -> None:
         def report(trouble: Exception) -> None:
             log.debug("gangs: %s", trouble)
@@ -118,6 +149,12 @@ class GangWatches:
                 _Groups(door, put, remove, set()),
                 clock,
                 report=report,
+            )
+            for door in DOORS
+        ]
+        self._reflectors += [
+            Reflector(
+                client, _quotas(door), ElasticQuota, _Quotas(door, quotas, {}), clock, report=report
             )
             for door in DOORS
         ]

@@ -185,7 +185,7 @@ class Decisions:
             frozenset(self._state.overdue),
             self._context.plugins,
             self._gangs.groups(units),
-            self._gangs.settings.options,
+            self._gangs.options,
         )
         doubtful = self._state.disturbed != disturbed
         for each in decided:

@@ -64,7 +64,10 @@ _KEPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GangState:
-    """One gang of a group as it stands before a cycle. `waiting`: in Permit, with their node."""
+    """One gang of a group as it stands before a cycle. `waiting`: in Permit, with their node.
+
+    `tolerated`: percent of the minimum that may be missing before a strict gang gives nodes back.
+    """
 
     id: str
     minimum: int
@@ -73,6 +76,7 @@ class GangState:
     waiting: tuple[tuple[Uid, str], ...] = ()
     bound: int = 0
     wait: int = 0  # nanoseconds
+    tolerated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +288,15 @@ def _preempted(
 
 def _kept_or_rejected(group: GangGroup, cycle: GangCycle, nodes: dict[Uid, str]) -> GangCycle:
     """Strict gangs give back every node when a member does not fit, others go on waiting."""
-    if any(gang.strict for gang in group.gangs):
+    placed = len(nodes)
+    if any(_gives_back(gang, placed) for gang in group.gangs):
         return replace(cycle, rejected=tuple(uid for uid, _ in group.waiting))
     return replace(cycle, parked=tuple(nodes.items()))
+
+
+def _gives_back(gang: GangState, placed: int) -> bool:
+    missing = gang.minimum - gang.bound - len(gang.waiting) - placed
+    return gang.strict and missing * 100 > gang.tolerated * gang.minimum
 
 
 def _without_victims(simulation: Simulation, queued: Sequence[Pending]) -> list[Placed] | None:

@@ -26,6 +26,7 @@ __all__ = [
     "JobReason",
     "NodeVerdict",
     "Placement",
+    "QuotaProtection",
     "Said",
     "TriggerSpelling",
     "VictimGangs",
@@ -52,6 +53,14 @@ class VictimGangs(StrEnum):
 
     POD = "Pod"  # as the reference does: nothing
     ALL = "All"  # it goes as a unit
+
+
+class QuotaProtection(StrEnum):
+    """Which ElasticQuotas protect their pods."""
+
+    LABELS = "Labels"  # those that carry the label which protects single pods
+    MIN = "Min"  # also those that use no more than they are guaranteed
+    IGNORE = "Ignore"  # none, as in the reference
 
 
 class TriggerSpelling(StrEnum):
@@ -88,7 +97,8 @@ Counts: TypeAlias = tuple[tuple[Said, int], ...]
 class JobPolicy:
     """The options of job preemption. `protected_quotas`: names of quotas whose pods are protected.
 
-    `protected_namespaces`: the same for quotas that count a whole namespace.
+    `protected_namespaces`: the same for quotas that count a whole namespace. `quotas`: which
+    ElasticQuotas `intake` adds to these.
     """
 
     placement: Placement = Placement.SEARCH
@@ -96,6 +106,7 @@ class JobPolicy:
     victim_gangs: VictimGangs = VictimGangs.POD
     protected_quotas: frozenset[str] = frozenset()
     protected_namespaces: frozenset[str] = frozenset()
+    quotas: QuotaProtection = QuotaProtection.LABELS
 
 
 @dataclass(frozen=True, slots=True)
