@@ -10,9 +10,6 @@ unresolvable, except that with `simulate_claims` a shortage is not. Source: spec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Final
 
 import numpy as np
@@ -20,27 +17,21 @@ import numpy as np
 from reprieve.engine.cluster.devices import (
     MAX_CONSUMERS,
     AllocatedDevice,
-    Allocation,
     Consumer,
-    DeviceClassRow,
-    DeviceConfiguration,
-    DeviceRequest,
     Request,
     ResourceClaimRow,
-    extended_classes,
-)
-from reprieve.engine.cluster.rows import (
-    ExtendedRequest,
-    Kind,
-    NodeTerm,
-    Operator,
-    PodClass,
-    Requirement,
 )
 from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending, Snapshot
 from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, View
 from reprieve.engine.placement.filters.device_allocation import Wanted
+from reprieve.engine.placement.filters.device_extended import (
+    Case,
+    cases_of,
+    extended_claim,
+    extended_requests,
+)
 from reprieve.engine.placement.filters.device_inventory import Inventory
+from reprieve.engine.placement.filters.device_record import allocation_of
 from reprieve.engine.placement.filters.device_selectors import UnsupportedSelector
 from reprieve.engine.placement.filters.device_state import (
     Answer,
@@ -59,22 +50,12 @@ from reprieve.engine.placement.filters.static import (
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection
 
-__all__ = ["DynamicResources", "compile_devices", "extended_claim_name"]
+__all__ = ["DynamicResources", "compile_devices"]
 
 _ALL_CLAIMS: Final = "cannot allocate all claims"
 _CODES: Final = np.full(256, Rejection.DEVICES, np.uint8)
 _CODES[Answer.YES] = 0
 _CODES[Answer.TAKEN] = Rejection.DEVICES_TAKEN
-_MAX_NAME: Final = 253
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """Nodes that have to fulfil the same claims; `extended` ones come last, as one claim."""
-
-    nodes: Mask
-    extended: tuple[ExtendedRequest, ...]
-    claim: tuple[Wanted, ...]  # the one for `extended`
 
 
 class DynamicResources:
@@ -88,7 +69,7 @@ class DynamicResources:
         state: DeviceState,
         sets: NodeSets,
         pending: Pending,
-        cases: tuple[_Case, ...],
+        cases: tuple[Case, ...],
         eligible: Mask,
     ) -> None:
         """`eligible`: (nodes,) that filters before this one let pass whatever pods there are."""
@@ -173,8 +154,9 @@ class DynamicResources:
         made: list[ClaimAllocation] = []
         results = self.results_at(node)
         where = self._snapshot.nodes[node].name
+        inventory = self._state.inventory
         for number, claim in enumerate(self._open):
-            allocation = self._allocation(claim, results[number], node)
+            allocation = allocation_of(inventory, claim, results[number], where)
             consumer = _consumer(self._snapshot, pending, claim.name)
             made.append(ClaimAllocation(claim.namespace, claim.name, where, consumer, allocation))
         for claim in self._shared:
@@ -183,8 +165,8 @@ class DynamicResources:
                 made.append(ClaimAllocation(claim.namespace, claim.name, where, consumer))
         case = next(case for case in self._cases if case.nodes[node])
         if case.extended:
-            claim = _extended_claim(pending, case)
-            allocation = self._allocation(claim, results[-1], node)
+            claim = extended_claim(pending, case)
+            allocation = allocation_of(inventory, claim, results[-1], where)
             consumer = Consumer("pods", row.name, row.uid)
             made.append(
                 ClaimAllocation(
@@ -251,26 +233,12 @@ class DynamicResources:
         users = {each.uid for each in row.reserved_for} | reserved.keys()
         return consumer.uid in users or len(users) < MAX_CONSUMERS
 
-    def _allocation(
-        self, claim: ResourceClaimRow, results: tuple[AllocatedDevice, ...], node: int
-    ) -> Allocation:
-        inventory = self._state.inventory
-        devices = tuple(
-            replace(each, share=_share(claim, place, each)) if _shareable(inventory, each) else each
-            for place, each in enumerate(results)
-        )
-        return Allocation(
-            devices,
-            _terms(inventory, devices, self._snapshot.nodes[node].name),
-            _configuration(inventory, claim, devices),
-        )
-
 
 def compile_devices(view: View, pending: Pending) -> Filter | Refusal | None:
     """Return the filter of a pod with claims, or with extended resources of a DeviceClass."""
     entry = view.snapshot.classes[pending.pod_class]
     assert entry is not None
-    requests = _extended_requests(view.snapshot, entry)
+    requests = extended_requests(view.snapshot, entry)
     names = [name for _, name in pending.row.claims if name is not None]
     if not names and not requests:
         return None
@@ -281,7 +249,7 @@ def compile_devices(view: View, pending: Pending) -> Filter | Refusal | None:
         text = f'resourceclaim "{name}" not found' if row is None else _wrong(state, row)
         if text:
             return Refusal(Reason(Rejection.DEVICES, text))
-    cases = _cases(view.snapshot, requests)
+    cases = cases_of(view.snapshot, requests)
     for case in cases:
         for text in (_unusable(state.inventory, claim) for claim in case.claim):
             if text:
@@ -291,12 +259,6 @@ def compile_devices(view: View, pending: Pending) -> Filter | Refusal | None:
     found.codes()
     error = found.error()
     return Refusal(Reason(Rejection.DEVICES, error), error=True) if error else found
-
-
-def extended_claim_name(pending: Pending) -> str:
-    """Return the name of the claim that is made for a pod's extended resources."""
-    suffix = f"-extended-resources-{sha256(pending.row.uid.encode()).hexdigest()[:5]}"
-    return pending.row.name[: _MAX_NAME - len(suffix)] + suffix
 
 
 def _wrong(state: DeviceState, row: ResourceClaimRow) -> str:
@@ -372,110 +334,3 @@ def _eligible(view: View, pending: Pending) -> Mask:
             if static is not None and not isinstance(static, Refusal):
                 found &= static.codes() == 0
     return found
-
-
-def _extended_requests(snapshot: Snapshot, entry: PodClass) -> tuple[ExtendedRequest, ...]:
-    """Return the requests that a DeviceClass may stand for.
-
-    A class without requests per container has one for each resource.
-    """
-    if not snapshot.tables.get(Kind.DEVICE_CLASS):
-        return ()
-    classes = extended_classes(snapshot.tables)
-    found = entry.extended or tuple(
-        ExtendedRequest(resource, f"request-{number}", amount)
-        for number, (resource, amount) in enumerate(entry.requests)
-    )
-    return tuple(each for each in found if each.resource in classes and each.count > 0)
-
-
-def _cases(snapshot: Snapshot, requests: tuple[ExtendedRequest, ...]) -> tuple[_Case, ...]:
-    """Return the nodes by the resources that they do not offer themselves."""
-    lacking = np.zeros(len(snapshot.nodes), np.int64)
-    resources = sorted({each.resource for each in requests})
-    for place, resource in enumerate(resources):
-        if resource in snapshot.resources:
-            offered = snapshot.allocatable[:, snapshot.resources.index(resource)] > 0
-        else:
-            offered = np.zeros(len(snapshot.nodes), np.bool_)
-        lacking |= np.where(offered, 0, 1 << place)
-    classes = extended_classes(snapshot.tables) if requests else {}
-    found = []
-    for bits in np.unique(lacking).tolist():
-        names = {name for place, name in enumerate(resources) if bits >> place & 1}
-        extended = tuple(each for each in requests if each.resource in names)
-        claim = Wanted(tuple(_device_request(each, classes[each.resource]) for each in extended))
-        found.append(_Case(lacking == bits, extended, (claim,) if extended else ()))
-    return tuple(found)
-
-
-def _device_request(extended: ExtendedRequest, device_class: DeviceClassRow) -> Request:
-    wanted = DeviceRequest(extended.name, device_class.name, count=extended.count)
-    return Request(extended.name, (wanted,))
-
-
-def _extended_claim(pending: Pending, case: _Case) -> ResourceClaimRow:
-    row = pending.row
-    (wanted,) = case.claim
-    return ResourceClaimRow(
-        row.uid, row.namespace, extended_claim_name(pending), 0, wanted.requests, extended=True
-    )
-
-
-def _shareable(inventory: Inventory, device: AllocatedDevice) -> bool:
-    found = inventory.device(device.id)
-    return found is not None and found.row.shareable
-
-
-def _share(claim: ResourceClaimRow, place: int, device: AllocatedDevice) -> str:
-    """Return an identity of the share, in the form of a UUID, the same at every decision."""
-    text = "/".join((claim.uid, str(place), device.request, *device.id))
-    digest = sha256(text.encode()).hexdigest()
-    return f"{digest[:8]}-{digest[8:12]}-4{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
-
-
-def _terms(
-    inventory: Inventory, devices: Iterable[AllocatedDevice], node: str
-) -> tuple[NodeTerm, ...] | None:
-    """Return where an allocation is available: what all its devices have in common."""
-    expressions: list[Requirement] = []
-    fields: list[Requirement] = []
-    for each in devices:
-        found = inventory.device(each.id)
-        if found is None or found.reach.node or found.row.binds_to_node:
-            return (NodeTerm(fields=(Requirement("metadata.name", Operator.IN, (node,)),)),)
-        for term in found.reach.terms or ():
-            expressions += [e for e in term.expressions if e not in expressions]
-            fields += [f for f in term.fields if f not in fields]
-    if not expressions and not fields:
-        return None
-    return (NodeTerm(tuple(expressions), tuple(fields)),)
-
-
-def _configuration(
-    inventory: Inventory, claim: ResourceClaimRow, devices: Iterable[AllocatedDevice]
-) -> tuple[tuple[str, DeviceConfiguration], ...]:
-    """Return the configuration for the drivers: of the classes, then of the claim itself."""
-    chosen = {each.request.partition("/")[0]: each.request for each in devices}
-    of_class: dict[str, list[str]] = {}
-    for request in claim.requests:
-        for each in request.alternatives:
-            name = f"{request.name}/{each.name}" if request.first_available else request.name
-            if chosen.get(request.name) == name:
-                of_class.setdefault(each.device_class, []).append(name)
-    found = [
-        ("FromClass", replace(configuration, requests=tuple(names)))
-        for device_class, names in of_class.items()
-        for configuration in inventory.classes[("", device_class)].configuration
-    ]
-    for configuration in claim.configuration:
-        named = set(configuration.requests)
-        if not named or named & chosen.keys() or named & set(chosen.values()):
-            found.append(("FromClaim", configuration))
-    everyone = [{request.name, chosen.get(request.name, "")} for request in claim.requests]
-    return tuple(
-        (source, replace(each, requests=()))
-        if all(names & set(each.requests) for names in everyone)
-        else (source, each)
-        for source, each in found
-    )
