@@ -8,6 +8,7 @@
       loopWindow: 1h                  # a pair that preempts each other `loopLimit` times in this
       loopLimit: 2                    # time is held; 0 holds none
       webhooks: {jobFailurePolicy: Ignore, namespaceSelector: {...}}
+      jobKinds: []                    # rows of the table of kinds beyond the built-in ones
 
 `preemptionPolicy: FairSharing` alone means both strategies in the usual order; beside a whole
 `configuration` it has to say the same. Annotations of a ClusterQueue, LocalQueue or
@@ -25,7 +26,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from reprieve.engine.quota.model import LabelSelector, Strategy
-from reprieve.settings.fields import boolean, choice, duration, integer, mapping, read_yaml, refuse
+from reprieve.settings.fields import (
+    boolean,
+    choice,
+    duration,
+    entries,
+    integer,
+    mapping,
+    read_yaml,
+    refuse,
+)
 from reprieve.settings.idle import Notice
 from reprieve.settings.quota_configuration import QuotaConfiguration, quota_configuration
 from reprieve.settings.quota_configuration_parts import namespace_selector
@@ -58,6 +68,7 @@ _KEYS: Final = (
     "loopWindow",
     "loopLimit",
     "webhooks",
+    "jobKinds",
 )
 
 
@@ -66,7 +77,8 @@ class QuotaSettings:
     """All that the quota plane is told. `loop_window` in nanoseconds; `loop_limit` 0 holds none.
 
     `webhook_selector` chooses the namespaces in which webhooks of jobs are asked, as JSON; None is
-    that of `configuration`. `notices`: what was said and changes nothing.
+    that of `configuration`. `job_kinds` are rows for the table of kinds, undecoded. `notices`: what
+    was said and changes nothing.
     """
 
     configuration: QuotaConfiguration = field(default_factory=quota_configuration)
@@ -75,6 +87,7 @@ class QuotaSettings:
     loop_limit: int = 2
     job_failure_policy: str = "Ignore"
     webhook_selector: Mapping[str, Any] | None = None
+    job_kinds: tuple[Any, ...] = ()
     notices: tuple[Notice, ...] = ()
 
 
@@ -125,6 +138,7 @@ def quota_settings(
             failure, f"{place}.webhooks.jobFailurePolicy", ("Ignore", "Fail")
         ),
         webhook_selector=_selector(hooks, f"{place}.webhooks", found),
+        job_kinds=tuple(row for row, _ in entries(given.get("jobKinds"), f"{place}.jobKinds")),
         notices=found.notices,
     )
 

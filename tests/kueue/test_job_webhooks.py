@@ -1,0 +1,192 @@
+"""Jobs at their creation and change, as the webhooks of their kinds see them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprieve.controllers.webhook_jobs import JobRules, job_hooks, selector_of
+from reprieve.controllers.webhook_reviews import Asked, Hook, Verdict, kueue_hooks
+from reprieve.jobs.paths import first
+from reprieve.jobs.table import BUILT_IN
+from reprieve.kube.errors import ApiError
+from reprieve.kube.resource import Resource
+from reprieve.settings.quota_configuration import quota_configuration
+from tests.kueue.objects import Json
+from tests.kueue.webhooks import site, webhooks
+from tests.local.server.builders import job as plain_job
+
+QUEUE, CLASS = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+
+
+@dataclass(frozen=True)
+class Town:
+    """A tenancy that is written down."""
+
+    queues: Sequence[str] = ()
+    classes: Sequence[str] = ()
+    managed: Sequence[str] = ("team",)
+    owned: bool = False
+    below: bool = False
+    hit: Sequence[str] = field(default=())
+
+    def manages(self, namespace: str) -> bool:
+        return namespace in self.managed
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        return name in self.queues
+
+    def has_priority_class(self, name: str) -> bool:
+        return name in self.classes
+
+    def has_managed_owner(self, namespace: str, job: Json) -> bool:
+        return self.owned
+
+    def has_ancestor(self, namespace: str, job: Json) -> bool:
+        return self.below
+
+    def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
+        return self.hit
+
+
+def hook(name: str, town: Town, **rules: Any) -> Hook:
+    (found,) = (h for h in job_hooks(BUILT_IN, town, JobRules(**rules)) if h.name == name)
+    return found
+
+
+def job(**labels: str) -> Json:
+    metadata = {"name": "a", **({"labels": labels} if labels else {})}
+    return {"metadata": metadata, "spec": {"template": {}}}
+
+
+def created(town: Town, obj: Json, **rules: Any) -> Json:
+    before = copy.deepcopy(obj)
+    asked = Asked("CREATE", "team", obj)
+    verdict = hook("mjob.kb.io", town, **rules).judge(asked)
+    assert obj == before
+    return obj if verdict.changed is None else verdict.changed
+
+
+def labels(obj: Json) -> Json:
+    return first(obj, "metadata.labels") or {}
+
+
+def test_a_job_with_a_queue_is_suspended_in_any_namespace() -> None:
+    made = created(Town(managed=()), job(**{QUEUE: "q"}))
+    assert made["spec"] == {"template": {}, "suspend": True}
+    assert labels(made) == {QUEUE: "q"}
+
+
+def test_a_job_without_a_queue_is_left_alone() -> None:
+    assert created(Town(), job()) == job()
+    assert created(Town(managed=()), job(), without_queue_name=True) == job()
+
+
+def test_jobs_without_a_queue_are_suspended_where_that_is_chosen() -> None:
+    assert created(Town(), job(), without_queue_name=True)["spec"]["suspend"] is True
+
+
+def test_a_job_below_a_queued_one_runs_with_it() -> None:
+    assert created(Town(below=True), job(**{QUEUE: "q"})) == job(**{QUEUE: "q"})
+
+
+def test_the_default_queue_and_class_are_filled_in() -> None:
+    town = Town(queues=["default"], classes=["default"])
+    made = created(town, job())
+    assert labels(made) == {QUEUE: "default", CLASS: "default"}
+    assert made["spec"]["suspend"] is True
+    named = created(town, job(**{QUEUE: "mine", CLASS: "high"}))
+    assert labels(named) == {QUEUE: "mine", CLASS: "high"}
+    assert created(replace(town, managed=()), job()) == job(**{CLASS: "default"})
+    assert created(replace(town, owned=True), job()) == job()
+    assert CLASS not in labels(created(town, job(), default_classes=False))
+
+
+@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.kind)
+def test_every_kind_is_suspended_where_its_row_says(kind: Any) -> None:
+    obj = {"metadata": {"name": "a", "labels": {QUEUE: "q"}}, "spec": {}}
+    name = f"m{kind.kind.lower()}.kb.io"
+    changed = hook(name, Town()).judge(Asked("CREATE", "team", obj)).changed
+    assert first(changed, kind.suspend) is True
+
+
+def test_hooks_have_the_references_names_paths_and_operations() -> None:
+    found = {each.name: each for each in job_hooks(BUILT_IN, Town(), JobRules(selector={"a": 1}))}
+    assert len(found) == len(job_hooks(BUILT_IN, Town()))
+    mutating, validating = found["mjob.kb.io"], found["vjob.kb.io"]
+    assert (mutating.path, mutating.operations) == ("/mutate-batch-v1-job", ("CREATE",))
+    assert validating.path == "/validate-batch-v1-job"
+    assert validating.operations == ("CREATE", "UPDATE")
+    assert found["vpod.kb.io"].path == "/validate--v1-pod"
+    assert found["mjobset.kb.io"].path == "/mutate-jobset-x-k8s-io-v1alpha2-jobset"
+    assert {each.failure_policy for each in found.values()} == {"Ignore"}
+    assert {str(each.namespace_selector) for each in found.values()} == {"{'a': 1}"}
+
+
+def updated(obj: Json, old: Json) -> Verdict:
+    return hook("vjob.kb.io", Town()).judge(Asked("UPDATE", "team", obj, old))
+
+
+def test_a_running_job_stays_in_its_queue() -> None:
+    before, after = job(**{QUEUE: "a"}), job(**{QUEUE: "b"})
+    assert updated(after, before).errors == (
+        f'metadata.labels[{QUEUE}]: Invalid value: "b": field is immutable',
+    )
+    for each in (before, after):
+        each["spec"]["suspend"] = True
+    assert updated(after, before).errors == ()
+
+
+def test_a_job_that_is_not_queued_is_not_judged() -> None:
+    odd = job(**{"kueue.x-k8s.io/max-exec-time-seconds": "soon"})
+    assert updated(odd, odd).errors == ()
+    odd["metadata"]["labels"][QUEUE] = "q"
+    assert len(updated(odd, odd).errors) == 1
+
+
+HIT = ("withinClusterQueue: LowerPriority of ClusterQueue team",)
+
+
+@pytest.mark.parametrize("name", ["vpod", "vdeployment", "vstatefulset", "vnotebook"])
+def test_what_cannot_be_suspended_is_warned_of_a_queue_that_can_be_hit(name: str) -> None:
+    judge = hook(f"{name}.kb.io", Town(hit=HIT)).judge
+    queued = job(**{QUEUE: "door"})
+    (warning,) = judge(Asked("CREATE", "team", queued)).warnings
+    assert "cannot be suspended" in warning and "team/door" in warning and HIT[0] in warning
+    assert judge(Asked("UPDATE", "team", queued, queued)) == Verdict()
+    assert judge(Asked("CREATE", "team", job())) == Verdict()
+    assert hook(f"{name}.kb.io", Town()).judge(Asked("CREATE", "team", queued)) == Verdict()
+
+
+def test_the_selector_of_the_configuration_is_one_of_the_api() -> None:
+    assert selector_of(quota_configuration(namespace="reprieve").selector) == {
+        "matchExpressions": [
+            {
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": ["kube-system", "reprieve"],
+            }
+        ]
+    }
+
+
+async def test_a_real_job_is_suspended_and_kept_in_its_queue(tmp_path: Path) -> None:
+    jobs = Resource("batch", "v1", "jobs", "Job")
+    town = Town(queues=["default"], managed=["default"])
+    async with site(tmp_path) as found:
+        hooks = [*kueue_hooks(), *job_hooks(BUILT_IN, town)]
+        async with webhooks(found.client, hooks=hooks):
+            made: Json = await found.client.create(jobs, plain_job("train"), dict)
+            assert made["spec"]["suspend"] is True
+            assert made["metadata"]["labels"][QUEUE] == "default"
+            run = {"spec": {"suspend": False}, "metadata": {"labels": {QUEUE: "other"}}}
+            with pytest.raises(ApiError, match="field is immutable"):
+                await found.client.patch(jobs, "default", "train", run, dict)
+        # Gone, they keep nobody from working.
+        free: Json = await found.client.create(jobs, plain_job("free"), dict)
+        assert not free["spec"].get("suspend")
