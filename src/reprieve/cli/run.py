@@ -13,7 +13,7 @@ from reprieve.units.errors import UsageError
 
 __all__ = ["run"]
 
-_CONTROLLERS = ("idle", "scheduling")
+_CONTROLLERS = ("idle", "scheduling", "quota")
 
 
 @click.command()
@@ -21,7 +21,7 @@ _CONTROLLERS = ("idle", "scheduling")
     "--controllers",
     default="idle",
     show_default=True,
-    help="Planes to run, separated by commas; accepted: idle, scheduling.",
+    help="Planes to run, separated by commas; accepted: idle, scheduling, quota.",
 )
 @click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")

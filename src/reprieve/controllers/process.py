@@ -24,6 +24,8 @@ from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.controllers.idle.context import IdleContext
 from reprieve.controllers.idle.plane import IdlePlane
 from reprieve.controllers.measured import CountedWire
+from reprieve.controllers.quota.context import QuotaContext
+from reprieve.controllers.quota.plane import QuotaPlane
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.plane import SchedulingPlane
 from reprieve.controllers.scheduling.plugins import Installed, installed, load, one_sided
@@ -45,6 +47,7 @@ from reprieve.telemetry.http import Check, Page, serve_telemetry
 from reprieve.telemetry.log import level_of, start_logging
 from reprieve.telemetry.loop_lag import LoopLag
 from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -52,12 +55,13 @@ from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 from reprieve.wording.kaiwo import COMPONENT
 
-__all__ = ["IDLE", "SCHEDULING", "OperatorOptions", "Plane", "run_operator"]
+__all__ = ["IDLE", "QUOTA", "SCHEDULING", "OperatorOptions", "Plane", "run_operator"]
 
 log: Final = logging.getLogger("reprieve")
 
 IDLE: Final = "idle"
 SCHEDULING: Final = "scheduling"
+QUOTA: Final = "quota"
 SCHEDULER_NAME: Final = "reprieve-scheduler"
 LEASE_NAME: Final = "reprieve"
 _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -297,6 +301,20 @@ async def _run(
         plane = SchedulingPlane(scheduling, namespace)
         planes.append(plane)
         pages = plane.gangs.page
+    if QUOTA in options.controllers:
+        told = SeriesEvents(client, clock, instance=identity, report=report)
+        recorders.append(told)
+        quota = QuotaContext(
+            client=client,
+            clock=clock,
+            fence=fence,
+            events=told,
+            metrics=metrics,
+            quota_metrics=QuotaMetrics(metrics.registry),
+            lagging=lagging,
+            dry_run=options.dry_run,
+        )
+        planes.append(QuotaPlane(quota, namespace))
 
     def healthy() -> Iterator[Check]:
         yield Check("loop", passed=True)

@@ -6,7 +6,10 @@ Source: specification of the quota plane, sections 10.1 to 10.3.
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reprieve.jobs.model import JobKind, PodSetSource, Test
@@ -15,6 +18,7 @@ from reprieve.jobs.paths import Json, first, total, values
 __all__ = [
     "End",
     "Found",
+    "digest",
     "end",
     "found_pod_sets",
     "holds",
@@ -22,6 +26,7 @@ __all__ = [
     "is_ready",
     "is_suspended",
     "pod_count",
+    "reclaimable",
     "stripped",
 ]
 
@@ -111,6 +116,43 @@ def holds(test: Test, job: Json, pods: int = 0) -> bool:
     return True
 
 
+def reclaimable(kind: JobKind, job: Json) -> int:
+    """Return how many pods of the first pod set will not be started any more.
+
+    For kinds whose pods run up to `parallelism` at a time until `completions` have succeeded.
+    """
+    parallelism, completions = first(job, "spec.parallelism"), first(job, "spec.completions")
+    if not kind.min_count or not isinstance(parallelism, int) or not isinstance(completions, int):
+        return 0
+    done = total(job, "status.succeeded")
+    if first(job, "spec.completionMode") == "Indexed":
+        done = len(
+            {
+                index
+                for path in ("status.completedIndexes", "status.failedIndexes")
+                for index in _indexes(str(first(job, path) or ""))
+                if index < completions
+            }
+        )
+    left = completions - done
+    return parallelism - left if parallelism > 1 and done > 0 and left < parallelism else 0
+
+
+def digest(pod_sets: Sequence[Json]) -> str:
+    """Return what tells a changed job from the one that a Workload was made of."""
+    said = [
+        (
+            each.get("count"),
+            each.get("minCount"),
+            (each["template"].get("spec") or {}).get("containers"),
+            (each["template"].get("spec") or {}).get("initContainers"),
+        )
+        for each in pod_sets
+    ]
+    text = json.dumps(said, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def stripped(kind: JobKind, template: Json) -> Json:
     """Return a copy of a template as a Workload has it, without its controller's own labels."""
     kept = copy.deepcopy(template)
@@ -131,6 +173,12 @@ def _count(source: PodSetSource, item: Json) -> int:
         return min(given, default=source.default)
 
     return math.prod(factor(paths) for paths in source.counts)
+
+
+def _indexes(text: str) -> Iterator[int]:
+    for part in filter(None, text.split(",")):
+        start, _, end = part.partition("-")
+        yield from range(int(start), int(end or start) + 1)
 
 
 def _message(kind: JobKind, test: Test, job: Json) -> str:

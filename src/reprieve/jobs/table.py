@@ -44,7 +44,7 @@ def _job() -> JobKind:
                 )
             )
         ],
-        active=[Test(positive=["status.active"])],
+        active=[Test(positive=["status.active", "status.terminating"])],
         min_count="kueue.x-k8s.io/job-min-parallelism",
         equal_count="kueue.x-k8s.io/job-completions-equal-parallelism",
         dropped_labels=[

@@ -91,17 +91,29 @@ def restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> Json:
 
 
 def is_restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> bool:
-    """Tell whether nothing of an earlier start is left in the job's templates."""
+    """Tell whether nothing of an earlier start is left in the job."""
     given = {each["name"]: each for each in pod_sets}
     for found in found_pod_sets(kind, job):
         pod_set = given.get(found.name)
         if pod_set is None:
             continue
-        if stripped(kind, found.template) != stripped(kind, pod_set["template"]):
+        have, wanted = stripped(kind, found.template), stripped(kind, pod_set["template"])
+        if _injected(have) != _injected(wanted):
             return False
         if kind.min_count and pod_set.get("minCount") and found.count != pod_set["count"]:
             return False
     return True
+
+
+def _injected(template: Json) -> list[object]:
+    """Return what a start may have changed."""
+    spec, metadata = template.get("spec") or {}, template.get("metadata") or {}
+    return [
+        spec.get("nodeSelector") or {},
+        spec.get("tolerations") or [],
+        metadata.get("labels") or {},
+        metadata.get("annotations") or {},
+    ]
 
 
 def _merge(obj: Json, name: str, more: Mapping[str, str]) -> None:

@@ -1,0 +1,1 @@
+"""The quota plane on a cluster: Kueue's objects in, admissions and preemptions out."""

@@ -1,0 +1,85 @@
+"""What the parts of the quota plane share: connections, settings and the way to people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from reprieve.api.kueue import API_VERSION, Workload
+from reprieve.engine.quota.model import Settings
+from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
+from reprieve.engine.quota.requeuing import Backoff
+from reprieve.execution.fence import Fence
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.table import BUILT_IN
+from reprieve.kube.client import Client
+from reprieve.kube.series_events import Reference, SeriesEvents
+from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.quota import QuotaMetrics
+from reprieve.units.clock import Clock
+from reprieve.wording.kueue import Event
+
+__all__ = ["ADMISSION", "QuotaContext", "QuotaOptions", "log", "reference_of"]
+
+log: Final = logging.getLogger("reprieve.quota")
+
+#: Who reports events about Workloads.
+ADMISSION: Final = "kueue-admission"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaOptions:
+    """What an operator chooses.
+
+    `pods_ready_s`: seconds within which the pods of an admitted workload must be ready, None for as
+    long as it takes. `without_queue_name`: jobs without a queue name are held back as well.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    rules: RequestRules = NO_RULES
+    kinds: tuple[JobKind, ...] = BUILT_IN
+    backoff: Backoff = field(default_factory=Backoff)
+    pods_ready_s: int | None = None
+    without_queue_name: bool = False
+    copied_labels: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class QuotaContext:
+    """One running quota plane. `read_only` says why nothing is written; empty when it is."""
+
+    client: Client
+    clock: Clock
+    fence: Fence
+    events: SeriesEvents
+    metrics: Metrics
+    quota_metrics: QuotaMetrics
+    options: QuotaOptions = field(default_factory=QuotaOptions)
+    lagging: Callable[[], bool] = lambda: False
+    dry_run: bool = False
+    read_only: str = ""
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything is written."""
+        return not self.dry_run and not self.read_only
+
+    def announce(self, regarding: Reference, event: Event, controller: str = ADMISSION) -> None:
+        """Send an event; it never fails the caller."""
+        if self.writes:
+            self.events.event(
+                regarding,
+                event.type,
+                event.reason,
+                event.reason,
+                event.message,
+                controller=controller,
+            )
+
+
+def reference_of(workload: Workload) -> Reference:
+    """Return the reference to a Workload in events."""
+    metadata = workload.metadata
+    return Reference(API_VERSION, "Workload", metadata.namespace, metadata.name, metadata.uid)

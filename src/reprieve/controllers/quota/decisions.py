@@ -1,0 +1,270 @@
+"""The runs of cycles, and what each entry writes.
+
+Changes are taken over, cycles run back to back in the solver thread until they change nothing, and
+then everything that they decided is written: each in a task of its own, the next run not waiting
+for it. What cannot be written is taken back. Source: specification of the quota plane, sections 8
+and 9; the design's "Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from reprieve.api.kueue import PodSetRequest, Workload
+from reprieve.controllers.quota.context import QuotaContext, log, reference_of
+from reprieve.controllers.quota.preemptions import Marking, Preemptions, ready_for
+from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.transitions import pending, reserved
+from reprieve.controllers.quota.writing import StatusWriter
+from reprieve.controllers.solve import Solver
+from reprieve.engine.quota import model
+from reprieve.engine.quota.amounts import text
+from reprieve.engine.quota.cycle import cycles, preemptions_failed, undo_admission
+from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.plans import plan_of
+from reprieve.engine.quota.requests import pod_set_requests
+from reprieve.engine.quota.timing import queue_timestamp
+from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.kube.errors import ApiError
+from reprieve.kube.writes import Priority
+from reprieve.units.durations import MILLISECOND, SECOND
+from reprieve.wording import kueue
+
+__all__ = ["Decisions"]
+
+_MOST: Final = 1_000  # cycles in one run
+_PAUSE: Final = 5 * MILLISECOND
+
+
+class Decisions:
+    """Decides whenever something has changed. `held_back` says why nothing is decided now."""
+
+    def __init__(
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        writer: StatusWriter,
+        preemptions: Preemptions,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        held_back: Callable[[], str],
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._writer = writer
+        self._preemptions = preemptions
+        self._spawn = spawn
+        self._held_back = held_back
+        self._solver = Solver()
+        self._wake = asyncio.Event()
+        self._number = 0
+        self._last_skips: set[str] = set()
+
+    def wake(self) -> None:
+        """Ask for a run."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        try:
+            while True:
+                await self._wake.wait()
+                # What comes together is decided together.
+                await self._context.clock.sleep(_PAUSE)
+                self._wake.clear()
+                if self._held_back():
+                    await self._context.clock.sleep(SECOND // 5)
+                    self._wake.set()
+                    continue
+                await self._decide()
+        finally:
+            self._solver.close()
+
+    async def _decide(self) -> None:
+        state, clock = self._state, self._context.clock
+        async with state.engine:
+            state.settle()
+            started, now = clock.monotonic(), clock.wall()
+            results: list[CycleResult] = await self._solver.run(
+                lambda: list(cycles(state.holdings, state.queues, now, _MOST, self._number))
+            )
+            self._number += len(results)
+            seconds = (clock.monotonic() - started) / SECOND
+            self._measure([each for each in results if each.entries], seconds)
+            last: dict[str, Entry] = {}
+            for result in results:
+                for entry in result.entries:
+                    last[entry.workload.key] = entry
+                    if entry.issued:
+                        self._preempt(entry)
+            for entry in last.values():
+                if entry.outcome is Outcome.ADMITTED:
+                    self._admit(entry)
+                else:
+                    self._leave(entry)
+
+    # Admissions
+
+    def _admit(self, entry: Entry) -> None:
+        self._state.deciding.add(entry.workload.key)
+        self._spawn(self._write_admission(entry))
+
+    async def _write_admission(self, entry: Entry) -> None:
+        key, context = entry.workload.key, self._context
+        admission, queue = entry.admission, entry.cluster_queue
+        assert admission is not None and entry.assignment is not None
+        settings = self._state.configuration.settings
+        known = self._state.configuration.cluster_queues.get(queue)
+        required = known.checks if known is not None else ()
+        now = context.clock.wall()
+
+        def change(workload: Workload) -> Workload | None:
+            if (
+                workload.metadata.deletion_timestamp
+                or is_true(condition_of(workload.status.conditions, "Finished"))
+                or not workload.spec.active
+            ):
+                return None
+            return reserved(workload, admission, required, now)
+
+        stored = None
+        try:
+            stored = await self._writer.change(key, entry.workload.uid, change, Priority.INTENT)
+        except ApiError as failure:
+            log.warning("%s got quota that could not be written: %s", key, failure)
+        finally:
+            if stored is None:
+                async with self._state.engine:
+                    undo_admission(self._state.holdings, self._state.queues, entry)
+            self._state.decided(key)
+        if stored is None:
+            return
+        log.info("%s: quota reserved in %s", key, queue)
+        reference = reference_of(stored)
+        queued = queue_timestamp(entry.workload, settings)
+        event = kueue.quota_reserved_event(entry.workload, queue, queued, now, entry.assignment)
+        context.announce(reference, event)
+        priority_class = class_of(stored)
+        context.quota_metrics.reserved(queue, priority_class)
+        if is_true(condition_of(stored.status.conditions, "Admitted")):
+            context.announce(reference, kueue.admitted_event(entry.workload, queue))
+            waited = (now - queued) / SECOND
+            context.quota_metrics.admitted(queue, priority_class, waited)
+
+    # Preemptions
+
+    def _preempt(self, entry: Entry) -> None:
+        state = self._state
+        tree, settings = state.holdings.tree, state.configuration.settings
+        policy = repr(state.configuration.cluster_queues.get(entry.cluster_queue))
+        plan = plan_of(entry, tree, state.revision, policy)
+        preemptor = state.workload(entry.workload.key)
+        if plan is None or preemptor is None:
+            return
+        boosted, markings = settings.gates.priority_boost, []
+        for target in entry.issued:
+            victim = target.holder.workload
+            message = kueue.preemption_message(
+                entry.workload,
+                target.reason,
+                tree.cohort_path(entry.queue),
+                tree.cohort_path(target.holder.queue),
+            )
+            name = tree.names[target.holder.queue]
+            events = kueue.eviction_events(entry.workload, victim, message, boosted)
+            told = kueue.preempted_workload_event(entry.workload, victim, name, boosted)
+            markings.append(Marking(victim, target.reason, message, events, told))
+        self._spawn(self._carry(entry, preemptor, plan, tuple(markings)))
+
+    async def _carry(
+        self, entry: Entry, preemptor: Workload, plan: Any, markings: tuple[Marking, ...]
+    ) -> None:
+        failed = {marking.victim.key for marking in markings}
+        try:
+            failed = await self._preemptions.carry(
+                plan, preemptor, entry.cluster_queue, markings, self._evicted
+            )
+        except ApiError as failure:
+            log.warning("plan %s was not begun: %s", plan.id, failure)
+        finally:
+            if failed:
+                async with self._state.engine:
+                    preemptions_failed(self._state.holdings, self._state.queues, entry, failed)
+                for key in failed:
+                    self._state.look_at(key)
+                self._leave(entry)
+
+    def _evicted(self, stored: Workload, marking: Marking) -> None:
+        now = self._context.clock.wall()
+        admission = stored.status.admission
+        assert admission is not None
+        stats = stored.status.scheduling_stats
+        evictions = sum(each.count for each in (stats.evictions if stats else None) or ())
+        self._context.quota_metrics.evicted(
+            admission.cluster_queue,
+            (stored.metadata.namespace, stored.spec.queue_name),
+            "Preempted",
+            class_of(stored),
+            first=evictions == 1,
+            ready_for=ready_for(stored, now),
+        )
+
+    # The others
+
+    def _leave(self, entry: Entry) -> None:
+        """Write why a head got no quota, unless that is written already."""
+        workload = self._state.workload(entry.workload.key)
+        if workload is None or workload.status.admission is not None:
+            return
+        condition = condition_of(workload.status.conditions, "QuotaReserved")
+        told = condition is not None and (condition.status, condition.reason, condition.message)
+        if told == ("False", entry.reason, entry.message):
+            return
+        self._spawn(self._write_pending(entry))
+
+    async def _write_pending(self, entry: Entry) -> None:
+        key, now = entry.workload.key, self._context.clock.wall()
+        requests = resource_requests(entry.workload, self._state.configuration.settings)
+        gated = entry.outcome is Outcome.GATED
+        reason, message = str(entry.reason), entry.message
+
+        def change(workload: Workload) -> Workload | None:
+            if workload.status.admission is not None:
+                return None
+            return pending(workload, reason, message, requests, now, gated=gated)
+
+        try:
+            stored = await self._writer.change(key, entry.workload.uid, change)
+        except ApiError as failure:
+            log.warning("%s: %s", key, failure)
+            self._state.look_at(key)
+            return
+        if stored is not None:
+            event = kueue.pending_event(entry.workload, reason, message)
+            self._context.announce(reference_of(stored), event)
+
+    def _measure(self, results: Sequence[CycleResult], seconds: float) -> None:
+        metrics = self._context.quota_metrics
+        for result in results:
+            admitted = bool(result.of(Outcome.ADMITTED))
+            metrics.cycle(seconds / len(results), admitted)
+            skipped = result.skipped_preemptions
+            metrics.skipped(self._last_skips | skipped.keys(), skipped)
+            self._last_skips |= skipped.keys()
+            for (queue, what), count in result.recomputations.items():
+                metrics.recomputed(queue, str(what), count)
+
+
+def class_of(workload: Workload) -> str:
+    """Return the name of the class that a Workload's priority comes from."""
+    reference = workload.spec.priority_class_ref
+    return reference.name if reference is not None else ""
+
+
+def resource_requests(workload: model.Workload, settings: model.Settings) -> list[PodSetRequest]:
+    """Return what a Workload asked for when it was considered."""
+    return [
+        PodSetRequest(each.pod_set.name, {name: text(name, n) for name, n in each.amounts.items()})
+        for each in pod_set_requests(workload, settings)
+    ]

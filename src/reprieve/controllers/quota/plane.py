@@ -1,0 +1,193 @@
+"""The quota plane: everything wired together, run under the process lease.
+
+Order: watches, the first lists, recovery of open intents, then jobs, Workloads and cycles. Source:
+the design's "Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from reprieve.controllers.dirty import DirtyKeys
+from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.decisions import Decisions
+from reprieve.controllers.quota.job_lookup import JobLookup, job_key, workload_key
+from reprieve.controllers.quota.jobs import JobReconciler
+from reprieve.controllers.quota.preemptions import Preemptions
+from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.statuses import Statuses
+from reprieve.controllers.quota.watches import Held, Watches
+from reprieve.controllers.quota.workloads import WorkloadReconciler
+from reprieve.controllers.quota.writing import StatusWriter
+from reprieve.controllers.workers import look_at_each
+from reprieve.execution.fence import Deposed
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json
+from reprieve.kube.errors import ApiError
+from reprieve.units.durations import SECOND
+
+__all__ = ["QuotaPlane"]
+
+_PERIOD: Final = SECOND
+
+
+class QuotaPlane:
+    """Whose share it is. `namespace`: where its intents are."""
+
+    name = "quota"
+
+    def __init__(self, context: QuotaContext, namespace: str) -> None:
+        self.context = context
+        kinds = context.options.kinds
+        self._tasks: asyncio.TaskGroup | None = None
+        self._jobs_due: DirtyKeys[str] = DirtyKeys(context.clock)
+        self._workloads_due: DirtyKeys[str] = DirtyKeys(context.clock)
+        self.watches = Watches(
+            context.client,
+            context.clock,
+            kinds,
+            report=lambda trouble: log.warning("%s", trouble),
+            restarted=lambda kind, why: context.metrics.watch_restarts.labels(kind, why).inc(),
+        )
+        self.lookup = JobLookup(self.watches, kinds)
+        self.state = QuotaState(context, self.watches, self._workload_changed, self._wake)
+        self.writer = StatusWriter(context, self.state)
+        self.preemptions = Preemptions(context, self.state, self.writer, namespace)
+        self.workloads = WorkloadReconciler(
+            context, self.state, self.writer, self.lookup, self._workloads_due.add_at
+        )
+        self.jobs = JobReconciler(
+            context,
+            self.state,
+            self.watches,
+            self.writer,
+            self.lookup,
+            self.workloads,
+            namespace,
+        )
+        self.statuses = Statuses(context, self.state, self.watches)
+        self.decisions = Decisions(
+            context,
+            self.state,
+            self.writer,
+            self.preemptions,
+            self._spawn,
+            self._held_back,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether all kinds were listed."""
+        return self.watches.ready
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read."""
+        return self.watches.troubles()
+
+    def notice(self) -> str:
+        """Return why nothing is written, empty when it is."""
+        return self.context.read_only
+
+    async def synced(self) -> None:
+        """Wait until all kinds were listed."""
+        await self.watches.synced()
+
+    async def run(self) -> None:
+        """Work until cancelled, or until the lease is lost (`Deposed` in a group)."""
+        clock = self.context.clock
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            self.watches.start(tasks)
+            await self.watches.synced()
+            self._subscribe()
+            await self._recover()
+            if self.context.writes:
+                tasks.create_task(look_at_each(self._jobs_due, self.jobs.look, clock))
+                tasks.create_task(look_at_each(self._workloads_due, self.workloads.look, clock))
+                tasks.create_task(self.decisions.run())
+                tasks.create_task(self._housekeeping())
+            tasks.create_task(self.statuses.run())
+            self._wake()
+            log.info(
+                "quota plane runs: %d ClusterQueues, %d Workloads",
+                len(self.watches.cluster_queues.cache),
+                len(self.watches.workloads.cache),
+            )
+
+    def _subscribe(self) -> None:
+        self.state.subscribe()
+        for kind in self.context.options.kinds:
+            self._subscribe_to(kind)
+        self.watches.classes.cache.subscribe(self._class_changed)
+
+    def _subscribe_to(self, kind: JobKind) -> None:
+        def changed(old: Held[Json] | None, new: Held[Json] | None) -> None:
+            held = new or old
+            assert held is not None
+            self._jobs_due.add(job_key(kind, held.namespace, held.name))
+            if new is None:
+                self._workloads_due.add(workload_key(kind, held.object))
+
+        self.watches.jobs[kind.key].cache.subscribe(changed)
+
+    def _workload_changed(self, key: str) -> None:
+        self._workloads_due.add(key)
+        workload = self.state.workload(key)
+        if workload is None:
+            self.jobs.forget(key)
+            return
+        owner = self.lookup.key_of_owner(workload)
+        if owner:
+            self._jobs_due.add(owner)
+
+    def _class_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
+        """A class that jobs have waited for may be there now."""
+        if old is None and new is not None:
+            for kind in self.context.options.kinds:
+                for held in self.watches.jobs[kind.key].cache:
+                    self._jobs_due.add(job_key(kind, held.namespace, held.name))
+
+    def _wake(self) -> None:
+        self.decisions.wake()
+
+    def _held_back(self) -> str:
+        if self.context.lagging():
+            return "the event loop lags"
+        if not self.context.fence.open:
+            return "the lease is not held for long enough"
+        return next(iter(self.watches.troubles()), "")
+
+    async def _recover(self) -> None:
+        while self.context.writes:
+            try:
+                await self.preemptions.recover()
+            except ApiError as failure:
+                log.warning("open intents cannot be read: %s", failure)
+                await self.context.clock.sleep(SECOND)
+            else:
+                return
+
+    async def _housekeeping(self) -> None:
+        while True:
+            try:
+                await self.preemptions.look()
+            except ApiError as failure:
+                log.warning("intents: %s", failure)
+            # Backoffs end without an event.
+            self.decisions.wake()
+            await self.context.clock.sleep(_PERIOD)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None, "the plane runs"
+        self._tasks.create_task(self._guard(work))
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """One task's fault is not everybody's, but the loss of the lease is."""
+        try:
+            await work
+        except (Deposed, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("a task of the quota plane failed")

@@ -1,0 +1,246 @@
+"""Preemptions by quota: the intent first, then the marks; jobs are stopped because of the marks.
+
+The mark of a victim is its condition `Evicted`, written with `Preempted` in one go. From then on
+the reconciler of jobs suspends it, and frees its quota once its pods are gone; it needs nothing
+from here, so that a mark that was written is always finished, by whoever leads. An intent is closed
+when each of its victims has given its quota back, or was never marked. After a hand-over victims
+without a mark are spared: the next cycle decides afresh.
+
+Source: specification of the quota plane, section 9; the design's "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.api.kueue import Workload
+from reprieve.api.reprieve import (
+    Action,
+    IntentPhase,
+    Preemption,
+    VictimState,
+    VictimStatus,
+)
+from reprieve.controllers.quota.context import QuotaContext, log, reference_of
+from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.transitions import preempted
+from reprieve.controllers.quota.writing import StatusWriter
+from reprieve.engine.plan import Plan, Plane
+from reprieve.engine.quota import model
+from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
+from reprieve.execution.recovery import claim_open, expired
+from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.kube.errors import ApiError, Conflict, NotFound
+from reprieve.kube.writes import Priority
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import format_instant, parse_instant
+from reprieve.wording import kueue
+
+__all__ = ["Marking", "Preemptions"]
+
+_AT_ONCE: Final = 8
+_RECORD_TIME_TO_LIVE: Final = 24 * 60 * MINUTE
+_RECORD_CAP: Final = 500
+_CLEAN_EVERY: Final = MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Marking:
+    """One victim: the engine's row, why, the message for it, and the events that follow."""
+
+    victim: model.Workload
+    reason: model.Reason
+    message: str
+    events: tuple[kueue.Event, ...]
+    told: kueue.Event  # about the preemptor
+
+
+@dataclass(slots=True)
+class _Open:
+    """An intent whose victims are marked; `marked` are their keys by uid."""
+
+    intent: Preemption
+    states: dict[str, VictimStatus]
+    marked: dict[str, str]
+
+
+class Preemptions:
+    """The intents of the quota plane."""
+
+    def __init__(
+        self, context: QuotaContext, state: QuotaState, writer: StatusWriter, namespace: str
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._writer = writer
+        self._log = IntentLog(context.client, namespace, context.fence, context.clock)
+        self._open: dict[str, _Open] = {}
+        self._attempts: dict[str, int] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._clean_at = context.clock.monotonic()
+
+    async def recover(self) -> None:
+        """Take over the intents that a former process left open.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        for intent in await self._log.list():
+            if intent.spec.plane == Plane.QUOTA and intent.spec.preemptor is not None:
+                uid = intent.spec.preemptor.uid
+                self._attempts[uid] = max(self._attempts.get(uid, 0), intent.spec.attempt)
+        context = self._context
+        for intent in await claim_open(self._log, context.fence, context.clock, Plane.QUOTA):
+            found = _Open(intent, {}, {})
+            for victim in intent.spec.victims:
+                subject = victim.subject
+                key = f"{subject.namespace}/{subject.name}"
+                workload = self._state.workload(key)
+                if workload is None or workload.metadata.uid != subject.uid:
+                    self._note(found, subject.uid, VictimState.EVICTED, "gone")
+                elif is_true(condition_of(workload.status.conditions, "Evicted")):
+                    found.marked[subject.uid] = key
+                elif workload.status.admission is None:
+                    self._note(found, subject.uid, VictimState.EVICTED, "its quota is free")
+                else:
+                    detail = "its preemption was interrupted before it was marked"
+                    self._note(found, subject.uid, VictimState.SPARED, detail)
+            self._open[intent.metadata.name] = found
+            log.info("%s taken over: %d marked", intent.metadata.name, len(found.marked))
+
+    async def carry(
+        self,
+        plan: Plan,
+        preemptor: Workload,
+        queue: str,
+        markings: tuple[Marking, ...],
+        evicted: Callable[[Workload, Marking], None],
+    ) -> set[str]:
+        """Write the intent and the marks; return the keys of victims that could not be marked.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: the intent could not be written; nobody is marked.
+        """
+        intent = await self._begin(plan)
+        found = _Open(intent, {}, {})
+        self._open[intent.metadata.name] = found
+        results = await asyncio.gather(*(self._mark(found, marking) for marking in markings))
+        failed = set()
+        for marking, stored in zip(markings, results, strict=True):
+            key = marking.victim.key
+            if stored is None:
+                failed.add(key)
+                continue
+            self._context.quota_metrics.preempted(queue, str(marking.reason))
+            for event in marking.events:
+                self._context.announce(reference_of(stored), event)
+            self._context.announce(reference_of(preemptor), marking.told)
+            evicted(stored, marking)
+            log.info(
+                "%s makes way for %s/%s, plan %s: %s",
+                key,
+                preemptor.metadata.namespace,
+                preemptor.metadata.name,
+                plan.id,
+                marking.reason,
+            )
+        return failed
+
+    async def look(self) -> None:
+        """Close the intents that are over, and remove old records.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        for name, found in list(self._open.items()):
+            for uid, key in list(found.marked.items()):
+                workload = self._state.workload(key)
+                if workload is None or workload.metadata.uid != uid:
+                    self._note(found, uid, VictimState.EVICTED, "gone")
+                elif workload.status.admission is None or not is_true(
+                    condition_of(workload.status.conditions, "Evicted")
+                ):
+                    self._note(found, uid, VictimState.EVICTED)
+            if not found.marked and len(found.states) == len(found.intent.spec.victims):
+                await self._close(name, found)
+        now = self._context.clock.monotonic()
+        if now >= self._clean_at:
+            self._clean_at = type(now)(now + _CLEAN_EVERY)
+            await self._clean()
+
+    async def _begin(self, plan: Plan) -> Preemption:
+        assert plan.preemptor is not None
+        uid = plan.preemptor.uid
+        while True:
+            attempt = self._attempts[uid] = self._attempts.get(uid, 0) + 1
+            actions = [Action.SUSPEND] * len(plan.victims)
+            spec = intent_spec(plan, attempt, self._context.clock.wall(), actions=actions)
+            try:
+                return await self._log.start(
+                    await self._log.create(intent_name(plan, attempt), spec)
+                )
+            except IntentTaken:
+                continue
+
+    async def _mark(self, found: _Open, marking: Marking) -> Workload | None:
+        victim = marking.victim
+        now = self._context.clock.wall()
+
+        def change(workload: Workload) -> Workload | None:
+            over = is_true(condition_of(workload.status.conditions, "Finished"))
+            if workload.status.admission is None or over:
+                return None
+            if is_true(condition_of(workload.status.conditions, "Evicted")):
+                return workload
+            return preempted(workload, marking.reason, marking.message, now)
+
+        try:
+            async with self._slots:
+                stored = await self._writer.change(victim.key, victim.uid, change, Priority.EVICT)
+        except ApiError as failure:
+            self._note(found, victim.uid, VictimState.FAILED, str(failure))
+            return None
+        if stored is None:
+            self._note(found, victim.uid, VictimState.SPARED, "it holds no quota any more")
+        else:
+            found.marked[victim.uid] = victim.key
+        return stored
+
+    def _note(self, found: _Open, uid: str, state: VictimState, message: str = "") -> None:
+        found.marked.pop(uid, None)
+        at = format_instant(self._context.clock.wall())
+        found.states[uid] = VictimStatus(uid, state, at, message)
+
+    async def _close(self, name: str, found: _Open) -> None:
+        states = list(found.states.values())
+        evicted = sum(state.state is VictimState.EVICTED for state in states)
+        phase = IntentPhase.COMPLETED if evicted else IntentPhase.ABANDONED
+        reason = f"{evicted} of {len(states)} victims gave their quota back"
+        try:
+            await self._log.finish(found.intent, phase, reason, states)
+        except (Conflict, NotFound):
+            current = next((i for i in await self._log.list() if i.metadata.name == name), None)
+            if current is not None and current.status.phase.open:
+                found.intent = current
+                return
+        del self._open[name]
+
+    async def _clean(self) -> None:
+        records = [i for i in await self._log.list() if i.spec.plane == Plane.QUOTA]
+        wall = self._context.clock.wall()
+        for record in expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP):
+            await self._log.remove(record)
+
+
+def ready_for(workload: Workload, now: int) -> float | None:
+    """Return for how many seconds its pods were ready, None if they were not."""
+    ready = condition_of(workload.status.conditions, "PodsReady")
+    if not is_true(ready):
+        return None
+    return max(0, now - parse_instant(ready.last_transition_time)) / SECOND

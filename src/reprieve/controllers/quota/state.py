@@ -1,0 +1,256 @@
+"""Who holds quota and who waits, kept equal to what the watches show.
+
+Changes are noted as keys and taken over by `settle`, between two runs of cycles: while the solver
+thread decides, nobody else touches `holdings` and `queues` (`engine`). What this process wrote and
+no watch has shown yet lies over the caches. A workload whose admission is being written is left as
+the cycle put it until the write has ended. Source: the design's "State that can be trusted".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from reprieve.api import kueue
+from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.tallies import Share, Tallies
+from reprieve.controllers.quota.watches import Held, Watch, Watches
+from reprieve.engine.quota.model import Configuration, Workload
+from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.requests import held_amounts
+from reprieve.engine.quota.state import Holdings
+from reprieve.intake.quota import (
+    Unusable,
+    cluster_queue_row,
+    cohort_row,
+    local_queue_row,
+    resource_flavor_row,
+)
+from reprieve.intake.quota_workloads import PodSetRows, condition_of, is_true, workload_row
+from reprieve.kube.objects import version_number
+
+__all__ = ["QuotaState", "key_of"]
+
+R = TypeVar("R")
+W = TypeVar("W")
+
+
+def key_of(workload: kueue.Workload) -> str:
+    """Return `namespace/name`."""
+    return f"{workload.metadata.namespace}/{workload.metadata.name}"
+
+
+class QuotaState:
+    """The engine's state and its feed. `changed` is told of Workloads, `woken` of any change."""
+
+    def __init__(
+        self,
+        context: QuotaContext,
+        watches: Watches,
+        changed: Callable[[str], None],
+        woken: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._watches = watches
+        self._changed = changed
+        self._woken = woken
+        self._rows = PodSetRows(context.options.rules)
+        self._written: dict[str, kueue.Workload] = {}
+        self._dirty: dict[str, None] = {}
+        self._stale = True
+        self._unusable: dict[str, str] = {}
+        # Workloads whose admission is on its way to the API server.
+        self.deciding: set[str] = set()
+        self.configuration = Configuration(settings=context.options.settings)
+        self.holdings = Holdings(self.configuration)
+        self.queues = Queues(self.configuration)
+        self.tallies = Tallies()
+        self.revision = 0
+        self.engine = asyncio.Lock()
+
+    def subscribe(self) -> None:
+        """Take over what the caches hold, and every change from now on."""
+        watches = self._watches
+        watches.workloads.cache.subscribe(self._workload_changed)
+        kinds: tuple[Watch[Any], ...] = (
+            watches.cluster_queues,
+            watches.local_queues,
+            watches.cohorts,
+            watches.flavors,
+            watches.checks,
+            watches.namespaces,
+        )
+        for watch in kinds:
+            watch.cache.subscribe(self._configuration_changed)
+
+    # Workloads
+
+    def workload(self, key: str) -> kueue.Workload | None:
+        """Return a Workload as it was written or seen last."""
+        written = self._written.get(key)
+        if written is not None:
+            return written
+        namespace, _, name = key.partition("/")
+        held = self._watches.workloads.cache.named(namespace, name)
+        return None if held is None else held.object
+
+    def workloads(self) -> Iterable[kueue.Workload]:
+        """Return all Workloads, as they were written or seen last."""
+        seen = {
+            f"{held.namespace}/{held.name}": held.object for held in self._watches.workloads.cache
+        }
+        return ({**seen, **self._written}).values()
+
+    def wrote(self, workload: kueue.Workload) -> None:
+        """Take over the answer to a write of ours, unless something newer is known."""
+        key = key_of(workload)
+        known = self.workload(key)
+        if known is None or _version(known) <= _version(workload):
+            self._written[key] = workload
+            self.look_at(key)
+
+    def gone(self, key: str) -> None:
+        """Forget a Workload that a write did not find."""
+        self._written.pop(key, None)
+        self.look_at(key)
+
+    def look_at(self, key: str) -> None:
+        """Note that a Workload has to be taken over again."""
+        self._dirty[key] = None
+        self._changed(key)
+        self._woken()
+
+    def row(self, workload: kueue.Workload) -> Workload:
+        """Return the engine's row of a Workload."""
+        return workload_row(
+            workload, self._rows, waits_for_pods=self._context.options.settings.block_admission
+        )
+
+    # Between two runs of cycles
+
+    def settle(self) -> None:
+        """Take over what has changed."""
+        if self._stale:
+            self._stale = False
+            self._configure()
+        dirty, self._dirty = self._dirty, {}
+        for key in dirty:
+            if key in self.deciding:
+                self._dirty[key] = None
+            else:
+                self._take(key)
+        if dirty:
+            self.revision += 1
+
+    def decided(self, key: str) -> None:
+        """The admission of a workload was written, or given up."""
+        self.deciding.discard(key)
+        self.look_at(key)
+
+    def _take(self, key: str) -> None:
+        found = self.workload(key)
+        holder = self.holdings.holders.get(key)
+        row = None if found is None else self.row(found)
+        if row is None or found is None or row.finished or row.admission is None:
+            self.holdings.release(key)
+            if holder is not None:
+                self._flush(self.holdings.tree.names[holder.queue])
+            self.tallies.put(key, None)
+            if row is None or row.finished or (found and found.metadata.deletion_timestamp):
+                self.queues.delete(key)
+            else:
+                self.queues.push(row)
+            self.tallies.changed.update(self._queues_of(row, found))
+            return
+        self.queues.delete(key)
+        before = None if holder is None else holder.workload
+        if before != row:
+            self.holdings.hold(row)
+            if before is not None and before.reclaimable != row.reclaimable:
+                self._flush(row.admission.cluster_queue)
+        admitted = is_true(condition_of(found.status.conditions, "Admitted"))
+        amounts = tuple(held_amounts(row, self.configuration.settings))
+        self.tallies.put(key, Share((row.admission.cluster_queue, row.queue), admitted, amounts))
+
+    def _queues_of(self, row: Workload | None, found: kueue.Workload | None) -> set[str]:
+        if row is None or found is None:
+            return set(self.configuration.cluster_queues)
+        local = self.configuration.local_queues.get(row.queue)
+        return {row.queue, *([local.cluster_queue] if local is not None else ())}
+
+    def _flush(self, cluster_queue: str) -> None:
+        self.queues.flush(self.holdings.related(cluster_queue) or [cluster_queue])
+
+    # Configuration
+
+    def _configure(self) -> None:
+        watches, options = self._watches, self._context.options
+        active = frozenset(
+            held.name
+            for held in watches.checks.cache
+            if is_true(condition_of(held.object.status.conditions, "Active"))
+        )
+
+        def usable(rows: Iterable[Held[W]], convert: Callable[[W], R]) -> list[R]:
+            found = []
+            for held in sorted(rows, key=lambda each: (each.namespace, each.name)):
+                try:
+                    found.append(convert(held.object))
+                except Unusable as error:
+                    if self._unusable.get(held.uid) != str(error):
+                        self._unusable[held.uid] = str(error)
+                        log.warning("%s cannot be used: %s", held.name, error)
+            return found
+
+        self.configuration = Configuration(
+            cluster_queues={
+                row.name: row
+                for row in usable(
+                    watches.cluster_queues.cache, lambda obj: cluster_queue_row(obj, active)
+                )
+            },
+            cohorts={row.name: row for row in usable(watches.cohorts.cache, cohort_row)},
+            flavors={row.name: row for row in usable(watches.flavors.cache, resource_flavor_row)},
+            local_queues={
+                row.key: row for row in usable(watches.local_queues.cache, local_queue_row)
+            },
+            namespaces={
+                held.name: held.object.metadata.labels or {} for held in watches.namespaces.cache
+            },
+            settings=options.settings,
+        )
+        self.holdings.configure(self.configuration)
+        self.queues.configure(self.configuration)
+        self.tallies.changed.update(self.configuration.cluster_queues)
+        self.tallies.changed.update(self.configuration.local_queues)
+
+    def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
+        if old is not None and new is not None and _said(old.object) == _said(new.object):
+            return
+        self._stale = True
+        self._woken()
+
+    def _workload_changed(
+        self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None
+    ) -> None:
+        held = new or old
+        assert held is not None
+        key = f"{held.namespace}/{held.name}"
+        written = self._written.get(key)
+        if written is not None and (new is None or _version(written) <= new.resource_version):
+            del self._written[key]
+        self.look_at(key)
+
+
+def _version(workload: kueue.Workload) -> int:
+    return version_number(workload.metadata.resource_version)
+
+
+def _said(obj: object) -> object:
+    """Return what decisions depend on: statuses of queues do not, those of checks do."""
+    spec, metadata = getattr(obj, "spec", None), getattr(obj, "metadata", None)
+    status = getattr(obj, "status", None) if isinstance(obj, kueue.AdmissionCheck) else None
+    labels = getattr(metadata, "labels", None)
+    generation = getattr(metadata, "generation", 0)
+    return (spec, labels, generation, status, getattr(metadata, "deletion_timestamp", None))

@@ -1,0 +1,241 @@
+"""What each step writes into the status of a Workload. Pure: status in, status out.
+
+Every condition carries the generation; its instant changes only with its status. Source:
+specification of the quota plane, sections 1.6, 9 and 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from reprieve.api.kueue import (
+    Admission,
+    AdmissionCheckState,
+    Condition,
+    EvictionCount,
+    PodSetAssignment,
+    PodSetRequest,
+    ReclaimablePod,
+    SchedulingStats,
+    Workload,
+)
+from reprieve.engine.quota import model
+from reprieve.engine.quota.amounts import text
+from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos, format_instant, parse_instant
+from reprieve.wording import kueue
+
+__all__ = [
+    "admitted_by_checks",
+    "backoff_finished",
+    "checks_kept",
+    "evicted",
+    "finished",
+    "pending",
+    "pods_ready",
+    "preempted",
+    "reclaimed",
+    "released",
+    "reserved",
+    "with_condition",
+]
+
+_NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
+
+
+def with_condition(
+    workload: Workload, kind: str, status: bool, reason: str, message: str, now: Nanos
+) -> Workload:
+    """Return the Workload with this condition."""
+    conditions = list(workload.status.conditions or ())
+    found = condition_of(conditions, kind)
+    word = str(status)
+    kept = found is not None and found.status == word
+    condition = Condition(
+        kind,
+        word,
+        reason,
+        message,
+        found.last_transition_time if found is not None and kept else format_instant(now),
+        workload.metadata.generation or None,
+    )
+    if found is None:
+        conditions.append(condition)
+    else:
+        conditions[conditions.index(found)] = condition
+    return replace(workload, status=replace(workload.status, conditions=conditions))
+
+
+def _status(workload: Workload, **changes: object) -> Workload:
+    return replace(workload, status=replace(workload.status, **changes))
+
+
+def pending(
+    workload: Workload,
+    reason: str,
+    message: str,
+    requests: Sequence[PodSetRequest],
+    now: Nanos,
+    *,
+    gated: bool = False,
+) -> Workload:
+    """A head got no quota."""
+    workload = with_condition(workload, "QuotaReserved", False, reason, message, now)
+    if gated:
+        workload = with_condition(
+            workload, "BlockedOnPreemptionGates", True, "PreemptionGated", message, now
+        )
+    workload = with_condition(workload, "Admitted", False, *_NO_RESERVATION, now)
+    return _status(workload, resource_requests=list(requests))
+
+
+def reserved(
+    workload: Workload, admission: model.Admission, required: Collection[str], now: Nanos
+) -> Workload:
+    """A head got its quota; `required` are the checks of its ClusterQueue."""
+    given = Admission(
+        admission.cluster_queue,
+        [
+            PodSetAssignment(
+                name=each.name,
+                flavors=dict(each.flavors) or None,
+                resource_usage={name: text(name, n) for name, n in each.usage.items()} or None,
+                count=each.count,
+            )
+            for each in admission.pod_sets
+        ],
+    )
+    workload = _status(workload, admission=given, resource_requests=None)
+    workload = with_condition(
+        workload,
+        "QuotaReserved",
+        True,
+        "QuotaReserved",
+        kueue.quota_reserved_message(admission.cluster_queue),
+        now,
+    )
+    for kind in ("Evicted", "Preempted", "BlockedOnPreemptionGates"):
+        before = condition_of(workload.status.conditions, kind)
+        if is_true(before):
+            message = f"Previously: {before.message}"
+            workload = with_condition(workload, kind, False, "QuotaReserved", message, now)
+    return admitted_by_checks(workload, required, now)
+
+
+def admitted_by_checks(workload: Workload, required: Collection[str], now: Nanos) -> Workload:
+    """Quota is reserved: admitted once every check is ready."""
+    states = {each.name: each.state for each in workload.status.admission_checks or ()}
+    if set(required) <= states.keys() and all(state == "Ready" for state in states.values()):
+        return with_condition(
+            workload, "Admitted", True, "Admitted", "The workload is admitted", now
+        )
+    message = "The workload has not all checks ready"
+    return with_condition(workload, "Admitted", False, "UnsatisfiedAdmissionChecks", message, now)
+
+
+def checks_kept(workload: Workload, required: Collection[str], now: Nanos) -> Workload:
+    """The list of checks follows the ClusterQueue."""
+    have = {each.name: each for each in workload.status.admission_checks or ()}
+    if have.keys() == set(required):
+        return workload
+    kept = [
+        have.get(name) or AdmissionCheckState(name, "Pending", "", format_instant(now))
+        for name in required
+    ]
+    return _status(workload, admission_checks=kept or None)
+
+
+def preempted(workload: Workload, reason: model.Reason | str, message: str, now: Nanos) -> Workload:
+    """The Workload makes way for another."""
+    workload = evicted(workload, "Preempted", message, now)
+    workload = with_condition(workload, "Preempted", True, str(reason), message, now)
+    if is_true(condition_of(workload.status.conditions, "BlockedOnPreemptionGates")):
+        workload = with_condition(
+            workload, "BlockedOnPreemptionGates", False, "Preempted", message, now
+        )
+    return workload
+
+
+def evicted(workload: Workload, reason: str, message: str, now: Nanos, cause: str = "") -> Workload:
+    """The Workload has to give its quota back, whatever for."""
+    workload = with_condition(workload, "Evicted", True, reason, message, now)
+    checks = [
+        replace(
+            check,
+            state="Pending",
+            message=f"Reset to Pending after eviction. Previously: {check.state}",
+            last_transition_time=format_instant(now),
+        )
+        for check in workload.status.admission_checks or ()
+    ]
+    stats = workload.status.scheduling_stats or SchedulingStats()
+    counts = list(stats.evictions or ())
+    for index, count in enumerate(counts):
+        if (count.reason, count.underlying_cause) == (reason, cause):
+            counts[index] = replace(count, count=count.count + 1)
+            break
+    else:
+        counts.append(EvictionCount(reason, cause, 1))
+    return _status(
+        workload, admission_checks=checks or None, scheduling_stats=SchedulingStats(counts)
+    )
+
+
+def released(workload: Workload, *, requeued: bool, now: Nanos) -> Workload:
+    """An evicted Workload's pods are gone: its quota is free."""
+    eviction = condition_of(workload.status.conditions, "Evicted")
+    reason, message = "Pending", "The workload has no quota"
+    if is_true(eviction):
+        reason, message = eviction.reason, eviction.message
+    spent = workload.status.accumulated_past_execution_time_seconds or 0
+    admitted = condition_of(workload.status.conditions, "Admitted")
+    if is_true(admitted):
+        spent += max(0, now - parse_instant(admitted.last_transition_time)) // SECOND
+    workload = with_condition(workload, "QuotaReserved", False, "PendingEvaluation", message, now)
+    workload = with_condition(workload, "Admitted", False, *_NO_RESERVATION, now)
+    workload = with_condition(workload, "Requeued", requeued, reason, message, now)
+    return _status(workload, admission=None, accumulated_past_execution_time_seconds=spent or None)
+
+
+def backoff_finished(workload: Workload, now: Nanos) -> Workload:
+    """What was put off is queued again."""
+    message = "The workload backoff was finished"
+    return with_condition(workload, "Requeued", True, "BackoffFinished", message, now)
+
+
+def finished(workload: Workload, reason: str, message: str, now: Nanos) -> Workload:
+    """The job is over, or there is none."""
+    return with_condition(workload, "Finished", True, reason, message, now)
+
+
+def pods_ready(workload: Workload, ready: bool, now: Nanos) -> Workload:
+    """The pods are ready, are not yet, or are not any more."""
+    before = condition_of(workload.status.conditions, "PodsReady")
+    lost = before is not None and before.reason in ("Started", "Recovered", "WaitForRecovery")
+    admitted = is_true(condition_of(workload.status.conditions, "Admitted"))
+    if ready:
+        recovered = before is not None and before.reason in ("WaitForRecovery", "Recovered")
+        reason = "Recovered" if recovered else "Started"
+        message = "All pods reached readiness and the workload is running"
+    elif lost and admitted:
+        reason = "WaitForRecovery"
+        message = "At least one pod has failed, waiting for recovery"
+    else:
+        reason, message = "WaitForStart", "Not all pods are ready or succeeded"
+    if before is not None and (before.status, before.reason) == (str(ready), reason):
+        return workload
+    return with_condition(workload, "PodsReady", ready, reason, message, now)
+
+
+def reclaimed(workload: Workload, counts: Sequence[tuple[str, int]]) -> Workload:
+    """Some pods will not be needed any more."""
+    pods = [ReclaimablePod(name, count) for name, count in counts if count]
+    return (
+        workload
+        if pods == (workload.status.reclaimable_pods or [])
+        else _status(workload, reclaimable_pods=pods or None)
+    )

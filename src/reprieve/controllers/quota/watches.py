@@ -1,0 +1,207 @@
+"""The kinds that the quota plane watches, each with its cache.
+
+Kinds of jobs that are not served count as empty. Source: specification of the quota plane,
+sections 1 and 10; the design's "How data flows".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from reprieve.api import kueue
+from reprieve.api.core import ObjectMeta
+from reprieve.jobs.model import JobKind
+from reprieve.kube.cache import Cache
+from reprieve.kube.client import Client
+from reprieve.kube.errors import NotFound
+from reprieve.kube.objects import identity_of
+from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.resource import NAMESPACES, Resource
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = [
+    "CLUSTER_QUEUES",
+    "LOCAL_QUEUES",
+    "WORKLOADS",
+    "Held",
+    "PriorityClass",
+    "Watch",
+    "Watches",
+    "resource_of",
+]
+
+
+def _kueue(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
+    return Resource(kueue.GROUP, "v1beta2", plural, kind, namespaced)
+
+
+WORKLOADS: Final = _kueue("workloads", "Workload", namespaced=True)
+CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
+LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)
+_COHORTS: Final = _kueue("cohorts", "Cohort")
+_FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
+_CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
+_CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
+_PRIORITIES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+_TOLERANCE: Final = 10 * SECOND
+
+W = TypeVar("W")
+
+
+class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
+    """A priority of pods."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+
+
+class NamespaceObject(msgspec.Struct, frozen=True, rename="camel"):
+    """A namespace, for its labels."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Generic[W]):
+    """One object as the API server has it."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    object: W
+
+    @classmethod
+    def of(cls, obj: W) -> Held[W]:
+        """Return the record of an object; managed fields are of no use and let go."""
+        if isinstance(obj, dict):
+            obj.get("metadata", {}).pop("managedFields", None)
+        uid, namespace, name, version = identity_of(obj)
+        return cls(uid, namespace, name, version, obj)
+
+
+@dataclass(slots=True)
+class Watch(Generic[W]):
+    """One kind: its cache and what keeps it up to date."""
+
+    cache: Cache[W, Held[W]]
+    reflector: Reflector[W]
+    required: bool = True
+
+
+def resource_of(kind: JobKind) -> Resource:
+    """Return where jobs of a kind are kept."""
+    group, _, version = kind.api_version.rpartition("/")
+    return Resource(group, version, kind.plural, kind.kind)
+
+
+class Watches:
+    """All watches of one plane."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        kinds: Sequence[JobKind],
+        *,
+        report: Callable[[Exception], None],
+        restarted: Callable[[str, str], None],
+    ) -> None:
+        self._clock = clock
+        self._failing: dict[str, Nanos] = {}
+
+        def watch(resource: Resource, wire: type[W], *, required: bool = True) -> Watch[W]:
+            def tell(trouble: Exception) -> None:
+                if required or not isinstance(trouble, NotFound):
+                    report(trouble)
+
+            cache: Cache[W, Held[W]] = Cache(Held.of)
+            reflector = Reflector(
+                client,
+                resource,
+                wire,
+                cache,
+                clock,
+                report=tell,
+                restarted=lambda why: restarted(resource.qualified, why),
+            )
+            return Watch(cache, reflector, required)
+
+        self.workloads = watch(WORKLOADS, kueue.Workload)
+        self.cluster_queues = watch(CLUSTER_QUEUES, kueue.ClusterQueue)
+        self.local_queues = watch(LOCAL_QUEUES, kueue.LocalQueue)
+        self.cohorts = watch(_COHORTS, kueue.Cohort)
+        self.flavors = watch(_FLAVORS, kueue.ResourceFlavor)
+        self.classes = watch(_CLASSES, kueue.WorkloadPriorityClass)
+        self.checks = watch(_CHECKS, kueue.AdmissionCheck)
+        self.namespaces = watch(NAMESPACES, NamespaceObject)
+        self.priorities = watch(_PRIORITIES, PriorityClass)
+        self.jobs: dict[str, Watch[dict[str, Any]]] = {
+            kind.key: watch(resource_of(kind), dict[str, Any], required=False) for kind in kinds
+        }
+
+    def __iter__(self) -> Iterator[Watch[Any]]:
+        every: tuple[Watch[Any], ...] = (
+            self.workloads,
+            self.cluster_queues,
+            self.local_queues,
+            self.cohorts,
+            self.flavors,
+            self.classes,
+            self.checks,
+            self.namespaces,
+            self.priorities,
+            *self.jobs.values(),
+        )
+        yield from every
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start all reflectors."""
+        for watch in self:
+            group.create_task(watch.reflector.run(), name=f"watch {watch.reflector.resource}")
+
+    async def synced(self) -> None:
+        """Wait for the first list of every kind that is served."""
+        for watch in self:
+            while not self._is_synced(watch):
+                await self._clock.sleep(SECOND // 20)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every kind that is served was listed."""
+        return all(self._is_synced(watch) for watch in self)
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read.
+
+        A refusal counts at once, a failure that may pass when it has lasted for a while.
+        """
+        now = self._clock.monotonic()
+        found = []
+        for watch in self:
+            reflector = watch.reflector
+            kind = reflector.resource.qualified
+            absent = not watch.required and reflector.health is Health.NOT_SERVED
+            if absent or reflector.health in (Health.WATCHING, Health.STARTING):
+                self._failing.pop(kind, None)
+                continue
+            since = self._failing.setdefault(kind, now)
+            lasting = reflector.health in (Health.FORBIDDEN, Health.NOT_SERVED)
+            if lasting or now - since >= _TOLERANCE:
+                found.append(f"{kind}: {reflector.health}: {reflector.error}")
+        return found
+
+    @staticmethod
+    def _is_synced(watch: Watch[Any]) -> bool:
+        absent = not watch.required and watch.reflector.health is Health.NOT_SERVED
+        return absent or watch.reflector.synced.is_set()

@@ -1,0 +1,102 @@
+"""Writes to the status of Workloads: by resourceVersion, and judged again after a conflict.
+
+Every write is fenced: it is not sent once the lease may be another's. Source: the design's "State
+that can be trusted".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api.kueue import Workload
+from reprieve.controllers.quota.context import QuotaContext
+from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.watches import WORKLOADS
+from reprieve.kube.errors import Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from reprieve.kube.writes import Priority
+
+__all__ = ["StatusWriter", "status_patch"]
+
+_ATTEMPTS: Final = 6
+
+
+def status_patch(before: Any, after: Any) -> dict[str, Any]:
+    """Return what a merge patch needs to lead from one status to the other."""
+    old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
+    patch = {name: value for name, value in new.items() if old.get(name) != value}
+    patch.update({name: None for name in old if name not in new})
+    return patch
+
+
+class StatusWriter:
+    """Changes the status of Workloads."""
+
+    def __init__(self, context: QuotaContext, state: QuotaState) -> None:
+        self._context = context
+        self._state = state
+
+    async def change(
+        self,
+        key: str,
+        uid: str,
+        change: Callable[[Workload], Workload | None],
+        priority: Priority = Priority.STATUS,
+    ) -> Workload | None:
+        """Write `change` of the Workload as it is now.
+
+        Args:
+            key: `namespace/name`.
+            uid: of the Workload that is meant.
+            change: returns the Workload with its new status, the same for nothing to write, None
+                when there is no reason to write any more.
+            priority: place in the order of writes.
+
+        Returns:
+            The Workload as it is stored; None where it is gone, or `change` returned None.
+
+        Raises:
+            Deposed: the fence is closed.
+            Conflict: at every attempt somebody else was faster.
+            ApiError: the API server refused.
+        """
+        context, namespace, name = self._context, *key.split("/", 1)
+        fence = context.fence
+        writer = context.client.at(priority, fence.check, timeout=fence.request_timeout)
+        current = self._state.workload(key)
+        for attempt in range(_ATTEMPTS):
+            try:
+                if current is None or attempt:
+                    current = await context.client.get(WORKLOADS, namespace, name, Workload)
+                    self._state.wrote(current)
+                if current.metadata.uid != uid:
+                    return None
+                changed = change(current)
+                if changed is None:
+                    return None
+                patch = status_patch(current.status, changed.status)
+                if not patch:
+                    return current
+                metadata = {"uid": uid, "resourceVersion": current.metadata.resource_version}
+                stored: Workload = await writer.patch(
+                    WORKLOADS,
+                    namespace,
+                    name,
+                    {"metadata": metadata, "status": patch},
+                    Workload,
+                    subresource="status",
+                )
+            except NotFound:
+                self._state.gone(key)
+                return None
+            except (Conflict, ServerError, TooManyRequests, Unreachable):
+                # Somebody wrote it, or the answer was lost: read it and judge again.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                await context.client.transport.pause(attempt)
+            else:
+                self._state.wrote(stored)
+                return stored
+        raise AssertionError("the last attempt returns or raises")

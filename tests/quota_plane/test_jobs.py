@@ -1,0 +1,129 @@
+"""A Job from queued to finished, and a preemption in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprieve.kube.resource import PODS
+from tests.quota_plane.site import (
+    CLUSTER_QUEUES,
+    JOBS,
+    NAMESPACE,
+    Object,
+    Site,
+    cluster_queue,
+    flavor,
+    job,
+    local_queue,
+    priority_class,
+    site,
+)
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+
+
+def base(cpu: int = 4, **spec: object) -> list[Object]:
+    """Return one queue with two priorities."""
+    return [
+        flavor(),
+        cluster_queue("cq", cpu, **spec),
+        local_queue("q", "cq"),
+        priority_class("low", 100),
+        priority_class("high", 10000),
+    ]
+
+
+async def end(cluster: Site, name: str) -> None:
+    for pod in await cluster.pods_of(name):
+        await cluster.client.patch_status(
+            PODS, NAMESPACE, pod["metadata"]["name"], {"phase": "Succeeded"}, dict
+        )
+
+
+async def test_a_job_is_admitted_started_and_gives_its_quota_back(tmp_path: Path) -> None:
+    async with site(tmp_path, *base(2)) as cluster:
+        await cluster.create(job("first", pods=2), job("second", pods=2, suspend=False))
+        await cluster.until_admitted("first")
+        found = (await cluster.workloads())["first"]
+        assert found["spec"]["podSets"][0]["count"] == 2
+        assert found["status"]["admission"]["podSetAssignments"] == [
+            {
+                "name": "main",
+                "count": 2,
+                "flavors": {"cpu": "default-flavor"},
+                "resourceUsage": {"cpu": "2"},
+            }
+        ]
+
+        async def waits() -> bool:
+            said = await cluster.conditions("second")
+            return said.get("QuotaReserved", ("", "", ""))[0] == "False"
+
+        await cluster.until("the second waits", waits)
+        assert (await cluster.job("second"))["spec"]["suspend"] is True
+        await end(cluster, "first")
+        await cluster.until_admitted("second")
+        said = await cluster.conditions("first")
+        assert said["Finished"][:2] == ("True", "Succeeded")
+
+        async def shown() -> bool:
+            queue: Object = await cluster.client.get(CLUSTER_QUEUES, "", "cq", dict)
+            status = queue.get("status") or {}
+            return (
+                status.get("admittedWorkloads") == 1
+                and status["flavorsUsage"][0]["resources"][0]["total"] == "2"
+                and status["pendingWorkloads"] == 0
+            )
+
+        await cluster.until("the status shows it", shown)
+
+
+async def test_a_job_of_higher_priority_preempts_within_its_queue(tmp_path: Path) -> None:
+    async with site(tmp_path, *base(4, preemption=LOWER)) as cluster:
+        await cluster.create(job("low-a", priority="low"), job("low-b", priority="low"))
+        await cluster.until_admitted("low-a", "low-b")
+        await cluster.create(job("high", priority="high"))
+
+        async def over() -> bool:
+            return "high" in await cluster.running() and len(await cluster.admitted()) == 2
+
+        await cluster.until("high runs", over)
+        (victim,) = {"low-a", "low-b"} - await cluster.admitted()
+
+        async def requeued() -> bool:
+            said = await cluster.conditions(victim)
+            return said["QuotaReserved"][1] == "WaitingForQuota"
+
+        await cluster.until("the victim waits", requeued)
+        said, workloads = await cluster.conditions(victim), await cluster.workloads()
+        uids = [
+            workloads["high"]["metadata"]["uid"],
+            (await cluster.job("high"))["metadata"]["uid"],
+        ]
+        message = (
+            f"Preempted to accommodate a workload (UID: {uids[0]}, JobUID: {uids[1]}) due to "
+            "prioritization in the ClusterQueue; preemptor path: /cq; preemptee path: /cq"
+        )
+        assert said["Evicted"] == ("True", "Preempted", message)
+        assert said["Preempted"] == ("True", "InClusterQueue", message)
+        assert said["Requeued"] == ("True", "Preempted", message)
+        assert said["Admitted"] == ("False", "NoReservation", "The workload has no reservation")
+        assert said["QuotaReserved"] == (
+            "False",
+            "WaitingForQuota",
+            "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor "
+            "default-flavor, 2 more needed",
+        )
+        assert workloads[victim]["status"]["schedulingStats"]["evictions"] == [
+            {"reason": "Preempted", "underlyingCause": "", "count": 1}
+        ]
+        stopped = await cluster.job(victim)
+        assert stopped["spec"]["suspend"] is True
+        assert await cluster.pods_of(victim) == []
+
+        async def completed() -> bool:
+            return [each["status"]["phase"] for each in await cluster.intents()] == ["Completed"]
+
+        await cluster.until("the intent is closed", completed)
+        await cluster.client.delete(JOBS, NAMESPACE, "high")
+        await cluster.until_admitted("low-a", "low-b")
