@@ -1,8 +1,8 @@
 """Three planes with three scheduler names fill the same nodes, and make room on them, under load.
 
 Every request, answer and event takes its time, so that each of them decides on what is old. At each
-binding the pods on the node must fit it, and leave their room to pods of higher priority that have
-been nominated there for long enough that everybody knows.
+binding the pods on the node must fit it, and leave their room to pods of higher priority that
+another scheduler has nominated there long enough ago that everybody knows.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Watchman:
             and other in pods
             and not pods[other]["spec"].get("nodeName")
             and pods[other]["spec"]["priority"] > pods[name]["spec"]["priority"]
+            and pods[other]["spec"]["schedulerName"] != pods[name]["spec"]["schedulerName"]
             and now - since >= _KNOWN
         ]
         self.kept += bool(expected)
@@ -121,20 +122,22 @@ async def _play(seed: int) -> tuple[Watchman, int]:
 
 
 async def _play_all(seeds: range) -> None:
+    kept = 0
     for seed in seeds:
         watchman, plans = await _play(seed)
         assert not watchman.wrong
         assert set(watchman.binders) == set(_NAMES)
         assert min(watchman.binders.values()) >= 5, watchman.binders
         assert plans >= 5, "hardly anybody had to make room"
-        assert watchman.kept >= 1, "no binding where room was kept for somebody else"
+        kept += watchman.kept
+    assert kept >= 1, "no binding where room was kept for somebody else"
 
 
 async def test_three_schedulers_under_load_fill_no_node_beyond_its_room() -> None:
-    await _play_all(range(2))
+    await _play_all(range(3))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", range(5))
 async def test_three_schedulers_under_any_load_fill_no_node_beyond_its_room(chunk: int) -> None:
-    await _play_all(range(2 + 4 * chunk, 6 + 4 * chunk))
+    await _play_all(range(3 + 8 * chunk, 11 + 8 * chunk))
