@@ -22,6 +22,7 @@ def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
 
 _ATTEMPT: Final = _exponential(0.001, 2, 15)
 _EVALUATION: Final = _exponential(0.001, 2, 16)
+_PLUGIN: Final = _exponential(0.00001, 1.5, 20)
 _VICTIMS: Final = _exponential(1, 2, 11)
 
 
@@ -104,6 +105,14 @@ class SchedulingMetrics:
             "podgroup_scheduling_algorithm_duration_seconds",
             "Time of a group's placement.",
             _ATTEMPT,
+        )
+        self.plugin_seconds = self._histogram(
+            "plugin_execution_duration_seconds",
+            "Time of a call of a plugin, at PodGroupPostFilter only.",
+            _PLUGIN,
+            "plugin",
+            "extension_point",
+            "status",
         )
         self.generated_placements = self._counter(
             "generated_placements", "Candidate placements of groups.", "profile"

@@ -19,6 +19,7 @@ from reprieve.controllers.gangs.plane import GangPlane
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.observation import log_refused, observe
+from reprieve.controllers.scheduling.plugin_times import measured
 from reprieve.controllers.scheduling.preemptions import Preemptions, Preemptor, Record
 from reprieve.controllers.scheduling.references import group_reference, pod_reference
 from reprieve.controllers.scheduling.state import ClusterState
@@ -126,6 +127,9 @@ class Decisions:
         self._condition_type = condition_type
         self._held_back = held_back
         self._solver = Solver()
+        self._plugins = measured(
+            context.plugins, context.scheduler_metrics.plugin_seconds, context.clock
+        )
         self._wake = asyncio.Event()
         self._left: list[Unit] = []  # popped and not decided yet
 
@@ -183,7 +187,7 @@ class Decisions:
             units,
             clock,
             frozenset(self._state.overdue),
-            self._context.plugins,
+            self._plugins,
             self._gangs.groups(units),
             self._gangs.options,
         )
