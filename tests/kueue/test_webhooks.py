@@ -43,9 +43,11 @@ from reprieve.controllers.webhook_reviews import (
     json_patch,
     kueue_hooks,
 )
+from reprieve.controllers.webhook_server import webhook_options
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Invalid
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource
+from reprieve.settings.quota import quota_settings
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.errors import UsageError
@@ -293,6 +295,27 @@ async def test_files_of_another_are_served_and_its_authority_is_left_to_it(
 def test_a_folder_without_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"accepted: a folder with tls\.crt and tls\.key"):
         certificates_in(tmp_path / "none")
+
+
+def test_settings_say_where_webhooks_are_found_and_whose_certificate_they_have() -> None:
+    plain = webhook_options(quota_settings(), "ns")
+    assert (plain.folder, plain.port, plain.place.service) == (None, 9443, "reprieve-webhook")
+    assert plain.hosts[0] == "reprieve-webhook.ns.svc"
+    hooks = {"service": "door", "port": 8443, "certificateFolder": "/certs"}
+    said = webhook_options(quota_settings({"webhooks": {**hooks, "annotations": {"a": "b"}}}), "ns")
+    assert (said.folder, said.port, said.place) == (
+        Path("/certs"),
+        8443,
+        Place("ns", "door", annotations={"a": "b"}),
+    )
+    theirs = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "internalCertManagement": {"enable": False},
+    }
+    assert webhook_options(quota_settings({"configuration": theirs}), "ns").folder == Path(
+        "/tmp/k8s-webhook-server/serving-certs"
+    )
 
 
 def test_hooks_are_registered_under_the_references_names() -> None:

@@ -212,9 +212,8 @@ def _warning(kind: str, tenancy: Tenancy) -> Judge:
         return Verdict(
             warnings=(
                 (
-                    f"{kind} cannot be suspended, and workloads of LocalQueue {where} can be preempted"
-                    f" ({'; '.join(settings)}): its pods are deleted then; use a queue that cannot be"
-                    " hit"
+                    f"{kind} cannot be suspended, and LocalQueue {where} can be hit by preemption "
+                    f"({'; '.join(settings)}), which deletes its pods; use a queue that cannot"
                 ),
             )
         )

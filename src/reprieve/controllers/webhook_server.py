@@ -36,14 +36,23 @@ from reprieve.controllers.webhook_reviews import (
 )
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
+from reprieve.settings.quota import QuotaSettings
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.errors import UsageError
 
-__all__ = ["WebhookOptions", "WebhookServer", "run_webhooks", "serve_webhooks"]
+__all__ = [
+    "WebhookOptions",
+    "WebhookServer",
+    "run_webhooks",
+    "serve_webhooks",
+    "webhook_options",
+]
 
 log: Final = logging.getLogger(__name__)
 
+# Where the reference looks for files.
+DEFAULT_FOLDER: Final = "/tmp/k8s-webhook-server/serving-certs"
 _MOST_BYTES: Final = 64 * 2**20  # conversions come by the list
 _AGAIN: Final = 10 * SECOND
 
@@ -71,6 +80,20 @@ class WebhookOptions:
         own = (f"{service}.svc", f"{service}.svc.cluster.local", service)
         address = self.place.url.removeprefix("https://").rpartition(":")[0]
         return (address, *own) if address else own
+
+
+def webhook_options(settings: QuotaSettings, namespace: str) -> WebhookOptions:
+    """Return what the settings say of webhooks, for an operator in this namespace."""
+    secret = settings.configuration.webhook_secret
+    folder = settings.certificate_folder
+    if not folder and not settings.configuration.own_certificates:
+        folder = settings.configuration.certificate_folder or DEFAULT_FOLDER
+    return WebhookOptions(
+        Place(namespace, settings.webhook_service, annotations=dict(settings.webhook_annotations)),
+        secret=secret or "reprieve-webhook-certificates",
+        folder=Path(folder) if folder else None,
+        port=settings.webhook_port,
+    )
 
 
 class WebhookServer:

@@ -7,7 +7,13 @@
       idleFirst: false                # among equal candidates the idle ones first
       loopWindow: 1h                  # a pair that preempts each other `loopLimit` times in this
       loopLimit: 2                    # time is held; 0 holds none
-      webhooks: {jobFailurePolicy: Ignore, namespaceSelector: {...}}
+      webhooks:
+        jobFailurePolicy: Ignore      # of kinds that are not our own
+        namespaceSelector: {...}      # where those are asked
+        service: reprieve-webhook     # by which the API server finds them
+        port: 9443
+        certificateFolder: ""         # files that somebody else keeps, such as cert-manager
+        annotations: {}               # of the configurations, for its injector
       jobKinds: []                    # rows of the table of kinds beyond the built-in ones
 
 `preemptionPolicy: FairSharing` alone means both strategies in the usual order; beside a whole
@@ -35,6 +41,7 @@ from reprieve.settings.fields import (
     mapping,
     read_yaml,
     refuse,
+    text,
 )
 from reprieve.settings.idle import Notice
 from reprieve.settings.quota_configuration import QuotaConfiguration, quota_configuration
@@ -59,7 +66,14 @@ RECLAIM_MIN_RUNTIME: Final = "reprieve.dev/reclaim-min-runtime"
 CLASSICAL: Final = "Classical"
 FAIR_SHARING: Final = "FairSharing"
 _BOTH: Final = (Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, Strategy.LESS_THAN_INITIAL_SHARE)
-_WEBHOOKS: Final = ("jobFailurePolicy", "namespaceSelector")
+_WEBHOOKS: Final = (
+    "jobFailurePolicy",
+    "namespaceSelector",
+    "service",
+    "port",
+    "certificateFolder",
+    "annotations",
+)
 _KEYS: Final = (
     "preemptionPolicy",
     "configuration",
@@ -86,6 +100,10 @@ class QuotaSettings:
     loop_window: int = HOUR
     loop_limit: int = 2
     job_failure_policy: str = "Ignore"
+    webhook_service: str = "reprieve-webhook"
+    webhook_port: int = 9443
+    certificate_folder: str = ""
+    webhook_annotations: Mapping[str, str] = field(default_factory=dict)
     webhook_selector: Mapping[str, Any] | None = None
     job_kinds: tuple[Any, ...] = ()
     notices: tuple[Notice, ...] = ()
@@ -137,6 +155,15 @@ def quota_settings(
         job_failure_policy=choice(
             failure, f"{place}.webhooks.jobFailurePolicy", ("Ignore", "Fail")
         ),
+        webhook_service=text(
+            hooks.get("service", found.webhook_service or "reprieve-webhook"),
+            f"{place}.webhooks.service",
+        ),
+        webhook_port=integer(
+            hooks.get("port", found.webhook_port), f"{place}.webhooks.port", 1, 65_535
+        ),
+        certificate_folder=str(hooks.get("certificateFolder") or ""),
+        webhook_annotations=_annotations(hooks.get("annotations"), f"{place}.webhooks.annotations"),
         webhook_selector=_selector(hooks, f"{place}.webhooks", found),
         job_kinds=tuple(row for row, _ in entries(given.get("jobKinds"), f"{place}.jobKinds")),
         notices=found.notices,
@@ -155,25 +182,33 @@ def min_runtimes_s(holders: Sequence[Mapping[str, str] | None]) -> tuple[int, in
     longest = {PREEMPT_MIN_RUNTIME: 0, RECLAIM_MIN_RUNTIME: 0}
     for holder in holders:
         for name in longest:
-            text = (holder or {}).get(name)
-            if text is not None:
-                longest[name] = max(longest[name], _runtime_s(name, text))
+            given = (holder or {}).get(name)
+            if given is not None:
+                longest[name] = max(longest[name], _runtime_s(name, given))
     return longest[PREEMPT_MIN_RUNTIME], longest[RECLAIM_MIN_RUNTIME]
 
 
-def _runtime_s(name: str, text: str) -> int:
+def _runtime_s(name: str, given: str) -> int:
     try:
-        found = parse_duration(text)
+        found = parse_duration(given)
     except InvalidDuration as error:
         raise UsageError(f"annotation {name}: {error}") from None
     if found < 0:
-        raise UsageError(f"annotation {name}: {text!r} is negative; accepted: such as 90s, 5m, 1h")
+        raise UsageError(f"annotation {name}: {given!r} is negative; accepted: such as 90s, 5m, 1h")
     return -(-found // SECOND)
 
 
 def _switch(given: Mapping[str, Any], key: str, place: str) -> bool:
     value = given.get(key)
     return False if value is None else boolean(value, f"{place}.{key}")
+
+
+def _annotations(given: object, place: str) -> Mapping[str, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(v, str) for v in given.values()):
+        refuse(place, given, "a mapping from names to texts")
+    return {str(name): value for name, value in given.items()}
 
 
 def _selector(
