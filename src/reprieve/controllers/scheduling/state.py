@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
+from reprieve.controllers.scheduling.announced import Announced
 from reprieve.controllers.scheduling.reserved import Reserved
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.devices import ResourceClaimRow
@@ -27,13 +28,9 @@ from reprieve.engine.cluster.rows import (
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_events import Event, Happening
 from reprieve.units.clock import Clock
-from reprieve.units.durations import MINUTE
 from reprieve.units.ids import Uid
 
 __all__ = ["ClusterState", "Written"]
-
-#: Longer than an announced binding counts.
-_REMEMBERED: Final = 2 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +78,7 @@ class ClusterState:
     group_gone: Callable[[str], None] = lambda key: None
     queue: Queue = field(init=False)
     reserved: Reserved = field(init=False)
+    _announced: Announced = field(init=False)
     disturbed: int = 0
     overdue: set[Uid] = field(default_factory=set)
     written: dict[Uid, Written] = field(default_factory=dict)
@@ -89,14 +87,13 @@ class ClusterState:
     _nodes: dict[Uid, NodeRow] = field(default_factory=dict)
     _others: dict[Kind, dict[tuple[str, str], Any]] = field(default_factory=dict)
     _pods: dict[Uid, PodRow] = field(default_factory=dict)
-    _left: dict[Uid, int] = field(default_factory=dict)  # pods that went, and when, oldest first
-    _claims: dict[Uid, str] = field(default_factory=dict)  # node of pods that others bind
 
     def __post_init__(self) -> None:
         def show(entry: Entry) -> None:
             self.cluster.apply((entry,))
 
         self.reserved = Reserved(self._stored, show)
+        self._announced = Announced(self.cluster, self.clock, self._disturb)
 
     # Facts for PreEnqueue.
 
@@ -149,34 +146,14 @@ class ClusterState:
 
     def claimed(self, uid: Uid, node: str) -> None:
         """Another scheduler is binding the pod to the node: count it there, now or once known."""
-        self._claims[uid] = node
-        self.disturbed += 1
-        row = self._pods.get(uid)
-        if row is not None:
-            self._count_claim(row)
+        self._announced.claimed(uid, node, self._pods.get(uid))
 
     def known_pod(self, uid: Uid) -> bool:
         """Whether a pod that another scheduler announced is counted, or has come and gone."""
-        return uid in self._pods or uid in self._left
+        return uid in self._pods or self._announced.left(uid)
 
-    def _note_left(self, uid: Uid) -> None:
-        now = self.clock.monotonic()
-        self._left[uid] = now
-        while True:
-            oldest = next(iter(self._left))
-            if now - self._left[oldest] < _REMEMBERED:
-                return
-            del self._left[oldest]
-
-    def _count_claim(self, row: PodRow) -> None:
-        node = self._claims.get(row.uid)
-        if node is None:
-            return
-        if row.node or row.finished:
-            del self._claims[row.uid]
-        elif row.uid not in self.cluster.overlay.assumed:
-            self.cluster.assume(row.uid, node, self.clock.monotonic() + MINUTE)
-            self.disturbed += 1
+    def _disturb(self) -> None:
+        self.disturbed += 1
 
     # Changes.
 
@@ -222,7 +199,7 @@ class ClusterState:
         now = self.clock.monotonic()
         old = self._pods.get(row.uid)
         self._pods[row.uid] = row
-        self._count_claim(row)
+        self._announced.seen(row)
         key = f"{row.namespace}/{row.group}" if row.group else ""
         if key:
             if row.finished:
@@ -398,8 +375,7 @@ class ClusterState:
     def _pod_gone(self, uid: Uid, old: PodRow) -> None:
         self._pods.pop(uid, None)
         self.overdue.discard(uid)
-        self._claims.pop(uid, None)
-        self._note_left(uid)
+        self._announced.gone(uid)
         if old.group:
             self._leave_group(f"{old.namespace}/{old.group}", uid)
         self.queue.remove(uid)
