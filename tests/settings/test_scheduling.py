@@ -80,7 +80,7 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
                 "strictDisruptionMode, kepMessages, simulateClaims, victimDeadline, featureGates, "
-                "configuration"
+                "configuration, gangs"
             ),
         ),
         (
@@ -88,7 +88,7 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
                 "strictDisruptionMode, kepMessages, simulateClaims, victimDeadline, featureGates, "
-                "configuration"
+                "configuration, gangs"
             ),
         ),
         (
