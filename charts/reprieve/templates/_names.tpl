@@ -46,6 +46,48 @@ gpuPreemption:
 scheduling:
   {{- omit .Values.scheduling "schedulerNames" (ternary "" "configuration" (not (empty .Values.scheduling.configuration))) | toYaml | nindent 2 }}
 {{- end }}
+{{- if has "quota" .Values.controllers }}
+quota:
+  {{- include "reprieve.quota" . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* The section of the quota plane: the values but those that are empty, and where webhooks are. */}}
+{{- define "reprieve.quota" -}}
+{{- $given := .Values.quota }}
+{{- $file := $given.configuration }}
+{{- if and $file $given.preemptionPolicy }}
+{{- $sharing := get $file "fairSharing" }}
+{{- $old := hasSuffix "/v1beta1" (get $file "apiVersion") }}
+{{- $fair := ternary (eq (toString (dig "enable" false ($sharing | default dict))) "true") (kindIs "map" $sharing) $old }}
+{{- $said := ternary "FairSharing" "Classical" $fair }}
+{{- if ne $said $given.preemptionPolicy }}
+{{- fail (printf "quota.preemptionPolicy is %s, but quota.configuration says %s" $given.preemptionPolicy $said) }}
+{{- end }}
+{{- end }}
+{{- range $key := list "preemptionPolicy" "configuration" "jobKinds" }}
+{{- with get $given $key }}
+{{ dict $key . | toYaml }}
+{{- end }}
+{{- end }}
+{{ pick $given "proveNodes" "idleFirst" "loopWindow" "loopLimit" | toYaml }}
+webhooks:
+  service: {{ include "reprieve.webhookName" . }}
+  port: {{ $given.webhooks.port }}
+  jobFailurePolicy: {{ $given.webhooks.jobFailurePolicy }}
+  {{- with $given.webhooks.namespaceSelector }}
+  namespaceSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if $given.webhooks.certManager.enabled }}
+  certificateFolder: /etc/reprieve-webhook
+  annotations:
+    cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "reprieve.webhookName" . }}
+  {{- end }}
+{{- end }}
+
+{{- define "reprieve.webhookName" -}}
+{{- printf "%s-webhook" (include "reprieve.fullname" . | trunc 55 | trimSuffix "-") }}
 {{- end }}
 
 {{- /* The planes that run, separated by commas; empty when there is none. */}}
@@ -53,6 +95,7 @@ scheduling:
 {{- $running := list }}
 {{- if and (has "idle" .Values.controllers) .Values.gpuPreemption.enabled }}{{ $running = append $running "idle" }}{{ end }}
 {{- if has "scheduling" .Values.controllers }}{{ $running = append $running "scheduling" }}{{ end }}
+{{- if has "quota" .Values.controllers }}{{ $running = append $running "quota" }}{{ end }}
 {{- join "," $running }}
 {{- end }}
 
