@@ -19,6 +19,10 @@ from tests.quota_plane.site import (
     site,
 )
 
+NO_ROOM = (
+    "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor "
+    "default-flavor, 2 more needed"
+)
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
@@ -111,8 +115,7 @@ async def test_a_job_of_higher_priority_preempts_within_its_queue(tmp_path: Path
         assert said["QuotaReserved"] == (
             "False",
             "WaitingForQuota",
-            "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor "
-            "default-flavor, 2 more needed",
+            NO_ROOM,
         )
         assert workloads[victim]["status"]["schedulingStats"]["evictions"] == [
             {"reason": "Preempted", "underlyingCause": "", "count": 1}

@@ -9,7 +9,8 @@ and 9; the design's "Processes and time".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from reprieve.api.kueue import PodSetRequest, Workload
@@ -24,7 +25,9 @@ from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.cycle import cycles, preemptions_failed, undo_admission
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.plans import plan_of
+from reprieve.engine.quota.queues import shape
 from reprieve.engine.quota.requests import pod_set_requests
+from reprieve.engine.quota.state import effective_priority
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import ApiError
@@ -35,6 +38,7 @@ from reprieve.wording import kueue
 __all__ = ["Decisions"]
 
 _MOST: Final = 1_000  # cycles in one run
+_EXPLANATIONS: Final = 10_000
 _PAUSE: Final = 5 * MILLISECOND
 
 
@@ -60,6 +64,8 @@ class Decisions:
         self._wake = asyncio.Event()
         self._number = 0
         self._last_skips: set[str] = set()
+        # The last entry that got no quota, by ClusterQueue and shape.
+        self._explanations: dict[tuple[str, object], Entry] = {}
 
     def wake(self) -> None:
         """Ask for a run."""
@@ -222,6 +228,30 @@ class Decisions:
         if told == ("False", entry.reason, entry.message):
             return
         self._spawn(self._write_pending(entry))
+
+    def _explain(self, considered: Mapping[str, Entry]) -> None:
+        """Tell those that were set aside unseen what one of the same shape was told."""
+        state = self._state
+        settings = state.configuration.settings
+        for entry in considered.values():
+            if entry.outcome in (Outcome.NO_FIT, Outcome.NO_CANDIDATES):
+                same = shape(entry.workload, effective_priority(entry.workload, settings))
+                if len(self._explanations) >= _EXPLANATIONS:
+                    self._explanations.clear()
+                self._explanations[entry.cluster_queue, same] = entry
+        if not state.unexplained or not settings.gates.scheduling_equivalence_hashing:
+            return
+        for key in sorted(state.unexplained - considered.keys()):
+            found = state.workload(key)
+            row = None if found is None else state.row(found)
+            local = None if row is None else state.configuration.local_queues.get(row.queue)
+            if row is None or local is None:
+                continue
+            same = shape(row, effective_priority(row, settings))
+            twin = self._explanations.get((local.cluster_queue, same))
+            if twin is not None:
+                state.unexplained.discard(key)
+                self._leave(replace(twin, workload=row))
 
     async def _write_pending(self, entry: Entry) -> None:
         key, now = entry.workload.key, self._context.clock.wall()

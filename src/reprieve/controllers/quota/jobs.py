@@ -434,10 +434,7 @@ class JobReconciler:
 
     async def _observe(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         """Show in the Workload whether the pods are ready, and which are not needed any more."""
-        had = condition_of(workload.status.conditions, "PodsReady")
         admitted = _true(workload, "Admitted")
-        if not admitted and had is None:
-            return
         ready = admitted and not is_suspended(kind, job) and is_ready(kind, job)
         surplus = reclaimable(kind, job)
         names = [each.name for each in found_pod_sets(kind, job)][:1]

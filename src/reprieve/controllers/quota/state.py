@@ -60,6 +60,8 @@ class QuotaState:
         self._dirty: dict[str, None] = {}
         self._stale = True
         self._unusable: dict[str, str] = {}
+        # Workloads that wait and do not say why.
+        self.unexplained: set[str] = set()
         # Workloads whose admission is on its way to the API server.
         self.deciding: set[str] = set()
         self.configuration = Configuration(settings=context.options.settings)
@@ -150,6 +152,7 @@ class QuotaState:
 
     def _take(self, key: str) -> None:
         found = self.workload(key)
+        self.unexplained.discard(key)
         holder = self.holdings.holders.get(key)
         row = None if found is None else self.row(found)
         if row is None or found is None or row.finished or row.admission is None:
@@ -157,10 +160,13 @@ class QuotaState:
             if holder is not None:
                 self._flush(self.holdings.tree.names[holder.queue])
             self.tallies.put(key, None)
-            if row is None or row.finished or (found and found.metadata.deletion_timestamp):
+            if row is None or found is None or row.finished or found.metadata.deletion_timestamp:
                 self.queues.delete(key)
             else:
                 self.queues.push(row)
+                condition = condition_of(found.status.conditions, "QuotaReserved")
+                if condition is None or condition.reason == "PendingEvaluation":
+                    self.unexplained.add(key)
             self.tallies.changed.update(self._queues_of(row, found))
             return
         self.queues.delete(key)
