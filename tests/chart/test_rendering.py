@@ -154,6 +154,18 @@ def test_what_the_scheduling_plane_is_told_is_what_it_reads(tmp_path: Path) -> N
     assert settings.victim_deadline == 90 * SECOND
 
 
+def test_shared_nodes_are_an_option_of_the_scheduling_plane_alone(tmp_path: Path) -> None:
+    shared = {"sharedNodes": True}
+    both = {"controllers": ["idle", "scheduling"], "scheduling": shared}
+    rendered = render(tmp_path, both)
+    assert "--shared-nodes" in rendered.container["args"]
+    assert "sharedNodes" not in rendered.configuration["scheduling"]
+    without = {"controllers": ["scheduling"]}
+    assert "--shared-nodes" not in render(tmp_path, without).container["args"]
+    idle = {"controllers": ["idle"], "gpuPreemption": ENABLED, "scheduling": shared}
+    assert "--shared-nodes" not in render(tmp_path, idle).container["args"]
+
+
 def test_without_the_scheduling_plane_the_file_says_nothing_of_it(tmp_path: Path) -> None:
     assert set(render(tmp_path).configuration) == {"gpuPreemption"}
 

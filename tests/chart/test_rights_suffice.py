@@ -143,6 +143,32 @@ async def test_gangs_volumes_and_devices_are_scheduled_with_exactly_the_roles_of
     assert everywhere - asked == NOT_ON_THE_TOUR
 
 
+async def test_shared_nodes_need_the_one_right_that_the_chart_adds_for_them(
+    tmp_path: Path,
+) -> None:
+    shared = ("--set", "controllers={scheduling}", "--set", "scheduling.sharedNodes=true")
+    rendered = installed_beside_the_stage(*shared)
+    user = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{account(rendered)}"
+    async with site(
+        [node("node-0", 8)],
+        tmp_path,
+        kubelet=True,
+        operator_roles=roles_of(rendered),
+        rbac=True,
+        operator_user=user,
+    ) as cluster:
+        await cluster.operator("--shared-nodes")
+        await cluster.create(pod("alone", 1))
+        await cluster.until_placed({"alone"})
+        embedded = cluster.embedded.cluster
+        asked = {tuple(question) for who, *question in embedded.requests if who == user}
+        assert embedded.refused == {}
+    assert ("patch", "", "nodes") in asked
+    plain = installed_beside_the_stage("--set", "controllers={scheduling}")
+    added = rights(rendered, "ClusterRole") - rights(plain, "ClusterRole")
+    assert added == {("patch", "", "nodes")}
+
+
 async def storage_and_devices(cluster: Site) -> None:
     """A disk at node-0, a class that provisions, three devices, and claims for all of them."""
     create = cluster.client.create

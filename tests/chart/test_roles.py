@@ -101,6 +101,15 @@ def test_the_scheduling_plane_alone_has_the_rights_of_a_scheduler(tmp_path: Path
     }
 
 
+def test_nodes_are_written_only_where_schedulers_share_them(tmp_path: Path) -> None:
+    shared = {"scheduling": {"sharedNodes": True}}
+    for planes in (["scheduling"], ["idle", "scheduling"]):
+        without = cluster(render(tmp_path, {"controllers": planes}))
+        granted = cluster(render(tmp_path, {"controllers": planes, **shared}))
+        assert granted == {**without, ("", "nodes"): READ | {"patch"}}
+    assert cluster(render(tmp_path, shared)) == cluster(render(tmp_path))
+
+
 def test_of_config_maps_only_koordinators_settings_are_read(tmp_path: Path) -> None:
     rules = render(tmp_path, {"controllers": ["scheduling"]}).one("ClusterRole")["rules"]
     named = rights(rules, "koord-scheduler-config")

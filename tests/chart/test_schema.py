@@ -54,6 +54,7 @@ def test_the_values_of_scheduling_are_its_defaults() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())["scheduling"]
     assert values.pop("schedulerNames") == ["reprieve-scheduler"]
     assert values.pop("configuration") == {}
+    assert values.pop("sharedNodes") is False, "an option of the command line"
     given, default = scheduling_settings(values), scheduling_settings()
     assert given.policy == default.policy
     assert given.victim_deadline == default.victim_deadline
