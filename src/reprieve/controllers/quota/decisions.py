@@ -109,6 +109,7 @@ class Decisions:
                     self._admit(entry)
                 else:
                     self._leave(entry)
+            self._explain(last)
 
     # Admissions
 
