@@ -34,6 +34,7 @@ from reprieve.intake.quota import (
     local_queue_row,
     resource_flavor_row,
 )
+from reprieve.intake.quota_limits import LimitRange, container_limits
 from reprieve.intake.quota_requests import amount_of, pod_requests
 from reprieve.intake.quota_workloads import PodSetRows, workload_row
 from reprieve.units.instants import parse_instant
@@ -204,6 +205,35 @@ def test_a_workload_with_an_unreadable_request_says_so_and_others_go_on() -> Non
     assert work_row(workload(), rows).invalid == ""
 
 
+def test_a_namespace_gives_defaults_and_bounds() -> None:
+    item = {
+        "type": "Container",
+        "max": {"cpu": "2"},
+        "min": {"memory": "1Gi"},
+        "default": {"cpu": "2"},
+        "defaultRequest": {"cpu": "500m", "memory": "1Gi"},
+    }
+    strict = {"type": "Container", "max": {"cpu": "1500m"}, "defaultRequest": {"cpu": "1"}}
+    pods = {"type": "Pod", "max": {"cpu": "1"}}
+    limits = container_limits(
+        read(LimitRange, {"metadata": {"name": name}, "spec": {"limits": items}})
+        for name, items in (("b", [strict]), ("a", [item, pods]))
+    )
+    rows = PodSetRows(limits=limits)
+    bare = workload()
+    bare["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"] = {}
+    row = work_row(bare, rows)
+    assert (row.invalid, row.pod_sets[0].requests) == ("", {"cpu": 500, "memory": 2**30})
+    at = "spec.podSets[0].template.spec.containers[0]: Invalid value: "
+    assert work_row(workload("w", pod_set(cpu="1600m")), rows).invalid == (
+        f"resources didn't satisfy LimitRange constraints: {at}"
+        '["cpu"]: requests must not be above the limitRange max'
+    )
+    assert work_row(workload("w", pod_set(cpu="3")), rows).invalid == (
+        f'resources validation failed: {at}["cpu"]: requests must not exceed its limits'
+    )
+
+
 def test_pod_sets_that_say_the_same_are_one_row() -> None:
     rows = PodSetRows()
     first, second, third = (
@@ -338,10 +368,16 @@ def test_objects_of_the_vectors_are_read_as_the_vectors_mean_them() -> None:
         for each in objects(case, ("workloads", "objects", "admitted")):
             if "podSets" not in (each.get("spec") or {}):
                 continue
-            meant = oracle.workload(each)
-            if meant.invalid:  # what a limit range says is not the object's
-                continue
-            row = work_row(each, rows)
+            ranges = case.get("limitRanges") or []
+            namespace = (each.get("metadata") or {}).get("namespace") or ""
+            meant = oracle.workload(each, ranges)
+            limits = container_limits(
+                read(LimitRange, one)
+                for one in ranges
+                if (one["metadata"].get("namespace") or "") == namespace
+            )
+            row = work_row(each, PodSetRows(limits=limits) if ranges else rows)
+            read_as_meant["invalid"] += meant.invalid != ""
             # The vectors have objects that were never created.
             assert replace(row, created=meant.created) == meant
             read_as_meant["workload"] += 1
@@ -363,6 +399,7 @@ def test_objects_of_the_vectors_are_read_as_the_vectors_mean_them() -> None:
         for each in objects(case, ("cohorts",)):
             assert cohort_row(read(kueue.Cohort, each)) == oracle.cohort(each)
             read_as_meant["cohort"] += 1
+    assert read_as_meant.pop("invalid") >= 2
     assert {kind: count > 100 for kind, count in read_as_meant.items()} == dict.fromkeys(
         ("workload", "queue", "flavor", "door", "cohort"), True
     )

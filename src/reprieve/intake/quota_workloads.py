@@ -29,6 +29,14 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.intake.quota import toleration_row
+from reprieve.intake.quota_limits import (
+    NO_LIMITS,
+    ContainerLimits,
+    Fault,
+    faults_of,
+    message_of,
+    with_defaults,
+)
 from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.units.quantities import InvalidQuantity
@@ -58,18 +66,20 @@ _KEPT: Final = 20_000  # pod sets; more than that many at once are read again
 class PodSetRows:
     """Rows of pod sets, one object for each that is different.
 
-    `overheads` are those of runtime classes by name; a change of them needs a new `PodSetRows`.
+    `overheads` are those of runtime classes by name, `limits` those of the workloads' namespace; a
+    change of either needs a new `PodSetRows`.
     """
 
     rules: RequestRules = NO_RULES
+    limits: ContainerLimits = NO_LIMITS
     overheads: Mapping[str, kueue.Amounts] = field(default_factory=dict)
     _encoder: msgspec.msgpack.Encoder = field(
         default_factory=lambda: msgspec.msgpack.Encoder(order="deterministic")
     )
-    _found: dict[bytes, PodSet] = field(default_factory=dict)
+    _found: dict[bytes, tuple[PodSet, tuple[Fault, ...]]] = field(default_factory=dict)
 
-    def of(self, pod_set: kueue.PodSet) -> PodSet:
-        """Return the row of a pod set.
+    def of(self, pod_set: kueue.PodSet) -> tuple[PodSet, tuple[Fault, ...]]:
+        """Return the row of a pod set, and what limits forbid of it.
 
         Raises:
             UnreadableRequest: a quantity of its pods cannot be read.
@@ -82,10 +92,11 @@ class PodSetRows:
             found = self._found[key] = self._row(pod_set)
         return found
 
-    def _row(self, pod_set: kueue.PodSet) -> PodSet:
-        spec, topology = pod_set.template.spec, pod_set.topology_request
+    def _row(self, pod_set: kueue.PodSet) -> tuple[PodSet, tuple[Fault, ...]]:
+        spec = with_defaults(pod_set.template.spec, self.limits)
+        topology = pod_set.topology_request
         overhead = self.overheads.get(spec.runtime_class_name or "")
-        return PodSet(
+        row = PodSet(
             name=pod_set.name,
             count=pod_set.count,
             requests=self.rules.apply(pod_requests(spec, overhead)),
@@ -95,6 +106,7 @@ class PodSetRows:
             tolerations=tuple(toleration_row(each) for each in spec.tolerations or ()),
             group=(topology.pod_set_group_name or "") if topology is not None else "",
         )
+        return row, faults_of(spec, self.limits)
 
 
 def workload_row(
@@ -169,13 +181,16 @@ def is_true(condition: kueue.Condition | None) -> TypeGuard[kueue.Condition]:
 
 
 def _pod_sets(given: Sequence[kueue.PodSet], rows: PodSetRows) -> tuple[tuple[PodSet, ...], str]:
-    found = []
+    found, faults = [], list[tuple[str, Fault]]()
     for index, each in enumerate(given):
+        at = f"spec.podSets[{index}].template.spec"
         try:
-            found.append(rows.of(each))
+            row, wrong = rows.of(each)
         except UnreadableRequest as error:
-            return (), f"spec.podSets[{index}].template.spec.{error}"
-    return tuple(found), ""
+            return (), f"{at}.{error}"
+        found.append(row)
+        faults += ((at, fault) for fault in wrong)
+    return tuple(found), message_of(faults)
 
 
 def _admission(given: kueue.Admission, pod_sets: Sequence[PodSet]) -> tuple[Admission, str]:

@@ -1,0 +1,182 @@
+"""LimitRanges of a namespace: what containers get by default, and what they may ask for.
+
+Of several LimitRanges the strictest bound and the first default count. A container without a
+request gets the default one, without a limit the default limit; then a limit stands in for a
+request that is still missing. A workload with a container that asks for more than its own limit,
+or for what a LimitRange forbids, is never considered; the texts are the reference's.
+
+Source: specification of the quota plane, section 8.1; the API's rules for LimitRanges.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from reprieve.api.core import ContainerResources, ObjectMeta
+from reprieve.api.kueue import Amounts, Container, PodSpec
+from reprieve.units.quantities import InvalidQuantity, parse_milli
+
+__all__ = [
+    "NO_LIMITS",
+    "ContainerLimits",
+    "Fault",
+    "LimitRange",
+    "container_limits",
+    "faults_of",
+    "message_of",
+    "with_defaults",
+]
+
+
+class LimitRangeItem(msgspec.Struct, frozen=True, rename="camel"):
+    """Bounds and defaults for one type of thing."""
+
+    type: str = ""
+    max: Amounts | None = None
+    min: Amounts | None = None
+    default: Amounts | None = None
+    default_request: Amounts | None = None
+
+
+class LimitRangeSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The limits of a LimitRange."""
+
+    limits: list[LimitRangeItem] = []
+
+
+class LimitRange(msgspec.Struct, frozen=True, rename="camel"):
+    """A LimitRange, for its containers."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """What holds for containers of one namespace, quantities as written."""
+
+    most: Amounts = field(default_factory=dict)
+    least: Amounts = field(default_factory=dict)
+    default: Amounts = field(default_factory=dict)
+    default_request: Amounts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a container; `path` is below the pod's spec. `ranged`: by a LimitRange."""
+
+    path: str
+    resources: tuple[str, ...]
+    why: str
+    ranged: bool
+
+
+NO_LIMITS = ContainerLimits()
+
+
+def container_limits(ranges: Iterable[LimitRange]) -> ContainerLimits:
+    """Return what several LimitRanges of one namespace say together, in their names' order."""
+    found = ContainerLimits()
+    for each in sorted(ranges, key=lambda one: one.metadata.name):
+        for item in each.spec.limits:
+            if item.type != "Container":
+                continue
+            for name, most in (item.max or {}).items():
+                known = found.most.get(name)
+                if known is None or _milli(most) < _milli(known):
+                    found.most[name] = most
+            for name, least in (item.min or {}).items():
+                known = found.least.get(name)
+                if known is None or _milli(least) > _milli(known):
+                    found.least[name] = least
+            for name, default in (item.default or {}).items():
+                found.default.setdefault(name, default)
+            for name, default in (item.default_request or {}).items():
+                found.default_request.setdefault(name, default)
+    return found
+
+
+def with_defaults(spec: PodSpec, limits: ContainerLimits) -> PodSpec:
+    """Return the pod's spec with what its namespace gives containers by default."""
+    if not limits.default and not limits.default_request:
+        return spec
+
+    def filled(container: Container) -> Container:
+        given = container.resources or ContainerResources()
+        resources = ContainerResources(
+            requests={**limits.default_request, **(given.requests or {})},
+            limits={**limits.default, **(given.limits or {})},
+        )
+        return msgspec.structs.replace(container, resources=resources)
+
+    return msgspec.structs.replace(
+        spec,
+        containers=[filled(each) for each in spec.containers or ()],
+        init_containers=[filled(each) for each in spec.init_containers or ()],
+    )
+
+
+def faults_of(spec: PodSpec, limits: ContainerLimits) -> tuple[Fault, ...]:
+    """Return what is wrong with the containers of a pod, init containers first."""
+    found: list[Fault] = []
+    for kind, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+    ):
+        for index, container in enumerate(containers or ()):
+            found += _faults(container, f"{kind}[{index}]", limits)
+    return tuple(found)
+
+
+def message_of(faults: Iterable[tuple[str, Fault]]) -> str:
+    """Return the message for faults, each with the path of its pod's spec; empty for none.
+
+    What a container does to itself comes first, and is told alone.
+    """
+    own, ranged = list[str](), list[str]()
+    for at, fault in faults:
+        text = f"{at}.{fault.path}: Invalid value: {json.dumps(list(fault.resources))}: {fault.why}"
+        (ranged if fault.ranged else own).append(text)
+    if own:
+        return f"resources validation failed: {_joined(own)}"
+    return f"resources didn't satisfy LimitRange constraints: {_joined(ranged)}" if ranged else ""
+
+
+def _faults(container: Container, path: str, limits: ContainerLimits) -> Iterator[Fault]:
+    resources = container.resources
+    if resources is None or not resources.requests:
+        return
+    requests = resources.requests
+    above = _beyond(requests, resources.limits or {}, 1)
+    if above:
+        yield Fault(path, above, "requests must not exceed its limits", False)
+    above = _beyond(requests, limits.most, 1)
+    if above:
+        yield Fault(path, above, "requests must not be above the limitRange max", True)
+    below = _beyond(requests, limits.least, -1)
+    if below:
+        yield Fault(path, below, "requests must not be below the limitRange min", True)
+
+
+def _beyond(have: Amounts, bound: Mapping[str, str | int | float], sign: int) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name in sorted(have.keys() & bound.keys())
+        if sign * (_milli(have[name]) - _milli(bound[name])) > 0
+    )
+
+
+def _milli(quantity: str | int | float) -> int:
+    try:
+        return parse_milli(quantity)
+    except InvalidQuantity:
+        # What cannot be read is told elsewhere, with its path.
+        return 0
+
+
+def _joined(texts: list[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
