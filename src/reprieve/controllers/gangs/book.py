@@ -62,15 +62,18 @@ class GangBook:
 
     # Objects.
 
-    def see(self, row: PodRow) -> None:
-        """Take in a member, or what has changed about it."""
+    def see(self, row: PodRow) -> list[Uid]:
+        """Take in a member, or what has changed about it.
+
+        Return members in Permit that may pass now, because this one was seen bound.
+        """
         old = self._rows.get(row.uid)
         self._rows[row.uid] = row
         if row.node:
             self._keys.pop(row.uid, None)
             self.parked.pop(row.uid, None)
         if old is not None and (old.gang, old.node) == (row.gang, row.node):
-            return
+            return []
         member = pod_member(
             row.uid,
             row.namespace,
@@ -85,6 +88,15 @@ class GangBook:
         if not row.node and row.uid not in self._keys:
             self._keys[row.uid] = self.key_of(row)
         self._refresh(gang)
+        if not row.node or not self.parked:
+            return []
+        return [
+            uid
+            for each in self.gangs.of_group(gang)
+            if each.policy != MatchPolicy.ONLY_WAITING
+            for name in sorted(each.waiting)
+            if (uid := each.children[name].uid) in self.parked
+        ]
 
     def gone(self, uid: Uid) -> None:
         """Forget a member."""

@@ -86,7 +86,7 @@ class GangPlane:
 
     def pod_seen(self, row: PodRow) -> None:
         """A member came or changed."""
-        self.book.see(row)
+        self.release(self.book.see(row))
         self.statuses.look(row.gang)
 
     def pod_gone(self, row: PodRow) -> None:
