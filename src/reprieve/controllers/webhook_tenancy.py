@@ -1,0 +1,88 @@
+"""What webhooks of jobs ask the running quota plane: namespaces, queues, classes, owners.
+
+Answers come from the plane's caches, so that a webhook never waits for the API server. What a cache
+has not seen yet counts as absent; the plane's reconciler makes up for it.
+
+Source: specification of the quota plane, sections 10.1 and 10.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from reprieve.controllers.quota.job_lookup import JobLookup
+from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.watches import Watches
+from reprieve.engine.quota.exposure import exposures
+from reprieve.engine.quota.model import LabelSelector
+from reprieve.jobs.paths import Json, first
+
+__all__ = ["PlaneTenancy"]
+
+_NAME: Final = "kubernetes.io/metadata.name"
+
+
+class PlaneTenancy:
+    """Answers for one plane.
+
+    Args:
+        watches: of the plane.
+        state: of the plane.
+        lookup: of the plane's jobs.
+        selector: of namespaces whose jobs are managed.
+        external: kinds of others that are queued, as `Kind.version.group`.
+    """
+
+    def __init__(
+        self,
+        watches: Watches,
+        state: QuotaState,
+        lookup: JobLookup,
+        selector: LabelSelector,
+        external: Collection[str] = (),
+    ) -> None:
+        self._watches = watches
+        self._state = state
+        self._lookup = lookup
+        self._selector = selector
+        parts = (each.split(".", 2) for each in external)
+        self._owners = {(group, kind) for kind, _, group in parts}
+        self._owners |= {(kind.group, kind.kind) for kind in lookup.kinds.values()}
+
+    def manages(self, namespace: str) -> bool:
+        """Tell whether jobs of this namespace are managed."""
+        held = self._watches.namespaces.cache.named("", namespace)
+        labels = {} if held is None else held.object.metadata.labels or {}
+        return self._selector.matches({_NAME: namespace, **labels})
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        """Tell whether there is such a LocalQueue."""
+        return self._watches.local_queues.cache.named(namespace, name) is not None
+
+    def has_priority_class(self, name: str) -> bool:
+        """Tell whether there is such a WorkloadPriorityClass."""
+        return self._watches.classes.cache.named("", name) is not None
+
+    def has_managed_owner(self, namespace: str, job: Json) -> bool:
+        """Tell whether the controller of a job is of an enabled or an external kind."""
+        return any(
+            owner.get("controller")
+            and (str(owner.get("apiVersion", "")).rpartition("/")[0], owner.get("kind"))
+            in self._owners
+            for owner in first(job, "metadata.ownerReferences") or ()
+        )
+
+    def has_ancestor(self, namespace: str, job: Json) -> bool:
+        """Tell whether a job stands below one that is queued itself."""
+        return self._lookup.ancestor(job) is not None
+
+    def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
+        """Return what can hit workloads of a LocalQueue: a setting and its ClusterQueue, each."""
+        held = self._watches.local_queues.cache.named(namespace, local_queue)
+        if held is None:
+            return ()
+        return tuple(
+            f"{each.setting} of ClusterQueue {each.cluster_queue}"
+            for each in exposures(self._state.holdings, held.object.spec.cluster_queue)
+        )
