@@ -5,12 +5,18 @@ from __future__ import annotations
 import click
 import yaml
 
-from reprieve.api.crds import all_crds
+from reprieve.api.crds import all_crds, gang_crds
 
 __all__ = ["crds"]
 
 
 @click.command()
-def crds() -> None:
+@click.option(
+    "--pod-groups",
+    is_flag=True,
+    help="Also those of scheduling.sigs.k8s.io and scheduling.x-k8s.io, where nobody else has them.",
+)
+def crds(pod_groups: bool) -> None:
     """Print the CustomResourceDefinitions as YAML, ready for `kubectl apply -f -`."""
-    click.echo(yaml.safe_dump_all(all_crds(), sort_keys=False), nl=False)
+    found = [*all_crds(), *(gang_crds() if pod_groups else ())]
+    click.echo(yaml.safe_dump_all(found, sort_keys=False), nl=False)
