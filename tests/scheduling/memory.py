@@ -201,7 +201,9 @@ class Wire:
             with contextlib.suppress(Killed):
                 answer = self._api.answer(request)
                 await self._late()
-                return _Late(answer, self._late) if request.query.get("watch") else answer
+                if request.query.get("watch"):
+                    return _Late(answer, self._late, self._api.clock)
+                return answer
         await asyncio.Event().wait()
         raise AssertionError("nobody sets this event")
 
@@ -215,15 +217,20 @@ class Wire:
 
 
 class _Late(FakeAnswer):
-    """An answer whose lines take their time."""
+    """An answer whose lines take their time; those of one moment arrive together."""
 
-    def __init__(self, answer: FakeAnswer, late: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, answer: FakeAnswer, late: Callable[[], Awaitable[None]], clock: Clock
+    ) -> None:
         super().__init__(answer.status, headers=answer.headers)
-        self._answer, self._late = answer, late
+        self._answer, self._late, self._clock = answer, late, clock
 
     async def lines(self) -> AsyncGenerator[bytes]:
+        last = -1
         async for line in self._answer.lines():
-            await self._late()
+            if self._clock.monotonic() != last:
+                await self._late()
+                last = self._clock.monotonic()
             yield line
 
 
