@@ -24,7 +24,7 @@ from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.controllers.idle.context import IdleContext
 from reprieve.controllers.idle.plane import IdlePlane
 from reprieve.controllers.measured import CountedWire
-from reprieve.controllers.quota.context import QuotaContext
+from reprieve.controllers.quota.context import QuotaContext, QuotaOptions
 from reprieve.controllers.quota.plane import QuotaPlane
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.plane import SchedulingPlane
@@ -41,6 +41,7 @@ from reprieve.kube.resource import KAIWO_CONFIGS, NAMESPACES
 from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.transport import HttpWire
 from reprieve.settings.fields import read_yaml
+from reprieve.settings.quota import QuotaSettings, quota_settings, read_quota
 from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import StartUp, read_config, start_up
 from reprieve.telemetry.http import Check, Page, serve_telemetry
@@ -129,6 +130,7 @@ class _Settings:
     scheduling: SchedulingSettings | None
     installed: Installed
     plugins: Mapping[str, PostFilter]
+    quota: QuotaSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +181,16 @@ def _settings(options: OperatorOptions) -> _Settings:
             "--controllers idle needs GPU preemption to be enabled: set the variable "
             "GPU_PREEMPTION_ENABLED to true, or gpuPreemption.enabled: true in --config"
         )
+    quota = None
+    if QUOTA in options.controllers:
+        quota = quota_settings(
+            read_quota(text, where) if text else None, where, start.operator_namespace
+        )
     if SCHEDULING not in options.controllers:
-        return _Settings(start, None, Installed(), {})
+        return _Settings(start, None, Installed(), {}, quota)
     offered = installed()
     scheduling = _scheduling(options, text, where, offered)
-    return _Settings(start, scheduling, offered, load(offered, scheduling.policy))
+    return _Settings(start, scheduling, offered, load(offered, scheduling.policy), quota)
 
 
 def _scheduling(
@@ -240,6 +247,9 @@ async def _run(
                 profile,
                 plugin,
             )
+    if settings.quota is not None:
+        for notice in settings.quota.notices:
+            log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
     if IDLE in options.controllers and not options.dry_run:
         await _make_kaiwo_config(client)
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
@@ -301,7 +311,7 @@ async def _run(
         plane = SchedulingPlane(scheduling, namespace)
         planes.append(plane)
         pages = plane.gangs.page
-    if QUOTA in options.controllers:
+    if settings.quota is not None:
         told = SeriesEvents(client, clock, instance=identity, report=report)
         recorders.append(told)
         quota = QuotaContext(
@@ -311,6 +321,7 @@ async def _run(
             events=told,
             metrics=metrics,
             quota_metrics=QuotaMetrics(metrics.registry),
+            options=QuotaOptions.of(settings.quota),
             lagging=lagging,
             dry_run=options.dry_run,
         )

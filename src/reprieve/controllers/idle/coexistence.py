@@ -37,9 +37,12 @@ def foreign_status_writer(managed_fields: list[dict[str, Any]] | None) -> str:
 
 
 class KaiwoWatch:
-    """Tells whether Kaiwo's manager Lease is alive."""
+    """Tells whether Kaiwo's manager Lease is alive, or that of another name."""
 
-    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, namespace: str, clock: Clock, lease: str = _MANAGER_LEASE
+    ) -> None:
+        self._lease = lease
         self._client = client
         self._namespace = namespace
         self._clock = clock
@@ -76,12 +79,12 @@ class KaiwoWatch:
             self._observed = self._clock.monotonic()
 
     async def _leases(self) -> list[Json]:
-        selector = f"metadata.name={_MANAGER_LEASE}"
+        selector = f"metadata.name={self._lease}"
         try:
             page = await self._client.list(LEASES, dict, field_selector=selector)
         except Forbidden:
             try:
-                return [await self._client.get(LEASES, self._namespace, _MANAGER_LEASE, dict)]
+                return [await self._client.get(LEASES, self._namespace, self._lease, dict)]
             except ApiError:
                 return []
         except ApiError:

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reprieve.api.kueue import API_VERSION, Workload
-from reprieve.engine.quota.model import Settings
+from reprieve.engine.quota.model import LabelSelector, Settings
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.requeuing import Backoff
 from reprieve.execution.fence import Fence
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.table import BUILT_IN
+from reprieve.jobs.table import BUILT_IN, job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import Reference, SeriesEvents
+from reprieve.settings.quota import QuotaSettings
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.clock import Clock
+from reprieve.units.durations import HOUR
 from reprieve.wording.kueue import Event
 
 __all__ = ["ADMISSION", "QuotaContext", "QuotaOptions", "log", "reference_of"]
@@ -35,6 +37,8 @@ class QuotaOptions:
 
     `pods_ready_s`: seconds within which the pods of an admitted workload must be ready, None for as
     long as it takes. `without_queue_name`: jobs without a queue name are held back as well.
+    `selector`: namespaces whose jobs are queued. Two workloads that preempted each other
+    `loop_limit` times within `loop_window` nanoseconds are held; 0 holds none.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -44,6 +48,37 @@ class QuotaOptions:
     pods_ready_s: int | None = None
     without_queue_name: bool = False
     copied_labels: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    loop_window: int = HOUR
+    loop_limit: int = 0
+
+    @classmethod
+    def of(cls, settings: QuotaSettings) -> QuotaOptions:
+        """Return what settings say; kinds of configuration are queued without being listed.
+
+        Raises:
+            UsageError: a row for the table of kinds cannot be read.
+        """
+        said = settings.configuration
+        own = {kind.key for kind in job_kinds(settings.job_kinds)} - {k.key for k in BUILT_IN}
+        rows = {kind.key: kind for kind in BUILT_IN}
+        kinds = tuple(
+            kind
+            for kind in job_kinds(settings.job_kinds)
+            if kind.framework in said.frameworks or kind.key in own or kind != rows.get(kind.key)
+        )
+        return cls(
+            settings=said.settings,
+            rules=said.rules,
+            kinds=kinds,
+            backoff=said.backoff,
+            pods_ready_s=None if said.pods_ready is None else int(said.pods_ready.timeout_s),
+            without_queue_name=said.manage_jobs_without_queue_name,
+            copied_labels=said.label_keys_to_copy,
+            selector=said.selector,
+            loop_window=settings.loop_window,
+            loop_limit=settings.loop_limit,
+        )
 
 
 @dataclass(slots=True)

@@ -25,10 +25,12 @@ from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.cycle import cycles, preemptions_failed, undo_admission
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.plans import plan_of
+from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import shape
 from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.engine.quota.state import effective_priority
 from reprieve.engine.quota.timing import queue_timestamp
+from reprieve.execution.fence import Deposed
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import ApiError
 from reprieve.kube.writes import Priority
@@ -63,6 +65,11 @@ class Decisions:
         self._solver = Solver()
         self._wake = asyncio.Event()
         self._number = 0
+        options = context.options
+        # Of who preempted whom, so that no pair goes on forever.
+        self._ledger = (
+            Ledger(options.loop_limit, options.loop_window) if options.loop_limit else None
+        )
         self._last_skips: set[str] = set()
         # The last entry that got no quota, by ClusterQueue and shape.
         self._explanations: dict[tuple[str, object], Entry] = {}
@@ -93,7 +100,9 @@ class Decisions:
             state.settle()
             started, now = clock.monotonic(), clock.wall()
             results: list[CycleResult] = await self._solver.run(
-                lambda: list(cycles(state.holdings, state.queues, now, _MOST, self._number))
+                lambda: list(
+                    cycles(state.holdings, state.queues, now, _MOST, self._number, self._ledger)
+                )
             )
             self._number += len(results)
             seconds = (clock.monotonic() - started) / SECOND
@@ -138,13 +147,16 @@ class Decisions:
         stored = None
         try:
             stored = await self._writer.change(key, entry.workload.uid, change, Priority.INTENT)
+        except Deposed:
+            raise
         except ApiError as failure:
             log.warning("%s got quota that could not be written: %s", key, failure)
-        finally:
-            if stored is None:
-                async with self._state.engine:
-                    undo_admission(self._state.holdings, self._state.queues, entry)
-            self._state.decided(key)
+        except Exception:
+            log.exception("%s got quota that could not be written", key)
+        if stored is None:
+            async with self._state.engine:
+                undo_admission(self._state.holdings, self._state.queues, entry)
+        self._state.decided(key)
         if stored is None:
             return
         log.info("%s: quota reserved in %s", key, queue)
@@ -192,15 +204,18 @@ class Decisions:
             failed = await self._preemptions.carry(
                 plan, preemptor, entry.cluster_queue, markings, self._evicted
             )
+        except Deposed:
+            raise
         except ApiError as failure:
             log.warning("plan %s was not begun: %s", plan.id, failure)
-        finally:
-            if failed:
-                async with self._state.engine:
-                    preemptions_failed(self._state.holdings, self._state.queues, entry, failed)
-                for key in failed:
-                    self._state.look_at(key)
-                self._leave(entry)
+        except Exception:
+            log.exception("plan %s was not begun", plan.id)
+        if failed:
+            async with self._state.engine:
+                preemptions_failed(self._state.holdings, self._state.queues, entry, failed)
+            for key in failed:
+                self._state.look_at(key)
+            self._leave(entry)
 
     def _evicted(self, stored: Workload, marking: Marking) -> None:
         now = self._context.clock.wall()

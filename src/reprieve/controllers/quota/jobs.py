@@ -101,7 +101,7 @@ class JobReconciler:
         if held is None or first(held.object, "metadata.deletionTimestamp"):
             return
         job = held.object
-        if job["metadata"]["namespace"] in self._unmanaged:
+        if not self._manages(job["metadata"]["namespace"]):
             return
         above = self._jobs.ancestor(job)
         if above is not None:
@@ -123,6 +123,15 @@ class JobReconciler:
             await self._finish(kind, job, at, workload, reason, over.message)
             return
         await self._keep(kind, job, at, workload)
+
+    def _manages(self, namespace: str) -> bool:
+        """Tell whether jobs of a namespace are queued."""
+        selector = self._context.options.selector
+        if selector is None:
+            return namespace not in self._unmanaged
+        held = self._watches.namespaces.cache.named("", namespace)
+        labels = {} if held is None else held.object.metadata.labels or {}
+        return selector.matches(labels)
 
     async def _keep(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         suspended, active = is_suspended(kind, job), is_active(kind, job)

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from reprieve.controllers.dirty import DirtyKeys
+from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.decisions import Decisions
 from reprieve.controllers.quota.job_lookup import JobLookup, job_key, workload_key
@@ -27,10 +28,14 @@ from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.kube.errors import ApiError
 from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
 
 __all__ = ["QuotaPlane"]
 
 _PERIOD: Final = SECOND
+#: Held by whoever runs Kueue's own controller.
+_KUEUE_LEASE: Final = "c1f6bfd2.kueue.x-k8s.io"
+_KUEUE_PERIOD: Final = 5 * SECOND
 
 
 class QuotaPlane:
@@ -67,6 +72,7 @@ class QuotaPlane:
             self.workloads,
             namespace,
         )
+        self._kueue = KaiwoWatch(context.client, namespace, context.clock, _KUEUE_LEASE)
         self.statuses = Statuses(context, self.state, self.watches)
         self.decisions = Decisions(
             context,
@@ -101,11 +107,13 @@ class QuotaPlane:
             self._tasks = tasks
             self.watches.start(tasks)
             await self.watches.synced()
+            tasks.create_task(self._keep_looking_for_kueue())
+            await self._until_alone()
             self._subscribe()
             await self._recover()
             if self.context.writes:
-                tasks.create_task(look_at_each(self._jobs_due, self.jobs.look, clock))
-                tasks.create_task(look_at_each(self._workloads_due, self.workloads.look, clock))
+                tasks.create_task(look_at_each(self._jobs_due, self._look_at_job, clock))
+                tasks.create_task(look_at_each(self._workloads_due, self._look_at_workload, clock))
                 tasks.create_task(self.decisions.run())
                 tasks.create_task(self._housekeeping())
             tasks.create_task(self.statuses.run())
@@ -115,6 +123,18 @@ class QuotaPlane:
                 len(self.watches.cluster_queues.cache),
                 len(self.watches.workloads.cache),
             )
+
+    async def _look_at_job(self, key: str) -> None:
+        if self.context.writes:
+            await self.jobs.look(key)
+        else:
+            self._jobs_due.add_at(key, Nanos(self.context.clock.wall() + _KUEUE_PERIOD))
+
+    async def _look_at_workload(self, key: str) -> None:
+        if self.context.writes:
+            await self.workloads.look(key)
+        else:
+            self._workloads_due.add_at(key, Nanos(self.context.clock.wall() + _KUEUE_PERIOD))
 
     def _subscribe(self) -> None:
         self.state.subscribe()
@@ -155,9 +175,34 @@ class QuotaPlane:
     def _held_back(self) -> str:
         if self.context.lagging():
             return "the event loop lags"
+        if self.context.read_only:
+            return self.context.read_only
         if not self.context.fence.open:
             return "the lease is not held for long enough"
         return next(iter(self.watches.troubles()), "")
+
+    async def _until_alone(self) -> None:
+        """Wait while Kueue's own controller decides: two deciders would preempt twice."""
+        await self._look_for_kueue()
+        while self.context.read_only:
+            await self.context.clock.sleep(_PERIOD)
+
+    async def _keep_looking_for_kueue(self) -> None:
+        while True:
+            await self._look_for_kueue()
+            await self.context.clock.sleep(_KUEUE_PERIOD)
+
+    async def _look_for_kueue(self) -> None:
+        await self._kueue.look()
+        why = ""
+        if self._kueue.alive:
+            why = (
+                f"{self._kueue.holder} holds the lease {_KUEUE_LEASE}: Kueue decides, "
+                "and the quota plane writes nothing"
+            )
+        if why != self.context.read_only:
+            self.context.read_only = why
+            log.warning("%s", why or "Kueue's lease is free: the quota plane decides")
 
     async def _recover(self) -> None:
         while self.context.writes:

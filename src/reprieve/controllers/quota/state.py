@@ -29,6 +29,8 @@ from reprieve.intake.quota import (
 )
 from reprieve.intake.quota_workloads import PodSetRows, condition_of, is_true, workload_row
 from reprieve.kube.objects import version_number
+from reprieve.settings.quota import min_runtimes_s
+from reprieve.units.errors import UsageError
 
 __all__ = ["QuotaState", "key_of"]
 
@@ -126,8 +128,35 @@ class QuotaState:
     def row(self, workload: kueue.Workload) -> Workload:
         """Return the engine's row of a Workload."""
         return workload_row(
-            workload, self._rows, waits_for_pods=self._context.options.settings.block_admission
+            workload,
+            self._rows,
+            waits_for_pods=self._context.options.settings.block_admission,
+            min_runtimes_s=self._min_runtimes(workload),
         )
+
+    def _min_runtimes(self, workload: kueue.Workload) -> tuple[int, int]:
+        """Return for how long its queues and its class protect a workload."""
+        if workload.status.admission is None:
+            return 0, 0
+        watches, reference = self._watches, workload.spec.priority_class_ref
+        holders = (
+            watches.cluster_queues.cache.named("", workload.status.admission.cluster_queue),
+            watches.local_queues.cache.named(workload.metadata.namespace, workload.spec.queue_name),
+            None if reference is None else watches.classes.cache.named("", reference.name),
+        )
+        said: list[dict[str, str] | None] = []
+        for held in holders:
+            annotations = None if held is None else held.object.metadata.annotations
+            try:
+                min_runtimes_s([annotations])
+            except UsageError as error:
+                assert held is not None
+                if self._unusable.get(held.uid) != str(error):
+                    self._unusable[held.uid] = str(error)
+                    log.warning("%s: %s", held.name, error)
+            else:
+                said.append(annotations)
+        return min_runtimes_s(said)
 
     # Between two runs of cycles
 
