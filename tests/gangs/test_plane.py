@@ -180,6 +180,22 @@ async def test_settings_are_live_and_a_bad_value_changes_nothing(tmp_path: Path)
         assert "enablePreemption: false -> true" in notes
 
 
+async def test_a_restart_goes_on_where_the_last_process_was(tmp_path: Path) -> None:
+    async with site([node("a", 4), node("b", 4)], tmp_path) as cluster:
+        await configure(cluster, enablePreemption=True, defaultTimeout="30s")
+        first = await cluster.operator(names=("koord-scheduler",))
+        await fill(cluster, 2)
+        await create_group(cluster, pod_group(KOORDINATOR))
+        await cluster.create(*(member(name, door=KOORDINATOR) for name in ("hp-1", "hp-2")))
+        await cluster.until_victims(2)
+        await first.stop()
+        await cluster.operator(names=("koord-scheduler",))
+        await cluster.end()
+        await cluster.until_placed({"hp-1", "hp-2"})
+        assert set(cluster.deleted.values()) == {1}
+        assert not [e for e in await _series(cluster) if e["reason"] == "ConfigurationChanged"]
+
+
 async def test_gangs_and_what_happened_to_them_are_shown_over_http(tmp_path: Path) -> None:
     async with site([node("a", 4), node("b", 4)], tmp_path) as cluster:
         await cluster.operator(names=("koord-scheduler",))

@@ -14,7 +14,7 @@ __all__ = ["crds"]
 @click.option(
     "--pod-groups",
     is_flag=True,
-    help="Also those of scheduling.sigs.k8s.io and scheduling.x-k8s.io, where nobody else has them.",
+    help="Also PodGroup of scheduling.sigs.k8s.io and scheduling.x-k8s.io, if nobody has them.",
 )
 def crds(pod_groups: bool) -> None:
     """Print the CustomResourceDefinitions as YAML, ready for `kubectl apply -f -`."""
