@@ -74,6 +74,19 @@ def test_every_field_is_described(name: str) -> None:
         assert [path for path, field in found.items() if not field.get("description")] == []
 
 
+@pytest.mark.parametrize("name", KUEUE_NAMES)
+def test_no_comma_in_a_text_made_a_key_of_its_rest(name: str) -> None:
+    def empty(node: Any) -> Iterator[str]:
+        inner = node.items() if isinstance(node, dict) else enumerate(node)
+        for key, value in inner:
+            if value is None:
+                yield str(key)
+            elif isinstance(value, dict | list):
+                yield from empty(value)
+
+    assert list(empty(load(name))) == []
+
+
 def test_the_webhook_is_named_where_versions_are_converted() -> None:
     config = {"url": "https://127.0.0.1:9/convert", "caBundle": "eA=="}
     converted = {

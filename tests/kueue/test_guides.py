@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from reprieve.api import kueue
+from reprieve.api.crds import KUEUE_NAMES, load, text
 from reprieve.api.kueue import RESOURCE_IN_USE
 from reprieve.engine.quota.model import BorrowWithinCohort, Policy, Preemption
 from reprieve.intake.quota import cluster_queue_row
@@ -191,6 +192,19 @@ async def test_a_mistake_in_a_manifest_is_named_with_its_field(kubectl_here: Kub
     )
     assert code == 1 and 'admission webhook "vcohort.kb.io" denied the request' in err
     assert "When not 0, weight must be > 10e-9" in err
+
+
+async def test_the_definitions_are_applied_from_their_files(kubectl: Path, tmp_path: Path) -> None:
+    """With their anchors, which any reader of YAML knows."""
+    async with site(tmp_path, crds=False) as found:
+        command = Kubectl(kubectl, found, tmp_path)
+        for name in KUEUE_NAMES:
+            code, out, err = await command("apply", "-f", "-", text=text(name))
+            line = f"customresourcedefinition.apiextensions.k8s.io/{name} created\n"
+            assert (code, out, err) == (0, line, "")
+            stored = await command.get("crd", name)
+            expected = load(name)["spec"]["versions"]
+            assert stored["spec"]["versions"] == expected
 
 
 async def test_the_fields_are_explained(kubectl_here: Kubectl) -> None:
