@@ -89,9 +89,11 @@ class JobController:
 
     def _count_last(self, key: Key, pod: Object) -> None:
         """Count a pod that may have gone before anybody looked at its Job."""
-        job = self._informer.at(key)
-        tally = None if job is None else self._tallies.get(job["metadata"]["uid"])
-        if job is not None and tally is not None:
+        job, owner = self._informer.at(key), controller_of(pod)
+        if job is None or owner is None or owner["uid"] != job["metadata"]["uid"]:
+            return  # of an earlier Job of that name
+        tally = self._tallies.get(job["metadata"]["uid"])
+        if tally is not None:
             tally.count([pod], self._clock.monotonic(), job["spec"].get("podFailurePolicy"))
 
     async def look(self, key: Key) -> int | None:
