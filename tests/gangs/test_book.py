@@ -30,7 +30,7 @@ class Told:
         self.requeued += [row.name for row in rows]
 
     def group(
-        self, name: str = "g", minimum: int = 2, door: Door = KOORDINATOR, **notes: str
+        self, name: str = "g", minimum: int = 2, door: Door = KOORDINATOR, **notes: Any
     ) -> None:
         body = {
             "metadata": {
@@ -101,7 +101,8 @@ def test_all_of_a_strict_gang_leave_permit_with_the_first_whose_time_is_over() -
 
 def test_members_in_permit_are_tried_again_when_a_sibling_is_seen_bound() -> None:
     told = Told()
-    told.group(**{"match-policy": "waiting-and-running"})
+    policy: dict[str, Any] = {"match-policy": "waiting-and-running"}
+    told.group(**policy)
     first, second = member("p-0"), member("p-1")
     told.book.see(first)
     told.book.see(second)

@@ -109,7 +109,7 @@ def test_running_members_count_only_where_the_policy_says_so() -> None:
 
 def test_all_gangs_of_a_group_have_to_be_satisfied() -> None:
     two = GangGroup("default/g,x/h", (GangState("default/g", 1), GangState("x/h", 1)))
-    rows = [*machines(2), member("g-0"), replace(_pod("h-0"), gang="x/h")]
+    rows: list[Change] = [*machines(2), member("g-0"), replace(_pod("h-0"), gang="x/h")]
     attempt = cycle(rows, group=two, members=("g-0", "h-0"))
     assert set(bound(attempt)) == {"pod-g-0", "pod-h-0"}
     assert bound(cycle(rows, group=two, members=("g-0",))) == {}

@@ -43,7 +43,8 @@ def test_quotas_protect_by_label_and_by_guarantee(
 ) -> None:
     quotas = [(KOORDINATOR, each) for each in (WITHIN, ABOVE, LABELLED, SPELT)]
     found = protected_by(JobPolicy(quotas=mode), quotas)
-    assert (found.protected_quotas, found.protected_namespaces) == (expected, set())
+    assert found.protected_quotas == frozenset(expected)
+    assert found.protected_namespaces == frozenset()
 
 
 def test_quotas_of_scheduler_plugins_count_their_namespace() -> None:
