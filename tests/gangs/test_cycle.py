@@ -98,7 +98,7 @@ def test_those_who_waited_are_bound_with_the_one_that_was_missing() -> None:
 
 
 def test_running_members_count_only_where_the_policy_says_so() -> None:
-    rows = [*machines(2), member("g-0", node="n1"), member("g-1")]
+    rows: list[Change] = [*machines(2), member("g-0", node="n1"), member("g-1")]
     running = gang(policy="waiting-and-running", bound=1)
     assert bound(cycle(rows, group=running, members=("g-1",))) == {"pod-g-1": "n2"}
     waiting = cycle(rows, group=gang(policy="only-waiting", bound=1), members=("g-1",))
@@ -121,7 +121,7 @@ def _pod(name: str) -> Any:
 
 def test_a_placement_without_victims_is_found_before_anybody_is_evicted() -> None:
     # The small one goes to the emptier node by score, where the large one would have fitted.
-    rows = [
+    rows: list[Change] = [
         node("n1", cpu=6000),
         node("n2", cpu=3000),
         pod("runs", cpu=1, priority=10, node="n2"),
