@@ -315,9 +315,14 @@ async def site(
     nodes: Sequence[NodeSpec] = (),
     options: QuotaOptions | None = None,
     start: bool = True,
+    without: Sequence[str] = (),
 ) -> AsyncIterator[Site]:
-    """Start a cluster with these objects and the plane; end everything afterwards."""
-    async with embedded_stage(nodes or [node("node-0")], folder) as embedded:
+    """Start a cluster with these objects and the plane; end everything afterwards.
+
+    `without`: machines that imitate controllers and are not to run.
+    """
+    nodes = nodes or [node("node-0")]
+    async with embedded_stage(nodes, folder, machines_without=without) as embedded:
         connection = await load_connection(str(embedded.kubeconfig))
         client = connect(connection, SystemClock(), field_manager="test")
         found = Site(embedded, client)
