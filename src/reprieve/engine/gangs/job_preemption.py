@@ -36,6 +36,7 @@ from reprieve.engine.gangs.job import (
 )
 from reprieve.engine.gangs.possible import Possible, possible_victims, protected_labels
 from reprieve.engine.gangs.search import search
+from reprieve.engine.gangs.victims import victim_units, whole_gangs
 from reprieve.engine.placement.reasons import RESOLVABLE, Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
@@ -280,8 +281,8 @@ class _DryRun:
         possible = possible_victims(snapshot, present, below, candidates, self.policy)
         whole: list[I64] = []
         if self.policy.victim_gangs is VictimGangs.ALL:
-            possible, whole = _whole_gangs(simulation, self.job, possible)
-        return possible, _units(simulation, possible, whole)
+            possible, whole = whole_gangs(simulation.snapshot, self.job, possible)
+        return possible, victim_units(simulation.snapshot, possible, whole)
 
     # Outcomes.
 
@@ -367,66 +368,3 @@ def _counted(said: Statuses) -> Counts:
     for reasons in said.values():
         counts.update(reasons)
     return tuple(counts.items())
-
-
-def _whole_gangs(
-    simulation: Simulation, job: Job, possible: Possible
-) -> tuple[Possible, list[I64]]:
-    """Return the possible victims without gangs that cannot go whole, and the gangs that can."""
-    snapshot = simulation.snapshot
-    slot_of = {
-        uid: slot for slot, uid in enumerate(snapshot.pod_uids) if snapshot.pod_node[slot] >= 0
-    }
-    there = np.zeros(len(snapshot.pod_node), np.bool_)
-    there[possible.slots] = True
-    whole: list[I64] = []
-    for gang in job.gangs:
-        slots = np.array(sorted(slot_of[uid] for uid in gang if uid in slot_of), np.int64)
-        if len(slots) and there[slots].all():
-            whole.append(slots)
-        else:
-            there[slots] = False
-    slots = possible.slots[there[possible.slots]]
-    here = np.zeros(len(possible.here), np.bool_)
-    here[snapshot.pod_node[slots]] = True
-    return Possible(slots, possible.job, np.where(here, possible.cost, 0), here), whole
-
-
-def _units(simulation: Simulation, possible: Possible, whole: Sequence[I64]) -> Units:
-    """Return the possible victims as units in the order of 7.4: priority, job key, name.
-
-    The job key's rank stands where other planes have the start time.
-    """
-    snapshot = simulation.snapshot
-    in_gang = np.zeros(len(snapshot.pod_node), np.bool_)
-    for slots in whole:
-        in_gang[slots] = True
-    singles = possible.slots[~in_gang[possible.slots]]
-    first = np.array([slots[0] for slots in whole], np.int64)
-    every = np.concatenate((singles, first))
-    of_slot = np.full(len(snapshot.pod_node), -1, np.int64)
-    of_slot[singles] = np.arange(len(singles))
-    size = np.ones(len(every), np.int64)
-    priority = snapshot.pod_priority[every].copy()
-    for offset, slots in enumerate(whole, len(singles)):
-        of_slot[slots] = offset
-        size[offset] = len(slots)
-        priority[offset] = snapshot.pod_priority[slots].max()
-
-    def name(unit: int) -> str:
-        namespace, _, own = snapshot.pod_keys[int(every[unit])].partition("/")
-        return f"{own}\0{namespace}"
-
-    return Units(
-        snapshot=snapshot,
-        first=every,
-        priority=priority,
-        grouped=np.zeros(len(every), np.int64),
-        size=size,
-        start=possible.job[every],
-        groups=(),
-        group_pods=tuple(whole),
-        singles=len(singles),
-        of_slot=of_slot,
-        tie=name,
-    )
