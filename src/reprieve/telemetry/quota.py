@@ -24,7 +24,7 @@ class QuotaMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._by_queue: list[tuple[Counter | Gauge | Histogram, tuple[str, ...]]] = []
+        self._by_queue: list[tuple[Counter | Gauge | Histogram, int]] = []
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self._attempts = counter("admission_attempts", "Cycles, by what came of them.", "result")
         self._attempt_seconds = histogram(
@@ -183,15 +183,15 @@ class QuotaMetrics:
 
     def forget(self, queue: str) -> None:
         """Let the series of a ClusterQueue go."""
-        for metric, labels in self._by_queue:
-            at = labels.index(_QUEUE)
+        for metric, at in self._by_queue:
             # The client has no public way to read the label values that exist.
             for values in [v for v in metric._metrics if v[at] == queue]:
                 metric.remove(*values)
 
     def _note(self, metric: Counter | Gauge | Histogram, labels: tuple[str, ...]) -> None:
-        if _QUEUE in labels:
-            self._by_queue.append((metric, labels))
+        for position, label in enumerate(labels):
+            if label in (_QUEUE, "preempting_cluster_queue"):
+                self._by_queue.append((metric, position))
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         found = Counter(f"kueue_{name}", text, (*labels, "replica_role"), registry=self._registry)
