@@ -227,7 +227,7 @@ def test_a_kaiwo_config_comes_after_the_kind_that_the_same_release_brings(tmp_pa
 def test_the_chart_carries_the_packages_crds() -> None:
     copies = {path.stem: path.read_text() for path in (CHART / "files" / "crds").iterdir()}
     assert copies == {name: text(name) for name in NAMES}, (
-        "run: cp src/reprieve/api/crds/*.yaml charts/reprieve/files/crds/"
+        "copy the files that differ from src/reprieve/api/crds to charts/reprieve/files/crds"
     )
 
 
