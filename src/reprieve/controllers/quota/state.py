@@ -238,6 +238,7 @@ class QuotaState:
                         log.warning("%s cannot be used: %s", held.name, error)
             return found
 
+        before = self.configuration
         self.configuration = Configuration(
             cluster_queues={
                 row.name: row
@@ -259,6 +260,10 @@ class QuotaState:
         self.queues.configure(self.configuration)
         self.tallies.changed.update(self.configuration.cluster_queues)
         self.tallies.changed.update(self.configuration.local_queues)
+        if _rules(before) != _rules(self.configuration):
+            # Who holds quota may have to give it back, and who was drained may come again.
+            for workload in self.workloads():
+                self._changed(key_of(workload))
 
     def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
         if old is not None and new is not None and _said(old.object) == _said(new.object):
@@ -276,6 +281,17 @@ class QuotaState:
         if written is not None and (new is None or _version(written) <= new.resource_version):
             del self._written[key]
         self.look_at(key)
+
+
+def _rules(configuration: Configuration) -> list[object]:
+    """Return what a Workload is looked at for when a queue changes."""
+    return [
+        [
+            (name, queue.stop_policy, queue.checks)
+            for name, queue in configuration.cluster_queues.items()
+        ],
+        [(key, queue.stop_policy) for key, queue in configuration.local_queues.items()],
+    ]
 
 
 def _version(workload: kueue.Workload) -> int:
