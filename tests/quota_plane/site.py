@@ -281,9 +281,14 @@ class Site:
         page = await self.client.list(PREEMPTIONS, dict, namespace=OPERATOR_NAMESPACE)
         return page.items
 
-    async def until(self, what: str, holds: Callable[[], Awaitable[object]]) -> None:
+    async def until(
+        self,
+        what: str,
+        holds: Callable[[], Awaitable[object]],
+        patience: float = _PATIENCE_S,
+    ) -> None:
         """Wait until it holds, and fail with what there is when it does not."""
-        end = asyncio.get_running_loop().time() + _PATIENCE_S
+        end = asyncio.get_running_loop().time() + patience
         while not await holds():
             if asyncio.get_running_loop().time() > end:
                 raise AssertionError(f"{what} never held\n" + await self._all())

@@ -12,6 +12,7 @@ Source: specification of the quota plane, section 9; the design's "Intent log an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +34,14 @@ from reprieve.engine.quota import model
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
 from reprieve.execution.recovery import claim_open, expired
 from reprieve.intake.quota_workloads import condition_of, is_true
-from reprieve.kube.errors import ApiError, Conflict, NotFound
+from reprieve.kube.errors import (
+    ApiError,
+    Conflict,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from reprieve.kube.writes import Priority
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import format_instant, parse_instant
@@ -42,6 +50,7 @@ from reprieve.wording import kueue
 __all__ = ["Marking", "Preemptions"]
 
 _AT_ONCE: Final = 8
+_ATTEMPTS: Final = 5
 _RECORD_TIME_TO_LIVE: Final = 24 * 60 * MINUTE
 _RECORD_CAP: Final = 500
 _CLEAN_EVERY: Final = MINUTE
@@ -79,6 +88,7 @@ class Preemptions:
         self._log = IntentLog(context.client, namespace, context.fence, context.clock)
         self._open: dict[str, _Open] = {}
         self._attempts: dict[str, int] = {}
+        self._unbegun: set[str] = set()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._clean_at = context.clock.monotonic()
 
@@ -169,6 +179,7 @@ class Preemptions:
                     self._note(found, uid, VictimState.EVICTED)
             if not found.marked and len(found.states) == len(found.intent.spec.victims):
                 await self._close(name, found)
+        await self._abandon_unbegun()
         now = self._context.clock.monotonic()
         if now >= self._clean_at:
             self._clean_at = type(now)(now + _CLEAN_EVERY)
@@ -177,16 +188,34 @@ class Preemptions:
     async def _begin(self, plan: Plan) -> Preemption:
         assert plan.preemptor is not None
         uid = plan.preemptor.uid
+        attempt = self._attempts[uid] = self._attempts.get(uid, 0) + 1
+        failures = 0
         while True:
-            attempt = self._attempts[uid] = self._attempts.get(uid, 0) + 1
             actions = [Action.SUSPEND] * len(plan.victims)
             spec = intent_spec(plan, attempt, self._context.clock.wall(), actions=actions)
+            name = intent_name(plan, attempt)
             try:
-                return await self._log.start(
-                    await self._log.create(intent_name(plan, attempt), spec)
-                )
+                return await self._log.start(await self._log.create(name, spec))
             except IntentTaken:
-                continue
+                attempt = self._attempts[uid] = attempt + 1
+            except (Conflict, ServerError, TooManyRequests, Unreachable):
+                # Written twice it is still one: creating it again finds it.
+                failures += 1
+                if failures == _ATTEMPTS:
+                    self._unbegun.add(name)
+                    raise
+                await self._context.client.transport.pause(failures)
+
+    async def _abandon_unbegun(self) -> None:
+        """Close intents whose first writes failed; none of their victims was marked."""
+        if not self._unbegun:
+            return
+        for intent in await self._log.list():
+            if intent.metadata.name in self._unbegun and intent.status.phase.open:
+                reason = "it could not be begun"
+                with contextlib.suppress(Conflict, NotFound):
+                    await self._log.finish(intent, IntentPhase.ABANDONED, reason, ())
+                    self._unbegun.discard(intent.metadata.name)
 
     async def _mark(self, found: _Open, marking: Marking) -> Workload | None:
         victim = marking.victim
