@@ -56,7 +56,7 @@ class Rule(StrEnum):
 
 
 _NOT_MONOTONE: Final = frozenset({FilterName.POD_TOPOLOGY_SPREAD, FilterName.INTER_POD_AFFINITY})
-_NOTHING: Final[list[tuple[int, list[int]]]] = []
+_NOTHING: Final[list[tuple[int, int]]] = []
 
 
 class _Board:
@@ -84,7 +84,7 @@ class _Board:
             for unit in unit_of[mask].tolist():
                 self.barred.setdefault(unit, name)
         chosen = np.flatnonzero(here)
-        self._rows: dict[int, list[tuple[int, list[int]]]] = {}
+        self._rows: dict[int, list[tuple[int, int]]] = {}
         for unit, row in zip(unit_of[chosen].tolist(), self.room.rows(slots[chosen]), strict=True):
             self._rows.setdefault(unit, []).append(row)
         self.moves = tuple(_moves(unit_of, domains) for domains in moved)

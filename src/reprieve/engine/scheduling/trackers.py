@@ -10,7 +10,6 @@ run as they are, by `Rerun`. Source: specification 7.7 and 16; the design's "Sla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import lt
 from typing import Final
 
 import numpy as np
@@ -29,12 +28,18 @@ __all__ = ["Members", "Rerun", "Room", "excluded", "skews_of"]
 
 Members = Sequence[tuple[Pending, int]]  # pending pod and index of its node, in placement order
 
-_AMPLE: Final = 1 << 62
+_AMPLE: Final = 1 << 60  # more than any node has
+_GUARD: Final = 62  # the bit of a lane that stays set as long as the lane is not below zero
+_LANE: Final = 64
 _PAIRWISE: Final = (FilterName.NODE_PORTS, FilterName.VOLUME_RESTRICTIONS)
 
 
 class Room:
-    """What is left on the members' nodes, in the resources that members there ask for."""
+    """What is left on the members' nodes, in the resources that members there ask for.
+
+    All resources of a node are lanes of one integer, each with a guard bit, so that a pod is taken
+    with one subtraction: a lane below zero borrows its guard and nothing else.
+    """
 
     def __init__(self, simulation: Simulation, members: Members) -> None:
         """The simulation has all potential victims out and no member placed."""
@@ -50,32 +55,43 @@ class Room:
             for pod in simulation.nominated.get(node, ()):
                 left[index] -= simulation.requests_of(pod.pod_class)
         # Members passed here, so a lack means that something else provides the resource (21.4).
-        left[(need == 0) | (left < 0)] = _AMPLE
-        self._left = dict(zip(self.nodes.tolist(), left[:, self._columns].tolist(), strict=True))
+        left[(need == 0) | (left < 0) | (left > _AMPLE)] = _AMPLE
+        lanes = _lanes(left[:, self._columns] + (1 << _GUARD))
+        self._left = dict(zip(self.nodes.tolist(), lanes, strict=True))
+        self._guards = sum(1 << (_LANE * n + _GUARD) for n in range(len(self._columns)))
         self._requests = snapshot.pod_requests
         self._node = snapshot.pod_node
 
-    def rows(self, slots: I64) -> list[tuple[int, list[int]]]:
+    def rows(self, slots: I64) -> list[tuple[int, int]]:
         """Return (node, requests) of pods, as `take` wants them."""
-        nodes = self._node[slots].tolist()
-        amounts = self._requests[slots][:, self._columns].tolist()
-        return list(zip(nodes, amounts, strict=True))
+        amounts = np.minimum(self._requests[slots][:, self._columns], _AMPLE)
+        return list(zip(self._node[slots].tolist(), _lanes(amounts), strict=True))
 
-    def take(self, rows: Sequence[tuple[int, list[int]]]) -> bool:
+    def take(self, rows: Sequence[tuple[int, int]]) -> bool:
         """Put pods on members' nodes; return whether they fit, and change nothing if not."""
+        guards, room = self._guards, self._left
         for done, (node, amounts) in enumerate(rows):
-            left = self._left[node]
-            if any(map(lt, left, amounts)):
+            left = room[node] - amounts
+            if left & guards != guards:
                 self.give(rows[:done])
                 return False
-            self._left[node] = [have - amount for have, amount in zip(left, amounts, strict=True)]
+            room[node] = left
         return True
 
-    def give(self, rows: Sequence[tuple[int, list[int]]]) -> None:
+    def give(self, rows: Sequence[tuple[int, int]]) -> None:
         """Undo `take`."""
         for node, amounts in rows:
-            left = self._left[node]
-            self._left[node] = [have + amount for have, amount in zip(left, amounts, strict=True)]
+            self._left[node] += amounts
+
+
+def _lanes(amounts: I64) -> list[int]:
+    """Return each row, of amounts from 0, as one integer with a lane for each column."""
+    width = amounts.shape[1] * amounts.itemsize
+    data = np.ascontiguousarray(amounts, "<i8").tobytes()
+    if not width:
+        return [0] * len(amounts)
+    starts = range(0, len(data), width)
+    return [int.from_bytes(data[at : at + width], "little") for at in starts]
 
 
 def _checked(simulation: Simulation, members: Members) -> I64:
