@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from reprieve.kube.resource import PODS
 from tests.quota_plane.site import (
@@ -26,7 +27,7 @@ NO_ROOM = (
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
-def base(cpu: int = 4, **spec: object) -> list[Object]:
+def base(cpu: int = 4, **spec: Any) -> list[Object]:
     """Return one queue with two priorities."""
     return [
         flavor(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import generate_latest
 
@@ -22,7 +23,7 @@ from tests.quota_plane.site import (
 )
 from tests.quota_plane.test_jobs import LOWER, base
 
-SPOT = {
+SPOT: dict[str, Any] = {
     "nodeLabels": {"pool": "spot"},
     "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
 }
