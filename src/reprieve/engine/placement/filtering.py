@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending, Snapshot
 from reprieve.engine.placement.profile import FilterName, Policy, Profile, ScoreName
@@ -93,6 +93,7 @@ class Filter(Protocol):
         ...
 
 
+@runtime_checkable
 class Reserving(Protocol):
     """A filter that takes something for the pod when it is placed (Reserve): devices, volumes."""
 

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I64, U8, Flag, Mask, Pending, Snapshot
-from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, Score
+from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, Reserving, Score
 from reprieve.engine.placement.filters import compile_filters
 from reprieve.engine.placement.profile import FilterName, Policy, Profile
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection, Status
@@ -36,6 +36,11 @@ class _Compiled:
     scores: tuple[tuple[Score, int], ...] | None = None
     codes: U8 | None = None  # (nodes,) of the first filter that refuses
     stale: set[int] = field(default_factory=set)  # nodes whose entry in `codes` is out of date
+    reserving: tuple[Reserving, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Pick the filters that take something for a pod that is placed."""
+        self.reserving = tuple(each for each in self.filters if isinstance(each, Reserving))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +193,8 @@ class Simulation:
 
     def place(self, pending: Pending, node: int) -> Placed:
         """Put a pending pod on a node and reserve what its filters take."""
-        for each in self._of(pending).filters:
-            reserve = getattr(each, "reserve", None)
-            if reserve is not None:
-                reserve(pending, node)
+        for each in self._of(pending).reserving:
+            each.reserve(pending, node)
         pod = Placed(pending.pod_class, pending.labels, node, pending=pending)
         self.simulated.append(pod)
         self._move(pod, 1)
@@ -244,10 +247,8 @@ class Simulation:
 
     def _release(self, pod: Placed) -> None:
         assert pod.pending is not None
-        for each in self._of(pod.pending).filters:
-            release = getattr(each, "release", None)
-            if release is not None:
-                release(pod.pending, pod.node)
+        for each in self._of(pod.pending).reserving:
+            each.release(pod.pending, pod.node)
 
     def _of(self, pending: Pending) -> _Compiled:
         row = pending.row

@@ -50,7 +50,6 @@ def plan_of(
         return known
 
     victims: list[Victim] = []
-    freed: dict[str, int] = {}
     slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
     classes = iter(snapshot.pod_class[slots].tolist())
     uids, keys = snapshot.pod_uids, snapshot.pod_keys
@@ -61,8 +60,8 @@ def plan_of(
             namespace, _, name = keys[slot].partition("/")
             pod = Ref("v1", "Pod", namespace, name, uids[slot])
             victims.append(Victim(pod, pod, own, rule))
-            for resource, amount in own.items():
-                freed[resource] = freed.get(resource, 0) + amount
+    sums = snapshot.pod_requests[slots].sum(axis=0).tolist()
+    freed = {name: sum_ for name, sum_ in zip(snapshot.resources, sums, strict=True) if sum_}
     placed = dict(found.nominated)
     need: dict[str, int] = {}
     for pending in queued:
