@@ -58,7 +58,7 @@ _RESOURCES = {
         _kueue("workloadpriorityclasses", "WorkloadPriorityClass"),
     )
 }
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 _LOOK_S = 0.05
 
 

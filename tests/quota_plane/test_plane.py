@@ -10,6 +10,7 @@ from prometheus_client import generate_latest
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,
+    LOCAL_QUEUES,
     NAMESPACE,
     Object,
     Site,
@@ -129,3 +130,25 @@ async def test_metrics_have_kueues_names_and_vanish_with_their_queue(tmp_path: P
             return not any('cluster_queue="cq"' in name for name in series())
 
         await cluster.until("its series are gone", forgotten)
+
+
+async def test_a_status_that_says_something_else_is_written_again(tmp_path: Path) -> None:
+    async with site(tmp_path, *base(8)) as cluster:
+        await cluster.create(job("one"))
+        await cluster.until_admitted("one")
+
+        async def shown() -> tuple[int, int]:
+            queue: Object = await cluster.client.get(CLUSTER_QUEUES, "", "cq", dict)
+            local: Object = await cluster.client.get(LOCAL_QUEUES, NAMESPACE, "q", dict)
+            admitted = "admittedWorkloads"
+            return queue["status"].get(admitted), local["status"].get(admitted)
+
+        async def right() -> bool:
+            return await shown() == (1, 1)
+
+        await cluster.until("the statuses are right", right)
+        wrong = {"admittedWorkloads": 7}
+        await cluster.client.patch_status(CLUSTER_QUEUES, "", "cq", wrong, dict)
+        await cluster.client.patch_status(LOCAL_QUEUES, NAMESPACE, "q", wrong, dict)
+        assert await shown() == (7, 7)
+        await cluster.until("the statuses are right again", right)

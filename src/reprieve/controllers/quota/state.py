@@ -267,6 +267,8 @@ class QuotaState:
 
     def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
         if old is not None and new is not None and _said(old.object) == _said(new.object):
+            # Its status may have been compared with one that an older write had left behind.
+            self.tallies.changed.add(f"{new.namespace}/{new.name}" if new.namespace else new.name)
             return
         self._stale = True
         self._woken()
