@@ -11,7 +11,7 @@ from pathlib import Path
 from reprieve.api.crds import kueue_crds
 from reprieve.controllers.webhook_registration import Place
 from reprieve.controllers.webhook_reviews import Hook, kueue_hooks
-from reprieve.controllers.webhook_server import WebhookOptions, run_webhooks
+from reprieve.controllers.webhook_server import Standing, WebhookOptions, run_webhooks
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS
@@ -54,8 +54,14 @@ async def webhooks(
 ) -> AsyncIterator[None]:
     """Webhooks that are served and registered until the end of the block."""
     ready = asyncio.Event()
+
+    def told(standing: Standing) -> None:
+        if standing is Standing.REGISTERED:
+            ready.set()
+
+    served = hooks or kueue_hooks()
     task = asyncio.create_task(
-        run_webhooks(client, options, hooks or kueue_hooks(), clock or SystemClock(), ready.set)
+        run_webhooks(client, options, served, clock or SystemClock(), told=told)
     )
     waiting = asyncio.create_task(ready.wait())
     try:

@@ -16,7 +16,7 @@ import binascii
 import ipaddress
 import ssl
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,6 +42,7 @@ __all__ = [
     "load_chain",
     "new_certificates",
     "renewed",
+    "stored_certificates",
 ]
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
@@ -119,35 +120,63 @@ def renewed(kept: Certificates, names: Sequence[str], now: Nanos) -> Certificate
 
 
 async def kept_certificates(
-    client: Client, namespace: str, name: str, hosts: Sequence[str], now: Nanos
+    client: Client,
+    namespace: str,
+    name: str,
+    hosts: Sequence[str],
+    now: Nanos,
+    served: Certificates | None = None,
+    trust: Callable[[Certificates], Awaitable[None]] | None = None,
 ) -> Certificates:
     """Return the certificates in a Secret, made or renewed where they have to be.
+
+    Args:
+        client: of the cluster.
+        namespace: of the Secret.
+        name: of the Secret.
+        hosts: what the certificate is for.
+        now: the wall clock.
+        served: what this process serves with; it is put back where the Secret is gone.
+        trust: has clients trust them; called before others can see what is new.
 
     Raises:
         ApiError: the Secret cannot be read or written.
         Conflict: others wrote it at every attempt.
     """
     for _ in range(_ATTEMPTS):
+        secret = await _secret_of(client, namespace, name)
+        kept = _of_secret(secret) if secret is not None else served
+        found = new_certificates(hosts, now) if kept is None else renewed(kept, hosts, now)
+        if trust is not None:
+            await trust(found)
+        if secret is not None and found == kept:
+            return found
         try:
-            secret: dict[str, Any] = await client.get(SECRETS, namespace, name, dict)
-        except NotFound:
-            made = new_certificates(hosts, now)
-            try:
-                await client.create(SECRETS, _secret(namespace, name, made), dict)
-            except AlreadyExists:
-                continue
-            return made
-        kept = _of_secret(secret)
-        found = renewed(kept, hosts, now)
-        if found == kept:
-            return kept
-        written = {**secret, "data": {**(secret.get("data") or {}), **_data(found)}}
-        try:
-            await client.replace(SECRETS, written, dict)
-        except Conflict:
+            if secret is None:
+                await client.create(SECRETS, _secret(namespace, name, found), dict)
+            else:
+                written = {**secret, "data": {**(secret.get("data") or {}), **_data(found)}}
+                await client.replace(SECRETS, written, dict)
+        except (AlreadyExists, Conflict, NotFound):
             continue
         return found
     raise Conflict(f"secret {namespace}/{name} changed at every attempt", code=409)
+
+
+async def stored_certificates(client: Client, namespace: str, name: str) -> Certificates | None:
+    """Return the certificates in a Secret as they are; None without one that can be served with.
+
+    Raises:
+        ApiError: the Secret cannot be read.
+    """
+    secret = await _secret_of(client, namespace, name)
+    found = None if secret is None else _of_secret(secret)
+    try:
+        if found is not None:
+            load_chain(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), found)
+    except UsageError:
+        return None
+    return found
 
 
 def certificates_in(folder: Path) -> Certificates:
@@ -282,6 +311,14 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+
+
+async def _secret_of(client: Client, namespace: str, name: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = await client.get(SECRETS, namespace, name, dict)
+    except NotFound:
+        return None
+    return found
 
 
 def _secret(namespace: str, name: str, certificates: Certificates) -> dict[str, Any]:

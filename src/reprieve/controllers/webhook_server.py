@@ -1,19 +1,22 @@
 """The server that webhooks are asked at, over TLS, and what keeps it known and certified.
 
-`serve_webhooks` listens; `run_webhooks` gets the certificates, listens, registers, and looks once
-an hour whether they have to be renewed, for as long as the process lives. While the API server
-refuses the registration, it is tried again and what is registered stays.
+`serve_webhooks` listens; `run_webhooks` gets the certificates, listens, and in the process whose
+turn it is registers, and looks once an hour whether they have to be renewed. The others look once a
+minute for what that one made. While the API server refuses the registration, it is tried again and
+what is registered stays.
 
 Source: specification of the quota plane, section 12.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +28,7 @@ from reprieve.controllers.webhook_certificates import (
     certificates_in,
     kept_certificates,
     load_chain,
+    stored_certificates,
 )
 from reprieve.controllers.webhook_registration import CONVERT, Place, register_webhooks
 from reprieve.controllers.webhook_reviews import (
@@ -38,10 +42,11 @@ from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.settings.quota import QuotaSettings
 from reprieve.units.clock import Clock
-from reprieve.units.durations import HOUR, SECOND
+from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.errors import UsageError
 
 __all__ = [
+    "Standing",
     "WebhookOptions",
     "WebhookServer",
     "run_webhooks",
@@ -78,7 +83,7 @@ class WebhookOptions:
         """The names that the certificate is for."""
         service = f"{self.place.service}.{self.place.namespace}"
         own = (f"{service}.svc", f"{service}.svc.cluster.local", service)
-        address = self.place.url.removeprefix("https://").rpartition(":")[0]
+        address = self.place.url.removeprefix("https://").rpartition(":")[0].strip("[]")
         return (address, *own) if address else own
 
 
@@ -88,12 +93,32 @@ def webhook_options(settings: QuotaSettings, namespace: str) -> WebhookOptions:
     folder = settings.certificate_folder
     if not folder and not settings.configuration.own_certificates:
         folder = settings.configuration.certificate_folder or DEFAULT_FOLDER
+    port = settings.webhook_port
+    if settings.webhook_url:
+        port = int(settings.webhook_url.rpartition(":")[2])
     return WebhookOptions(
-        Place(namespace, settings.webhook_service, annotations=dict(settings.webhook_annotations)),
+        Place(
+            namespace,
+            settings.webhook_service,
+            url=settings.webhook_url,
+            annotations=dict(settings.webhook_annotations),
+        ),
         secret=secret or "reprieve-webhook-certificates",
         folder=Path(folder) if folder else None,
-        port=settings.webhook_port,
+        port=port,
     )
+
+
+class Standing(StrEnum):
+    """How far a process has come with its webhooks."""
+
+    SERVING = "serving"
+    REGISTERED = "registered"
+    REFUSED = "refused"
+
+
+async def _at_once() -> None:
+    """The turn of a process that is alone."""
 
 
 class WebhookServer:
@@ -143,47 +168,148 @@ async def run_webhooks(
     options: WebhookOptions,
     hooks: Sequence[Hook],
     clock: Clock,
-    ready: Callable[[], None] = lambda: None,
+    turn: Callable[[], Awaitable[None]] = _at_once,
+    told: Callable[[Standing], None] = lambda standing: None,
 ) -> None:
-    """Serve, register and renew until cancelled; `ready` is called once all is registered.
+    """Serve until cancelled; once `turn` has returned, register and renew.
+
+    Until then certificates are read and never made, so that one process of a deployment makes them.
 
     Raises:
         UsageError: the port cannot be listened on, or mounted files cannot be used.
     """
-    certificates = await _certificates(client, options, clock)
-    async with serve_webhooks(hooks, certificates, options.port, options.host) as server:
-        place = _at(options.place, server.port)
-        while True:
-            pause = HOUR
-            try:
-                found = await _certificates(client, options, clock)
-                trusted = replace(place, bundle=found.bundle)
-                foreign = await register_webhooks(client, options.name, hooks, trusted)
-                # Only now does the API server trust a new authority.
-                if found != certificates:
-                    server.renew(found)
-                    certificates = found
-                    log.info("serving webhooks with a new certificate")
-                if foreign:
-                    log.warning("not converting, being another's or missing: %s", foreign)
-                ready()
-            except ApiError as error:
-                log.warning("cannot register the webhooks: %s", error)
-                pause = _AGAIN
-            await clock.sleep(pause)
+    leading = asyncio.ensure_future(turn())
+    try:
+        certificates = await _first_certificates(client, options, clock, leading)
+        async with serve_webhooks(hooks, certificates, options.port, options.host) as server:
+            told(Standing.SERVING)
+            place = _at(options.place, server.port)
+            shift = _Shift(client, options, hooks, clock, place, server, certificates, told)
+            while not leading.done():
+                await _pause(clock, MINUTE, leading)
+                await shift.follow()
+            while True:
+                await clock.sleep(HOUR if await shift.lead() else _AGAIN)
+    finally:
+        leading.cancel()
 
 
-async def _certificates(client: Client, options: WebhookOptions, clock: Clock) -> Certificates:
-    if options.folder is not None:
-        return certificates_in(options.folder)
+class _Shift:
+    """One process that serves: first beside the leader, then as the leader."""
+
+    def __init__(
+        self,
+        client: Client,
+        options: WebhookOptions,
+        hooks: Sequence[Hook],
+        clock: Clock,
+        place: Place,
+        server: WebhookServer,
+        certificates: Certificates,
+        told: Callable[[Standing], None],
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._hooks = hooks
+        self._clock = clock
+        self._place = place
+        self._server = server
+        self._certificates = certificates
+        self._told = told
+        self._trouble = ""
+
+    async def follow(self) -> None:
+        """Serve with what the leader made."""
+        try:
+            found = await _read(self._client, self._options)
+        except (ApiError, UsageError) as error:
+            self._warn(f"cannot read the webhooks' certificates: {error}")
+            return
+        if found is not None:
+            self._serve(found)
+
+    async def lead(self) -> bool:
+        """Renew what is old, register what is served; tell whether that went well."""
+        try:
+            if self._options.folder is not None:
+                found = certificates_in(self._options.folder)
+                await self._register(found)
+            else:
+                found = await kept_certificates(
+                    self._client,
+                    self._place.namespace,
+                    self._options.secret,
+                    self._options.hosts,
+                    self._clock.wall(),
+                    self._certificates,
+                    self._register,
+                )
+            # Only now does the API server trust a new authority.
+            self._serve(found)
+            self._trouble = ""
+            self._told(Standing.REGISTERED)
+        except (ApiError, UsageError) as error:
+            self._warn(f"cannot register the webhooks: {error}")
+            self._told(Standing.REFUSED)
+            return False
+        return True
+
+    async def _register(self, certificates: Certificates) -> None:
+        trusted = replace(self._place, bundle=certificates.bundle)
+        foreign = await register_webhooks(self._client, self._options.name, self._hooks, trusted)
+        if foreign:
+            self._warn(f"not converting, being another's or missing: {', '.join(foreign)}")
+
+    def _serve(self, certificates: Certificates) -> None:
+        if certificates != self._certificates:
+            self._server.renew(certificates)
+            self._certificates = certificates
+            log.info("serving webhooks with a new certificate")
+
+    def _warn(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._trouble = trouble
+            log.warning("%s", trouble)
+
+
+async def _first_certificates(
+    client: Client, options: WebhookOptions, clock: Clock, leading: asyncio.Future[None]
+) -> Certificates:
+    """Wait for certificates, or make them where this process leads.
+
+    Raises:
+        UsageError: mounted files cannot be used.
+    """
     while True:
         try:
-            return await kept_certificates(
-                client, options.place.namespace, options.secret, options.hosts, clock.wall()
-            )
+            found = await _read(client, options)
+            if found is not None:
+                return found
+            if leading.done():
+                namespace, now = options.place.namespace, clock.wall()
+                return await kept_certificates(
+                    client, namespace, options.secret, options.hosts, now
+                )
         except ApiError as error:
             log.warning("cannot keep the webhooks' certificates: %s", error)
             await clock.sleep(_AGAIN)
+        else:
+            await _pause(clock, SECOND, leading)
+
+
+async def _read(client: Client, options: WebhookOptions) -> Certificates | None:
+    if options.folder is not None:
+        return certificates_in(options.folder)
+    return await stored_certificates(client, options.place.namespace, options.secret)
+
+
+async def _pause(clock: Clock, nanoseconds: int, leading: asyncio.Future[None]) -> None:
+    """Return after that much time, or as soon as this process leads."""
+    pause = asyncio.ensure_future(clock.sleep(nanoseconds))
+    try:
+        await asyncio.wait((pause, leading), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        pause.cancel()
 
 
 def _at(place: Place, port: int) -> Place:

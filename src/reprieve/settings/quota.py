@@ -10,7 +10,8 @@
       webhooks:
         jobFailurePolicy: Ignore      # of kinds that are not our own
         namespaceSelector: {...}      # where those are asked
-        service: reprieve-webhook     # by which the API server finds them
+        service: reprieve-webhook     # by which the API server finds them; without, and without
+        url: ""                       # url, none are served: https://HOST:PORT of this process
         port: 9443
         certificateFolder: ""         # files that somebody else keeps, such as cert-manager
         annotations: {}               # of the configurations, for its injector
@@ -27,6 +28,7 @@ Source: the quota plane's own options; specification of the quota plane, section
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -63,6 +65,8 @@ SECTION: Final = "quota"
 PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
 RECLAIM_MIN_RUNTIME: Final = "reprieve.dev/reclaim-min-runtime"
 
+_URL: Final = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", re.ASCII)
+
 CLASSICAL: Final = "Classical"
 FAIR_SHARING: Final = "FairSharing"
 _BOTH: Final = (Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, Strategy.LESS_THAN_INITIAL_SHARE)
@@ -70,6 +74,7 @@ _WEBHOOKS: Final = (
     "jobFailurePolicy",
     "namespaceSelector",
     "service",
+    "url",
     "port",
     "certificateFolder",
     "annotations",
@@ -91,8 +96,9 @@ class QuotaSettings:
     """All that the quota plane is told. `loop_window` in nanoseconds; `loop_limit` 0 holds none.
 
     `webhook_selector` chooses the namespaces in which webhooks of jobs are asked, as JSON; None is
-    that of `configuration`. `job_kinds` are rows for the table of kinds, undecoded. `notices`: what
-    was said and changes nothing.
+    that of `configuration`. `serves_webhooks`: it was said where they are found, by their Service
+    or, outside of the cluster, at `webhook_url`. `job_kinds` are rows for the table of kinds,
+    undecoded. `notices`: what was said and changes nothing.
     """
 
     configuration: QuotaConfiguration = field(default_factory=quota_configuration)
@@ -100,7 +106,9 @@ class QuotaSettings:
     loop_window: int = HOUR
     loop_limit: int = 2
     job_failure_policy: str = "Ignore"
+    serves_webhooks: bool = False
     webhook_service: str = "reprieve-webhook"
+    webhook_url: str = ""
     webhook_port: int = 9443
     certificate_folder: str = ""
     webhook_annotations: Mapping[str, str] = field(default_factory=dict)
@@ -147,6 +155,7 @@ def quota_settings(
     idle_first = _switch(given, "idleFirst", place)
     hooks = mapping(given.get("webhooks"), f"{place}.webhooks", _WEBHOOKS)
     failure = hooks.get("jobFailurePolicy", "Ignore")
+    url = _url(hooks.get("url"), f"{place}.webhooks.url")
     return QuotaSettings(
         configuration=replace(found, settings=replace(decided, idle_first=idle_first)),
         prove_nodes=_switch(given, "proveNodes", place),
@@ -155,6 +164,8 @@ def quota_settings(
         job_failure_policy=choice(
             failure, f"{place}.webhooks.jobFailurePolicy", ("Ignore", "Fail")
         ),
+        serves_webhooks=bool(hooks.get("service") or url),
+        webhook_url=url,
         webhook_service=text(
             hooks.get("service", found.webhook_service or "reprieve-webhook"),
             f"{place}.webhooks.service",
@@ -201,6 +212,14 @@ def _runtime_s(name: str, given: str) -> int:
 def _switch(given: Mapping[str, Any], key: str, place: str) -> bool:
     value = given.get(key)
     return False if value is None else boolean(value, f"{place}.{key}")
+
+
+def _url(given: object, place: str) -> str:
+    if not given:
+        return ""
+    if not isinstance(given, str) or _URL.fullmatch(given) is None:
+        refuse(place, given, "https://HOST:PORT, where port 0 takes a free one")
+    return given
 
 
 def _annotations(given: object, place: str) -> Mapping[str, str]:
