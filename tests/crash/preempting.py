@@ -1,0 +1,253 @@
+"""Rounds of one story on the quota plane, with the operator as a process that can be killed.
+
+A round: two Jobs of low priority fill the queue, one of high priority preempts both, ends, and both
+come back and end. Rounds follow each other on one cluster, so that a round costs no new cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from reprieve.kube.errors import NotFound
+from reprieve.kube.resource import PODS
+from reprieve.local.cluster import Stage, Write
+from reprieve.local.server.errors import StatusError
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
+from reprieve.scenarios.operator import OperatorProcesses
+from tests.quota_plane.site import CLUSTER_QUEUES, JOBS, NAMESPACE, Object, Site, job, site
+from tests.quota_plane.test_jobs import LOWER, base
+
+QUOTA = 4
+LOW = ("low-a", "low-b")
+HIGH = "high"
+_RENEWAL = "/leases/reprieve"
+_PATIENCE_S = 60.0
+_AT_ONCE = {
+    "sim.reprieve.dev/start-latency": "10ms",
+    "sim.reprieve.dev/termination-time": "50ms",
+}
+_ARGUMENTS = ("--controllers", "quota", "--metrics-port", "0", "--lease-duration", "1s")
+
+
+@dataclass
+class Preempting:
+    """The cluster, the process, and at which write of the round it dies."""
+
+    cluster: Site
+    operator: OperatorProcesses
+    at: int = 0
+    of: str = ""
+    stage: Stage = Stage.STORED
+    written: int = 0
+    dead: asyncio.Event = field(default_factory=asyncio.Event)
+    #: At what it died, in all rounds.
+    deaths: Counter[tuple[str, Stage]] = field(default_factory=Counter)
+    #: What was written in the round.
+    kinds: Counter[str] = field(default_factory=Counter)
+    #: How often the round's Workloads were marked, by uid: stored writes of `Evicted`.
+    marks: Counter[str] = field(default_factory=Counter)
+    excess: list[str] = field(default_factory=list)
+    _due: int = 0  # the write at which it dies, by its index
+
+    async def on_write(self, write: Write, stage: Stage) -> None:
+        path = write.path.split("?")[0]
+        # Renewals of the process lease come with time, not with progress.
+        if write.user != OPERATOR_USER or path.endswith(_RENEWAL):
+            return
+        kind = _kind(write.verb, path, write.body)
+        if stage is Stage.BEFORE:
+            self.written += 1
+            self.kinds[kind] += 1
+            number = self.kinds[self.of] if self.of else self.written
+            if self.of in (kind, "") and number == self.at and not self._due:
+                self._due = write.index
+        if stage is Stage.STORED:
+            await self._judge(kind, path)
+        if stage is self.stage and self._due == write.index:
+            self.deaths[kind, stage] += 1
+            self.dead.set()
+            os.kill(self.operator.pids[0], signal.SIGKILL)
+            if stage is Stage.BEFORE:
+                # What a dead process has not sent is not stored either.
+                raise StatusError(503, "ServiceUnavailable", "the process that asked is dead")
+
+    async def _judge(self, kind: str, path: str) -> None:
+        """What is stored never holds more than the quota, whoever reads it in this moment."""
+        if "/workloads/" not in path:
+            return
+        held = {_owner(each): _held(each) for each in await self._stored_workloads()}
+        if sum(held.values()) > QUOTA:
+            self.excess.append(f"after write {self.written}: {held}")
+        if kind == "mark":
+            self.marks[path.split("/workloads/")[1].split("/")[0]] += 1
+
+    async def _stored_workloads(self) -> list[Object]:
+        cluster = self.cluster.embedded.cluster
+        kind = cluster.registry.stored("kueue.x-k8s.io", "workloads")
+        assert kind is not None
+        listed: list[Object] = (await cluster.api.list(kind, NAMESPACE)).objects
+        return listed
+
+    async def play(self, at: int, stage: Stage, of: str = "") -> bool:
+        """Play a round in which the process dies at its `at`-th write, `of` that kind if given.
+
+        Returns whether there were so many.
+        """
+        self.at, self.of, self.stage, self.written, self._due = at, of, stage, 0, 0
+        self.dead.clear()
+        self.kinds.clear()
+        self.marks.clear()
+        reviver = asyncio.create_task(self._revive())
+        try:
+            await self._story()
+        finally:
+            reviver.cancel()
+            await asyncio.gather(reviver, return_exceptions=True)
+        return self.dead.is_set()
+
+    async def _revive(self) -> None:
+        await self.dead.wait()
+        await self.operator.restart()
+
+    async def _story(self) -> None:
+        create = self.cluster.create
+        await create(*(_job(name, "low", 2) for name in LOW))
+        await self._until(f"{LOW} run", lambda: self._run(*LOW))
+        await create(_job(HIGH, "high", QUOTA))
+        await self._until("high runs", lambda: self._run(HIGH))
+        await self._until("the queue says so", lambda: self._shown(4, 2, 1))
+        await self._end(HIGH)
+        await self._until(f"{LOW} run again", lambda: self._run(*LOW))
+        await self._until("the queue says so", lambda: self._shown(4, 0, 2))
+        await self._end(*LOW)
+        await self._until("all are finished", self._finished)
+        await self._until("nothing is held", lambda: self._shown(0, 0, 0))
+        await self._until("intents are closed", self._closed)
+        await self._check()
+        for name in (*LOW, HIGH):
+            await self.cluster.client.delete(JOBS, NAMESPACE, name)
+        await self._until("Workloads are gone", self._gone)
+
+    async def _check(self) -> None:
+        found = await self.cluster.workloads()
+        assert not self.excess, f"more quota was held than there is: {self.excess}"
+        uids = {name: each["metadata"]["uid"] for name, each in found.items()}
+        for name in LOW:
+            evictions = found[name]["status"]["schedulingStats"]["evictions"]
+            assert [each["count"] for each in evictions] == [1], (name, evictions)
+        assert "schedulingStats" not in found[HIGH]["status"]
+        marks = {name.removeprefix("job-").rsplit("-", 1)[0]: n for name, n in self.marks.items()}
+        assert marks == dict.fromkeys(LOW, 1), "a victim was marked twice"
+        named = Counter(
+            victim["uid"]
+            for intent in await self.cluster.intents()
+            for victim in intent["status"].get("victims") or ()
+            if victim["state"] == "Evicted" and victim["uid"] in uids.values()
+        )
+        assert named == {uids[name]: 1 for name in LOW}, "a victim is in two intents"
+
+    async def _run(self, *names: str) -> bool:
+        return await self.cluster.admitted() == set(names) == await self.cluster.running()
+
+    async def _shown(self, used: int, pending: int, admitted: int) -> bool:
+        queue: Object = await self.cluster.client.get(CLUSTER_QUEUES, "", "cq", dict)
+        status = queue.get("status") or {}
+        if not status.get("flavorsReservation"):
+            return False
+        total = status["flavorsReservation"][0]["resources"][0]["total"]
+        shown = (total, status["pendingWorkloads"], status["admittedWorkloads"])
+        return shown == (str(used), pending, admitted)
+
+    async def _finished(self) -> bool:
+        found = {name: await self.cluster.conditions(name) for name in (*LOW, HIGH)}
+        return all(said.get("Finished", ("",))[0] == "True" for said in found.values())
+
+    async def _closed(self) -> bool:
+        phases = {(each.get("status") or {}).get("phase") for each in await self.cluster.intents()}
+        return phases <= {"Completed", "Abandoned"}
+
+    async def _gone(self) -> bool:
+        return not await self.cluster.workloads()
+
+    async def _end(self, *names: str) -> None:
+        for name in names:
+            for pod in await self.cluster.pods_of(name):
+                try:
+                    await self.cluster.client.patch_status(
+                        PODS, NAMESPACE, pod["metadata"]["name"], {"phase": "Succeeded"}, dict
+                    )
+                except NotFound:
+                    continue
+
+    async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
+        try:
+            await self.cluster.until(what, holds, patience=_PATIENCE_S)
+        except AssertionError as error:
+            where = f"killed at {self.of or 'write'} {self.at}, {self.stage}"
+            log = "\n".join(self.operator.tail(60))
+            raise AssertionError(f"{where}: {error}\n{log}") from None
+
+
+@asynccontextmanager
+async def preempting(folder: Path) -> AsyncIterator[Preempting]:
+    """A queue of four cpus and the operator's process, which knows a kubeconfig."""
+    objects = base(QUOTA, preemption=LOWER)
+    async with site(folder, *objects, start=False) as cluster:
+        operator = OperatorProcesses(
+            cluster.embedded.operator_kubeconfig,
+            {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
+            arguments=_ARGUMENTS,
+        )
+        story = Preempting(cluster, operator)
+        cluster.embedded.cluster.on_write = story.on_write
+        try:
+            await operator.start()
+            yield story
+        finally:
+            cluster.embedded.cluster.on_write = None
+            await operator.stop()
+
+
+def _job(name: str, priority: str, pods: int) -> Object:
+    found = job(name, priority=priority, pods=pods)
+    found["spec"]["template"]["metadata"] = {"annotations": dict(_AT_ONCE)}
+    return found
+
+
+def _owner(workload: Object) -> str:
+    return str(workload["metadata"]["ownerReferences"][0]["name"])
+
+
+def _held(workload: Object) -> int:
+    """Return the cpus that a Workload holds: one for each pod that is still needed."""
+    status = workload.get("status") or {}
+    if any(c["type"] == "Finished" and c["status"] == "True" for c in status.get("conditions", ())):
+        return 0
+    given = (status.get("admission") or {}).get("podSetAssignments") or ()
+    over = sum(each["count"] for each in status.get("reclaimablePods") or ())
+    return sum(int(each["resourceUsage"]["cpu"]) for each in given) - (over if given else 0)
+
+
+def _kind(verb: str, path: str, body: bytes) -> str:
+    """Return what a write is: a step of the story, or else verb, plural and subresource."""
+    parts = re.sub(r"^/(api/[^/]+|apis/[^/]+/[^/]+)/(namespaces/[^/]+/)?", "", path).split("/")
+    kind = " ".join((verb, parts[0], *parts[2:]))
+    if kind != "patch workloads status":
+        return kind
+    status = orjson.loads(body)["status"]
+    if "schedulingStats" in status:  # it counts evictions, and is written with each
+        return "mark"
+    if "admission" in status:
+        return "reserve" if status["admission"] else "release"
+    types = {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
+    return "finish" if "Finished" in types else kind

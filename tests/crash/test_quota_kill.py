@@ -1,0 +1,64 @@
+"""SIGKILL before or after any write of the quota plane: no job, no quota is lost, no victim twice.
+
+The process is one of its own that knows a kubeconfig. A write that it dies before is not stored;
+one that it dies after is, and its answer is lost.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprieve.local.cluster import Stage
+from tests.crash.preempting import preempting
+
+STAGES = (Stage.BEFORE, Stage.STORED)
+#: A calm round takes about a hundred writes; a number beyond its end kills nobody.
+MOST_WRITES = 120
+AT_ONCE = 10
+#: The steps of a preemption, each of which a round takes at least once.
+STEPS = (
+    "create workloads",
+    "reserve",
+    "update jobs",
+    "create preemptions",
+    "update preemptions status",
+    "mark",
+    "release",
+    "finish",
+    "update workloads",
+    "patch clusterqueues status",
+)
+
+
+async def test_what_a_killed_process_began_is_finished_by_the_next(tmp_path: Path) -> None:
+    async with preempting(tmp_path) as story:
+        for step, at, stage in (
+            ("create preemptions", 1, Stage.STORED),
+            ("mark", 2, Stage.BEFORE),
+            ("release", 1, Stage.STORED),
+        ):
+            assert await story.play(at, stage, step), step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("first", range(1, MOST_WRITES, AT_ONCE))
+async def test_a_death_at_any_write_is_made_good(first: int, stage: Stage, tmp_path: Path) -> None:
+    async with preempting(tmp_path) as story:
+        died = [await story.play(at, stage) for at in range(first, first + AT_ONCE)]
+        assert all(died) or first > MOST_WRITES // 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+async def test_a_death_at_each_step_of_a_preemption_is_made_good(
+    stage: Stage, tmp_path: Path
+) -> None:
+    async with preempting(tmp_path) as story:
+        for step in STEPS:
+            for at in (1, 2):
+                died = await story.play(at, stage, step)
+                assert died or (step, at) == ("create preemptions", 2), (step, at)
+        assert {step for step, _ in story.deaths} == set(STEPS)
