@@ -15,6 +15,7 @@ import msgspec
 
 from reprieve.api import kueue
 from reprieve.api.core import ObjectMeta
+from reprieve.execution.jobs import resource_of
 from reprieve.jobs.model import JobKind
 from reprieve.kube.cache import Cache
 from reprieve.kube.client import Client
@@ -97,12 +98,6 @@ class Watch(Generic[W]):
     cache: Cache[W, Held[W]]
     reflector: Reflector[W]
     required: bool = True
-
-
-def resource_of(kind: JobKind) -> Resource:
-    """Return where jobs of a kind are kept."""
-    group, _, version = kind.api_version.rpartition("/")
-    return Resource(group, version, kind.plural, kind.kind)
 
 
 class Watches:

@@ -1,0 +1,60 @@
+"""What admission tells the pods: node labels and tolerations of flavors, and what checks ask for.
+
+Source: specification of the quota plane, section 10.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api.kueue import Workload
+from reprieve.controllers.quota.watches import Watches
+from reprieve.jobs.paths import Json
+from reprieve.jobs.writing import Injection
+
+__all__ = ["WORKLOAD", "injections"]
+
+#: Annotation of pods: the Workload that they run for.
+WORKLOAD: Final = "kueue.x-k8s.io/workload"
+_POD_SET: Final = "kueue.x-k8s.io/podset"
+_LOCAL_QUEUE: Final = "kueue.x-k8s.io/local-queue-name"
+_CLUSTER_QUEUE: Final = "kueue.x-k8s.io/cluster-queue-name"
+_LABEL: Final = 63
+
+
+def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
+    """Return what the pods of an admitted Workload are told, by name of the pod set."""
+    admission = workload.status.admission
+    assert admission is not None
+    updates: dict[str, list[Mapping[str, Any]]] = {}
+    for check in workload.status.admission_checks or ():
+        for update in check.pod_set_updates or ():
+            updates.setdefault(update["name"], []).append(update)
+    queues = {_LOCAL_QUEUE: workload.spec.queue_name, _CLUSTER_QUEUE: admission.cluster_queue}
+    told = {}
+    for assigned in admission.pod_set_assignments:
+        selector: dict[str, str] = {}
+        tolerations: list[Json] = []
+        labels = {_POD_SET: assigned.name}
+        labels.update({n: v for n, v in queues.items() if v and len(v) <= _LABEL})
+        annotations = {WORKLOAD: workload.metadata.name}
+        for flavor in dict.fromkeys((assigned.flavors or {}).values()):
+            held = watches.flavors.cache.named("", flavor)
+            if held is not None:
+                selector.update(held.object.spec.node_labels or {})
+                tolerations += [_given(t) for t in held.object.spec.tolerations or ()]
+        for asked in updates.get(assigned.name, ()):
+            selector.update(asked.get("nodeSelector") or {})
+            labels.update(asked.get("labels") or {})
+            annotations.update(asked.get("annotations") or {})
+            tolerations += list(asked.get("tolerations") or ())
+        told[assigned.name] = Injection(assigned.count, selector, tolerations, labels, annotations)
+    return told
+
+
+def _given(toleration: Any) -> Json:
+    found: Json = msgspec.to_builtins(toleration)
+    return {**found, "operator": toleration.operator or "Equal"}

@@ -1,0 +1,191 @@
+"""The Workload of one job: made, kept equal to what the job asks for, observed, finished.
+
+Source: specification of the quota plane, sections 10.1 to 10.3.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reprieve.api.kueue import Workload
+from reprieve.controllers.quota.composing import (
+    PRIORITY_CLASS,
+    Composer,
+    labels_of,
+    owner,
+    pod_sets_of,
+    typed,
+)
+from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.job_lookup import queue_name, workload_key
+from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.transitions import finished, pods_ready, reclaimed
+from reprieve.controllers.quota.watches import WORKLOADS
+from reprieve.controllers.quota.writing import StatusWriter
+from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json
+from reprieve.jobs.reading import digest, found_pod_sets, is_ready, is_suspended, reclaimable
+from reprieve.kube.errors import AlreadyExists, NotFound
+from reprieve.wording.kueue import Event
+
+__all__ = ["JobWorkloads"]
+
+_NORMAL: Final = "Normal"
+
+
+class JobWorkloads:
+    """Writes the Workloads of jobs."""
+
+    def __init__(
+        self, context: QuotaContext, state: QuotaState, writer: StatusWriter, composer: Composer
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._writer = writer
+        self._composer = composer
+        # What Workloads were made of: uid, generation and digest by key.
+        self._digests: dict[str, tuple[str, int, str]] = {}
+
+    async def make(self, kind: JobKind, job: Json) -> None:
+        """Make the Workload of a job that has none."""
+        obj = self._composed(kind, job)
+        if obj is not None:
+            await self.create(kind, job, obj)
+
+    async def create(self, kind: JobKind, job: Json, obj: Json) -> None:
+        """Write a new Workload for a job."""
+        metadata = obj["metadata"]
+        at = f"{metadata['namespace']}/{metadata['name']}"
+        try:
+            stored: Json = await self._composer.fenced().create(WORKLOADS, obj, dict)
+        except AlreadyExists:
+            stored = await self.stored(at)
+        self._note(stored)
+        log.info("%s/%s: Workload %s made", kind.kind, job["metadata"]["name"], metadata["name"])
+        self._composer.tell(
+            kind, job, Event("", _NORMAL, "CreatedWorkload", f"Created Workload: {at}")
+        )
+
+    async def stored(self, at: str) -> Json:
+        """Return a Workload as the API server has it, whole."""
+        namespace, _, name = at.partition("/")
+        found: Json = await self._context.client.get(WORKLOADS, namespace, name, dict)
+        return found
+
+    async def matches(self, kind: JobKind, job: Json, at: str, workload: Workload) -> bool:
+        """Tell whether the Workload is still that of the job."""
+        wanted = pod_sets_of(kind, job)
+        if workload.status.admission is not None and kind.min_count:
+            # A partly admitted job runs with a lower count than it asks for.
+            full = {each.name: each for each in workload.spec.pod_sets}
+            for pod_set in wanted:
+                known = full.get(pod_set["name"])
+                if known is not None and known.min_count is not None:
+                    pod_set["count"], pod_set["minCount"] = known.count, known.min_count
+        return digest(wanted) == await self._digest(at, workload)
+
+    async def update(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
+        """Let a Workload without quota follow a job that was changed."""
+        obj = self._composed(kind, job)
+        if obj is None:
+            return
+        await self._patch(at, workload, obj["spec"])
+        text = f"Updated not matching Workload for suspended job: {at}"
+        self._composer.tell(kind, job, Event("", _NORMAL, "UpdatedWorkload", text))
+
+    async def delete(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
+        """Delete a Workload that holds quota for what its job no longer is."""
+        namespace, _, name = at.partition("/")
+        try:
+            await self._composer.fenced().delete(
+                WORKLOADS, namespace, name, uid=workload.metadata.uid
+            )
+        except NotFound:
+            self._state.gone(at)
+        text = f"Deleted not matching Workload: {at}"
+        self._composer.tell(kind, job, Event("", _NORMAL, "DeletedWorkload", text))
+
+    async def follow_labels(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
+        """Let the Workload follow a changed queue name or priority class."""
+        change: Json = {}
+        if workload.spec.queue_name != queue_name(job):
+            change["queueName"] = queue_name(job)
+        reference = workload.spec.priority_class_ref
+        name = labels_of(job).get(PRIORITY_CLASS, "")
+        if name and (reference is None or reference.name != name):
+            change.update(self._composer.priority(kind, job, []) or {})
+        if change:
+            await self._patch(at, workload, change)
+
+    async def finish(
+        self, kind: JobKind, job: Json, at: str, workload: Workload, reason: str, message: str
+    ) -> None:
+        """Declare a Workload finished."""
+        now = self._context.clock.wall()
+
+        def change(current: Workload) -> Workload | None:
+            if is_true(condition_of(current.status.conditions, "Finished")):
+                return None
+            return finished(current, reason, message, now)
+
+        stored = await self._writer.change(at, workload.metadata.uid, change)
+        if stored is None:
+            return
+        if workload.status.admission is not None:
+            self._context.quota_metrics.ended(workload.status.admission.cluster_queue)
+        log.info("%s is finished: %s", at, reason)
+        text = f"Workload '{at}' is declared finished"
+        self._composer.tell(kind, job, Event("", _NORMAL, "FinishedWorkload", text))
+
+    async def observe(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
+        """Show in the Workload whether the pods are ready, and which are not needed any more."""
+        admitted = is_true(condition_of(workload.status.conditions, "Admitted"))
+        ready = admitted and not is_suspended(kind, job) and is_ready(kind, job)
+        surplus = reclaimable(kind, job)
+        names = [each.name for each in found_pod_sets(kind, job)][:1]
+        now = self._context.clock.wall()
+
+        def change(current: Workload) -> Workload | None:
+            conditions = current.status.conditions
+            if is_true(condition_of(conditions, "Finished")):
+                return None
+            if is_true(condition_of(conditions, "Admitted")) != admitted:
+                return None
+            changed = pods_ready(current, ready, now)
+            if not kind.min_count:
+                return changed
+            return reclaimed(changed, [(name, surplus) for name in names])
+
+        if change(workload) is not workload:
+            await self._writer.change(at, workload.metadata.uid, change)
+
+    def forget(self, at: str) -> None:
+        """Forget a Workload that is gone."""
+        self._digests.pop(at, None)
+
+    def _composed(self, kind: JobKind, job: Json) -> Json | None:
+        return self._composer.workload(
+            kind, job, workload_key(kind, job), pod_sets_of(kind, job), [owner(kind, job)]
+        )
+
+    async def _patch(self, at: str, workload: Workload, spec: Json) -> None:
+        namespace, _, name = at.partition("/")
+        patch = {"metadata": {"uid": workload.metadata.uid}, "spec": spec}
+        self._note(await self._composer.fenced().patch(WORKLOADS, namespace, name, patch, dict))
+
+    async def _digest(self, at: str, workload: Workload) -> str:
+        metadata = workload.metadata
+        known = self._digests.get(at)
+        if known is None or known[:2] != (metadata.uid, metadata.generation):
+            self._note(await self.stored(at))
+            known = self._digests.get(at)
+        return known[2] if known is not None else ""
+
+    def _note(self, stored: Json) -> None:
+        """Take over a Workload as it is stored."""
+        metadata = stored["metadata"]
+        made = digest(stored["spec"]["podSets"])
+        at = f"{metadata['namespace']}/{metadata['name']}"
+        self._digests[at] = (metadata["uid"], metadata.get("generation", 0), made)
+        self._state.wrote(typed(stored))

@@ -1,0 +1,108 @@
+"""Writes to others' jobs: suspend, start, put templates back.
+
+Each reads the job first and judges it again after a conflict, so that one that was created again
+under the same name, or that somebody else has stopped or started, is left alone. Every write is
+fenced. Source: the design's "Intent log and executor"; specification of the quota plane, sections
+10.1 and 10.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from reprieve.execution.fence import Fence
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json, first, put
+from reprieve.jobs.reading import is_suspended
+from reprieve.jobs.writing import Injection, restored, started, stopped
+from reprieve.kube.client import Client
+from reprieve.kube.errors import NotFound
+from reprieve.kube.resource import Resource
+from reprieve.kube.writes import Priority
+
+__all__ = ["JobWriter", "resource_of"]
+
+
+def resource_of(kind: JobKind) -> Resource:
+    """Return where jobs of a kind are kept."""
+    group, _, version = kind.api_version.rpartition("/")
+    return Resource(group, version, kind.plural, kind.kind)
+
+
+class JobWriter:
+    """Stops and starts jobs. Each write returns whether anything was written.
+
+    All raise `Deposed` where the fence is closed, and `ApiError` where the API server refused.
+    """
+
+    def __init__(self, client: Client, fence: Fence) -> None:
+        self._client = client
+        self._fence = fence
+
+    async def start(self, kind: JobKind, job: Json, told: Mapping[str, Injection]) -> bool:
+        """Let a suspended job run with what its pods are told.
+
+        Raises:
+            Conflicting: an injected value contradicts one that is there.
+        """
+        return await self._modify(
+            kind,
+            job,
+            lambda current: started(kind, current, told) if is_suspended(kind, current) else None,
+        )
+
+    async def stop(self, kind: JobKind, job: Json) -> bool:
+        """Suspend a job that runs; its own controller deletes its pods."""
+        return await self._modify(
+            kind,
+            job,
+            lambda current: None if is_suspended(kind, current) else stopped(kind, current),
+            Priority.EVICT,
+        )
+
+    async def restore(self, kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> bool:
+        """Put the templates of a suspended job back to those of its Workload."""
+        metadata = job["metadata"]
+        if kind.clear_status and first(job, kind.clear_status) is not None:
+            # The API refuses another template for a job that has a start time.
+            patch: dict[str, Any] = {"metadata": {"uid": metadata["uid"]}}
+            put(patch, kind.clear_status, None)
+            await self._fenced(Priority.STATUS).patch(
+                resource_of(kind),
+                metadata["namespace"],
+                metadata["name"],
+                patch,
+                dict,
+                subresource="status",
+            )
+        return await self._modify(
+            kind,
+            job,
+            lambda current: (
+                restored(kind, current, pod_sets) if is_suspended(kind, current) else None
+            ),
+        )
+
+    async def _modify(
+        self,
+        kind: JobKind,
+        job: Json,
+        change: Callable[[Json], Json | None],
+        priority: Priority = Priority.STATUS,
+    ) -> bool:
+        metadata = job["metadata"]
+
+        def same(current: Json) -> Json | None:
+            return change(current) if current["metadata"]["uid"] == metadata["uid"] else None
+
+        try:
+            written = await self._fenced(priority).modify(
+                resource_of(kind), metadata["namespace"], metadata["name"], same
+            )
+        except NotFound:
+            return False
+        return written is not None
+
+    def _fenced(self, priority: Priority) -> Client:
+        return self._client.at(priority, self._fence.check, timeout=self._fence.request_timeout)
