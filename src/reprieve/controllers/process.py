@@ -15,21 +15,26 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.controllers.idle.context import IdleContext
 from reprieve.controllers.idle.plane import IdlePlane
 from reprieve.controllers.measured import CountedWire
+from reprieve.controllers.process_settings import (
+    IDLE,
+    OperatorOptions,
+    OperatorSettings,
+    operator_settings,
+)
 from reprieve.controllers.quota.context import QuotaContext, QuotaOptions
 from reprieve.controllers.quota.plane import QuotaPlane
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.plane import SchedulingPlane
-from reprieve.controllers.scheduling.plugins import Installed, installed, load, one_sided
-from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.controllers.scheduling.plugins import one_sided
+from reprieve.controllers.webhook_process import ProcessWebhooks
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client, Json, connect
 from reprieve.kube.credentials import load_connection
@@ -40,10 +45,6 @@ from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.resource import KAIWO_CONFIGS, NAMESPACES
 from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.transport import HttpWire
-from reprieve.settings.fields import read_yaml
-from reprieve.settings.quota import QuotaSettings, quota_settings, read_quota
-from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
-from reprieve.settings.start_up import StartUp, read_config, start_up
 from reprieve.telemetry.http import Check, Page, serve_telemetry
 from reprieve.telemetry.log import level_of, start_logging
 from reprieve.telemetry.loop_lag import LoopLag
@@ -56,43 +57,14 @@ from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 from reprieve.wording.kaiwo import COMPONENT
 
-__all__ = ["IDLE", "QUOTA", "SCHEDULING", "OperatorOptions", "Plane", "run_operator"]
+__all__ = ["OperatorOptions", "Plane", "run_operator"]
 
 log: Final = logging.getLogger("reprieve")
 
-IDLE: Final = "idle"
-SCHEDULING: Final = "scheduling"
-QUOTA: Final = "quota"
-SCHEDULER_NAME: Final = "reprieve-scheduler"
 LEASE_NAME: Final = "reprieve"
-_SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _FLUSH: Final = 1.0  # seconds that waiting events are given at the end
 _STOP: Final = 3.0
 _MOST_LAG: Final = SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorOptions:
-    """What `reprieve run` was told; `lease_duration` in nanoseconds.
-
-    `scheduler_names`: whose pods are scheduled, each with the default profile; without any, those
-    of `scheduler_config` or else the one of `SCHEDULER_NAME`.
-    """
-
-    controllers: tuple[str, ...]
-    environment: Mapping[str, str]
-    kubeconfig: str | None = None
-    context: str | None = None
-    config_file: Path | None = None
-    dry_run: bool = False
-    metrics_port: int = 8080
-    lease_duration: int = 15 * SECOND
-    log_format: str = "text"
-    feature_gates: str = ""
-    scheduler_config: Path | None = None
-    scheduler_names: tuple[str, ...] = ()
-    verbosity: int = 0
-    shared_nodes: bool = False
 
 
 class Plane(Protocol):
@@ -123,17 +95,6 @@ class Plane(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
-    """What was read before anything was connected; None for a plane that does not run."""
-
-    start: StartUp
-    scheduling: SchedulingSettings | None
-    installed: Installed
-    plugins: Mapping[str, PostFilter]
-    quota: QuotaSettings | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Unled:
     """The tenure of a dry run: it holds nothing, so its fence never opens."""
 
@@ -149,7 +110,7 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
         UsageError: a setting, the kubeconfig or the operator namespace cannot be used.
     """
     relax_collector()
-    settings = _settings(options)
+    settings = operator_settings(options)
     handler = start_logging(options.log_format, clock, level_of(options.verbosity))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -165,66 +126,9 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
         logging.getLogger().removeHandler(handler)
 
 
-def _settings(options: OperatorOptions) -> _Settings:
-    section: Mapping[str, object] = {}
-    text, where = "", "--config"
-    if options.config_file is not None:
-        where = f"--config {options.config_file}"
-        text = _text(options.config_file, where)
-        section = read_config(text, where)
-    namespace = ""
-    with contextlib.suppress(OSError):
-        namespace = _SERVICE_ACCOUNT_NAMESPACE.read_text()
-    start = start_up(options.environment, section, where, namespace)
-    if IDLE in options.controllers and not start.enabled:
-        raise UsageError(
-            "--controllers idle needs GPU preemption to be enabled: set the variable "
-            "GPU_PREEMPTION_ENABLED to true, or gpuPreemption.enabled: true in --config"
-        )
-    quota = None
-    if QUOTA in options.controllers:
-        quota = quota_settings(
-            read_quota(text, where) if text else None, where, start.operator_namespace
-        )
-    if SCHEDULING not in options.controllers:
-        return _Settings(start, None, Installed(), {}, quota)
-    offered = installed()
-    scheduling = _scheduling(options, text, where, offered)
-    return _Settings(start, scheduling, offered, load(offered, scheduling.policy), quota)
-
-
-def _scheduling(
-    options: OperatorOptions, text: str, where: str, offered: Installed
-) -> SchedulingSettings:
-    section = dict(read_scheduling(text, where)) if text else {}
-    if options.scheduler_config is not None:
-        where = f"--scheduler-config {options.scheduler_config}"
-        if section.get("configuration") is not None:
-            raise UsageError(f"{where}: the --config file has a scheduling.configuration already")
-        section["configuration"] = read_yaml(_text(options.scheduler_config, where), where)
-    settings = scheduling_settings(section, options.feature_gates, where, offered.points)
-    if section.get("configuration") is not None:
-        if options.scheduler_names:
-            raise UsageError("--scheduler-name: a scheduler configuration names its profiles")
-        return settings
-    default = settings.policy.profiles[0]
-    profiles = tuple(
-        replace(default, scheduler_name=name)
-        for name in dict.fromkeys(options.scheduler_names or (SCHEDULER_NAME,))
-    )
-    return replace(settings, policy=replace(settings.policy, profiles=profiles))
-
-
-def _text(file: Path, where: str) -> str:
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{where}: cannot be read: {error}") from None
-
-
 async def _run(
     options: OperatorOptions,
-    settings: _Settings,
+    settings: OperatorSettings,
     client: Client,
     clock: Clock,
     metrics: Metrics,
@@ -275,6 +179,7 @@ async def _run(
         log.warning("events: %s", trouble)
 
     planes: list[Plane] = []
+    webhooks: ProcessWebhooks | None = None
     pages: Callable[[str], Page] | None = None
     recorders: list[EventRecorder | SeriesEvents] = []
     if IDLE in options.controllers:
@@ -325,7 +230,10 @@ async def _run(
             lagging=lagging,
             dry_run=options.dry_run,
         )
-        planes.append(QuotaPlane(quota, namespace))
+        quota_plane = QuotaPlane(quota, namespace)
+        planes.append(quota_plane)
+        if not options.dry_run and settings.quota.serves_webhooks:
+            webhooks = ProcessWebhooks(quota_plane, settings.quota, namespace, elector.wait_leading)
 
     def healthy() -> Iterator[Check]:
         yield Check("loop", passed=True)
@@ -340,14 +248,18 @@ async def _run(
                 yield Check("watch", passed=False, detail=trouble)
             if plane.notice():
                 yield Check("alone", passed=False, detail=plane.notice(), required=False)
+        if webhooks is not None:
+            yield from webhooks.checks()
 
     async with serve_telemetry(
         metrics.registry, healthy, ready, options.metrics_port, pages=pages
     ) as port:
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
         background = [asyncio.create_task(each.run()) for each in (*recorders, lag)]
+        serving = None if webhooks is None else asyncio.create_task(webhooks.run())
+        background += [] if serving is None else [serving]
         try:
-            return await _lead(planes, elector, options.dry_run, stop)
+            return await _lead(planes, elector, options.dry_run, stop, serving)
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
@@ -357,18 +269,23 @@ async def _run(
 
 
 async def _lead(
-    planes: Sequence[Plane], elector: LeaderElector, dry_run: bool, stop: asyncio.Event
+    planes: Sequence[Plane],
+    elector: LeaderElector,
+    dry_run: bool,
+    stop: asyncio.Event,
+    serving: asyncio.Task[None] | None,
 ) -> int:
+    aside = [] if serving is None else [serving]
     stopped = asyncio.create_task(stop.wait())
     tasks: list[asyncio.Task[object]] = []
     try:
         if not dry_run:
             tasks.append(asyncio.create_task(elector.run()))
             leading = asyncio.create_task(elector.wait_leading())
-            await _first(stopped, leading)
-            if stopped.done():
+            await _first(stopped, leading, *aside)
+            if stopped.done() or not leading.done():
                 leading.cancel()
-                return 0
+                return await _ended(stopped, aside)
             log.info("leading, epoch %d", elector.epoch)
             lost = asyncio.create_task(elector.wait_lost())
         else:
@@ -377,10 +294,9 @@ async def _lead(
         tasks.append(lost)
         work = asyncio.create_task(_work(planes))
         tasks.insert(0, work)
-        await _first(stopped, lost, work)
-        if stopped.done():
-            log.info("stopping")
-            return 0
+        await _first(stopped, lost, work, *aside)
+        if stopped.done() or any(each.done() for each in aside):
+            return await _ended(stopped, aside)
         if work.done():
             work.result()
         log.error("the process lease is lost: this process ends")
@@ -393,6 +309,15 @@ async def _lead(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(elector.stop(), _STOP)
         await _end(tasks)
+
+
+async def _ended(stopped: asyncio.Task[bool], aside: Sequence[asyncio.Task[None]]) -> int:
+    """Return the exit code of a process that was asked to stop, or raise what ended it."""
+    if not stopped.done():
+        for each in aside:
+            await each
+    log.info("stopping")
+    return 0
 
 
 async def _work(planes: Sequence[Plane]) -> None:

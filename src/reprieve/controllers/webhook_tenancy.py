@@ -8,7 +8,7 @@ Source: specification of the quota plane, sections 10.1 and 10.7.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from reprieve.controllers.quota.job_lookup import JobLookup
@@ -32,6 +32,7 @@ class PlaneTenancy:
         lookup: of the plane's jobs.
         selector: of namespaces whose jobs are managed.
         external: kinds of others that are queued, as `Kind.version.group`.
+        settle: has the state take over what changed, in a process that decides nothing.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class PlaneTenancy:
         lookup: JobLookup,
         selector: LabelSelector,
         external: Collection[str] = (),
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         self._watches = watches
         self._state = state
         self._lookup = lookup
         self._selector = selector
+        self._settle = settle
         parts = (each.split(".", 2) for each in external)
         self._owners = {(group, kind) for kind, _, group in parts}
         self._owners |= {(kind.group, kind.kind) for kind in lookup.kinds.values()}
@@ -82,6 +85,7 @@ class PlaneTenancy:
         held = self._watches.local_queues.cache.named(namespace, local_queue)
         if held is None:
             return ()
+        self._settle()
         return tuple(
             f"{each.setting} of ClusterQueue {each.cluster_queue}"
             for each in exposures(self._state.holdings, held.object.spec.cluster_queue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -81,9 +82,19 @@ class QuotaOptions:
         )
 
 
+def _already() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass(slots=True)
 class QuotaContext:
-    """One running quota plane. `read_only` says why nothing is written; empty when it is."""
+    """One running quota plane. `read_only` says why nothing is written; empty when it is.
+
+    `registered` is set as soon as the API server knows the webhooks that judge what is written, or
+    has refused to; at once where there are none.
+    """
 
     client: Client
     clock: Clock
@@ -95,6 +106,7 @@ class QuotaContext:
     lagging: Callable[[], bool] = lambda: False
     dry_run: bool = False
     read_only: str = ""
+    registered: asyncio.Event = field(default_factory=_already)
 
     @property
     def writes(self) -> bool:

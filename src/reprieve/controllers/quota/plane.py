@@ -47,6 +47,8 @@ class QuotaPlane:
         self.context = context
         kinds = context.options.kinds
         self._tasks: asyncio.TaskGroup | None = None
+        self._following = False
+        self._looked = False
         self._jobs_due: DirtyKeys[str] = DirtyKeys(context.clock)
         self._workloads_due: DirtyKeys[str] = DirtyKeys(context.clock)
         self.watches = Watches(
@@ -58,6 +60,7 @@ class QuotaPlane:
         )
         self.lookup = JobLookup(self.watches, kinds)
         self.state = QuotaState(context, self.watches, self._workload_changed, self._wake)
+        self.state.follow()
         self.writer = StatusWriter(context, self.state)
         self.preemptions = Preemptions(context, self.state, self.writer, namespace)
         self.workloads = WorkloadReconciler(
@@ -100,15 +103,31 @@ class QuotaPlane:
         """Wait until all kinds were listed."""
         await self.watches.synced()
 
+    @property
+    def alone(self) -> bool:
+        """Whether it was seen that no Kueue decides."""
+        return self._looked and not self.context.read_only
+
+    async def follow(self) -> None:
+        """Keep the caches up to date until cancelled, in a process that does not lead as well."""
+        async with asyncio.TaskGroup() as tasks:
+            self._start(tasks)
+
+    def settle(self) -> None:
+        """Take over changed queues in a process that decides nothing; one that does is settled."""
+        if self._tasks is None:
+            self.state.settle()
+
     async def run(self) -> None:
         """Work until cancelled, or until the lease is lost (`Deposed` in a group)."""
         clock = self.context.clock
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            self.watches.start(tasks)
+            if not self._following:
+                self._start(tasks)
             await self.watches.synced()
-            tasks.create_task(self._keep_looking_for_kueue())
             await self._until_alone()
+            await self.context.registered.wait()
             self._subscribe()
             await self._recover()
             if self.context.writes:
@@ -123,6 +142,11 @@ class QuotaPlane:
                 len(self.watches.cluster_queues.cache),
                 len(self.watches.workloads.cache),
             )
+
+    def _start(self, tasks: asyncio.TaskGroup) -> None:
+        self._following = True
+        self.watches.start(tasks)
+        tasks.create_task(self._keep_looking_for_kueue())
 
     async def _look_at_job(self, key: str) -> None:
         if self.context.writes:
@@ -194,6 +218,7 @@ class QuotaPlane:
 
     async def _look_for_kueue(self) -> None:
         await self._kueue.look()
+        self._looked = True
         why = ""
         if self._kueue.alive:
             why = (

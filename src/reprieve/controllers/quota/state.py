@@ -74,9 +74,12 @@ class QuotaState:
         self.engine = asyncio.Lock()
 
     def subscribe(self) -> None:
-        """Take over what the caches hold, and every change from now on."""
+        """Take over the Workloads that the cache holds, and every change from now on."""
+        self._watches.workloads.cache.subscribe(self._workload_changed)
+
+    def follow(self) -> None:
+        """Take over every change of the configuration from now on."""
         watches = self._watches
-        watches.workloads.cache.subscribe(self._workload_changed)
         kinds: tuple[Watch[Any], ...] = (
             watches.cluster_queues,
             watches.local_queues,

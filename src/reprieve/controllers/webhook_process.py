@@ -1,0 +1,122 @@
+"""The webhooks of an operator process: which ones, when they are registered, what probes say.
+
+Every process of a deployment keeps the quota plane's caches up to date and answers; the one that
+leads, and does not stand beside a Kueue that decides, registers. Beside such a Kueue nothing is
+changed and nothing refused: its own webhooks do that.
+
+Source: specification of the quota plane, section 12; the design's "Promises", 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from reprieve.controllers.quota.plane import QuotaPlane
+from reprieve.controllers.webhook_jobs import JobRules, job_hooks, selector_of
+from reprieve.controllers.webhook_reviews import Asked, Hook, Judge, Verdict, kueue_hooks
+from reprieve.controllers.webhook_server import Standing, run_webhooks, webhook_options
+from reprieve.controllers.webhook_tenancy import PlaneTenancy
+from reprieve.settings.quota import QuotaSettings
+from reprieve.telemetry.http import Check
+from reprieve.units.durations import SECOND
+
+__all__ = ["ProcessWebhooks"]
+
+_DEFAULT_CLASSES: Final = "WorkloadPriorityClassDefaulting"
+
+
+class ProcessWebhooks:
+    """The webhooks of one process. `leading` returns once the process leads."""
+
+    def __init__(
+        self,
+        plane: QuotaPlane,
+        settings: QuotaSettings,
+        namespace: str,
+        leading: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._plane = plane
+        self._settings = settings
+        self._options = webhook_options(settings, namespace)
+        self._leading = leading
+        self._serving = False
+        self._refused = False
+        # The plane writes once the API server knows where its writes are judged now.
+        plane.context.registered.clear()
+
+    async def run(self) -> None:
+        """Serve, and register when it is time, until cancelled.
+
+        Raises:
+            UsageError: the port cannot be listened on, or mounted files cannot be used.
+        """
+        context = self._plane.context
+        tasks = [
+            asyncio.create_task(self._plane.follow()),
+            asyncio.create_task(
+                run_webhooks(
+                    context.client,
+                    self._options,
+                    self._hooks(),
+                    context.clock,
+                    self._turn,
+                    self._told,
+                )
+            ),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def checks(self) -> Iterator[Check]:
+        """Yield what a probe shows."""
+        detail = "not served yet: there is no certificate, or no process leads"
+        yield Check("webhooks", passed=self._serving, detail=detail)
+        if self._refused:
+            detail = "the API server refuses the registration; the log says why"
+            yield Check("webhooks-registered", passed=False, detail=detail, required=False)
+
+    async def _turn(self) -> None:
+        await self._leading()
+        while not self._plane.alone:
+            await self._plane.context.clock.sleep(SECOND // 2)
+
+    def _told(self, standing: Standing) -> None:
+        self._serving = True
+        if standing is not Standing.SERVING:
+            self._refused = standing is Standing.REFUSED
+            self._plane.context.registered.set()
+
+    def _hooks(self) -> list[Hook]:
+        said, plane = self._settings.configuration, self._plane
+        tenancy = PlaneTenancy(
+            plane.watches,
+            plane.state,
+            plane.lookup,
+            said.selector,
+            said.external_frameworks,
+            plane.settle,
+        )
+        rules = JobRules(
+            without_queue_name=said.manage_jobs_without_queue_name,
+            default_classes=said.gates.get(_DEFAULT_CLASSES, True),
+            failure_policy=self._settings.job_failure_policy,
+            selector=self._settings.webhook_selector or selector_of(said.selector),
+        )
+        own = kueue_hooks(partial_admission=said.settings.gates.partial_admission)
+        hooks = (*own, *job_hooks(plane.context.options.kinds, tenancy, rules))
+        return [replace(hook, judge=self._when_alone(hook.judge)) for hook in hooks]
+
+    def _when_alone(self, judge: Judge) -> Judge:
+        def judged(asked: Asked) -> Verdict:
+            return Verdict() if self._plane.notice() else judge(asked)
+
+        return judged
