@@ -12,13 +12,44 @@ from reprieve.scenarios.steps import (
     Apply,
     ExpectStatus,
     Reference,
+    RestartOperator,
     SetUtilization,
     Sleep,
     StopOperator,
+    WaitAdmitted,
+    WaitPreempted,
+    WaitShare,
     keyword_of,
 )
 
 HEAD = "name: one\noperator_env: {}\ncluster: {nodes: [{name: n, allocatable: {amd.com/gpu: 4}}]}\n"
+
+
+def test_a_scenario_names_the_planes_and_the_values_that_it_needs() -> None:
+    scenario = parse(
+        HEAD
+        + """
+controllers: [idle, quota]
+operator_config: {quota: {preemptionPolicy: Classical}}
+steps:
+- wait_admitted: {queue: b, count: 3, timeout: 5}
+- wait_preempted: {job: j, reason: InClusterQueue, timeout: 5}
+- wait_share: {cluster_queue: q, share: null, timeout: 5}
+- restart_operator: {config: {quota: {preemptionPolicy: FairSharing}}}
+- restart_operator:
+""",
+        "one.yaml",
+    )
+
+    assert scenario.controllers == ("idle", "quota")
+    assert scenario.operator_config == {"quota": {"preemptionPolicy": "Classical"}}
+    assert scenario.steps == (
+        WaitAdmitted("b", 3, 5.0),
+        WaitPreempted("j", "InClusterQueue", 5.0),
+        WaitShare("q", None, 5.0),
+        RestartOperator({"quota": {"preemptionPolicy": "FairSharing"}}),
+        RestartOperator(),
+    )
 
 
 def test_every_step_becomes_its_own_type() -> None:
@@ -57,6 +88,13 @@ steps:
 @pytest.mark.parametrize(
     ("step", "message"),
     [
+        (
+            "wait_preempted: {job: j, reason: Lazy, timeout: 1}",
+            (
+                "step 1 (wait_preempted): reason: Invalid enum value 'Lazy'; accepted: "
+                "InClusterQueue, InCohortReclamation, InCohortFairSharing, "
+            ),
+        ),
         ("sleep: long", "step 1 (sleep): seconds: Expected `float`, got `str`; accepted: a number"),
         ("sleep: -1", "step 1 (sleep): seconds: Expected `float` >= 0.0; accepted: a number of"),
         (

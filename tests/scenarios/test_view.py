@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from reprieve.cli.view import headline, render
-from reprieve.scenarios.observer import GPUWORKLOADS, Observer
+from reprieve.cli.view import event_line, headline, queue_line, render
+from reprieve.scenarios.observer import CLUSTER_QUEUES, GPUWORKLOADS, Observer
 from reprieve.units.clock import VirtualClock
 from reprieve.units.instants import parse_instant
 
@@ -95,3 +95,80 @@ def test_the_view_ends_with_the_operators_last_lines() -> None:
     text = console.file.getvalue()  # type: ignore[attr-defined]
 
     assert [n for n in range(10) if f"line {n}" in text] == [4, 5, 6, 7, 8, 9]
+
+
+def cluster_queue(name: str, version: str, **status: Any) -> Any:
+    quotas = [{"name": "amd.com/gpu", "nominalQuota": 3}, {"name": "cpu", "nominalQuota": "8"}]
+    return {
+        "metadata": {"name": name, "resourceVersion": version},
+        "spec": {
+            "cohortName": "all",
+            "resourceGroups": [{"flavors": [{"name": "default", "resources": quotas}]}],
+        },
+        "status": status,
+    }
+
+
+def test_the_view_shows_what_queues_hold_borrow_and_what_share_that_is() -> None:
+    observer = Observer(VirtualClock())
+    held = [
+        {"name": "amd.com/gpu", "total": "9", "borrowed": "6"},
+        {"name": "cpu", "total": "2500m", "borrowed": "0"},
+    ]
+    busy = cluster_queue(
+        "busy",
+        "2",
+        flavorsReservation=[{"name": "default", "resources": held}],
+        admittedWorkloads=4,
+        pendingWorkloads=1,
+        fairSharing={"weightedShare": 667},
+    )
+    new = cluster_queue("new", "1")
+    observer.put(CLUSTER_QUEUES, busy)
+    observer.put(CLUSTER_QUEUES, new)
+
+    assert shown(observer) == [
+        ["busy", "all", "amd.com/gpu: 9 of 3, 6 borrowed", "4", "1", "667"],
+        ["", "", "cpu: 2500m of 8", "", "", ""],
+        ["new", "all", "amd.com/gpu: 0 of 3", "0", "0", ""],
+        ["", "", "cpu: 0 of 8", "", "", ""],
+    ]
+    assert queue_line(new) == ""
+    assert queue_line(busy) == (
+        "ClusterQueue busy: amd.com/gpu: 9 of 3, 6 borrowed; cpu: 2500m of 8; "
+        "4 admitted, 1 waiting; share 667"
+    )
+
+
+def test_preemptions_and_admissions_are_told_at_the_time_of_their_last_event() -> None:
+    def event(kind: str, reason: str, action: str, **more: Any) -> Any:
+        about = {"kind": kind, "namespace": "ml", "name": "one"}
+        at = "2026-03-04T10:00:00.000000Z"
+        return {
+            "metadata": {"namespace": "ml", "name": reason + kind, "resourceVersion": "1"},
+            **{"involvedObject": about, "reason": reason, "action": action},
+            **{"eventTime": at, "message": "said", **more},
+        }
+
+    again = {"count": 2, "lastObservedTime": "2026-03-04T10:00:07.000000Z"}
+    events = [
+        event("Workload", "Admitted", "Admitted", series=again),
+        event("Workload", "Preempted", "Preempted"),
+        event("Workload", "QuotaReserved", "QuotaReserved"),
+        event("Pod", "Preempted", "Preempting"),
+        event("Pod", "Preempted", "Else"),
+    ]
+    assert [event_line(each) for each in events] == [
+        "2026-03-04T10:00:07Z ml/one  said",
+        "2026-03-04T10:00:00Z ml/one  said",
+        "",
+        "2026-03-04T10:00:00Z ml/one  said",
+        "",
+    ]
+    observer = Observer(VirtualClock())
+    for each in events:
+        observer.put("events", each)
+    assert shown(observer) == [
+        ["2026-03-04T10:00:00Z", "ml Pod/one", "said"],
+        ["2026-03-04T10:00:00Z", "ml Workload/one", "said"],
+    ]

@@ -29,7 +29,7 @@ from reprieve.local.server.faults import InvalidFaults, parse_faults
 from reprieve.scenarios.catalogue import DEFAULT, find
 from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage, holds_cluster
 from reprieve.scenarios.model import Scenario
-from reprieve.scenarios.observer import Observer
+from reprieve.scenarios.observer import CLUSTER_QUEUES
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.result import Outcome, ScenarioResult, StepResult
 from reprieve.scenarios.runner import play_scenario
@@ -37,14 +37,14 @@ from reprieve.scenarios.stage import Stage
 from reprieve.settings.gates import gates_of_text, resolve_gates
 from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
 from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.units.instants import format_instant
 
 __all__ = ["up"]
 
 _REFRESH: Final = SECOND // 4
-#: Both planes; ours is the only scheduler of the cluster.
+_CONTROLLERS: Final = ("idle", "scheduling")
+#: Ours is the only scheduler of the cluster.
 _OPERATOR: Final = (
-    "--controllers",
-    "idle,scheduling",
     "--scheduler-name",
     "default-scheduler",
     "--scheduler-name",
@@ -192,6 +192,7 @@ class _Session:
         self._stop = stop
         self._operator: OperatorProcesses | None = None
         self._printed = 0  # transitions that have been printed
+        self._queues: dict[str, str] = {}  # the last line that was printed, by ClusterQueue
         self._last_step = "starting"
 
     async def run(self, directory: Path) -> int:
@@ -203,9 +204,7 @@ class _Session:
             if self._faults is not None:
                 embedded.cluster.faults.configure(**self._faults)
             if self._options.headless:
-                stage.observer.listen(
-                    lambda resource, item: self._print(stage.observer, resource, item)
-                )
+                stage.observer.listen(lambda resource, item: self._print(stage, resource, item))
             stack.push_async_callback(self._stop_operator)
             playing = asyncio.create_task(
                 play_scenario(
@@ -224,6 +223,7 @@ class _Session:
         options = self._options
         gates = gates_of_text(options.feature_gates)
         resolve_gates(gates)
+        controllers = self._scenario.controllers or _CONTROLLERS
         kubeconfig = options.kubeconfig or (options.data or directory) / "kubeconfig"
         try:
             for folder in (options.data, kubeconfig.parent):
@@ -238,10 +238,17 @@ class _Session:
                     kubeconfig=kubeconfig,
                     tls=options.tls,
                     rbac=options.rbac,
-                    operator_arguments=(*_OPERATOR, "--feature-gates", options.feature_gates),
+                    operator_arguments=(
+                        "--controllers",
+                        ",".join(controllers),
+                        *_OPERATOR,
+                        "--feature-gates",
+                        options.feature_gates,
+                    ),
                     on_operator_line=self._note_operator_line if options.headless else None,
                     scheduler=False,
                     feature_gates={name: wish.on for name, wish in gates.items()},
+                    kueue="quota" in controllers,
                 )
             )
         except StoreError as error:
@@ -333,16 +340,21 @@ class _Session:
             f"{step.outcome}: {step.keyword} {step.subject}"
         )
 
-    def _print(self, observer: Observer, resource: str, item: Mapping[str, Any] | None) -> None:
-        from reprieve.cli.view import event_line, headline
+    def _print(self, stage: Stage, resource: str, item: Mapping[str, Any] | None) -> None:
+        from reprieve.cli.view import event_line, headline, queue_line
 
-        for transition in observer.transitions[self._printed :]:
+        for transition in stage.observer.transitions[self._printed :]:
             self._say(headline(transition))
-        self._printed = len(observer.transitions)
+        self._printed = len(stage.observer.transitions)
         if resource == "events" and item is not None:
             line = event_line(item)
             if line:
                 self._say(line)
+        if resource == CLUSTER_QUEUES and item is not None:
+            line = queue_line(item)
+            if line and line != self._queues.get(item["metadata"]["name"]):
+                self._queues[item["metadata"]["name"]] = line
+                self._say(f"{format_instant(stage.clock.wall())} {line}")
 
     def _say(self, text: str, *, error: bool = False) -> None:
         """Print at once; nobody listening any more means that it is over."""

@@ -1,4 +1,4 @@
-"""The live view of `reprieve up`: nodes, GPUs, workloads with their phase, the last preemptions.
+"""The live view of `reprieve up`: nodes, GPUs, queues with their shares, workloads, preemptions.
 
 Pure: an `Observer` goes in, a rich renderable comes out. Extended resources count as GPUs, since a
 node of the embedded cluster has no others. A GPU is idle when its pod belongs to a workload in
@@ -8,7 +8,7 @@ phase Idle.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -16,12 +16,19 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from reprieve.scenarios.observer import GPUWORKLOADS, Observer, Transition, phase_of, root_of
+from reprieve.scenarios.observer import (
+    CLUSTER_QUEUES,
+    GPUWORKLOADS,
+    Observer,
+    Transition,
+    phase_of,
+    root_of,
+)
 from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.units.quantities import InvalidQuantity, parse_quantity
 
-__all__ = ["event_line", "headline", "render"]
+__all__ = ["event_line", "headline", "queue_line", "render"]
 
 _STYLES: Final = {
     "PendingGpu": "yellow",
@@ -41,7 +48,10 @@ def render(
 ) -> RenderableType:
     """Return the whole view; `log` are lines of the operator, `progress` stands on top."""
     parts: list[RenderableType] = [Text(progress)] if progress else []
-    parts += [_nodes(observer), _workloads(observer, now), _preemptions(observer)]
+    parts.append(_nodes(observer))
+    if observer.all(CLUSTER_QUEUES):
+        parts.append(_queues(observer))
+    parts += [_workloads(observer, now), _preemptions(observer)]
     if log:
         lines = Text("\n".join(log[-_LAST_LINES:]), no_wrap=True, overflow="ellipsis", style="dim")
         parts.append(Panel(lines, title="operator", title_align="left", border_style="dim"))
@@ -105,12 +115,71 @@ def _workloads(observer: Observer, now: Nanos) -> Table:
     return table
 
 
+def queue_line(queue: Mapping[str, Any]) -> str:
+    """Return what a ClusterQueue holds as one line; empty before its first status."""
+    status = queue.get("status") or {}
+    if "flavorsReservation" not in status:
+        return ""
+    held = "; ".join(f"{name}: {', '.join(texts)}" for name, *texts in _quotas(queue))
+    share = _share(queue)
+    line = f"ClusterQueue {queue['metadata']['name']}: {held}"
+    counts = f"; {status.get('admittedWorkloads', 0)} admitted, {_waiting(status)} waiting"
+    return line + counts + (f"; share {share}" if share else "")
+
+
+def _queues(observer: Observer) -> Table:
+    head = ("ClusterQueue", "Cohort", "Quota", "Admitted", "Waiting", "Share")
+    table = Table(*head, expand=True)
+    for queue in observer.all(CLUSTER_QUEUES):
+        status = queue.get("status") or {}
+        table.add_row(
+            queue["metadata"]["name"],
+            queue["spec"].get("cohortName", ""),
+            "\n".join(f"{name}: {', '.join(texts)}" for name, *texts in _quotas(queue)),
+            str(status.get("admittedWorkloads", 0)),
+            str(_waiting(status)),
+            _share(queue),
+        )
+    return table
+
+
+def _quotas(queue: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield a resource, how much of its quota is reserved, and what of that is borrowed."""
+    held = {
+        (flavor["name"], resource["name"]): resource
+        for flavor in (queue.get("status") or {}).get("flavorsReservation") or ()
+        for resource in flavor["resources"]
+    }
+    for group in queue["spec"].get("resourceGroups") or ():
+        for flavor in group["flavors"]:
+            for quota in flavor["resources"]:
+                found = held.get((flavor["name"], quota["name"])) or {}
+                used = f"{found.get('total', 0)} of {quota['nominalQuota']}"
+                borrowed = str(found.get("borrowed") or "0")
+                more = () if borrowed == "0" else (f"{borrowed} borrowed",)
+                yield quota["name"], used, *more
+
+
+def _share(queue: Mapping[str, Any]) -> str:
+    share = ((queue.get("status") or {}).get("fairSharing") or {}).get("weightedShare")
+    return "" if share is None else str(share)
+
+
+def _waiting(status: Mapping[str, Any]) -> int:
+    return int(status.get("pendingWorkloads") or 0)
+
+
 def event_line(event: Mapping[str, Any]) -> str:
-    """Return a scheduler's preemption as one line: time, victim, for whom; empty for others."""
-    if event.get("reason") != "Preempted" or event.get("action") != "Preempting":
+    """Return a preemption or an admission as one line: time, who, for whom; empty for others."""
+    kind = (event.get("involvedObject") or {}).get("kind")
+    told = (event.get("reason"), event.get("action"))
+    if told != ("Preempted", "Preempting") and not (
+        kind == "Workload" and told[0] in ("Preempted", "Admitted")
+    ):
         return ""
     about = event.get("involvedObject") or {}
-    at = format_instant(parse_instant(event["eventTime"]))
+    seen = (event.get("series") or {}).get("lastObservedTime") or event["eventTime"]
+    at = format_instant(parse_instant(seen))
     return f"{at} {about.get('namespace')}/{about.get('name')}  {event.get('message')}"
 
 
@@ -123,7 +192,7 @@ def _preemptions(observer: Observer) -> Table:
     ]
     for event in observer.all("events"):
         line = event_line(event)
-        if line:
+        if line and event.get("reason") == "Preempted":
             about = event["involvedObject"]
             name = f"{about.get('namespace')} {about.get('kind')}/{about.get('name')}"
             done.append((line.partition(" ")[0], name, event["message"]))

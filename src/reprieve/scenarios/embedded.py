@@ -63,6 +63,7 @@ async def embedded_stage(
     machines_without: Collection[str] = (),
     scheduler: bool = True,
     feature_gates: Mapping[str, bool] | None = None,
+    kueue: bool = False,
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
 
@@ -70,7 +71,8 @@ async def embedded_stage(
     `port` 0 is any free one; `data` None keeps the cluster in memory. With `rbac` the operator has
     the rights of `operator_roles`, roles and their bindings, and every right without them.
     `machines_without` names machines that are not to run; without `scheduler` the operator is the
-    one that schedules. `feature_gates` of the server that differ from its defaults.
+    one that schedules. `feature_gates` of the server that differ from its defaults. `kueue`: its
+    kinds are there too.
 
     Raises:
         OSError: the port is taken, or a file cannot be written.
@@ -98,6 +100,7 @@ async def embedded_stage(
                 on_operator_line=on_operator_line,
                 machines_without=machines_without,
                 scheduler=scheduler,
+                kueue=kueue,
             )
         )
         if rbac:

@@ -1,9 +1,10 @@
 """Scenario files as typed steps: what may stand in a file, read once and refused in full detail.
 
 A file is YAML: `name`, `operator_env`, `cluster.nodes` and `steps`, each step a mapping with one
-key. Every key is checked before anything runs, and an error names the file, the step by number and
-keyword, the field and what is accepted. Source: the format of the idle plane's scenario files;
-`namespace` is our addition, for scenarios that people look at.
+key; `operator_config` is the operator's `--config` file. Every key is checked before anything runs,
+and an error names the file, the step by number and keyword, the field and what is accepted. Source:
+the format of the idle plane's scenario files; `namespace`, `controllers` and `operator_config` are
+our additions.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 import yaml
 
-from reprieve.scenarios.steps import STEP_KINDS, PhaseName, Step, Strict
+from reprieve.scenarios.steps import STEP_KINDS, PhaseName, PreemptionReason, Step, Strict
 from reprieve.units.errors import UsageError
 
 __all__ = ["InvalidScenario", "NodeSpec", "Scenario", "load", "parse"]
 
 Known = TypeVar("Known", bound=Strict)
+Controller = Literal["idle", "scheduling", "quota"]
 
 
 class InvalidScenario(UsageError):
@@ -70,6 +72,9 @@ _ACCEPTED: Final = {
     "value": "a number, percent",
     "annotations": "a mapping of texts to texts",
     "operator_env": "a mapping of texts to texts",
+    "controllers": f"a list of {', '.join(get_args(Controller))}",
+    "operator_config": "a mapping, the operator's --config file",
+    "reason": ", ".join(get_args(PreemptionReason)),
     "fields": "a mapping of status fields to literals, {gpuworkload_of: Kind/name} or "
     "{remembered: key}",
 }
@@ -85,10 +90,15 @@ class _File(Strict, frozen=True):
     note: str = ""
     namespace: str | None = None
     operator_replicas: Annotated[int, msgspec.Meta(ge=1)] = 1
+    controllers: list[Controller] = msgspec.field(default_factory=list)
+    operator_config: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """One scenario; `namespace` None means that the runner takes a fresh one."""
+    """One scenario; `namespace` None means that the runner takes a fresh one.
+
+    `controllers`: the planes that it needs, none for whatever the runner has.
+    """
 
     name: str
     operator_env: Mapping[str, str]
@@ -97,6 +107,8 @@ class Scenario(msgspec.Struct, frozen=True):
     operator_replicas: int = 1
     namespace: str | None = None
     note: str = ""
+    controllers: tuple[Controller, ...] = ()
+    operator_config: Mapping[str, Any] = {}
 
 
 def load(path: Path) -> Scenario:
@@ -134,6 +146,8 @@ def parse(text: str, where: str) -> Scenario:
         operator_replicas=file.operator_replicas,
         namespace=file.namespace,
         note=file.note,
+        controllers=tuple(file.controllers),
+        operator_config=file.operator_config,
     )
 
 

@@ -15,9 +15,11 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["GPUWORKLOADS", "Observer", "Transition"]
+__all__ = ["CLUSTER_QUEUES", "GPUWORKLOADS", "WORKLOADS", "Observer", "Transition"]
 
 GPUWORKLOADS: Final = "gpuworkloads.kaiwo.silogen.ai"
+CLUSTER_QUEUES: Final = "clusterqueues.kueue.x-k8s.io"
+WORKLOADS: Final = "workloads.kueue.x-k8s.io"
 
 Object = Mapping[str, Any]
 Answer = TypeVar("Answer")

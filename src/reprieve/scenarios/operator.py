@@ -15,7 +15,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import yaml
 
 __all__ = ["OperatorProcesses"]
 
@@ -55,7 +57,9 @@ class OperatorProcesses:
         )
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._environment = {**inherited, **environment, "PYTHONUNBUFFERED": "1"}
+        self._config = kubeconfig.with_suffix(".values.yaml")
         self._replicas = replicas
+        self._values: tuple[str, ...] = ()
         self._on_line = on_line
         self._log: deque[str] = deque(maxlen=log_lines)
         # All and only processes that were started and not stopped, with the reader of each.
@@ -70,12 +74,18 @@ class OperatorProcesses:
         """Process ids of the replicas that were started and not stopped."""
         return [process.pid for process, _ in self._running]
 
+    def configure(self, values: Mapping[str, Any]) -> None:
+        """Give replicas that are started from now on these values as their `--config` file."""
+        self._config.write_text(yaml.safe_dump(dict(values)), encoding="utf-8")
+        self._values = ("--config", str(self._config))
+
     async def start(self) -> None:
         """Start all replicas that are not running."""
         self._stopping = False
         for _ in range(self._replicas - len(self._running)):
             process = await asyncio.create_subprocess_exec(
                 *self._command,
+                *self._values,
                 env=self._environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable
 
 from reprieve.local.machines.objects import StoreError
-from reprieve.scenarios import actions, expectations
+from reprieve.scenarios import actions, expectations, quota_expectations
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import GPUWORKLOADS, Observer, phase_of, root_of
 from reprieve.scenarios.operator import OperatorProcesses
@@ -42,11 +42,14 @@ from reprieve.scenarios.steps import (
     Step,
     StopOperator,
     WaitAbsent,
+    WaitAdmitted,
     WaitBound,
     WaitCount,
     WaitEvent,
     WaitGpuWorkload,
     WaitGpuWorkloadAbsent,
+    WaitPreempted,
+    WaitShare,
     keyword_of,
 )
 from reprieve.units.durations import SECOND
@@ -70,6 +73,8 @@ async def play_scenario(
     leaves the operator running afterwards; the caller stops it.
     """
     operator = stage.launch(scenario.operator_env, scenario.operator_replicas)
+    if scenario.operator_config:
+        operator.configure(scenario.operator_config)
     if on_operator is not None:
         on_operator(operator)
     namespace = scenario.namespace or f"scenario-{scenario.name}"
@@ -163,6 +168,8 @@ async def _do(play: Play, step: Step) -> None:
         case StartOperator():
             await play.operator.start()
         case RestartOperator():
+            if step.config is not None:
+                play.operator.configure(step.config)
             await play.operator.restart()
         case Sleep():
             await play.stage.clock.sleep(round(step.seconds * SECOND))
@@ -188,6 +195,12 @@ async def _check(play: Play, step: Step) -> None:
             await expectations.wait_absent(play, step)
         case WaitBound():
             await expectations.wait_bound(play, step)
+        case WaitAdmitted():
+            await quota_expectations.wait_admitted(play, step)
+        case WaitPreempted():
+            await quota_expectations.wait_preempted(play, step)
+        case WaitShare():
+            await quota_expectations.wait_share(play, step)
         case ExpectPresent():
             await expectations.expect_present(play, step)
         case WaitEvent():
@@ -224,6 +237,12 @@ def _subject(step: Step) -> str:
             return f"{step.kind}/{step.name}"
         case WaitCount():
             return f"{step.count} {step.phase}"
+        case WaitAdmitted():
+            return f"{step.count} of {step.queue}"
+        case WaitPreempted():
+            return f"Job/{step.job} {step.reason}"
+        case WaitShare():
+            return f"{step.cluster_queue} {step.share}"
         case CountStays():
             return f"{step.count} {' or '.join(step.phase_in)}"
         case Revoke() | Grant():

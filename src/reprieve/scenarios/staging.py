@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from reprieve.api.crds import all_crds, gang_crds
+from reprieve.api.crds import all_crds, gang_crds, kueue_crds
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.transport import HttpWire
@@ -23,7 +23,7 @@ from reprieve.local.machines.nodes import NodeSpec as MachineSpec
 from reprieve.local.machines.objects import AlreadyThere, ChangeType, Objects
 from reprieve.local.machines.run import Machines
 from reprieve.scenarios.model import NodeSpec
-from reprieve.scenarios.observer import GPUWORKLOADS, Observer
+from reprieve.scenarios.observer import CLUSTER_QUEUES, GPUWORKLOADS, WORKLOADS, Observer
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.real import KubeObjects
 from reprieve.scenarios.scheduler import scheduling
@@ -35,6 +35,7 @@ __all__ = ["OPERATOR_NAMESPACE", "staged"]
 
 OPERATOR_NAMESPACE: Final = "kaiwo-system"
 _OBSERVED: Final = ("nodes", "pods", "events", GPUWORKLOADS)
+_OBSERVED_WITH_KUEUE: Final = (CLUSTER_QUEUES, WORKLOADS)
 _CONNECTIONS: Final = 1_000
 _LOOK: Final = 20 * MILLISECOND
 
@@ -52,12 +53,13 @@ async def staged(
     on_operator_line: Callable[[str], None] | None = None,
     machines_without: Collection[str] = (),
     scheduler: bool = True,
+    kueue: bool = False,
 ) -> AsyncIterator[tuple[Stage, Machines]]:
     """Bring up everything but the operator, and stop it in the reverse order.
 
     `store` is what the machines work on; None means the API server, through the client.
     `machines_without` names those whose work real controllers do (`Machines`). Without `scheduler`
-    the operator is the one that schedules.
+    the operator is the one that schedules. With `kueue` its kinds are installed too.
     """
     async with contextlib.AsyncExitStack() as stack:
         connection = await load_connection(str(kubeconfig))
@@ -66,7 +68,7 @@ async def staged(
         client = connect(connection, clock, field_manager="scenario", wire=wire)
         stack.push_async_callback(client.close)
         objects = KubeObjects(client, clock)
-        await _install(objects, clock)
+        await _install(objects, clock, kueue=kueue)
         machines = Machines(
             store or objects,
             clock,
@@ -78,7 +80,9 @@ async def staged(
         if scheduler:
             await stack.enter_async_context(scheduling(kubeconfig, OPERATOR_NAMESPACE, clock))
         observer = Observer(clock)
-        stack.push_async_callback(_cancel, asyncio.create_task(_observe(objects, observer)))
+        stack.push_async_callback(
+            _cancel, asyncio.create_task(_observe(objects, observer, kueue=kueue))
+        )
 
         def launch(environment: Mapping[str, str], replicas: int) -> OperatorProcesses:
             return OperatorProcesses(
@@ -116,10 +120,10 @@ class _Exporter:
         await self._exporter.start()
 
 
-async def _install(objects: KubeObjects, clock: Clock) -> None:
+async def _install(objects: KubeObjects, clock: Clock, *, kueue: bool) -> None:
     """Create the CRDs and the operator's namespace, and wait until the kinds are served."""
     await objects.refresh()
-    crds = [*all_crds(), *gang_crds(), *permissive_definitions()]
+    crds = [*all_crds(), *gang_crds(), *permissive_definitions(), *(kueue_crds() if kueue else ())]
     for crd in crds:
         with contextlib.suppress(AlreadyThere):
             await objects.create("customresourcedefinitions.apiextensions.k8s.io", crd)
@@ -144,8 +148,9 @@ def _served(objects: KubeObjects, crd: Mapping[str, Any]) -> bool:
     )
 
 
-async def _observe(objects: KubeObjects, observer: Observer) -> None:
-    async for change in objects.changes(_OBSERVED):
+async def _observe(objects: KubeObjects, observer: Observer, *, kueue: bool) -> None:
+    observed = (*_OBSERVED, *(_OBSERVED_WITH_KUEUE if kueue else ()))
+    async for change in objects.changes(observed):
         if change.type is ChangeType.DELETED:
             observer.drop(change.resource, change.object)
         elif change.type is not ChangeType.SYNCED:

@@ -26,6 +26,7 @@ __all__ = [
     "KueueClusterQueue",
     "NeverPhase",
     "PhaseName",
+    "PreemptionReason",
     "Reference",
     "Remember",
     "Requires",
@@ -39,11 +40,14 @@ __all__ = [
     "StopOperator",
     "Strict",
     "WaitAbsent",
+    "WaitAdmitted",
     "WaitBound",
     "WaitCount",
     "WaitEvent",
     "WaitGpuWorkload",
     "WaitGpuWorkloadAbsent",
+    "WaitPreempted",
+    "WaitShare",
     "keyword_of",
 ]
 
@@ -51,6 +55,12 @@ RootName = Annotated[str, msgspec.Meta(pattern=r"^[A-Z][A-Za-z0-9]*/[a-z0-9][a-z
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 PhaseName = Literal[
     "PendingGpu", "PendingOther", "Active", "Idle", "Preempting", "Preempted", "Deleted"
+]
+PreemptionReason = Literal[
+    "InClusterQueue",
+    "InCohortReclamation",
+    "InCohortFairSharing",
+    "InCohortReclaimWhileBorrowing",
 ]
 Index = Annotated[int, msgspec.Meta(ge=0)]
 Digits = Annotated[str, msgspec.Meta(pattern="^[0-9]+$")]
@@ -187,6 +197,30 @@ class WaitBound(Strict, frozen=True):
     timeout: Seconds
 
 
+class WaitAdmitted(Strict, frozen=True):
+    """Until `count` workloads of a LocalQueue are admitted."""
+
+    queue: str
+    count: Annotated[int, msgspec.Meta(ge=0)]
+    timeout: Seconds
+
+
+class WaitPreempted(Strict, frozen=True):
+    """Until the Workload of a Job has been preempted for a reason and waits again."""
+
+    job: str
+    reason: PreemptionReason
+    timeout: Seconds
+
+
+class WaitShare(Strict, frozen=True):
+    """Until a ClusterQueue shows this weighted share; null means none."""
+
+    cluster_queue: str
+    share: int | None
+    timeout: Seconds
+
+
 class Remember(Strict, frozen=True):
     """Keep a field of the GpuWorkload of a root for a later `expect_status`."""
 
@@ -230,7 +264,9 @@ class StartOperator(Strict, frozen=True):
 
 
 class RestartOperator(Strict, frozen=True):
-    """Stop all replicas, then start them."""
+    """Stop all replicas, then start them, with `config` as their `--config` file if it is given."""
+
+    config: dict[str, Any] | None = None
 
 
 class Revoke(Strict, frozen=True):
@@ -282,6 +318,9 @@ Step = (
     | CountStays
     | WaitAbsent
     | WaitBound
+    | WaitAdmitted
+    | WaitPreempted
+    | WaitShare
     | ExpectPresent
     | Delete
     | WaitEvent
@@ -311,6 +350,9 @@ STEP_KINDS: Final[Mapping[str, type[Step]]] = {
     "count_stays": CountStays,
     "wait_absent": WaitAbsent,
     "wait_bound": WaitBound,
+    "wait_admitted": WaitAdmitted,
+    "wait_preempted": WaitPreempted,
+    "wait_share": WaitShare,
     "expect_present": ExpectPresent,
     "delete": Delete,
     "wait_event": WaitEvent,
