@@ -371,9 +371,10 @@ class NodeObject(_Struct, frozen=True):
 
 
 class GangPolicy(_Struct, frozen=True):
-    """All or nothing for `minCount` pods."""
+    """All or nothing for `minCount` pods, or `minGroupCount` child groups."""
 
     min_count: int = 1
+    min_group_count: int = 1
 
 
 class SchedulingPolicy(_Struct, frozen=True):
@@ -422,7 +423,7 @@ class PodGroupStatus(_Struct, frozen=True):
 
 
 class PodGroup(_Struct, frozen=True):
-    """A PodGroup of any version."""
+    """A PodGroup of any version, or a CompositePodGroup, which has the same fields for groups."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()

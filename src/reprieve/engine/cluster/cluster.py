@@ -218,8 +218,8 @@ class Cluster:
             self._state.allocatable[number] = 0
             self._state.nodes.drop(number)
             self._state.changed.add("nodes")
-        elif kind is Kind.GROUP:
-            number = self._state.groups.numbers[f"{gone.namespace}/{gone.name}"]
+        elif isinstance(held.row, GroupRow):
+            number = self._state.groups.numbers[held.row.key]
             self._state.group_rows[number] = None
             self._state.groups.drop(number)
             self._state.changed.add("groups")
@@ -244,11 +244,11 @@ class Cluster:
 
     def _put_group(self, row: GroupRow) -> None:
         key = (row.namespace, row.name)
-        known = key in self._state.tables[Kind.GROUP]
-        if not self._put(Kind.GROUP, key, row, row):
+        known = key in self._state.tables[row.kind]
+        if not self._put(row.kind, key, row, row):
             return
-        name = f"{row.namespace}/{row.name}"
-        number = self._state.groups.numbers[name] if known else self._state.groups.take(name)
+        groups = self._state.groups
+        number = groups.numbers[row.key] if known else groups.take(row.key)
         rows = self._state.group_rows
         if number >= len(rows):
             rows.extend([None] * (number + 1 - len(rows)))

@@ -19,6 +19,7 @@ from reprieve.engine.cluster.rows import BudgetRow, GroupRow, Kind, NodeRow, Pod
 from reprieve.engine.cluster.snapshot import Nomination, Pending, PodLabels, Snapshot
 from reprieve.engine.cluster.state import State
 from reprieve.engine.cluster.texts import CHUNK
+from reprieve.engine.cluster.trees import GroupTrees
 from reprieve.units.ids import Uid
 
 __all__ = ["SELECTORS", "Copies"]
@@ -30,7 +31,9 @@ SELECTORS: Final = (
     Kind.REPLICATION_CONTROLLER,
 )
 _TABLES: Final = tuple(
-    kind for kind in Kind if kind not in (Kind.POD, Kind.NODE, Kind.GROUP, *SELECTORS)
+    kind
+    for kind in Kind
+    if kind not in (Kind.POD, Kind.NODE, Kind.GROUP, Kind.COMPOSITE, *SELECTORS)
 )
 
 N = TypeVar("N", bound=np.generic)
@@ -49,6 +52,7 @@ class Copies:
     group_keys: tuple[str, ...] = ()
     group_rows: tuple[GroupRow | None, ...] = ()
     group_index: Mapping[str, int] = field(default_factory=dict)
+    trees: GroupTrees = field(default_factory=lambda: GroupTrees((), {}))
     pending: Mapping[Uid, Pending] = field(default_factory=dict)
     nominations: tuple[Nomination, ...] = ()
     budgets: tuple[BudgetRow, ...] = ()
@@ -101,6 +105,7 @@ class Copies:
             group_keys=self.group_keys,
             group_rows=self.group_rows,
             group_index=self.group_index,
+            trees=self.trees,
             pending=self.pending,
             nominations=self.nominations,
             budgets=self.budgets,
@@ -131,6 +136,7 @@ class Copies:
         if "groups" in changed or state.groups.changed:
             unknown = [None] * (len(self.group_keys) - len(state.group_rows))
             self.group_rows = (*state.group_rows, *unknown)
+            self.trees = GroupTrees(self.group_rows, self.group_index)
         if "pending" in changed:
             self.pending = MappingProxyType(dict(state.pending))
         if not changed.isdisjoint(("nominations", "nodes", "groups")):

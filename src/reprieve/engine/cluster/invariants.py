@@ -105,7 +105,8 @@ def rebuilt(
     """Return what a snapshot of these rows must say; `tables` hold nodes and groups too."""
     nodes = tuple(row for _, row in sorted(tables[Kind.NODE].items()))
     names = [node.name for node in nodes]
-    groups = {f"{ns}/{name}": row for (ns, name), row in tables[Kind.GROUP].items()}
+    kinds = (Kind.GROUP, Kind.COMPOSITE)
+    groups = {row.key: row for kind in kinds for row in tables.get(kind, {}).values()}
     used: dict[str, dict[str, int]] = {name: {} for name in names}
     scored: dict[str, list[int]] = {name: [0, 0] for name in names}
     placed: dict[str, Any] = {}
@@ -150,7 +151,7 @@ def rebuilt(
             scored[node][0] += min(entry.scored_cpu, LIMIT)
             scored[node][1] += min(entry.scored_memory, LIMIT)
     keys = {*groups, *(f"{row.namespace}/{row.group}" for row in alive if row.group)}
-    others = frozenset(Kind) - {Kind.POD, Kind.NODE, Kind.GROUP}
+    others = frozenset(Kind) - {Kind.POD, Kind.NODE, *kinds}
     return {
         "nodes": [_unversioned(node) for node in nodes],
         "node_index": {name: index for index, name in enumerate(names)},

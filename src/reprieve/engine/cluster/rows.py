@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from reprieve.units.ids import Uid
 
 __all__ = [
+    "COMPOSITE",
     "CPU",
     "MEMORY",
     "PODS",
@@ -52,6 +53,7 @@ PODS: Final = "pods"  # every pod requests one of them
 CPU: Final = "cpu"  # milli-CPU
 MEMORY: Final = "memory"  # bytes
 STORAGE: Final = "ephemeral-storage"  # bytes
+COMPOSITE: Final = "compositepodgroup:"  # what keys of composite groups begin with
 
 T = TypeVar("T")
 
@@ -290,7 +292,11 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A PodGroup. `min_count` None: the basic policy. `topology_key` empty: unconstrained."""
+    """A PodGroup, or a CompositePodGroup, whose members are groups that name it as their parent.
+
+    `min_count`: of pods, or of child groups; None: the basic policy. `topology_key` empty:
+    unconstrained.
+    """
 
     uid: Uid
     namespace: str
@@ -306,6 +312,23 @@ class GroupRow:
     created: int = 0
     deleting: bool = False
     scheduled: bool = False  # PodGroupInitiallyScheduled is True
+    composite: bool = False
+
+    @property
+    def key(self) -> str:
+        """What identifies it among groups: namespace/name, after `COMPOSITE` where it is one."""
+        own = f"{self.namespace}/{self.name}"
+        return COMPOSITE + own if self.composite else own
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its object."""
+        return Kind.COMPOSITE if self.composite else Kind.GROUP
+
+    @property
+    def parent_key(self) -> str:
+        """The key of the composite group above it, empty for a root."""
+        return f"{COMPOSITE}{self.namespace}/{self.parent}" if self.parent else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +359,7 @@ class SelectorRow:
 class Kind(StrEnum):
     """Kinds of objects that make up the state.
 
-    The first three are columns. Services, ReplicaSets, StatefulSets and ReplicationControllers
+    The first four are columns. Services, ReplicaSets, StatefulSets and ReplicationControllers
     share the table `SELECTOR`, under the name `KIND/NAME`. The rows of all others are kept whole,
     by namespace and name, because few decisions read them.
     """
@@ -344,6 +367,7 @@ class Kind(StrEnum):
     POD = "Pod"
     NODE = "Node"
     GROUP = "PodGroup"
+    COMPOSITE = "CompositePodGroup"
     SERVICE = "Service"
     REPLICA_SET = "ReplicaSet"
     STATEFUL_SET = "StatefulSet"

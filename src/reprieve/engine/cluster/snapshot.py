@@ -26,6 +26,7 @@ from reprieve.engine.cluster.rows import (
     PodClass,
     PodRow,
 )
+from reprieve.engine.cluster.trees import GroupTrees
 from reprieve.units.ids import Uid
 
 __all__ = [
@@ -92,9 +93,9 @@ class Nomination:
 class Snapshot:
     """The cluster at one revision; no array can be written to.
 
-    `group_rows[g]` is None while the object of that key is missing. `tables` holds the rows of each
-    `Kind` by (namespace, name), the namespace empty for cluster-wide kinds; Namespace rows are
-    their labels.
+    `group_rows[g]` is None while the object of that key is missing; composite groups are among
+    them. `tables` holds the rows of each `Kind` by (namespace, name), the namespace empty for
+    cluster-wide kinds; Namespace rows are their labels.
     """
 
     revision: int
@@ -122,6 +123,7 @@ class Snapshot:
     group_keys: tuple[str, ...]  # namespace/name
     group_rows: tuple[GroupRow | None, ...]
     group_index: Mapping[str, int]
+    trees: GroupTrees  # of `group_rows`
     pending: Mapping[Uid, Pending]  # pods without node that have not finished
     nominations: tuple[Nomination, ...]  # by namespace and name
     budgets: tuple[BudgetRow, ...]  # by namespace and name

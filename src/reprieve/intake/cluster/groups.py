@@ -1,21 +1,26 @@
-"""A PodGroup of any version into its row.
+"""A PodGroup of any version, or a CompositePodGroup, into its row.
 
 v1alpha2 has the words `Pod` and `PodGroup` for the disruption mode and the condition
 `PodGroupScheduled`; later versions have `single` and `all` and `PodGroupInitiallyScheduled`.
-Source: specification 2.1 and 2.2.
+Source: specification 2.1, 2.2 and 2.4.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from reprieve.api.scheduling import DisruptionMode, PodGroup
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.intake.cluster.metadata import claims_of, created_of, uid_of, version_of
 
-__all__ = ["group_row"]
+__all__ = ["composite_row", "group_row"]
 
-_SCHEDULED: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
+_SCHEDULED: Final = (
+    "PodGroupInitiallyScheduled",
+    "PodGroupScheduled",
+    "CompositePodGroupInitiallyScheduled",
+)
 
 
 def group_row(group: PodGroup) -> GroupRow:
@@ -42,6 +47,14 @@ def group_row(group: PodGroup) -> GroupRow:
             for condition in status.conditions or ()
         ),
     )
+
+
+def composite_row(group: PodGroup) -> GroupRow:
+    """Return the row of a CompositePodGroup, whose minimum is one of child groups."""
+    policy = group.spec.scheduling_policy
+    gang = policy.gang if policy is not None else None
+    minimum = gang.min_group_count if gang is not None else None
+    return replace(group_row(group), min_count=minimum, composite=True)
 
 
 def _all_or_nothing(mode: str | DisruptionMode | None) -> bool:
