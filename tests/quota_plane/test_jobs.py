@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reprieve.kube.resource import PODS
+from reprieve.kube.resource import PODS, PREEMPTIONS
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,
     NAMESPACE,
+    WORKLOADS,
     Object,
     Site,
     cluster_queue,
@@ -131,3 +133,47 @@ async def test_a_job_of_higher_priority_preempts_within_its_queue(tmp_path: Path
         await cluster.until("the intent is closed", completed)
         await cluster.client.delete(JOBS, NAMESPACE, "high")
         await cluster.until_admitted("low-a", "low-b")
+
+
+async def test_a_preemption_is_over_when_its_victim_ends_before_it_is_stopped(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path, *base(2, preemption=LOWER)) as cluster:
+        await cluster.create(job("low", priority="low"))
+        await cluster.until_admitted("low")
+        held = (await cluster.workloads())["low"]
+        await cluster.create(job("high", priority="high"))
+
+        async def closed() -> bool:
+            return [each["status"]["phase"] for each in await cluster.intents()] == ["Completed"]
+
+        await cluster.until("the preemption is over", closed)
+        await cluster.stop()
+        # As if the job had succeeded between its mark and its suspension, and the process died.
+        at = "2026-01-01T00:00:00Z"
+        ended = [
+            *held["status"]["conditions"],
+            *(
+                {
+                    "type": kind,
+                    "status": "True",
+                    "reason": why,
+                    "message": "",
+                    "lastTransitionTime": at,
+                }
+                for kind, why in (("Evicted", "Preempted"), ("Finished", "Succeeded"))
+            ),
+        ]
+        name = held["metadata"]["name"]
+        status = {"admission": held["status"]["admission"], "conditions": ended}
+        await cluster.client.patch_status(WORKLOADS, NAMESPACE, name, status, dict)
+        (intent,) = await cluster.intents()
+        open_again = {"phase": "Evicting", "victims": [], "finishedAt": None}
+        await cluster.client.patch_status(
+            PREEMPTIONS, OPERATOR_NAMESPACE, intent["metadata"]["name"], open_again, dict
+        )
+        assert not await closed()
+        await cluster.start()
+        await cluster.until("the preemption is over again", closed)
+        ((victim,),) = [each["status"]["victims"] for each in await cluster.intents()]
+        assert (victim["state"], victim["message"]) == ("Evicted", "finished")

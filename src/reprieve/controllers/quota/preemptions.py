@@ -173,6 +173,9 @@ class Preemptions:
                 workload = self._state.workload(key)
                 if workload is None or workload.metadata.uid != uid:
                     self._note(found, uid, VictimState.EVICTED, "gone")
+                elif is_true(condition_of(workload.status.conditions, "Finished")):
+                    # It ended before it could be stopped, and keeps its admission for good.
+                    self._note(found, uid, VictimState.EVICTED, "finished")
                 elif workload.status.admission is None or not is_true(
                     condition_of(workload.status.conditions, "Evicted")
                 ):
