@@ -25,7 +25,7 @@ from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
 from reprieve.engine.gangs.job import JobOptions
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.scheduling.outcome import Attempt, Unit
-from reprieve.engine.scheduling.proof import prove
+from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 
 __all__ = ["main"]
@@ -147,16 +147,7 @@ async def _case(scenario: Scenario, runs: int) -> None:
         if attempt is None or attempt.preemption is None or attempt.plan is None:
             raise Mismatch(f"{scenario.name}: no preemption")
         with watch.part("proof"):
-            faults = prove(
-                snapshot,
-                _POLICY,
-                _PROFILE,
-                priority=100,
-                minimum=len(unit.pods),
-                victims=attempt.preemption.victims,
-                nominated=attempt.preemption.nominated,
-                order=unit.pods,
-            )
+            faults = faults_of(snapshot, _POLICY, attempt)
         if faults:
             raise Mismatch(f"{scenario.name}: {faults}")
         return _Decision(snapshot, attempt)

@@ -30,7 +30,7 @@ from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.node_by_node import Candidates
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.pod_preemption import find_candidates
-from reprieve.engine.scheduling.proof import prove
+from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 
 __all__ = ["main"]
@@ -152,16 +152,7 @@ async def _measured(
             attempt = Session(snapshot, policy, choose=most_free_cpu).attempt(unit)
         assert attempt is not None and attempt.preemption is not None
         with watch.part("proof"):
-            faults = prove(
-                snapshot,
-                policy,
-                policy.profiles[0],
-                priority=scenario.waiting[0].priority,
-                minimum=len(unit.pods),
-                victims=attempt.preemption.victims,
-                nominated=attempt.preemption.nominated,
-                order=unit.pods,
-            )
+            faults = faults_of(snapshot, policy, attempt)
         if faults:
             raise Mismatch(f"{scenario.name}: {faults}")
         return _Decision(snapshot, attempt)

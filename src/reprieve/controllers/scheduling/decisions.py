@@ -34,6 +34,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.commit import still_holds
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Unit
 from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.engine.scheduling.proof import PlanRefused, faults_of
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.engine.scheduling.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
@@ -75,7 +76,10 @@ def decide(
     gangs: Mapping[str, GangGroup] = _NO_GANGS,
     jobs: JobOptions = NO_JOBS,
 ) -> tuple[list[Decided], list[Unit]]:
-    """Decide units in order for the time of a slice; return the decisions and who is left."""
+    """Decide units in order for the time of a slice; return the decisions and who is left.
+
+    A plan whose proof fails is a failure of its unit, and goes no further.
+    """
     session = Session(snapshot, policy, plugins=plugins, overdue=overdue, gangs=gangs, jobs=jobs)
     decided: list[Decided] = []
     start = clock.monotonic()
@@ -91,7 +95,11 @@ def decide(
             return decided, units[number + 1 :]
         if attempt is None:
             return decided, units[number:]
+        faults = faults_of(snapshot, policy, attempt) if attempt.plan is not None else ()
         now = clock.monotonic()
+        if faults:
+            decided.append(Decided(unit, None, now - before, PlanRefused(faults)))
+            return decided, units[number + 1 :]
         record = None
         if attempt.plan is not None and attempt.gang is None:
             earlier = [each.attempt for each in decided if each.attempt is not None]

@@ -1,128 +1,224 @@
-"""An independent look at a scheduling plan before it is carried out.
+"""An independent look at a decision before it is carried out, and once more if things changed.
 
-The plan is held against a snapshot, the one it was decided on or a newer one: are its victims
-there, of a lower priority and complete where a group goes as a whole; and do all members that it
-nominates pass all filters on their nodes, in order, once exactly these victims are gone? Nothing of
-the search for victims is used, only filters compiled anew. Whoever carries out a plan refuses one
-with faults. Source: promise "Feasible" of the design; specification 7.3 and 7.7.
+An attempt is held against a snapshot, the one it was decided on or a newer one: are the victims of
+its plan there, of a lower priority, and complete where a group goes as a whole; and do all pods
+that it binds or nominates pass all filters on their nodes, beside each other, once exactly these
+victims are gone and the nominations of others are respected? Nothing of the search for victims is
+used, only filters compiled anew. Whoever carries out an attempt refuses one with faults. Source:
+promise "Feasible" of the design; specification 7.3 and 7.7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
+from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
-from reprieve.engine.placement.profile import Policy, Profile
+from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.outcome import UnitVictim
+from reprieve.engine.scheduling.domains import members_of
+from reprieve.engine.scheduling.nominations import kept_for_others
+from reprieve.engine.scheduling.outcome import Attempt
 from reprieve.units.ids import Uid
 
-__all__ = ["Fault", "PlanFault", "prove"]
+__all__ = ["Fault", "PlanFault", "PlanRefused", "faults_of"]
 
 
 class Fault(StrEnum):
-    """What is wrong with a scheduling plan."""
+    """What is wrong with a decision."""
 
     UNKNOWN_VICTIM = "the victim is not there"
     NAMED_TWICE = "the victim is named twice"
     NOT_LOWER = "the victim's priority is not below the preemptor's"
     TORN_GROUP = "a group that goes as a whole is not named as a whole"
-    UNKNOWN_MEMBER = "the pod is not pending"
+    UNKNOWN_MEMBER = "the pod does not wait"
     UNKNOWN_NODE = "the node is not there"
+    UNKNOWN_PROFILE = "no profile has the scheduler name"
     NOT_FEASIBLE = "the pod does not pass on its node with the victims gone"
     SHORT = "fewer members have a node than the group needs"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFault:
-    """One fault; `subject` is the pod concerned, `detail` a node, a number or a filter."""
+    """One fault; `subject` is the pod concerned, `detail` a node, a number or a name."""
 
     fault: Fault
     subject: str
     detail: str = ""
 
+    def __str__(self) -> str:
+        """Return it as one clause."""
+        said = f"{self.subject}: {self.fault}" if self.subject else str(self.fault)
+        return f"{said} ({self.detail})" if self.detail else said
 
-def prove(
-    snapshot: Snapshot,
-    policy: Policy,
-    profile: Profile,
-    *,
-    priority: int,
-    minimum: int,
-    victims: Sequence[UnitVictim],
-    nominated: Sequence[tuple[Uid, str]],
-    order: Sequence[Uid],
-) -> tuple[PlanFault, ...]:
-    """Return what is wrong with a plan; nothing for one that may be carried out.
 
-    `priority`: the preemptor's. `minimum`: how many of its pods need a node in this plan. `order`:
-    the preemptor's pods in placement order.
-    """
-    slots = np.array([slot for unit in victims for slot in unit.pods], np.int64)
+class PlanRefused(Exception):
+    """A plan was not carried out because its proof failed; the message says why."""
+
+    def __init__(self, faults: tuple[PlanFault, ...]) -> None:
+        super().__init__("; ".join(str(fault) for fault in faults))
+        self.faults = faults
+
+
+def faults_of(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> tuple[PlanFault, ...]:
+    """Return what is wrong with an attempt; nothing for one that may be carried out."""
+    placed = _placed(snapshot, attempt)
+    pods = [snapshot.pending.get(uid) for uid, _ in placed]
     faults = [
-        *_victims(snapshot, policy, priority, victims, slots),
-        *_members(snapshot, dict(nominated), minimum),
+        PlanFault(Fault.UNKNOWN_MEMBER, str(uid))
+        for (uid, _), pending in zip(placed, pods, strict=True)
+        if pending is None or pending.row.deleting
     ]
-    if faults:
+    faults += [
+        PlanFault(Fault.UNKNOWN_NODE, str(uid), node)
+        for uid, node in placed
+        if node not in snapshot.node_index
+    ]
+    group = _group(snapshot, attempt)
+    slots = _slots(snapshot, attempt)
+    if attempt.plan is not None:
+        faults += _victims(snapshot, policy, attempt, group, slots)
+        needed = _needed(snapshot, attempt, group)
+        if len(placed) < needed:
+            faults.append(PlanFault(Fault.SHORT, "", f"{len(placed)}/{needed}"))
+    if faults or not placed:
         return tuple(faults)
-    simulation = Simulation(snapshot, policy, profile)
-    simulation.remove(slots)
-    nodes = dict(nominated)
-    for pending in _in_order(snapshot, order, nodes):
-        name = nodes[pending.row.uid]
-        node = snapshot.node_index[name]
-        if simulation.code_at(pending, node):
-            return (PlanFault(Fault.NOT_FEASIBLE, str(pending.row.uid), name),)
-        simulation.place(pending, node)
-    return ()
+    waiting = [
+        (pending, snapshot.node_index[node])
+        for pending, (_, node) in zip(pods, placed, strict=True)
+        if pending is not None
+    ]
+    return _unplaceable(snapshot, policy, attempt, group, slots, waiting)
 
 
-def _in_order(snapshot: Snapshot, order: Sequence[Uid], nodes: dict[Uid, str]) -> list[Pending]:
-    return [snapshot.pending[uid] for uid in order if uid in nodes]
+def _placed(snapshot: Snapshot, attempt: Attempt) -> list[tuple[Uid, str]]:
+    """Return the pods that are to get a node, with its name, in the order of placement."""
+    if attempt.plan is None:
+        return [(member.uid, member.bind) for member in attempt.members if member.bind]
+    planned = dict(attempt.plan.placement)
+    # Members of a gang that fit without victims keep the node that they were given.
+    fitting = {
+        member.uid: member.nominate
+        for member in attempt.members
+        if isinstance(member.nominate, str) and member.uid in snapshot.pending
+    }
+    return list({**fitting, **planned}.items())
+
+
+def _group(snapshot: Snapshot, attempt: Attempt) -> GroupRow | None:
+    if attempt.gang is not None:
+        return None
+    index = snapshot.group_index.get(attempt.unit.group, -1)
+    return snapshot.group_rows[index] if index >= 0 else None
+
+
+def _slots(snapshot: Snapshot, attempt: Attempt) -> I64:
+    """Return the victims' slots in this snapshot, -1 for one that is not there."""
+    if attempt.plan is None or attempt.preemption is None:
+        return np.zeros(0, np.int64)
+    uids = [victim.root.uid for victim in attempt.plan.victims]
+    known = [slot for unit in attempt.preemption.victims for slot in unit.pods]
+    held = snapshot.pod_uids
+    if len(known) != len(uids) or any(
+        slot >= len(held) or held[slot] != uid for slot, uid in zip(known, uids, strict=True)
+    ):
+        wanted = set(uids)
+        where = {uid: slot for slot, uid in enumerate(held) if uid in wanted}
+        known = [where.get(uid, -1) for uid in uids]
+    return np.array(known, np.int64)
+
+
+def _priority(snapshot: Snapshot, attempt: Attempt, group: GroupRow | None) -> int:
+    """Return the preemptor's priority: the group's, or the pod's; of a gang its trigger's."""
+    if group is not None:
+        return group.priority
+    uid = attempt.unit.pods[0]
+    if attempt.gang is not None and attempt.gang.trigger is not None:
+        uid = attempt.gang.trigger
+    pending = snapshot.pending.get(uid)
+    return pending.row.priority if pending is not None else 0
+
+
+def _needed(snapshot: Snapshot, attempt: Attempt, group: GroupRow | None) -> int:
+    """Return how many waiting pods need a node in this plan: of a gang all of them."""
+    if attempt.gang is not None:
+        return sum(uid in snapshot.pending for uid in attempt.unit.pods)
+    if group is None or group.min_count is None:
+        return 1
+    return max(1, group.min_count - len(members_of(snapshot, group)))
 
 
 def _victims(
-    snapshot: Snapshot, policy: Policy, priority: int, victims: Sequence[UnitVictim], slots: I64
+    snapshot: Snapshot, policy: Policy, attempt: Attempt, group: GroupRow | None, slots: I64
 ) -> list[PlanFault]:
+    assert attempt.plan is not None
+    names = [f"{v.root.namespace}/{v.root.name}" for v in attempt.plan.victims]
+    there = (slots >= 0) & (snapshot.pod_node[slots] >= 0)
+    found = [PlanFault(Fault.UNKNOWN_VICTIM, names[at]) for at in np.flatnonzero(~there).tolist()]
+    slots = slots[there]
+    # Older gangs know pods and no groups of the API.
+    groups = policy.gates.generic_workload and attempt.gang is None
+    effective = snapshot.effective_priority(groups)
+    priority = _priority(snapshot, attempt, group)
     keys = snapshot.pod_keys
-    if len(slots) and int(slots.max()) >= len(snapshot.pod_node):
-        return [PlanFault(Fault.UNKNOWN_VICTIM, "")]
-    effective = snapshot.effective_priority(policy.gates.generic_workload)
-    found = [
-        PlanFault(Fault.UNKNOWN_VICTIM, keys[slot])
-        for slot in slots[snapshot.pod_node[slots] < 0].tolist()
-    ]
     found += [
         PlanFault(Fault.NOT_LOWER, keys[slot], str(effective[slot]))
         for slot in slots[effective[slots] >= priority].tolist()
     ]
     unique, counts = np.unique(slots, return_counts=True)
     found += [PlanFault(Fault.NAMED_TWICE, keys[slot]) for slot in unique[counts > 1].tolist()]
-    if not policy.gates.generic_workload:
-        return found
+    if groups:
+        found += _torn(snapshot, slots)
+    return found
+
+
+def _torn(snapshot: Snapshot, slots: I64) -> list[PlanFault]:
     whole = np.array([r is not None and r.all_or_nothing for r in snapshot.group_rows], np.bool_)
     groups = snapshot.pod_group[slots]
     named = np.bincount(groups[groups >= 0], minlength=len(whole))
     placed = snapshot.pod_group[(snapshot.pod_group >= 0) & (snapshot.pod_node >= 0)]
     there = np.bincount(placed, minlength=len(whole))
-    found += [
+    return [
         PlanFault(Fault.TORN_GROUP, snapshot.group_keys[group], f"{named[group]}/{there[group]}")
         for group in np.flatnonzero(whole & (named > 0) & (named != there)).tolist()
     ]
-    return found
 
 
-def _members(snapshot: Snapshot, nominated: dict[Uid, str], minimum: int) -> list[PlanFault]:
-    found = []
-    for uid, node in nominated.items():
-        if uid not in snapshot.pending:
-            found.append(PlanFault(Fault.UNKNOWN_MEMBER, str(uid)))
-        if node not in snapshot.node_index:
-            found.append(PlanFault(Fault.UNKNOWN_NODE, str(uid), node))
-    if len(nominated) < minimum:
-        found.append(PlanFault(Fault.SHORT, "", f"{len(nominated)}/{minimum}"))
-    return found
+def _unplaceable(
+    snapshot: Snapshot,
+    policy: Policy,
+    attempt: Attempt,
+    group: GroupRow | None,
+    slots: I64,
+    waiting: list[tuple[Pending, int]],
+) -> tuple[PlanFault, ...]:
+    entry = snapshot.classes[waiting[0][0].pod_class]
+    assert entry is not None, "a pod's class is never free"
+    profile = policy.profile(entry.scheduler_name)
+    if profile is None:
+        return (PlanFault(Fault.UNKNOWN_PROFILE, "", entry.scheduler_name),)
+    simulation = Simulation(snapshot, policy, profile)
+    simulation.remove(slots)
+    own = frozenset(attempt.unit.pods)
+    priority = group.priority if group is not None else waiting[0][0].row.priority
+    simulation.respect(
+        kept_for_others(snapshot, snapshot.nominations, own, attempt.unit.group, priority)
+    )
+    while waiting:
+        # One may need another beside it that comes later.
+        later = []
+        for pending, node in waiting:
+            if simulation.code_at(pending, node):
+                later.append((pending, node))
+            else:
+                simulation.place(pending, node)
+        if len(later) == len(waiting):
+            return tuple(
+                PlanFault(Fault.NOT_FEASIBLE, str(pending.row.uid), snapshot.nodes[node].name)
+                for pending, node in waiting
+            )
+        waiting = later
+    return ()
