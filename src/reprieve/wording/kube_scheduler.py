@@ -80,7 +80,7 @@ _TEXTS: Final[Mapping[Sentence, str]] = {
     Sentence.NO_PLACEMENTS: "no feasible placements found",
     Sentence.MORE_DOMAINS: _DOMAIN + "more than 1 domain found for pod group: {0}, {1}",
     Sentence.NO_DOMAIN: _DOMAIN + "no topology domain found for pod {0}",
-    Sentence.NO_NODE_OF_POD: _DOMAIN + 'getting node for pod {0}: node "{1}" not found',
+    Sentence.NO_NODE_OF_POD: _DOMAIN + "getting node for pod {0}: node not found",
     Sentence.SCHEDULER_NAMES: _UNIFORM + ' .spec.schedulerName set, got: "{0}" and "{1}"',
     Sentence.PRIORITIES: _UNIFORM + " priority as the pod group's priority, got {0} and {1}",
     Sentence.POLICIES_OF_GROUP: (
@@ -98,7 +98,6 @@ _TEXTS: Final[Mapping[Sentence, str]] = {
     Sentence.NO_VICTIMS_GROUP: "No preemption victims found for incoming preemptor",
     Sentence.NO_VICTIMS_POD: "No preemption victims found for incoming pod",
     Sentence.NO_CANDIDATES: "0/{0} nodes are available",
-    Sentence.NO_CANDIDATE: "no candidate node for preemption",
     Sentence.EXPECTED_VICTIM: 'expected at least one victim pod on node "{0}"',
     Sentence.FOUND_GROUP: "found a placement for podgroup, preempting {0} victims",
     Sentence.FOUND_POD: ("found a potential placement for pod on node {0}, preempting {1} victims"),

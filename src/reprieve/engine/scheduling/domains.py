@@ -172,6 +172,9 @@ def _domains(
     key = group.topology_key
     if not key:
         return [_Domain("", None)]
+    gone = _without_node(snapshot, group)
+    if gone:
+        return Explanation(Sentence.NO_NODE_OF_POD, (gone,))
     values = [node.labels.get(key) for node in snapshot.nodes]
     names = sorted({value for value in values if value is not None})
     where = [(snapshot.pod_keys[slot], int(snapshot.pod_node[slot])) for slot in slots.tolist()]
@@ -191,3 +194,11 @@ def _domains(
     if not names:
         return Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (Explanation(Sentence.NO_PLACEMENTS),))
     return [_Domain(name, np.array([v == name for v in values], np.bool_)) for name in names]
+
+
+def _without_node(snapshot: Snapshot, group: GroupRow) -> str:
+    """Return the first member by name whose node is not there any more."""
+    index = snapshot.group_index.get(f"{group.namespace}/{group.name}", -1)
+    slots = np.flatnonzero((snapshot.pod_group == index) & (snapshot.pod_node < 0))
+    held = [snapshot.pod_keys[slot] for slot in slots.tolist() if snapshot.pod_uids[slot]]
+    return min(held, default="") if index >= 0 else ""

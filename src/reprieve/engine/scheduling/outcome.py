@@ -66,7 +66,6 @@ class Sentence(Enum):
     NO_VICTIMS_GROUP = auto()  # No preemption victims found for incoming preemptor
     NO_VICTIMS_POD = auto()  # No preemption victims found for incoming pod
     NO_CANDIDATES = auto()  # 0/N nodes are available: ... (from the statuses of the candidates)
-    NO_CANDIDATE = auto()  # no candidate node for preemption
     EXPECTED_VICTIM = auto()  # expected at least one victim pod on node "X"
     FOUND_GROUP = auto()  # found a placement for podgroup, preempting N victims
     FOUND_POD = auto()  # found a potential placement for pod on node X, preempting N victims
