@@ -224,4 +224,4 @@ def test_without_held_pairs_the_same_two_take_turns_for_ever() -> None:
     assert held.admitted() == {"b-0", "c-0"}
     assert held.ledger is not None
     assert len(held.ledger.held(held.now)) == 2
-    assert held.ledger.held(Nanos(held.now + 3_600 * SECOND)) == []
+    assert held.ledger.held(Nanos(held.now + 3_600 * SECOND)) == {}

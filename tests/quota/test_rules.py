@@ -174,42 +174,6 @@ def test_the_local_queue_that_used_more_is_preempted_first() -> None:
     assert victims == {(2.0, 1.0): ["a"], (1.0, 2.0): ["b"], (): ["b"]}
 
 
-def test_a_minimum_runtime_protects_from_its_own_kind_of_preemption() -> None:
-    found = one_queue(preemption=Preemption(Policy.LOWER_PRIORITY))
-
-    def outcome(after_s: int, **runtimes: int) -> str:
-        holdings, queues = Holdings(found), Queues(found)
-        holdings.hold(held("a", amount=4, **runtimes))
-        queues.push(job("high", 4, priority=2))
-        (entry,) = cycle(holdings, queues, Nanos(NOW + after_s * SECOND)).entries
-        return entry.outcome
-
-    assert outcome(0) == outcome(0, reclaim_min_runtime_s=60) == Outcome.PREEMPTING
-    assert outcome(59, preempt_min_runtime_s=60) == Outcome.NO_CANDIDATES
-    assert outcome(60, preempt_min_runtime_s=60) == Outcome.PREEMPTING
-
-
-def test_idle_ones_go_first_among_equals_only_and_only_if_asked() -> None:
-    found = one_queue(preemption=Preemption(Policy.LOWER_PRIORITY))
-
-    def victims(idle_first: bool, priority: int) -> list[str]:
-        settings = Settings(idle_first=idle_first)
-        holdings = Holdings(replace(found, settings=settings))
-        queues = Queues(replace(found, settings=settings))
-        earlier = Nanos(NOW - SECOND)
-        holdings.hold(held("busy", amount=2))
-        holdings.hold(
-            replace(held("idle", amount=2, priority=priority), reserved_at=earlier, idle=True)
-        )
-        queues.push(job("high", 2, priority=9))
-        (entry,) = cycle(holdings, queues, NOW).entries
-        return [target.holder.workload.name for target in entry.targets]
-
-    assert victims(False, priority=0) == ["busy"]
-    assert victims(True, priority=0) == ["idle"]
-    assert victims(True, priority=1) == ["busy"]
-
-
 def test_a_missing_flavor_is_named_and_stops_its_queue_only() -> None:
     found = one_queue()
     other = replace(found.cluster_queues["team"], name="other", groups=())

@@ -253,7 +253,8 @@ class _Cycle:
 
     def _preemptor(self, entry: Entry) -> Preemptor:
         who = preemptor(entry.workload, entry.queue, self.settings)
-        return protected(who, self.now, self.holdings.protects, self.ledger)
+        entry.spared = protected(who, self.now, self.holdings.protects, self.ledger)
+        return who if entry.spared is None else replace(who, spares=entry.spared)
 
     def _attempt(
         self,
@@ -387,6 +388,11 @@ class _Cycle:
             self.snapshot.add_usage(entry.queue, kept.items())
         entry.reason, entry.message = Unready.WAITING_FOR_QUOTA, assignment.message
         entry.requeue = RequeueReason.PREEMPTION_NO_CANDIDATES
+        if entry.spared is not None and entry.spared.message:
+            entry.message += f". {entry.spared.message}"
+            if entry.spared.paired:
+                # Others of its shape may preempt whom it may not.
+                entry.requeue = RequeueReason.GENERIC
         self._finish(entry, Outcome.NO_CANDIDATES)
 
     def _skip(self, entry: Entry, message: str, preemption: bool) -> None:
@@ -466,6 +472,9 @@ class _Cycle:
 
     def _finish(self, entry: Entry, outcome: Outcome) -> None:
         entry.outcome = outcome
+        if entry.spared is not None and entry.spared.until is not None:
+            known = self.result.retries.get(entry.cluster_queue, entry.spared.until)
+            self.result.retries[entry.cluster_queue] = min(known, entry.spared.until)
         if not self.settings.gates.unadmitted_workloads_observability:
             entry.reason = Unready.PENDING
         self.result.entries.append(entry)

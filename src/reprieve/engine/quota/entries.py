@@ -12,8 +12,10 @@ from enum import StrEnum
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.model import Admission, Workload
+from reprieve.engine.quota.protection import Spared
 from reprieve.engine.quota.queues import LastScan, RequeueReason
 from reprieve.engine.quota.state import Holder
+from reprieve.units.instants import Nanos
 
 __all__ = ["CycleResult", "Entry", "Outcome", "Recomputation", "Unready"]
 
@@ -59,7 +61,7 @@ class Entry:
     `level` is the borrowing level, `counted` what the entry adds to usage. `reason` is that of
     `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose
     eviction has to be written, without those that are evicted already; `replaced` is the slice
-    whose place the workload takes.
+    whose place the workload takes; `spared` is whom it left alone by an option.
     """
 
     workload: Workload
@@ -78,6 +80,7 @@ class Entry:
     free: Mapping[int, int] = field(default_factory=dict)
     admission: Admission | None = None
     scan: LastScan | None = None
+    spared: Spared | None = None
 
     @property
     def mode(self) -> Mode:
@@ -101,12 +104,14 @@ class CycleResult:
     """Everything that a cycle decided; entries in the order in which they were processed.
 
     `progress` says that somebody was admitted, preempted or set aside; `scanned` that a scan of
-    flavors stopped elsewhere than before.
+    flavors stopped elsewhere than before. `retries`: by ClusterQueue, when candidates that were
+    spared for a time may be preempted, and what is set aside is to be tried again.
     """
 
     entries: list[Entry] = field(default_factory=list)
     skipped_preemptions: dict[str, int] = field(default_factory=dict)
     recomputations: dict[tuple[str, Recomputation], int] = field(default_factory=dict)
+    retries: dict[str, Nanos] = field(default_factory=dict)
     progress: bool = False
     scanned: bool = False
 

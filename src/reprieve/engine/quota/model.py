@@ -240,6 +240,7 @@ class ClusterQueue:
     checks_ready: bool = True
     usage_based: bool = False
     generation: int = 0
+    terminating: bool = False
 
     def group_of(self, resource: str) -> ResourceGroup | None:
         """Return the first group that covers `resource`."""
@@ -432,7 +433,7 @@ class Gates:
 class Settings:
     """What an operator chooses. `fair_sharing` None is the classical algorithm.
 
-    `idle_first` prefers, among candidates of equal priority, those that are idle.
+    `idle_first` prefers those that are idle among candidates that nothing but the uid tells apart.
     """
 
     fair_sharing: tuple[Strategy, ...] | None = None

@@ -24,13 +24,14 @@ Source: specification of the quota plane, sections 4, 8.4 and 9.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from reprieve.engine.quota.assignment import Bookmark
 from reprieve.engine.quota.model import Configuration, QueueingStrategy, StopPolicy, Workload
+from reprieve.engine.quota.pending import Pending, Row
 from reprieve.engine.quota.state import effective_priority, inactive_queues
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.units.instants import Nanos
@@ -74,19 +75,6 @@ class LastScan:
     shape: object
 
 
-Key = tuple[int, int, str, str]
-
-
-@dataclass(slots=True)
-class _Pending:
-    rows: list[Key] = field(default_factory=list)
-    inadmissible: dict[str, Workload] = field(default_factory=dict)
-    preemptor: str = ""
-    alike: set[object] = field(default_factory=set)
-    popped: int = 0
-    flushed: int = -1
-
-
 def shape(workload: Workload, priority: int) -> object:
     """Return what two workloads have in common when they fit or do not fit alike."""
     return (
@@ -114,12 +102,13 @@ class Queues:
         self._workloads: dict[str, Workload] = {}
         self._home: dict[str, str] = {}
         self._scans: dict[str, LastScan] = {}
-        self._queues: dict[str, _Pending] = {}
+        self._queues: dict[str, Pending] = {}
         self._waiting: dict[str, Workload] = {}
         self._backing: dict[str, Workload] = {}
         self._taken: set[str] = set()
         # Shapes that were asked for, each with the version of the workload that it is of.
         self._shapes: dict[str, tuple[Workload, object]] = {}
+        self._doors: Counter[str] = Counter()
         self._now = Nanos(0)
         self.local_queue_usage: dict[str, float] = {}
         self.configure(configuration)
@@ -132,11 +121,11 @@ class Queues:
         self.inactive = inactive_queues(configuration)
         before = self._queues
         self._queues = {
-            name: _Pending(preemptor=before[name].preemptor if name in before else "")
+            name: Pending(preemptor=before[name].preemptor if name in before else "")
             for name in sorted(configuration.cluster_queues)
         }
         self._workloads, self._home, self._waiting, self._backing = {}, {}, {}, {}
-        self._taken, self._shapes = set(), {}
+        self._taken, self._shapes, self._doors = set(), {}, Counter()
         for workload in known.values():
             self.push(workload)
         self._scans = {key: scan for key, scan in scans.items() if key in known}
@@ -149,14 +138,17 @@ class Queues:
         key = workload.key
         if key in self._taken and _may_queue(workload):
             # It is being decided about; `requeue` puts it where it belongs.
+            self._count(self._workloads[key], -1)
+            self._count(workload, 1)
             self._workloads[key] = workload
             return
         before, scan = self._workloads.get(key), self._scans.get(key)
         same = before is not None and _same(before, workload)
-        aside = before is not None and key in self._queues[self._home[key]].inadmissible
+        aside = before is not None and self._is_aside(before)
         queued = before is not None and not aside
         preempts = self.awaits_preemption(key)
         self.delete(key)
+        self._count(workload, 1)
         name = self._cluster_queue(workload)
         if name is None or not _may_queue(workload):
             self._waiting[key] = workload
@@ -169,31 +161,31 @@ class Queues:
         if preempts:
             queue.preemptor = key
         if not queued and self._backs_off(workload):
-            self._backing[key] = workload
-            queue.inadmissible[key] = workload
-        elif (aside and same) or (not queued and self._is_alike(queue, workload)):
-            queue.inadmissible[key] = workload
+            self._back_off(queue, workload)
+        elif (aside and same) or (not queued and queue.is_hopeless(self._shape(workload))):
+            queue.set_aside(self._row(workload), self._shape(workload))
         else:
-            insort(queue.rows, self._key(workload))
+            queue.add(self._row(workload), self._shape(workload))
 
     def delete(self, key: str) -> None:
         """Forget a workload; one that is not known changes nothing."""
-        self._waiting.pop(key, None)
-        self._backing.pop(key, None)
+        waiting = self._waiting.pop(key, None)
+        if waiting is not None:
+            self._count(waiting, -1)
         self._scans.pop(key, None)
+        workload = self._workloads.pop(key, None)
+        if workload is not None:
+            self._count(workload, -1)
+            queue = self._queues[self._home.pop(key)]
+            if queue.preemptor == key:
+                queue.preemptor = ""
+            if key in self._backing:
+                del self._backing[key]
+                queue.backing.discard(key)
+            elif key not in self._taken:
+                queue.remove(self._row(workload), self._shape(workload))
         self._shapes.pop(key, None)
         self._taken.discard(key)
-        workload = self._workloads.pop(key, None)
-        if workload is None:
-            return
-        queue = self._queues[self._home.pop(key)]
-        if queue.preemptor == key:
-            queue.preemptor = ""
-        if queue.inadmissible.pop(key, None) is None:
-            row = self._key(workload)
-            position = bisect_left(queue.rows, row)
-            if position < len(queue.rows) and queue.rows[position] == row:
-                del queue.rows[position]
 
     def heads(self, now: Nanos) -> list[tuple[str, Workload]]:
         """Take one head of each active ClusterQueue, by the queues' names."""
@@ -201,12 +193,15 @@ class Queues:
         self._due(now)
         taken = []
         for name, queue in self._queues.items():
-            if name in self.inactive or not queue.rows:
+            if name in self.inactive:
                 continue
             row = self._first(name, queue)
-            queue.rows.remove(row) if row is not queue.rows[0] else queue.rows.pop(0)
+            if row is None:
+                continue
+            workload = self._workloads[row[3]]
+            queue.remove(row, self._shape(workload))
             queue.popped += 1
-            taken.append((name, self._workloads[row[3]]))
+            taken.append((name, workload))
             self._taken.add(row[3])
         return taken
 
@@ -234,8 +229,7 @@ class Queues:
         elif queue.preemptor == key:
             queue.preemptor = ""
         if self._backs_off(workload):
-            self._backing[key] = workload
-            queue.inadmissible[key] = workload
+            self._back_off(queue, workload)
             return True
         at_once = reason is not RequeueReason.NAMESPACE_MISMATCH
         if best_effort:
@@ -245,12 +239,12 @@ class Queues:
                 or queue.flushed >= queue.popped
             )
         if at_once:
-            insort(queue.rows, self._key(workload))
+            queue.add(self._row(workload), self._shape(workload))
             return False
-        queue.inadmissible[key] = workload
+        queue.set_aside(self._row(workload), self._shape(workload))
         hashing = self.configuration.settings.gates.scheduling_equivalence_hashing
         if hashing and best_effort and reason in ALIKE:
-            self._set_aside_alike(queue, workload)
+            queue.set_aside_alike(self._shape(workload))
         return True
 
     def admitted(self, key: str) -> None:
@@ -266,16 +260,8 @@ class Queues:
         """Queue again what was set aside in these ClusterQueues."""
         for name in cluster_queues:
             queue = self._queues.get(name)
-            if queue is None:
-                continue
-            queue.flushed = queue.popped
-            queue.alike.clear()
-            aside, queue.inadmissible = queue.inadmissible, {}
-            for key, workload in aside.items():
-                if key in self._backing:
-                    queue.inadmissible[key] = workload
-                else:
-                    insort(queue.rows, self._key(workload))
+            if queue is not None:
+                queue.flush()
 
     def last_scan(self, key: str) -> LastScan | None:
         """Return where the search of flavors for a workload stopped."""
@@ -288,19 +274,25 @@ class Queues:
 
     def active(self) -> dict[str, list[str]]:
         """Return the keys in each queue, in order; queues without any are left out."""
-        return {
-            name: [row[3] for row in queue.rows]
-            for name, queue in self._queues.items()
-            if queue.rows
-        }
+        found = {name: sorted(queue.queued()) for name, queue in self._queues.items()}
+        return {name: [row[3] for row in rows] for name, rows in found.items() if rows}
 
     def inadmissible(self) -> dict[str, list[str]]:
         """Return the keys set aside, by ClusterQueue."""
-        return {
-            name: sorted(queue.inadmissible)
+        found = {
+            name: sorted([row[3] for row in queue.aside()] + list(queue.backing))
             for name, queue in self._queues.items()
-            if queue.inadmissible
         }
+        return {name: keys for name, keys in found.items() if keys}
+
+    def counts(self, cluster_queue: str) -> tuple[int, int]:
+        """Return how many are queued in a ClusterQueue, and how many are set aside."""
+        queue = self._queues.get(cluster_queue)
+        return (0, 0) if queue is None else queue.counts()
+
+    def waiting_in(self, local_queue: str) -> int:
+        """Return how many are pending in a LocalQueue, also those that may not be queued."""
+        return self._doors[local_queue]
 
     def waiting(self) -> Mapping[str, Workload]:
         """Return what may not be queued now, by key."""
@@ -321,31 +313,42 @@ class Queues:
             if workload.requeued and (workload.requeue_at is None or workload.requeue_at <= now):
                 del self._backing[key]
                 queue = self._queues[self._home[key]]
-                del queue.inadmissible[key]
-                insort(queue.rows, self._key(workload))
+                queue.backing.discard(key)
+                queue.add(self._row(workload), self._shape(workload))
 
-    def _first(self, name: str, queue: _Pending) -> Key:
+    def _back_off(self, queue: Pending, workload: Workload) -> None:
+        self._backing[workload.key] = workload
+        queue.backing.add(workload.key)
+
+    def _is_aside(self, workload: Workload) -> bool:
+        queue = self._queues[self._home[workload.key]]
+        backing = workload.key in self._backing
+        return backing or queue.is_aside(self._row(workload), self._shape(workload))
+
+    def _count(self, workload: Workload, sign: int) -> None:
+        if not workload.finished:
+            self._doors[workload.queue] += sign
+
+    def _first(self, name: str, queue: Pending) -> Row | None:
         settings = self.configuration.settings
         sticky = queue.preemptor if self._best_effort(name) else ""
         if self.configuration.cluster_queues[name].usage_based and settings.admission_fair_sharing:
             usage, known = self.local_queue_usage, self._workloads
             return min(
-                queue.rows,
+                queue.queued(),
                 key=lambda row: (usage.get(known[row[3]].queue, 0.0), row[3] != sticky, row),
+                default=None,
             )
-        if sticky:
-            row = self._key(self._workloads[sticky])
-            position = bisect_left(queue.rows, row)
-            if position < len(queue.rows) and queue.rows[position] == row:
+        found = self._workloads.get(sticky)
+        if found is not None:
+            row = self._row(found)
+            if queue.is_queued(row, self._shape(found)):
                 return row
-        return queue.rows[0]
+        return queue.first()
 
     def _best_effort(self, name: str) -> bool:
         strategy = self.configuration.cluster_queues[name].strategy
         return strategy is QueueingStrategy.BEST_EFFORT_FIFO
-
-    def _is_alike(self, queue: _Pending, workload: Workload) -> bool:
-        return bool(queue.alike) and self._shape(workload) in queue.alike
 
     def _shape(self, workload: Workload) -> object:
         known = self._shapes.get(workload.key)
@@ -354,23 +357,7 @@ class Queues:
             known = self._shapes[workload.key] = (workload, shape(workload, priority))
         return known[1]
 
-    def _set_aside_alike(self, queue: _Pending, workload: Workload) -> None:
-        same = self._shape(workload)
-        queue.alike.add(same)
-        # Of the same shape is of the same priority, and so in one piece of the list.
-        priority = self._key(workload)[0]
-        start = bisect_left(queue.rows, (priority,))
-        end = bisect_left(queue.rows, (priority + 1,))
-        kept = []
-        for row in queue.rows[start:end]:
-            other = self._workloads[row[3]]
-            if self._shape(other) == same:
-                queue.inadmissible[row[3]] = other
-            else:
-                kept.append(row)
-        queue.rows[start:end] = kept
-
-    def _key(self, workload: Workload) -> Key:
+    def _row(self, workload: Workload) -> Row:
         settings = self.configuration.settings
         return (
             -effective_priority(workload, settings),

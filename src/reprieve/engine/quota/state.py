@@ -6,8 +6,8 @@ holders of a ClusterQueue are kept in the order in which they are preempted, apa
 flavor-resources that they hold, so that a search reads only the front of the lists it needs:
 
     1. lower effective priority first
-    2. by option, idle ones first
-    3. later quota reservation first
+    2. later quota reservation first
+    3. by option, idle ones first
     4. uid, then namespace/name
 
 A `Snapshot` copies the columns and shares the lists, which are copied before the next change.
@@ -63,7 +63,7 @@ class Holder:
     columns: frozenset[int]
 
 
-# (priority, minus the instant of reservation, uid, key, holder)
+# (priority, minus twice the instant of reservation, one less if idle, uid, key, holder)
 Row = tuple[int, int, str, str, Holder]
 # Rows of one ClusterQueue by (evicted, flavor-resources).
 Lists = dict[tuple[bool, frozenset[int]], list[Row]]
@@ -84,7 +84,9 @@ def inactive_queues(configuration: Configuration) -> dict[str, str]:
             for flavor in group.flavors
             if flavor.flavor not in configuration.flavors
         )
-        if queue.stop_policy is not StopPolicy.NONE:
+        if queue.terminating:
+            found[name] = "it is being deleted"
+        elif queue.stop_policy is not StopPolicy.NONE:
             found[name] = "it is stopped"
         elif missing:
             found[name] = f"it refers to missing ResourceFlavor(s): {', '.join(missing)}"
@@ -343,10 +345,8 @@ def row_of(holder: Holder) -> Row:
     """Return the holder with what it is sorted by."""
     reserved = holder.workload.reserved_at
     instant = UNRESERVED if reserved is None else int(reserved)
-    if holder.idle:
-        # As if reserved after every other.
-        instant += 2 * UNRESERVED
-    return (holder.priority, -instant, holder.workload.uid, holder.key, holder)
+    # Half a nanosecond later than any other that reserved at the same instant.
+    return (holder.priority, -2 * instant - holder.idle, holder.workload.uid, holder.key, holder)
 
 
 def _pairs(workload: Workload) -> Iterable[FlavorResource]:
