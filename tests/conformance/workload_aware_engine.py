@@ -14,6 +14,7 @@ from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.budgets import budget_matches, violating_pods
 from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.group_preemption import preempt_for_group, select_victims
+from reprieve.engine.scheduling.hierarchy import effective_priority
 from reprieve.engine.scheduling.importance import importance_order
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Preemption, Sentence, Unit
 from reprieve.engine.scheduling.placing import best_node
@@ -38,10 +39,9 @@ def differences(vector: Vector) -> list[str]:
 # Units, their order and their budgets.
 
 
-def effective_priority(vector: Vector) -> int:
+def priority(vector: Vector) -> int:
     snapshot = _placed(vector)
-    gate = policy_of(vector.case).gates.generic_workload
-    return int(snapshot.effective_priority(gate)[snapshot.pod_node >= 0][0])
+    return int(effective_priority(snapshot, policy_of(vector.case))[snapshot.pod_node >= 0][0])
 
 
 def terminating(vector: Vector) -> bool:
@@ -90,7 +90,7 @@ def pdb_split(vector: Vector) -> tuple[dict[int, int], list[int]]:
             spec = {**pod["spec"], "nodeName": "node", "schedulingGroup": group}
             case["pods"].append({**pod, "spec": spec})
     snapshot = cluster_of(case).snapshot()
-    found = all_units(snapshot, groups=True)
+    found = all_units(snapshot, Policy())
     slots = [snapshot.pod_keys.index(key_of(unit["pods"][0])) for unit in vector.case["units"]]
     order = found.of_slot[np.array(slots, np.int64)]
     policy = policy_of(vector.case)
@@ -103,15 +103,13 @@ def pdb_split(vector: Vector) -> tuple[dict[int, int], list[int]]:
 
 def victim_units(vector: Vector) -> list[units.Unit]:
     snapshot = cluster_of(vector.case).snapshot()
-    gate = policy_of(vector.case).gates.generic_workload
-    return _units(vector, all_units(snapshot, groups=gate))
+    return _units(vector, all_units(snapshot, policy_of(vector.case)))
 
 
 def victim_units_on_node(vector: Vector) -> list[units.Unit]:
     snapshot = cluster_of(vector.case).snapshot()
-    gate = policy_of(vector.case).gates.generic_workload
     on = snapshot.node_index[vector.case["targetNode"]]
-    return _units(vector, all_units(snapshot, groups=gate, on=on))
+    return _units(vector, all_units(snapshot, policy_of(vector.case), on=on))
 
 
 def _units(vector: Vector, found: Units) -> list[units.Unit]:
@@ -121,7 +119,7 @@ def _units(vector: Vector, found: Units) -> list[units.Unit]:
         units.Unit(
             tuple(pods[keys[slot]] for slot in found.pods(unit).tolist()),
             int(found.priority[unit]),
-            "podgroup" if found.grouped[unit] else "pod",
+            _TYPES[found.grouped[unit]],
             "",
         )
         for unit in range(len(found))
@@ -274,7 +272,7 @@ def executed(vector: Vector) -> Outcome:
 
 
 FOUND: dict[str, Callable[[Vector], Any]] = {
-    "effective-priority": effective_priority,
+    "effective-priority": priority,
     "preemption-policy": preemption_policy,
     "terminating-by-preemption": terminating,
     "victim-order": victim_order,

@@ -2,7 +2,7 @@
 
 What the folder's README leaves to the reader is done here: gates that a case does not name, pods
 without a start time (later than all given ones, the earlier in the array the older), and which
-cases cannot be run (fake plugins and extenders that are not described, composite groups).
+cases cannot be run (fake plugins and extenders that are not described).
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ REAL_FILTERS = frozenset(
 )
 IDLE_FAKES = frozenset({"skip-on-deferred"})  # has nothing to check wherever it is registered
 LISTS = ("nodes", "pods", "podGroups", "compositePodGroups", "pdbs", "pending")
-COMPOSITE = "composite groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,6 @@ def vectors_in(where: Path, *kinds: str) -> Iterator[Vector]:
 
 
 def _skip(case: Json) -> str:
-    if (case.get("features") or {}).get("CompositePodGroup"):
-        return COMPOSITE
     if case.get("usesExtender"):
         return "a fake extender that is not described"
     if case.get("mockPlugins"):

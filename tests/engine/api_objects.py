@@ -36,7 +36,7 @@ from reprieve.intake.cluster.devices import (
     resource_claim_entry,
     resource_slice_entry,
 )
-from reprieve.intake.cluster.groups import group_row
+from reprieve.intake.cluster.groups import composite_row, group_row
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pods import pod_row
 from reprieve.intake.cluster.policies import budget_row, namespace_entry
@@ -76,6 +76,7 @@ ROWS: dict[str, Callable[[Json], Change]] = {
     "nodes": _row(NodeObject, node_row),
     "namespaces": _row(NamespaceObject, namespace_entry),
     "podGroups": _row(PodGroup, group_row),
+    "compositePodGroups": _row(PodGroup, composite_row),
     "pdbs": _row(PodDisruptionBudget, budget_row),
     "persistentVolumeClaims": _row(PersistentVolumeClaim, claim_entry),
     "persistentVolumes": _row(PersistentVolume, volume_entry),
@@ -129,6 +130,7 @@ def policy_of(
             generic_workload=features.get("GenericWorkload", False),
             pod_group_preemption_policy=features.get("PodGroupPreemptionPolicy", False),
             topology_aware=features.get("TopologyAwareWorkloadScheduling", False),
+            composite_pod_group=features.get("CompositePodGroup", False),
         ),
         second_reprieve_pass=second_reprieve_pass,
     )

@@ -182,7 +182,7 @@ def candidates_told(case: Json, snapshot: Snapshot, found: Candidates) -> tuple[
         units, violating = found.victims(index)
         slots = [s for unit in found.units.victims(units, violating) for s in unit.pods]
         victims = tuple(objects[snapshot.pod_keys[slot]] for slot in slots)
-        disruptions = int(found.units.grouped[units].sum())
+        disruptions = int((found.units.grouped[units] > 0).sum())
         name = snapshot.nodes[int(node)].name
         told.append(Candidate(name, victims, int(violating.sum()), disruptions))
     return tuple(sorted(told, key=lambda each: each.node))

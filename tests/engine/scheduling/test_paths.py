@@ -73,8 +73,7 @@ def _pods(case: Json) -> list[tuple[Pending, Simulation, Policy]]:
 
 
 def _units(simulation: Simulation, priority: int, policy: Policy) -> Units:
-    gate = policy.gates.generic_workload
-    return potential_units(simulation.snapshot, simulation.present, priority, groups=gate)
+    return potential_units(simulation.snapshot, simulation.present, priority, policy)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

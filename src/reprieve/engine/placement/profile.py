@@ -16,6 +16,7 @@ __all__ = [
     "DEFAULT_FILTERS",
     "DEFAULT_PLACEMENT_WEIGHTS",
     "DEFAULT_WEIGHTS",
+    "CompositePriority",
     "FilterName",
     "Gates",
     "PlacementScoreName",
@@ -26,6 +27,11 @@ __all__ = [
     "ScoringType",
     "policy_text",
 ]
+
+
+# Fields of a policy that are options of ours: its text, and so the ids of plans, is without them
+# as long as nobody sets them.
+_OPTION: Final = "option"
 
 
 class FilterName(StrEnum):
@@ -137,6 +143,13 @@ class Gates:
     async_preemption: bool = True
 
 
+class CompositePriority(StrEnum):
+    """Whose priority counts for a pod in a tree of composite groups."""
+
+    ROOT = "Root"
+    NEAREST = "Nearest"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """All that a scheduling decision depends on besides the snapshot.
@@ -148,9 +161,11 @@ class Policy:
     profiles: tuple[Profile, ...] = (Profile(),)
     gates: Gates = field(default_factory=Gates)
     second_reprieve_pass: bool = True
-    strict_disruption_mode: bool = False
     kep_messages: bool = False
     simulate_claims: bool = False
+    composite_priority: CompositePriority = field(
+        default=CompositePriority.ROOT, metadata={_OPTION: True}
+    )
 
     def profile(self, scheduler_name: str) -> Profile | None:
         """Return the profile of that scheduler name, None when we do not serve it."""
@@ -164,7 +179,11 @@ def policy_text(policy: Policy) -> str:
 
 def _text(value: object) -> str:
     if is_dataclass(value) and not isinstance(value, type):
-        parts = (f"{each.name}={_text(getattr(value, each.name))}" for each in fields(value))
+        parts = (
+            f"{each.name}={_text(getattr(value, each.name))}"
+            for each in fields(value)
+            if _OPTION not in each.metadata or getattr(value, each.name) != each.default
+        )
         return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, frozenset):
         return "{" + ", ".join(sorted(map(_text, value))) + "}"

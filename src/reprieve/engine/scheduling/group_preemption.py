@@ -22,6 +22,7 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.budgets import budget_matches
 from reprieve.engine.scheduling.domains import GroupPlacing, place_group
+from reprieve.engine.scheduling.hierarchy import effective_priority
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.reprieve import reprieve
@@ -76,7 +77,7 @@ def select_victims(
         snapshot,
         simulation.present & simulation.evictable,
         group.priority,
-        groups=policy.gates.generic_workload,
+        policy,
     )
     if not len(units):
         return Preemption(Code.UNRESOLVABLE, Explanation(Sentence.NO_VICTIMS_GROUP))
@@ -118,7 +119,7 @@ def _reprieved(
         victims=victims,
         nominated=tuple((pending.row.uid, snapshot.nodes[node].name) for pending, node in members),
         violating=int(found.violating.sum()),
-        group_disruptions=int(units.grouped[found.victims].sum()),
+        group_disruptions=int((units.grouped[found.victims] > 0).sum()),
         reprieved=tuple(found.kept.items()),
         refused=tuple((int(units.first[u]), str(name)) for u, name in found.refused.items()),
     )
@@ -148,5 +149,5 @@ def ongoing(
     ending &= simulation.evictable
     slots = np.flatnonzero(ending)
     there = np.isin(snapshot.pod_node[slots], list(nominated))
-    lower = snapshot.effective_priority(policy.gates.generic_workload)[slots] < priority
+    lower = effective_priority(snapshot, policy)[slots] < priority
     return bool((there & lower).any())

@@ -2,7 +2,7 @@
 
 More important first; the first difference decides (specification 7.5):
 1. higher priority;
-2. units of a group before plain pods;
+2. units of a composite group before those of a group, and these before plain pods;
 3. larger number of pods;
 4. earlier start time, an unknown one counts as now;
 5. smaller uid of the unit's first pod, so that the order is total.
@@ -27,8 +27,8 @@ def importance_order(
 ) -> I64:
     """Return the indices of the units, most important first: (units,) int64.
 
-    All arrays are (units,) int64; `grouped` is 1 for units of type group. `uid(i)` is asked for
-    units that are equal in everything else.
+    All arrays are (units,) int64; `grouped` is 1 for units of type group, 2 for a composite one.
+    `uid(i)` is asked for units that are equal in everything else.
     """
     count = len(priority)
     if count < 2:

@@ -74,7 +74,7 @@ def preempt_after(
         victims=victims,
         nominated=((pending.row.uid, name),),
         violating=int(violating.sum()),
-        group_disruptions=int(units.grouped[chosen_units].sum()),
+        group_disruptions=int((units.grouped[chosen_units] > 0).sum()),
     )
 
 
@@ -101,7 +101,7 @@ def find_candidates(
         simulation.snapshot,
         simulation.present & simulation.evictable,
         pending.row.priority,
-        groups=policy.gates.generic_workload,
+        policy,
     )
     budgets = budget_matches(simulation)
     # Nodes that are kept for others as well are few, and asked twice each (8.7).

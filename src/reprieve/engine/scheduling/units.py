@@ -1,9 +1,10 @@
 """Victim units: the smallest things that may be evicted, as columns.
 
 A pod is a unit of its own, unless its group's disruption mode is `all`: then all placed pods of the
-group in the whole cluster, assumed ones included, are one unit. A pod of any other group counts as
-type group all the same, even when the group object is missing. Only units of a priority strictly
-below the preemptor's are potential victims. Source: specification 4.3, 7.3 and 8.4.
+group in the whole cluster, assumed ones included, are one unit; in a tree those below the highest
+group of that mode. A pod of any other group counts as type group all the same, even when the group
+object is missing. Only units of a priority strictly below the preemptor's are potential victims.
+Source: specification 4.3, 7.3, 8.4 and 13.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I32, I64, Mask, Snapshot
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.hierarchy import effective_priority, whole_groups
 from reprieve.engine.scheduling.importance import importance_order
 from reprieve.engine.scheduling.outcome import UnitVictim
 
@@ -31,7 +34,7 @@ class Units:
     snapshot: Snapshot
     first: I64
     priority: I64
-    grouped: I64  # 1 for type group
+    grouped: I64  # 1 for type group, 2 for a composite one
     size: I64
     start: I64
     groups: tuple[int, ...]  # of the units from `singles` on
@@ -91,6 +94,8 @@ class Units:
         """Return units as values; `violating`: pods of each that break a budget."""
         snapshot, first = self.snapshot, self.first[units]
         groups = np.where(self.grouped[units] > 0, snapshot.pod_group[first], -1).tolist()
+        for place in np.flatnonzero(self.grouped[units] > 1).tolist():
+            groups[place] = self.groups[int(units[place]) - self.singles]
         keys = snapshot.group_keys
         return tuple(
             UnitVictim(
@@ -118,21 +123,20 @@ class Units:
 
 
 def potential_units(
-    snapshot: Snapshot, present: Mask, below: int, *, groups: bool, on: int | None = None
+    snapshot: Snapshot, present: Mask, below: int, policy: Policy, *, on: int | None = None
 ) -> Units:
     """Return the units of a priority strictly below `below`.
 
-    `present`: (slots,) pods that are there. `groups`: gate GenericWorkload. `on`: only units that
-    have a pod on this node.
+    `present`: (slots,) pods that are there. `on`: only units that have a pod on this node.
     """
-    priority = snapshot.effective_priority(groups)
-    return _units(snapshot, present & (priority < below), priority, groups, on)
+    priority = effective_priority(snapshot, policy)
+    return _units(snapshot, present & (priority < below), priority, policy, on)
 
 
-def all_units(snapshot: Snapshot, *, groups: bool, on: int | None = None) -> Units:
+def all_units(snapshot: Snapshot, policy: Policy, *, on: int | None = None) -> Units:
     """Return all units, whatever their priority."""
-    priority = snapshot.effective_priority(groups)
-    return _units(snapshot, snapshot.pod_node >= 0, priority, groups, on)
+    priority = effective_priority(snapshot, policy)
+    return _units(snapshot, snapshot.pod_node >= 0, priority, policy, on)
 
 
 def stable_order(numbers: I64 | I32, below: int) -> I64:
@@ -141,22 +145,22 @@ def stable_order(numbers: I64 | I32, below: int) -> I64:
     return np.argsort(small, kind="stable").astype(np.int64, copy=False)
 
 
-def _units(snapshot: Snapshot, chosen: Mask, priority: I64, groups: bool, on: int | None) -> Units:
-    grouped = (snapshot.pod_group >= 0) & groups
-    whole = np.zeros(len(snapshot.group_rows) + 1, np.bool_)
-    if groups:
-        for index, row in enumerate(snapshot.group_rows):
-            whole[index] = row is not None and row.all_or_nothing
-    in_whole = whole[snapshot.pod_group]  # group -1 reads the last entry, which is False
+def _units(
+    snapshot: Snapshot, chosen: Mask, priority: I64, policy: Policy, on: int | None
+) -> Units:
+    grouped = (snapshot.pod_group >= 0) & policy.gates.generic_workload
+    whole = whole_groups(snapshot, policy)
+    with_group = whole[snapshot.pod_group]  # group -1 reads the last entry, which is -1
+    in_whole = with_group >= 0
     here = chosen if on is None else chosen & (snapshot.pod_node == on)
     singles = np.flatnonzero(here & ~in_whole)
     slots = np.flatnonzero(chosen & in_whole)
     if on is not None:
         there = np.zeros(len(whole), np.bool_)
-        there[snapshot.pod_group[here & in_whole]] = True
-        slots = slots[there[snapshot.pod_group[slots]]]
-    slots = slots[stable_order(snapshot.pod_group[slots], len(whole))]
-    owner = snapshot.pod_group[slots]
+        there[with_group[here & in_whole]] = True
+        slots = slots[there[with_group[slots]]]
+    slots = slots[stable_order(with_group[slots], len(whole))]
+    owner = with_group[slots]
     heads = np.flatnonzero(np.diff(owner, prepend=-1))
     sizes = np.diff(heads, append=len(slots))
     every = np.concatenate((singles, slots[heads]))
@@ -169,14 +173,19 @@ def _units(snapshot: Snapshot, chosen: Mask, priority: I64, groups: bool, on: in
         start[len(singles) :] = np.minimum.reduceat(snapshot.pod_start[slots], heads)
         of_slot[slots] = np.repeat(np.arange(len(singles), len(every)), sizes)
     ends = (heads + sizes).tolist()
+    groups = owner[heads].tolist()
+    kinds = grouped[every].astype(np.int64)
+    for place, group in enumerate(groups, len(singles)):
+        row = snapshot.group_rows[group]
+        kinds[place] += row is not None and row.composite
     return Units(
         snapshot=snapshot,
         first=every,
         priority=priority[every],
-        grouped=grouped[every].astype(np.int64),
+        grouped=kinds,
         size=size,
         start=start,
-        groups=tuple(owner[heads].tolist()),
+        groups=tuple(groups),
         group_pods=tuple(slots[a:b] for a, b in zip(heads.tolist(), ends, strict=True)),
         singles=len(singles),
         of_slot=of_slot,
