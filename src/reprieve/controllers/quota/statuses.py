@@ -1,13 +1,13 @@
 """The statuses of ClusterQueues, LocalQueues and cohorts: usage, counts, shares, condition Active.
 
 Queues that changed are gathered and written a little later, so that a burst of admissions costs one
-write each. Source: specification of the quota plane, sections 1.1, 3.5 and 9.
+write each; under a load that lasts, writing them takes about a fifth of the time. Source:
+specification of the quota plane, sections 1.1, 3.5 and 9.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -34,12 +34,15 @@ from reprieve.intake.quota_workloads import condition_of
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.resource import Resource
 from reprieve.kube.writes import Priority
-from reprieve.units.durations import MILLISECOND
+from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.instants import format_instant
 
 __all__ = ["Statuses"]
 
 _EVERY: Final = 200 * MILLISECOND
+#: How much longer than the last round of writes the pause before the next one is.
+_REST: Final = 4
+_MOST: Final = 10 * SECOND
 _QUEUE_READY: Final = ("True", "Ready", "Can admit new workloads")
 _DOOR_READY: Final = ("True", "Ready", "Can submit new workloads to localQueue")
 
@@ -55,9 +58,10 @@ class Statuses:
 
     async def run(self) -> None:
         """Write until cancelled."""
+        state, clock, pause = self._state, self._context.clock, _EVERY
         while True:
-            await self._context.clock.sleep(_EVERY)
-            state = self._state
+            await clock.sleep(pause)
+            started, pause = clock.monotonic(), _EVERY
             if not state.tallies.changed or not self._context.fence.open:
                 continue
             async with state.engine:
@@ -65,26 +69,27 @@ class Statuses:
                 writes = self._decided(changed)
             for resource, obj, status in writes:
                 await self._write(resource, obj, status)
+            pause = max(_EVERY, min(_REST * (clock.monotonic() - started), _MOST))
 
     def _decided(self, changed: set[str]) -> list[tuple[Resource, Any, Any]]:
         """Return what is to be written, and show the metrics."""
         state = self._state
-        waiting = _by_local_queue(state)
-        active, aside = state.queues.active(), state.queues.inadmissible()
         inactive = inactive_queues(state.configuration)
         writes: list[tuple[Resource, Any, Any]] = []
         for held in self._watches.cluster_queues.cache:
             row = state.configuration.cluster_queues.get(held.name)
             if row is None or held.name not in changed:
                 continue
-            counts = (len(active.get(held.name, ())), len(aside.get(held.name, ())))
+            counts = state.queues.counts(held.name)
             status = self._cluster_queue(held.object, row, counts, inactive.get(held.name, ""))
             writes.append((CLUSTER_QUEUES, held.object, status))
         for door in self._watches.local_queues.cache:
             key = f"{door.namespace}/{door.name}"
             local = state.configuration.local_queues.get(key)
             if local is not None and (key in changed or local.cluster_queue in changed):
-                status = self._local_queue(door.object, local, waiting[key], inactive)
+                status = self._local_queue(
+                    door.object, local, state.queues.waiting_in(key), inactive
+                )
                 writes.append((LOCAL_QUEUES, door.object, status))
         names = set(state.configuration.cluster_queues)
         for gone in self._shown - names:
@@ -211,10 +216,6 @@ class Statuses:
                 log.warning("status of %s: %s", metadata.name, failure)
             key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
             self._state.tallies.changed.add(key)
-
-
-def _by_local_queue(state: QuotaState) -> Counter[str]:
-    return Counter(each.queue for each in state.queues.pending() if not each.finished)
 
 
 def _usage(
