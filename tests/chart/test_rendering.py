@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from reprieve.api.crds import NAMES, all_crds, text
+from reprieve.local.server.cel import condition_holds
 from reprieve.settings.scheduling import read_scheduling, scheduling_settings
 from reprieve.units.durations import SECOND
 from tests.chart.helm import CHART, ROOT, RenderingFailed, render, run_helm
@@ -164,6 +165,40 @@ def test_shared_nodes_are_an_option_of_the_scheduling_plane_alone(tmp_path: Path
     assert "--shared-nodes" not in render(tmp_path, without).container["args"]
     idle = {"controllers": ["idle"], "gpuPreemption": ENABLED, "scheduling": shared}
     assert "--shared-nodes" not in render(tmp_path, idle).container["args"]
+
+
+def test_strict_disruption_mode_is_a_policy_of_the_api_server(tmp_path: Path) -> None:
+    strict = {"controllers": ["scheduling"], "scheduling": {"strictDisruptionMode": True}}
+    rendered = render(tmp_path, strict)
+    assert "strictDisruptionMode" not in rendered.configuration["scheduling"]
+    (policy,) = [
+        each
+        for each in rendered.all("ValidatingAdmissionPolicy")
+        if each["metadata"]["name"].endswith("disruption-mode")
+    ]
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert rule["resources"] == ["podgroups", "workloads"]
+    assert rule["operations"] == ["CREATE"]
+    (validation,) = policy["spec"]["validations"]
+    assert validation["message"] == "disruption mode all requires the gang scheduling policy"
+
+    def accepted(kind: str, spec: dict[str, Any]) -> bool:
+        return condition_holds(validation["expression"], {"object": {"kind": kind, "spec": spec}})
+
+    everyone: dict[str, Any] = {"disruptionMode": {"all": {}}}
+    basic: dict[str, Any] = {"schedulingPolicy": {"basic": {}}}
+    gang = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    for spec, fine in [
+        ({**everyone, **basic}, False),
+        ({**everyone, **gang}, True),
+        ({"disruptionMode": {"single": {}}, **basic}, True),
+        (basic, True),
+    ]:
+        assert accepted("PodGroup", spec) is fine
+        assert accepted("Workload", {"podGroupTemplates": [gang, spec]}) is fine
+    assert accepted("Workload", {})
+    off = render(tmp_path, {"controllers": ["scheduling"]})
+    assert len(off.all("ValidatingAdmissionPolicy")) == 1
 
 
 def test_without_the_scheduling_plane_the_file_says_nothing_of_it(tmp_path: Path) -> None:

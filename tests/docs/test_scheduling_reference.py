@@ -46,7 +46,6 @@ def test_every_option_is_described_with_its_default() -> None:
     assert parse_duration(shown.pop("victimDeadline")) == settings.victim_deadline
     assert shown == {
         "secondReprievePass": str(policy.second_reprieve_pass).lower(),
-        "strictDisruptionMode": str(policy.strict_disruption_mode).lower(),
         "kepMessages": str(policy.kep_messages).lower(),
         "simulateClaims": str(policy.simulate_claims).lower(),
         "featureGates": "see below",

@@ -15,7 +15,6 @@ WHOLE = """
 gpuPreemption: {enabled: true}
 scheduling:
   secondReprievePass: false
-  strictDisruptionMode: true
   kepMessages: true
   simulateClaims: true
   victimDeadline: 90s
@@ -52,7 +51,6 @@ def test_everything_that_can_be_said() -> None:
         profiles=(Profile(scheduler_name="gpu", percentage_of_nodes=10),),
         gates=Gates(pod_group_preemption_policy=True, async_preemption=False),
         second_reprieve_pass=False,
-        strict_disruption_mode=True,
         kep_messages=True,
         simulate_claims=True,
     )
@@ -79,7 +77,7 @@ def test_both_sections_live_in_one_file() -> None:
             "scheduling: [1]",
             (
                 "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
-                "strictDisruptionMode, kepMessages, simulateClaims, victimDeadline, featureGates, "
+                "kepMessages, simulateClaims, victimDeadline, featureGates, "
                 "configuration, gangs"
             ),
         ),
@@ -87,7 +85,7 @@ def test_both_sections_live_in_one_file() -> None:
             "scheduling: {secondReprieve: true}",
             (
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
-                "strictDisruptionMode, kepMessages, simulateClaims, victimDeadline, featureGates, "
+                "kepMessages, simulateClaims, victimDeadline, featureGates, "
                 "configuration, gangs"
             ),
         ),

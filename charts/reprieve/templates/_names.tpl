@@ -44,7 +44,7 @@ gpuPreemption:
   {{- pick .Values.gpuPreemption "fit" "irreducible" "vendors" "literal" | toYaml | nindent 2 }}
 {{- if has "scheduling" .Values.controllers }}
 scheduling:
-  {{- omit .Values.scheduling "schedulerNames" "sharedNodes" (ternary "" "configuration" (not (empty .Values.scheduling.configuration))) | toYaml | nindent 2 }}
+  {{- omit .Values.scheduling "schedulerNames" "sharedNodes" "strictDisruptionMode" (ternary "" "configuration" (not (empty .Values.scheduling.configuration))) | toYaml | nindent 2 }}
 {{- end }}
 {{- if has "quota" .Values.controllers }}
 quota:

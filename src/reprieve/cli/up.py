@@ -85,6 +85,7 @@ class _Options:
     tls: bool
     rbac: bool
     feature_gates: str
+    strict_disruption_mode: bool
 
 
 @click.command()
@@ -134,6 +135,11 @@ class _Options:
     metavar="A=true,B=false",
     help="Feature gates of the cluster and of the scheduling plane.",
 )
+@click.option(
+    "--strict-disruption-mode",
+    is_flag=True,
+    help="Refuse pod groups of disruption mode all that have no gang policy.",
+)
 def up(
     scenario: str | None,
     headless: bool,
@@ -145,11 +151,22 @@ def up(
     tls: bool,
     rbac: bool,
     feature_gates: str,
+    strict_disruption_mode: bool,
 ) -> None:
     """Start an embedded cluster with the operator and play a scenario on it."""
     headless = headless or not sys.stdout.isatty()
     options = _Options(
-        scenario, headless, duration, data, port, kubeconfig, faults, tls, rbac, feature_gates
+        scenario,
+        headless,
+        duration,
+        data,
+        port,
+        kubeconfig,
+        faults,
+        tls,
+        rbac,
+        feature_gates,
+        strict_disruption_mode,
     )
     sys.exit(asyncio.run(_up(options)))
 
@@ -248,6 +265,7 @@ class _Session:
                     on_operator_line=self._note_operator_line if options.headless else None,
                     scheduler=False,
                     feature_gates={name: wish.on for name, wish in gates.items()},
+                    strict_disruption_mode=options.strict_disruption_mode,
                     kueue="quota" in controllers,
                 )
             )

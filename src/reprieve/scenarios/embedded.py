@@ -63,6 +63,7 @@ async def embedded_stage(
     machines_without: Collection[str] = (),
     scheduler: bool = True,
     feature_gates: Mapping[str, bool] | None = None,
+    strict_disruption_mode: bool = False,
     kueue: bool = False,
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
@@ -71,8 +72,8 @@ async def embedded_stage(
     `port` 0 is any free one; `data` None keeps the cluster in memory. With `rbac` the operator has
     the rights of `operator_roles`, roles and their bindings, and every right without them.
     `machines_without` names machines that are not to run; without `scheduler` the operator is the
-    one that schedules. `feature_gates` of the server that differ from its defaults. `kueue`: its
-    kinds are there too.
+    one that schedules. `feature_gates` of the server that differ from its defaults, and
+    `strict_disruption_mode` as it takes it. `kueue`: its kinds are there too.
 
     Raises:
         OSError: the port is taken, or a file cannot be written.
@@ -80,7 +81,13 @@ async def embedded_stage(
     clock = clock or SystemClock()
     async with contextlib.AsyncExitStack() as stack:
         cluster = EmbeddedCluster(
-            clock=clock, port=port, data=data, tls=tls, rbac=rbac, feature_gates=feature_gates
+            clock=clock,
+            port=port,
+            data=data,
+            tls=tls,
+            rbac=rbac,
+            feature_gates=feature_gates,
+            strict_disruption_mode=strict_disruption_mode,
         )
         await cluster.start()
         stack.push_async_callback(cluster.stop)

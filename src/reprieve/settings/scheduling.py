@@ -2,7 +2,6 @@
 
     scheduling:
       secondReprievePass: true      # victims refused for a spread constraint go back together
-      strictDisruptionMode: false   # refuse disruption mode `all` with the basic policy
       kepMessages: false            # conditions in the words of KEP-5710
       simulateClaims: false         # devices and attachments of victims count as free
       victimDeadline: 5m            # how long past its grace period a victim may take to end
@@ -42,7 +41,6 @@ SECTION: Final = "scheduling"
 
 _SWITCHES: Final[Mapping[str, str]] = {
     "secondReprievePass": "second_reprieve_pass",
-    "strictDisruptionMode": "strict_disruption_mode",
     "kepMessages": "kep_messages",
     "simulateClaims": "simulate_claims",
 }
