@@ -318,6 +318,17 @@ def test_settings_say_where_webhooks_are_found_and_whose_certificate_they_have()
     )
 
 
+def test_webhooks_are_served_where_it_is_said_how_they_are_found() -> None:
+    assert not quota_settings().serves_webhooks
+    assert quota_settings({"webhooks": {"service": "door"}}).serves_webhooks
+    outside = quota_settings({"webhooks": {"url": "https://10.0.0.1:8443"}})
+    options = webhook_options(outside, "ns")
+    assert (outside.serves_webhooks, options.port, options.hosts[0]) == (True, 8443, "10.0.0.1")
+    for bad in ("http://10.0.0.1:1", "https://10.0.0.1", "https://h:1/path", 3):
+        with pytest.raises(UsageError, match=r"quota\.webhooks\.url.*accepted: https://HOST:PORT"):
+            quota_settings({"webhooks": {"url": bad}})
+
+
 def test_hooks_are_registered_under_the_references_names() -> None:
     place = Place("reprieve", bundle="eA==")
     mutating, validating = configurations("reprieve-quota", kueue_hooks(), place)

@@ -41,6 +41,7 @@ from reprieve.controllers.webhook_reviews import (
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.settings.quota import QuotaSettings
+from reprieve.telemetry.http import site
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.errors import UsageError
@@ -152,7 +153,7 @@ async def serve_webhooks(
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, host, port, ssl_context=context).start()
+            await site(runner, host, port, context).start()
         except OSError as error:
             raise UsageError(
                 f"webhook port {port}: cannot listen: {error.strerror or error}; "

@@ -9,6 +9,7 @@ exemplars being in OpenMetrics alone.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from prometheus_client.exposition import choose_encoder
 
 from reprieve.units.errors import UsageError
 
-__all__ = ["Check", "Page", "Probe", "serve_telemetry"]
+__all__ = ["Check", "Page", "Probe", "serve_telemetry", "site"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ async def serve_telemetry(
     await runner.setup()
     try:
         try:
-            await _site(runner, host, port).start()
+            await site(runner, host, port).start()
         except OSError as error:
             raise UsageError(
                 f"--metrics-port {port}: cannot listen: {error.strerror or error}; "
@@ -82,12 +83,15 @@ async def serve_telemetry(
         await runner.cleanup()
 
 
-def _site(runner: web.AppRunner, host: str | None, port: int) -> web.BaseSite:
+def site(
+    runner: web.AppRunner, host: str | None, port: int, context: ssl.SSLContext | None = None
+) -> web.BaseSite:
+    """Return where a server listens: at one port, also where `port` 0 takes a free one."""
     if host is None and port == 0 and socket.has_dualstack_ipv6():
         # One socket, because each address family would be given a free port of its own.
         free = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
-        return web.SockSite(runner, free)
-    return web.TCPSite(runner, host, port)
+        return web.SockSite(runner, free, ssl_context=context)
+    return web.TCPSite(runner, host, port, ssl_context=context)
 
 
 def _metrics(registry: CollectorRegistry) -> Handler:
