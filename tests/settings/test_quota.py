@@ -13,7 +13,7 @@ from reprieve.engine.quota.model import Settings, Strategy
 from reprieve.engine.quota.request_rules import Transformation
 from reprieve.engine.quota.requeuing import Backoff
 from reprieve.engine.quota.usage_based import UsageBased
-from reprieve.settings.quota import min_runtimes_s, quota_settings, read_quota
+from reprieve.settings.quota import MinRuntimes, min_runtimes, quota_settings, read_quota
 from reprieve.settings.quota_configuration import (
     NEW,
     OLD,
@@ -355,10 +355,13 @@ def test_a_bad_option_is_named(section: dict[str, Any], text: str) -> None:
     assert text in str(raised.value)
 
 
-def test_of_several_minimum_runtimes_the_longest_holds() -> None:
+def test_a_minimum_runtime_is_a_duration_of_a_week_at_most() -> None:
     preempt, reclaim = "reprieve.dev/preempt-min-runtime", "reprieve.dev/reclaim-min-runtime"
-    assert min_runtimes_s([None, {}]) == (0, 0)
-    assert min_runtimes_s([{preempt: "1m"}, {preempt: "90s", reclaim: "1500ms"}]) == (90, 2)
-    for text in ("soon", "-1s"):
-        with pytest.raises(UsageError, match=f"annotation {preempt}: .*accepted: "):
-            min_runtimes_s([{preempt: text}])
+    assert min_runtimes(None) == min_runtimes({"other": "soon"}) == MinRuntimes()
+    assert min_runtimes({preempt: "90s", reclaim: "1500ms"}) == MinRuntimes(90, 2)
+    accepted = "accepted: durations from 0s to 168h0m0s, such as 90s, 5m or 1h"
+    for text in ("soon", "-1s", ""):
+        said = f"annotation {preempt} is {text!r} and protects nobody; {accepted}"
+        assert min_runtimes({preempt: text, reclaim: "1m"}) == MinRuntimes(0, 60, (said,))
+    said = f"annotation {reclaim} is '1000h', cut; {accepted}"
+    assert min_runtimes({reclaim: "1000h"}) == MinRuntimes(0, 168 * 3_600, (said,))

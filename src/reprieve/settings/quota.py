@@ -21,7 +21,8 @@
 `configuration` it has to say the same. Annotations of a ClusterQueue, LocalQueue or
 WorkloadPriorityClass, as Go durations, protect workloads for that long after their reservation:
 `reprieve.dev/preempt-min-runtime` from preemption within their queue,
-`reprieve.dev/reclaim-min-runtime` from others; of several the longest holds.
+`reprieve.dev/reclaim-min-runtime` from others; of several the longest holds. More than 168h counts
+as 168h, so that nobody is safe for ever; what is no duration protects nobody.
 
 Source: the quota plane's own options; specification of the quota plane, section 1.6.
 """
@@ -29,7 +30,7 @@ Source: the quota plane's own options; specification of the quota plane, section
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -48,15 +49,16 @@ from reprieve.settings.fields import (
 from reprieve.settings.idle import Notice
 from reprieve.settings.quota_configuration import QuotaConfiguration, quota_configuration
 from reprieve.settings.quota_configuration_parts import namespace_selector
-from reprieve.units.durations import HOUR, SECOND, InvalidDuration, parse_duration
+from reprieve.units.durations import HOUR, SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.units.errors import UsageError
 
 __all__ = [
     "PREEMPT_MIN_RUNTIME",
     "RECLAIM_MIN_RUNTIME",
     "SECTION",
+    "MinRuntimes",
     "QuotaSettings",
-    "min_runtimes_s",
+    "min_runtimes",
     "quota_settings",
     "read_quota",
 ]
@@ -64,6 +66,7 @@ __all__ = [
 SECTION: Final = "quota"
 PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
 RECLAIM_MIN_RUNTIME: Final = "reprieve.dev/reclaim-min-runtime"
+LONGEST_RUNTIME: Final = 168 * HOUR
 
 _URL: Final = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", re.ASCII)
 
@@ -89,6 +92,18 @@ _KEYS: Final = (
     "webhooks",
     "jobKinds",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class MinRuntimes:
+    """Seconds for which work is not preempted in its queue, and not reclaimed by others.
+
+    `problems`: what is wrong with the annotations, and what is accepted.
+    """
+
+    preempt_s: int = 0
+    reclaim_s: int = 0
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,32 +196,28 @@ def quota_settings(
     )
 
 
-def min_runtimes_s(holders: Sequence[Mapping[str, str] | None]) -> tuple[int, int]:
-    """Return for how many seconds a workload is not preempted in its queue, nor reclaimed.
-
-    Args:
-        holders: annotations of its ClusterQueue, LocalQueue and WorkloadPriorityClass, if any.
-
-    Raises:
-        UsageError: an annotation is no duration, or negative.
-    """
-    longest = {PREEMPT_MIN_RUNTIME: 0, RECLAIM_MIN_RUNTIME: 0}
-    for holder in holders:
-        for name in longest:
-            given = (holder or {}).get(name)
-            if given is not None:
-                longest[name] = max(longest[name], _runtime_s(name, given))
-    return longest[PREEMPT_MIN_RUNTIME], longest[RECLAIM_MIN_RUNTIME]
+def min_runtimes(annotations: Mapping[str, str] | None) -> MinRuntimes:
+    """Return for how long an object's annotations protect, and what of them is not accepted."""
+    said = annotations or {}
+    preempt_s, wrong = _runtime_s(PREEMPT_MIN_RUNTIME, said.get(PREEMPT_MIN_RUNTIME))
+    reclaim_s, odd = _runtime_s(RECLAIM_MIN_RUNTIME, said.get(RECLAIM_MIN_RUNTIME))
+    return MinRuntimes(preempt_s, reclaim_s, tuple(filter(None, (wrong, odd))))
 
 
-def _runtime_s(name: str, given: str) -> int:
+def _runtime_s(name: str, given: str | None) -> tuple[int, str]:
+    if given is None:
+        return 0, ""
+    longest = format_duration(LONGEST_RUNTIME)
+    accepted = f"accepted: durations from 0s to {longest}, such as 90s, 5m or 1h"
     try:
         found = parse_duration(given)
-    except InvalidDuration as error:
-        raise UsageError(f"annotation {name}: {error}") from None
+    except InvalidDuration:
+        found = -1
     if found < 0:
-        raise UsageError(f"annotation {name}: {given!r} is negative; accepted: such as 90s, 5m, 1h")
-    return -(-found // SECOND)
+        return 0, f"annotation {name} is {given!r} and protects nobody; {accepted}"
+    if found > LONGEST_RUNTIME:
+        return LONGEST_RUNTIME // SECOND, f"annotation {name} is {given!r}, cut; {accepted}"
+    return -(-found // SECOND), ""
 
 
 def _switch(given: Mapping[str, Any], key: str, place: str) -> bool:

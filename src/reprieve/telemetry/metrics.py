@@ -2,7 +2,8 @@
 
 One `Metrics` is made for each process and handed to whoever counts; it has its own registry, so
 that several operators may live in one process (tests, `reprieve up`). Labels take only values from
-closed sets or configured names (sources, resources, namespaces), never names of pods or objects.
+closed sets or configured names (sources, resources, namespaces, queues), never names of pods or
+objects; but for pairs of workloads that are held, which are few and vanish.
 Counters of plans and preemptions carry the plan id as exemplar, which OpenMetrics scrapes show.
 """
 
@@ -36,6 +37,8 @@ class Metrics:
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
+    Quota: `held_pairs`, one series for each pair; `unproven`, preemptions that were left out for
+    want of nodes; `kueue_leads` 0 or 1.
     Process: `leader` 0 or 1, `intents_open`, `loop_lag_seconds`.
     """
 
@@ -83,6 +86,21 @@ class Metrics:
         )
         self.loop_lag_seconds = self._histogram(
             "loop_lag_seconds", "How late the event loop woke a sleeper.", _FAST
+        )
+        self.held_pairs = self._gauge(
+            "quota_held_pair",
+            "1 while two workloads may not preempt each other.",
+            "first",
+            "second",
+        )
+        self.unproven = self._counter(
+            "quota_unproven_preemptions",
+            "Preemptions left out because the preemptor would still fit on no nodes.",
+            "cluster_queue",
+        )
+        self.kueue_leads = self._gauge(
+            "quota_kueue_leads",
+            "1 while Kueue's controller decides and this one waits.",
         )
         build = Info(f"{_PREFIX}_build", "The operator's version.", registry=self.registry)
         build.info({"version": __version__})

@@ -13,8 +13,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from reprieve.api.kueue import PodSetRequest, Workload
+from reprieve.api.kueue import API_VERSION, PodSetRequest, Workload
+from reprieve.api.reprieve import ObjectRef
+from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
+from reprieve.controllers.quota.held_pairs import HeldPairs
 from reprieve.controllers.quota.preemptions import Marking, Preemptions, ready_for
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.transitions import pending, reserved
@@ -25,7 +28,6 @@ from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.cycle import cycles, preemptions_failed, undo_admission
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import shape
 from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.engine.quota.state import effective_priority
@@ -55,6 +57,7 @@ class Decisions:
         preemptions: Preemptions,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         held_back: Callable[[], str],
+        held_pairs: HeldPairs,
     ) -> None:
         self._context = context
         self._state = state
@@ -65,11 +68,9 @@ class Decisions:
         self._solver = Solver()
         self._wake = asyncio.Event()
         self._number = 0
-        options = context.options
-        # Of who preempted whom, so that no pair goes on forever.
-        self._ledger = (
-            Ledger(options.loop_limit, options.loop_window) if options.loop_limit else None
-        )
+        self._held_pairs = held_pairs
+        # ClusterQueues in which somebody was spared for a time.
+        self.retries: DirtyKeys[str] = DirtyKeys(context.clock)
         self._last_skips: set[str] = set()
         # The last entry that got no quota, by ClusterQueue and shape.
         self._explanations: dict[tuple[str, object], Entry] = {}
@@ -94,21 +95,29 @@ class Decisions:
         finally:
             self._solver.close()
 
+    async def retry(self, cluster_queue: str) -> None:
+        """Try again what was set aside in a ClusterQueue: somebody is not spared any more."""
+        async with self._state.engine:
+            self._state.queues.flush([cluster_queue])
+        self.wake()
+
     async def _decide(self) -> None:
         state, clock = self._state, self._context.clock
         async with state.engine:
             state.settle()
             started, now = clock.monotonic(), clock.wall()
+            ledger = self._held_pairs.ledger
+            self._held_pairs.show(now)
             results: list[CycleResult] = await self._solver.run(
-                lambda: list(
-                    cycles(state.holdings, state.queues, now, _MOST, self._number, self._ledger)
-                )
+                lambda: list(cycles(state.holdings, state.queues, now, _MOST, self._number, ledger))
             )
             self._number += len(results)
             seconds = (clock.monotonic() - started) / SECOND
             self._measure([each for each in results if each.entries], seconds)
             last: dict[str, Entry] = {}
             for result in results:
+                for queue, until in result.retries.items():
+                    self.retries.add_at(queue, until)
                 for entry in result.entries:
                     last[entry.workload.key] = entry
                     if entry.issued:
@@ -191,6 +200,7 @@ class Decisions:
                 tree.cohort_path(target.holder.queue),
             )
             name = tree.names[target.holder.queue]
+            self._held_pairs.know(_reference(entry.workload), _reference(victim))
             events = kueue.eviction_events(entry.workload, victim, message, boosted)
             told = kueue.preempted_workload_event(entry.workload, victim, name, boosted)
             markings.append(Marking(victim, target.reason, message, events, told))
@@ -213,6 +223,8 @@ class Decisions:
         if failed:
             async with self._state.engine:
                 preemptions_failed(self._state.holdings, self._state.queues, entry, failed)
+                victims = (m.victim.uid for m in markings if m.victim.key in failed)
+                self._held_pairs.failed(entry.workload.uid, victims)
             for key in failed:
                 self._state.look_at(key)
             self._leave(entry)
@@ -300,6 +312,10 @@ class Decisions:
             self._last_skips |= skipped.keys()
             for (queue, what), count in result.recomputations.items():
                 metrics.recomputed(queue, str(what), count)
+
+
+def _reference(workload: model.Workload) -> ObjectRef:
+    return ObjectRef(API_VERSION, "Workload", workload.name, workload.uid, workload.namespace)
 
 
 def class_of(workload: Workload) -> str:

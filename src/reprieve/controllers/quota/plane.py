@@ -14,6 +14,7 @@ from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.decisions import Decisions
+from reprieve.controllers.quota.held_pairs import HeldPairs
 from reprieve.controllers.quota.job_lookup import JobLookup, job_key, workload_key
 from reprieve.controllers.quota.jobs import JobReconciler
 from reprieve.controllers.quota.preemptions import Preemptions
@@ -62,7 +63,10 @@ class QuotaPlane:
         self.state = QuotaState(context, self.watches, self._workload_changed, self._wake)
         self.state.follow()
         self.writer = StatusWriter(context, self.state)
-        self.preemptions = Preemptions(context, self.state, self.writer, namespace)
+        self.held_pairs = HeldPairs(context)
+        self.preemptions = Preemptions(
+            context, self.state, self.writer, namespace, self.held_pairs.restore
+        )
         self.workloads = WorkloadReconciler(
             context, self.state, self.writer, self.lookup, self._workloads_due.add_at
         )
@@ -84,6 +88,7 @@ class QuotaPlane:
             self.preemptions,
             self._spawn,
             self._held_back,
+            self.held_pairs,
         )
 
     @property
@@ -134,6 +139,8 @@ class QuotaPlane:
                 tasks.create_task(look_at_each(self._jobs_due, self._look_at_job, clock))
                 tasks.create_task(look_at_each(self._workloads_due, self._look_at_workload, clock))
                 tasks.create_task(self.decisions.run())
+                retries = self.decisions.retries
+                tasks.create_task(look_at_each(retries, self.decisions.retry, clock))
                 tasks.create_task(self._housekeeping())
             tasks.create_task(self.statuses.run())
             self._wake()
@@ -187,7 +194,8 @@ class QuotaPlane:
             self._jobs_due.add(owner)
 
     def _class_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
-        """A class that jobs have waited for may be there now."""
+        """A class that jobs have waited for may be there now, or protect its workloads."""
+        self.state.protection_changed(old, new)
         if old is None and new is not None:
             for kind in self.context.options.kinds:
                 for held in self.watches.jobs[kind.key].cache:
@@ -245,6 +253,7 @@ class QuotaPlane:
                 await self.preemptions.look()
             except ApiError as failure:
                 log.warning("intents: %s", failure)
+            self.state.protections.tell()
             # Backoffs end without an event.
             self.decisions.wake()
             await self.context.clock.sleep(_PERIOD)

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import (
     Action,
@@ -44,7 +46,7 @@ from reprieve.kube.errors import (
 )
 from reprieve.kube.writes import Priority
 from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import format_instant, parse_instant
+from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.wording import kueue
 
 __all__ = ["Marking", "Preemptions"]
@@ -53,6 +55,7 @@ _AT_ONCE: Final = 8
 _ATTEMPTS: Final = 5
 _RECORD_TIME_TO_LIVE: Final = 24 * 60 * MINUTE
 _RECORD_CAP: Final = 500
+_RECORDS_AT_MOST: Final = 5_000
 _CLEAN_EVERY: Final = MINUTE
 
 
@@ -80,11 +83,17 @@ class Preemptions:
     """The intents of the quota plane."""
 
     def __init__(
-        self, context: QuotaContext, state: QuotaState, writer: StatusWriter, namespace: str
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        writer: StatusWriter,
+        namespace: str,
+        restore: Callable[[list[Preemption]], None] = lambda intents: None,
     ) -> None:
         self._context = context
         self._state = state
         self._writer = writer
+        self._restore = restore
         self._log = IntentLog(context.client, namespace, context.fence, context.clock)
         self._open: dict[str, _Open] = {}
         self._attempts: dict[str, int] = {}
@@ -99,8 +108,9 @@ class Preemptions:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
-        for intent in await self._log.list():
-            if intent.spec.plane == Plane.QUOTA and intent.spec.preemptor is not None:
+        listed = [each for each in await self._log.list() if each.spec.plane == Plane.QUOTA]
+        for intent in listed:
+            if intent.spec.preemptor is not None:
                 uid = intent.spec.preemptor.uid
                 self._attempts[uid] = max(self._attempts.get(uid, 0), intent.spec.attempt)
         context = self._context
@@ -121,6 +131,7 @@ class Preemptions:
                     self._note(found, subject.uid, VictimState.SPARED, detail)
             self._open[intent.metadata.name] = found
             log.info("%s taken over: %d marked", intent.metadata.name, len(found.marked))
+        self._restore([_as_known(each, self._open.get(each.metadata.name)) for each in listed])
 
     async def carry(
         self,
@@ -266,8 +277,20 @@ class Preemptions:
     async def _clean(self) -> None:
         records = [i for i in await self._log.list() if i.spec.plane == Plane.QUOTA]
         wall = self._context.clock.wall()
-        for record in expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP):
+        # The next process reads from the latest ones which pairs are held.
+        since = format_instant(Nanos(wall - self._context.options.loop_window))
+        late = sum(record.metadata.creation_timestamp > since for record in records)
+        cap = min(max(_RECORD_CAP, late), _RECORDS_AT_MOST)
+        for record in expired(records, wall, _RECORD_TIME_TO_LIVE, cap):
             await self._log.remove(record)
+
+
+def _as_known(intent: Preemption, found: _Open | None) -> Preemption:
+    """Return an intent with what is known of its victims by now."""
+    if found is None:
+        return intent
+    status = replace(intent.status, victims=list(found.states.values()))
+    return replace(intent, status=status)
 
 
 def ready_for(workload: Workload, now: int) -> float | None:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from reprieve.api import kueue
 from reprieve.controllers.quota.context import QuotaContext, log
-from reprieve.controllers.quota.tallies import Share, Tallies
+from reprieve.controllers.quota.protections import Protections
+from reprieve.controllers.quota.tallies import Phase, Standing, Tallies
 from reprieve.controllers.quota.watches import Held, Watch, Watches
 from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.queues import Queues
@@ -29,8 +30,6 @@ from reprieve.intake.quota import (
 )
 from reprieve.intake.quota_workloads import PodSetRows, condition_of, is_true, workload_row
 from reprieve.kube.objects import version_number
-from reprieve.settings.quota import min_runtimes_s
-from reprieve.units.errors import UsageError
 
 __all__ = ["QuotaState", "key_of"]
 
@@ -58,6 +57,7 @@ class QuotaState:
         self._changed = changed
         self._woken = woken
         self._rows = PodSetRows(context.options.rules)
+        self.protections = Protections(context, watches)
         self._written: dict[str, kueue.Workload] = {}
         self._dirty: dict[str, None] = {}
         self._stale = True
@@ -134,32 +134,8 @@ class QuotaState:
             workload,
             self._rows,
             waits_for_pods=self._context.options.settings.block_admission,
-            min_runtimes_s=self._min_runtimes(workload),
+            min_runtimes_s=self.protections.of(workload),
         )
-
-    def _min_runtimes(self, workload: kueue.Workload) -> tuple[int, int]:
-        """Return for how long its queues and its class protect a workload."""
-        if workload.status.admission is None:
-            return 0, 0
-        watches, reference = self._watches, workload.spec.priority_class_ref
-        holders = (
-            watches.cluster_queues.cache.named("", workload.status.admission.cluster_queue),
-            watches.local_queues.cache.named(workload.metadata.namespace, workload.spec.queue_name),
-            None if reference is None else watches.classes.cache.named("", reference.name),
-        )
-        said: list[dict[str, str] | None] = []
-        for held in holders:
-            annotations = None if held is None else held.object.metadata.annotations
-            try:
-                min_runtimes_s([annotations])
-            except UsageError as error:
-                assert held is not None
-                if self._unusable.get(held.uid) != str(error):
-                    self._unusable[held.uid] = str(error)
-                    log.warning("%s: %s", held.name, error)
-            else:
-                said.append(annotations)
-        return min_runtimes_s(said)
 
     # Between two runs of cycles
 
@@ -205,7 +181,7 @@ class QuotaState:
         before = None if holder is None else holder.workload
         if before != row:
             self.holdings.hold(row)
-            if before is not None and before.reclaimable != row.reclaimable:
+            if before is not None and _offers(before) != _offers(row):
                 self._flush(row.admission.cluster_queue)
         admitted = is_true(condition_of(found.status.conditions, "Admitted"))
         amounts = tuple(held_amounts(row, self.configuration.settings))
@@ -260,7 +236,15 @@ class QuotaState:
             settings=options.settings,
         )
         self.holdings.configure(self.configuration)
+    def protection_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
+        """Look at those who hold quota again if a queue or class protects them otherwise now."""
+        if self.protections.changed(old, new):
+            admitted = (each for each in self.workloads() if each.status.admission is not None)
+            self._dirty.update(dict.fromkeys(map(key_of, admitted)))
+            self._woken()
+
         self.queues.configure(self.configuration)
+        self.protection_changed(old, new)
         self.tallies.changed.update(self.configuration.cluster_queues)
         self.tallies.changed.update(self.configuration.local_queues)
         if _rules(before) != _rules(self.configuration):
@@ -280,6 +264,34 @@ class QuotaState:
         self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None
     ) -> None:
         held = new or old
+def _offers(workload: Workload) -> object:
+    """Return what, when it changes, may let others in who do not fit now."""
+    return workload.reclaimable, workload.preempt_min_runtime_s, workload.reclaim_min_runtime_s
+
+
+def _standing(
+    row: Workload,
+    found: kueue.Workload | None,
+    amounts: tuple[tuple[FlavorResource, int], ...] = (),
+) -> Standing:
+    """Return what a workload counts as; `amounts` are those of its reservation."""
+    conditions = () if found is None else found.status.conditions or ()
+    admitted = condition_of(conditions, "Admitted")
+    reserved = condition_of(conditions, "QuotaReserved")
+    unadmitted = None
+    if row.finished:
+        phase = Phase.FINISHED
+    elif row.admission is not None:
+        phase = Phase.ADMITTED if is_true(admitted) else Phase.RESERVING
+    else:
+        phase = Phase.PENDING if row.active and not row.admission_gated else Phase.ASIDE
+    if not row.finished and admitted is not None and admitted.status == "False":
+        waits = reserved is not None and reserved.status == "False"
+        unadmitted = (admitted.reason, reserved.reason if reserved is not None and waits else "")
+    queue = row.admission.cluster_queue if row.admission is not None else ""
+    return Standing(row.queue, phase, "" if row.finished else queue, amounts, unadmitted)
+
+
         assert held is not None
         key = f"{held.namespace}/{held.name}"
         written = self._written.get(key)

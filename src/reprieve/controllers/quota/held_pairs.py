@@ -1,0 +1,109 @@
+"""Pairs of workloads that took turns too often: held by the engine, named here.
+
+The ledger is the engine's. It is filled again from the Preemptions that a former process has left,
+so that a restart lets no pair go. When a pair becomes held, both workloads get an event; while it
+is, the metric names it. Source: the design's "Where the planes meet".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from reprieve.api.kueue import API_VERSION
+from reprieve.api.reprieve import ObjectRef, Preemption, VictimState
+from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.engine.quota.protection import Ledger, Pair
+from reprieve.kube.series_events import Reference
+from reprieve.units.durations import format_duration
+from reprieve.units.instants import Nanos, format_instant, parse_instant
+from reprieve.wording.kueue import Event
+
+__all__ = ["HeldPairs"]
+
+_REASON: Final = "PreemptionPairHeld"
+_KEPT: Final = 10_000
+_NOT_EVICTED: Final = (VictimState.SPARED, VictimState.FAILED)
+
+
+class HeldPairs:
+    """Fills the ledger and says which pairs it holds; without a limit there is no ledger."""
+
+    def __init__(self, context: QuotaContext) -> None:
+        options = context.options
+        self._context = context
+        self.ledger = (
+            Ledger(options.loop_limit, options.loop_window) if options.loop_limit else None
+        )
+        # Workloads by uid, of everything that the ledger remembers.
+        self._known: dict[str, ObjectRef] = {}
+        self._held: dict[Pair, Nanos] = {}
+
+    def restore(self, intents: Iterable[Preemption]) -> None:
+        """Take over what former processes did; victims that were spared do not count."""
+        if self.ledger is None:
+            return
+        since = self._context.clock.wall() - self.ledger.window
+        for intent in intents:
+            preemptor, at = intent.spec.preemptor, _instant(intent.spec.decided_at)
+            if preemptor is None or at <= since:
+                continue
+            spared = {each.uid for each in intent.status.victims if each.state in _NOT_EVICTED}
+            for victim in intent.spec.victims:
+                if victim.subject.uid not in spared:
+                    self.ledger.record(preemptor.uid, victim.subject.uid, at)
+                    self.know(preemptor, victim.subject)
+
+    def know(self, *workloads: ObjectRef) -> None:
+        """Remember how workloads are called."""
+        for each in workloads:
+            self._known[each.uid] = each
+
+    def failed(self, preemptor: str, victims: Iterable[str]) -> None:
+        """Take back preemptions, by uids, that the ledger has and that did not happen."""
+        for victim in victims:
+            if self.ledger is not None:
+                self.ledger.undo(preemptor, victim)
+
+    def show(self, now: Nanos) -> None:
+        """Name the pairs that are held now, and no others."""
+        if self.ledger is None:
+            return
+        held = self.ledger.held(now)
+        gauge = self._context.metrics.held_pairs
+        for pair in self._held.keys() - held.keys():
+            gauge.remove(*self._names(pair))
+        for pair in held.keys() - self._held.keys():
+            gauge.labels(*self._names(pair)).set(1)
+            self._announce(pair, held[pair])
+        self._held = held
+        if len(self._known) > _KEPT:
+            concerned = (uid for uid in self._known if self.ledger.concerns(uid))
+            self._known = {uid: self._known[uid] for uid in concerned}
+
+    def _names(self, pair: Pair) -> list[str]:
+        return sorted(
+            f"{known.namespace}/{known.name}" if (known := self._known.get(uid)) else uid
+            for uid in pair
+        )
+
+    def _announce(self, pair: Pair, end: Nanos) -> None:
+        options, (first, second) = self._context.options, self._names(pair)
+        note = (
+            f"{first} and {second} preempted each other {options.loop_limit} times within "
+            f"{format_duration(options.loop_window)}: neither preempts the other before "
+            f"{format_instant(end)}"
+        )
+        log.warning("%s", note)
+        for uid in sorted(pair):
+            each = self._known.get(uid)
+            if each is not None:
+                about = Reference(API_VERSION, "Workload", each.namespace, each.name, uid)
+                self._context.announce(about, Event("", "Warning", _REASON, note))
+
+
+def _instant(text: str) -> Nanos:
+    try:
+        return parse_instant(text)
+    except ValueError:
+        return Nanos(0)
