@@ -85,9 +85,10 @@ def basic_barrier(gangs: Gangs, pod: GangPod) -> Barring | None:
 def enqueue_barrier(
     gangs: Gangs, pod: GangPod, *, running: Iterable[str] = (), tried: Iterable[str] = ()
 ) -> Barring | None:
-    """Return what keeps the pod out of the queue; a pod that passes represents its group.
+    """Return what keeps the pod out of a queue of pods; one that passes represents its group.
 
-    `running`: ids of the groups whose cycle runs. `tried`: pods that it has come to.
+    Our own queue holds a group as one entry, so that of these checks only those of `basic_barrier`
+    can keep its pods out; the others tell what the reference would say of each pod. `running`: ids of the groups whose cycle runs. `tried`: pods that it has come to.
     """
     found = basic_barrier(gangs, pod)
     gang = gangs.get(pod.gang)
