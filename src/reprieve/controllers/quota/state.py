@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from reprieve.api import kueue
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.protections import Protections
-from reprieve.controllers.quota.tallies import Phase, Standing, Tallies
+from reprieve.controllers.quota.tallies import Share, Tallies
 from reprieve.controllers.quota.watches import Held, Watch, Watches
 from reprieve.engine.quota.model import Configuration, Workload
 from reprieve.engine.quota.queues import Queues
@@ -236,15 +236,7 @@ class QuotaState:
             settings=options.settings,
         )
         self.holdings.configure(self.configuration)
-    def protection_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
-        """Look at those who hold quota again if a queue or class protects them otherwise now."""
-        if self.protections.changed(old, new):
-            admitted = (each for each in self.workloads() if each.status.admission is not None)
-            self._dirty.update(dict.fromkeys(map(key_of, admitted)))
-            self._woken()
-
         self.queues.configure(self.configuration)
-        self.protection_changed(old, new)
         self.tallies.changed.update(self.configuration.cluster_queues)
         self.tallies.changed.update(self.configuration.local_queues)
         if _rules(before) != _rules(self.configuration):
@@ -252,7 +244,15 @@ class QuotaState:
             for workload in self.workloads():
                 self._changed(key_of(workload))
 
+    def protection_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
+        """Look at those who hold quota again if a queue or class protects them otherwise now."""
+        if self.protections.changed(old, new):
+            admitted = (each for each in self.workloads() if each.status.admission is not None)
+            self._dirty.update(dict.fromkeys(map(key_of, admitted)))
+            self._woken()
+
     def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
+        self.protection_changed(old, new)
         if old is not None and new is not None and _said(old.object) == _said(new.object):
             # Its status may have been compared with one that an older write had left behind.
             self.tallies.changed.add(f"{new.namespace}/{new.name}" if new.namespace else new.name)
@@ -264,40 +264,17 @@ class QuotaState:
         self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None
     ) -> None:
         held = new or old
-def _offers(workload: Workload) -> object:
-    """Return what, when it changes, may let others in who do not fit now."""
-    return workload.reclaimable, workload.preempt_min_runtime_s, workload.reclaim_min_runtime_s
-
-
-def _standing(
-    row: Workload,
-    found: kueue.Workload | None,
-    amounts: tuple[tuple[FlavorResource, int], ...] = (),
-) -> Standing:
-    """Return what a workload counts as; `amounts` are those of its reservation."""
-    conditions = () if found is None else found.status.conditions or ()
-    admitted = condition_of(conditions, "Admitted")
-    reserved = condition_of(conditions, "QuotaReserved")
-    unadmitted = None
-    if row.finished:
-        phase = Phase.FINISHED
-    elif row.admission is not None:
-        phase = Phase.ADMITTED if is_true(admitted) else Phase.RESERVING
-    else:
-        phase = Phase.PENDING if row.active and not row.admission_gated else Phase.ASIDE
-    if not row.finished and admitted is not None and admitted.status == "False":
-        waits = reserved is not None and reserved.status == "False"
-        unadmitted = (admitted.reason, reserved.reason if reserved is not None and waits else "")
-    queue = row.admission.cluster_queue if row.admission is not None else ""
-    return Standing(row.queue, phase, "" if row.finished else queue, amounts, unadmitted)
-
-
         assert held is not None
         key = f"{held.namespace}/{held.name}"
         written = self._written.get(key)
         if written is not None and (new is None or _version(written) <= new.resource_version):
             del self._written[key]
         self.look_at(key)
+
+
+def _offers(workload: Workload) -> object:
+    """Return what, when it changes, may let others in who do not fit now."""
+    return workload.reclaimable, workload.preempt_min_runtime_s, workload.reclaim_min_runtime_s
 
 
 def _rules(configuration: Configuration) -> list[object]:
