@@ -134,19 +134,17 @@ def test_a_pair_is_held_from_its_last_allowed_preemption_until_the_window_has_pa
 def test_a_ledger_that_is_told_again_in_any_order_holds_the_same_pairs() -> None:
     random, held_pairs = Random(5), 0
     for _ in range(300):
-        told = [
-            (*random.sample("abcd", 2), later(random.randint(0, 5_000)))
-            for _ in range(random.randint(1, 12))
-        ]
+        pairs = [random.sample("abcd", 2) for _ in range(random.randint(1, 12))]
+        told = [(first, other, later(random.randint(0, 5_000))) for first, other in pairs]
         now = later(random.randint(5_000, 9_000))
-        one, other = Ledger(), Ledger()
+        ordered, shuffled = Ledger(), Ledger()
         for preemptor, victim, at in sorted(told, key=lambda each: each[2]):
-            one.record(preemptor, victim, at)
+            ordered.record(preemptor, victim, at)
         random.shuffle(told)
         for preemptor, victim, at in told:
-            other.record(preemptor, victim, at)
-        assert one.held(now) == other.held(now)
-        held_pairs += len(one.held(now))
+            shuffled.record(preemptor, victim, at)
+        assert ordered.held(now) == shuffled.held(now)
+        held_pairs += len(ordered.held(now))
     assert held_pairs >= 100
 
 
