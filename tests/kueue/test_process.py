@@ -159,9 +159,14 @@ async def test_a_process_judges_fills_in_converts_and_renews(tmp_path: Path) -> 
             assert base64.b64decode(both).endswith(base64.b64decode(trusted))
             await client.create(CLUSTER_QUEUES, cluster_queue("later", 1), dict)
             assert "below" not in await cluster.workloads()
-            name = "clusterqueues.kueue.x-k8s.io"
-            crd: Object = await client.get(CUSTOM_RESOURCE_DEFINITIONS, "", name, dict)
-            assert crd["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] == both
+
+            async def converting() -> bool:
+                name = "clusterqueues.kueue.x-k8s.io"
+                crd: Object = await client.get(CUSTOM_RESOURCE_DEFINITIONS, "", name, dict)
+                trusts = crd["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
+                return str(trusts) == both
+
+            await cluster.until("the definitions trust it, too", converting, 60)
 
 
 async def is_running(cluster: Site, name: str) -> bool:
