@@ -107,7 +107,7 @@ def test_the_default_queue_and_class_are_filled_in() -> None:
     assert CLASS not in labels(created(town, job(), default_classes=False))
 
 
-@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", [k for k in BUILT_IN if k.suspend], ids=lambda kind: kind.kind)
 def test_every_kind_is_suspended_where_its_row_says(kind: Any) -> None:
     obj = {"metadata": {"name": "a", "labels": {QUEUE: "q"}}, "spec": {}}
     name = f"m{kind.kind.lower()}.kb.io"

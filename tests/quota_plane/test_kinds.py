@@ -34,7 +34,11 @@ OWN = {
     "ready": [{"field": "status.phase", "values": ["Running"]}],
     "active": [{"positive": ["status.pods"]}],
 }
-KINDS = {kind.kind: kind for kind in job_kinds([OWN]) if kind.kind != "Job"}
+KINDS = {
+    kind.kind: kind
+    for kind in job_kinds([OWN])
+    if kind.kind not in ("Job", "SparkApplication") and kind.suspend and kind.pod_sets
+}
 
 
 def definition(kind: JobKind) -> Object:
@@ -133,7 +137,7 @@ async def test_a_kind_is_queued_admitted_preempted_requeued_and_finished(
     options = QuotaOptions(kinds=(kind,))
     without = ("children",)
     async with site(
-        tmp_path, *base(2, preemption=LOWER), options=options, without=without
+        tmp_path, *base(3, preemption=LOWER), options=options, without=without
     ) as cluster:
         await _served(cluster, kind)
         await cluster.client.create(resource_of(kind), manifest(kind, "low", "low"), dict)

@@ -95,12 +95,12 @@ def job_hooks(
     """Return the webhooks of these kinds, and of those that cannot be suspended."""
     rules = rules or JobRules()
     found = []
-    for kind in kinds:
+    for kind in filter(lambda kind: kind.suspend, kinds):
         version = kind.api_version.rpartition("/")[2]
         place = (kind.group, version, kind.plural, kind.kind)
         found.append(_hook(place, _changing(kind, tenancy, rules), rules, mutating=True))
         found.append(_hook(place, _validating(kind, tenancy), rules))
-    listed = {(kind.group, kind.kind) for kind in kinds}
+    listed = {(kind.group, kind.kind) for kind in kinds if kind.suspend}
     for place in NON_SUSPENDABLE:
         if (place[0], place[3]) not in listed:
             found.append(_hook(place, _warning(place[3], tenancy), rules))

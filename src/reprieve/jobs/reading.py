@@ -1,33 +1,31 @@
-"""What a job says, by its row of the table.
+"""What a job says, by its row of the table: stopped, active, ready, over, what it needs no more.
 
 Source: specification of the quota plane, sections 10.1 to 10.3.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reprieve.jobs.model import JobKind, PodSetSource, Test
+from reprieve.jobs.evaluation import condition_of, holds
+from reprieve.jobs.model import JobKind, Test
 from reprieve.jobs.paths import Json, first, total, values
+from reprieve.jobs.pod_sets import found_pod_sets, pod_count
+from reprieve.jobs.pods import is_gated, is_terminated
 
 __all__ = [
     "End",
-    "Found",
     "digest",
     "end",
-    "found_pod_sets",
-    "holds",
     "is_active",
+    "is_managed",
+    "is_on_hold",
     "is_ready",
     "is_suspended",
-    "pod_count",
     "reclaimable",
-    "stripped",
 ]
 
 
@@ -39,19 +37,14 @@ class End:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Pods of one shape: `template` is the one in the object itself, not a copy."""
-
-    name: str
-    count: int
-    template: Json
-    min_count: int | None = None
-
-
 def is_suspended(kind: JobKind, job: Json) -> bool:
-    """Tell whether the job is stopped, or about to be."""
-    return first(job, kind.suspend) is True
+    """Tell whether the job is stopped, or about to be; pods that are over count as stopped."""
+    if kind.gate:
+        return is_gated(job, kind.gate) or is_terminated(job)
+    if not kind.suspend or first(job, kind.suspend) is not True:
+        return False
+    annotations = first(job, "metadata.annotations") or {}
+    return not kind.stopping or annotations.get(kind.stopping) != "true"
 
 
 def is_active(kind: JobKind, job: Json) -> bool:
@@ -64,6 +57,16 @@ def is_ready(kind: JobKind, job: Json) -> bool:
     return any(holds(test, job, pod_count(kind, job)) for test in kind.ready)
 
 
+def is_on_hold(kind: JobKind, job: Json) -> bool:
+    """Tell whether the job will not start, and needs no quota."""
+    return any(holds(test, job) for test in kind.on_hold)
+
+
+def is_managed(kind: JobKind, job: Json) -> bool:
+    """Tell whether a job of the kind can be queued at all."""
+    return not any(holds(test, job) for test in kind.unmanaged)
+
+
 def end(kind: JobKind, job: Json) -> End | None:
     """Return how the job ended, None while it has not."""
     for succeeded, tests in ((True, kind.succeeded), (False, kind.failed)):
@@ -73,56 +76,54 @@ def end(kind: JobKind, job: Json) -> End | None:
     return None
 
 
-def found_pod_sets(kind: JobKind, job: Json) -> list[Found]:
-    """Return the pods that the job describes."""
-    found = []
-    for source in kind.pod_sets:
-        for item in values(job, f"{source.each}.*") if source.each else (job,):
-            template = first(item, source.template)
-            if isinstance(template, dict):
-                name = first(item, source.name_from) if source.name_from else source.name
-                found.append(
-                    Found(str(name or source.name).lower(), _count(source, item), template)
-                )
-    annotations = first(job, "metadata.annotations") or {}
-    least = annotations.get(kind.min_count, "") if kind.min_count else ""
-    if least.isdigit() and found and int(least) < found[0].count:
-        found[0] = Found(found[0].name, found[0].count, found[0].template, int(least))
-    return found
+def reclaimable(kind: JobKind, job: Json) -> list[tuple[str, int]]:
+    """Return how many pods of each pod set will not be started any more, where there are some.
 
-
-def pod_count(kind: JobKind, job: Json) -> int:
-    """Return the number of pods that the job describes."""
-    return sum(each.count for each in found_pod_sets(kind, job))
-
-
-def holds(test: Test, job: Json, pods: int = 0) -> bool:
-    """Tell whether every part of a test holds; `pods` is what counts are to reach."""
-    if test.condition:
-        condition = _condition(job, test.condition)
-        if condition is None or condition.get("status") != "True":
-            return False
-    if test.field:
-        value = first(job, test.field)
-        text = "" if value is None else str(value)
-        if (test.values and text not in test.values) or (test.without and text in test.without):
-            return False
-    if test.positive and not any(total(job, path) > 0 for path in test.positive):
-        return False
-    if test.reaches is not None:
-        wanted = sum(total(job, path) for path in test.reaches.of) if test.reaches.of else pods
-        if sum(total(job, path) for path in test.reaches.sum) < wanted:
-            return False
-    return True
-
-
-def reclaimable(kind: JobKind, job: Json) -> int:
-    """Return how many pods of the first pod set will not be started any more.
-
-    For kinds whose pods run up to `parallelism` at a time until `completions` have succeeded.
+    Kinds whose pods run up to `parallelism` at a time need fewer at the end; others tell how many
+    replicas have succeeded.
     """
+    found = found_pod_sets(kind, job)
+    if kind.min_count and found:
+        surplus = _surplus(job)
+        return [(found[0].name, surplus)] if surplus else []
+    if kind.progress is None:
+        return []
+    done = {
+        str(first(item, kind.progress.name)).lower(): total(item, kind.progress.succeeded)
+        for item in values(job, f"{kind.progress.each}.*")
+    }
+    return [
+        (each.name, min(each.count, done[each.name] * each.each))
+        for each in found
+        if done.get(each.name, 0) > 0
+    ]
+
+
+def digest(pod_sets: Sequence[Json], *, tolerations: bool = False) -> str:
+    """Return what tells a changed job from the one that a Workload was made of.
+
+    Args:
+        pod_sets: as JSON.
+        tolerations: count too; not for a job that runs, since admission adds some.
+    """
+    said: list[object] = []
+    for each in pod_sets:
+        spec = each["template"].get("spec") or {}
+        said.append(
+            (
+                each.get("count"),
+                each.get("minCount"),
+                spec.get("containers"),
+                spec.get("initContainers") or None,
+                (spec.get("tolerations") or []) if tolerations else None,
+            )
+        )
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _surplus(job: Json) -> int:
     parallelism, completions = first(job, "spec.parallelism"), first(job, "spec.completions")
-    if not kind.min_count or not isinstance(parallelism, int) or not isinstance(completions, int):
+    if not isinstance(parallelism, int) or not isinstance(completions, int):
         return 0
     done = total(job, "status.succeeded")
     if first(job, "spec.completionMode") == "Indexed":
@@ -138,43 +139,6 @@ def reclaimable(kind: JobKind, job: Json) -> int:
     return parallelism - left if parallelism > 1 and done > 0 and left < parallelism else 0
 
 
-def digest(pod_sets: Sequence[Json]) -> str:
-    """Return what tells a changed job from the one that a Workload was made of."""
-    said = [
-        (
-            each.get("count"),
-            each.get("minCount"),
-            (each["template"].get("spec") or {}).get("containers"),
-            (each["template"].get("spec") or {}).get("initContainers"),
-        )
-        for each in pod_sets
-    ]
-    text = json.dumps(said, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def stripped(kind: JobKind, template: Json) -> Json:
-    """Return a copy of a template as a Workload has it, without its controller's own labels."""
-    kept = copy.deepcopy(template)
-    metadata = kept.get("metadata") or {}
-    metadata.pop("creationTimestamp", None)
-    labels = metadata.get("labels")
-    for name in kind.dropped_labels:
-        if labels is not None:
-            labels.pop(name, None)
-    if labels is not None and not labels:
-        del metadata["labels"]
-    return kept
-
-
-def _count(source: PodSetSource, item: Json) -> int:
-    def factor(paths: list[str]) -> int:
-        given = [value for path in paths if isinstance(value := first(item, path), int)]
-        return min(given, default=source.default)
-
-    return math.prod(factor(paths) for paths in source.counts)
-
-
 def _indexes(text: str) -> Iterator[int]:
     for part in filter(None, text.split(",")):
         start, _, end = part.partition("-")
@@ -182,14 +146,9 @@ def _indexes(text: str) -> Iterator[int]:
 
 
 def _message(kind: JobKind, test: Test, job: Json) -> str:
+    if test.message:
+        return test.message
     if test.condition:
-        condition = _condition(job, test.condition) or {}
+        condition = condition_of(job, test.condition) or {}
         return str(condition.get("message") or "")
     return str(first(job, kind.message) or "") if kind.message else ""
-
-
-def _condition(job: Json, name: str) -> Json | None:
-    for condition in first(job, "status.conditions") or ():
-        if condition.get("type") == name:
-            return dict(condition)
-    return None

@@ -1,8 +1,10 @@
 """What starting and stopping change in a job: the suspend field, and what its pods are told.
 
 What admission injects: node labels and tolerations of the flavors, what checks asked for, and a
-lower count. Stopping puts the templates back as the Workload has them. All functions return a
-changed copy. Source: specification of the quota plane, sections 10.1 and 10.3.
+lower count. Stopping puts labels, annotations, node selector, tolerations and gates back as the
+Workload has them. Where the pods are told depends on the kind: in the template, beside it, in a
+list of the component that wraps it, or in a patch of the runtime. All functions return a changed
+copy. Source: specification of the quota plane, sections 10.1 to 10.3.
 """
 
 from __future__ import annotations
@@ -10,13 +12,31 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, put
-from reprieve.jobs.reading import found_pod_sets, stripped
+from reprieve.jobs.model import Components, JobKind, Runtime
+from reprieve.jobs.paths import Json, first, put, values
+from reprieve.jobs.pod_sets import Found, found_pod_sets
+from reprieve.jobs.pods import TOPOLOGY_GATE
+from reprieve.jobs.training import MANAGER, patch_of
 
-__all__ = ["Conflicting", "Injection", "is_restored", "restored", "started", "stopped"]
+__all__ = [
+    "WORKLOAD",
+    "Conflicting",
+    "Injection",
+    "is_injected",
+    "is_restored",
+    "restored",
+    "started",
+    "stopped",
+    "told_runtime",
+    "ungated",
+]
+
+#: Annotation of pods: the Workload that they run for.
+WORKLOAD: Final = "kueue.x-k8s.io/workload"
+_SPEC: Final = ("nodeSelector", "tolerations", "schedulingGates")
+_METADATA: Final = ("labels", "annotations")
 
 
 class Conflicting(ValueError):
@@ -33,6 +53,16 @@ class Injection:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
+    def as_json(self) -> Json:
+        """Return all of it in one object, without what is empty."""
+        said: Json = {
+            "annotations": dict(self.annotations),
+            "labels": dict(self.labels),
+            "nodeSelector": dict(self.node_selector),
+            "tolerations": list(self.tolerations),
+        }
+        return {name: value for name, value in said.items() if value}
+
 
 def started(kind: JobKind, job: Json, told: Mapping[str, Injection]) -> Json:
     """Return the job as it runs; `told` is by name of the pod set.
@@ -42,21 +72,62 @@ def started(kind: JobKind, job: Json, told: Mapping[str, Injection]) -> Json:
     """
     changed = copy.deepcopy(job)
     put(changed, kind.suspend, False)
-    for found in found_pod_sets(kind, changed):
-        injection = told.get(found.name)
-        if injection is None:
-            continue
-        spec = found.template.setdefault("spec", {})
-        metadata = found.template.setdefault("metadata", {})
-        _merge(spec, "nodeSelector", injection.node_selector)
-        _merge(metadata, "labels", injection.labels)
-        _merge(metadata, "annotations", injection.annotations)
-        have = spec.get("tolerations") or []
-        more = [each for each in injection.tolerations if each not in have]
-        if more:
-            spec["tolerations"] = [*have, *more]
-        if found.min_count is not None and injection.count is not None:
-            _set_count(kind, changed, injection.count)
+    if kind.components is not None:
+        _tell_components(kind, kind.components, changed, told)
+    elif kind.runtime is not None:
+        changed = told_runtime(kind.runtime, changed, told)
+    else:
+        for found in found_pod_sets(kind, changed):
+            injection = told.get(found.name)
+            if injection is None:
+                continue
+            spec, metadata = _places(found)
+            _inject(spec, metadata, injection)
+            if found.min_count is not None and injection.count is not None:
+                _set_count(kind, changed, injection.count)
+    return changed
+
+
+def told_runtime(runtime: Runtime, job: Json, told: Mapping[str, Injection]) -> Json:
+    """Return the job with our patch of its runtime; nothing told is an empty patch."""
+    changed = copy.deepcopy(job)
+    parts = {}
+    for name, injection in told.items():
+        said = injection.as_json()
+        parts[name] = {
+            part: inner
+            for part, names in (("metadata", _METADATA), ("spec", _SPEC))
+            if (inner := {key: said[key] for key in names if key in said})
+        }
+    patch = patch_of(parts)
+    patches = [dict(each) for each in first(changed, runtime.patches) or ()]
+    for index, each in enumerate(patches):
+        if each.get("manager") == MANAGER:
+            patches[index] = patch
+            break
+    else:
+        patches.append(patch)
+    put(changed, runtime.patches, patches)
+    return changed
+
+
+def ungated(pod: Json, gate: str, injection: Injection) -> Json:
+    """Return a pod that may be scheduled.
+
+    Raises:
+        Conflicting: an injected value contradicts one that is there.
+    """
+    changed = copy.deepcopy(pod)
+    spec, metadata = changed["spec"], changed["metadata"]
+    gates = [
+        each
+        for each in spec.get("schedulingGates") or ()
+        if each.get("name") not in (gate, TOPOLOGY_GATE)
+    ]
+    spec.pop("schedulingGates", None)
+    if gates:
+        spec["schedulingGates"] = gates
+    _inject(spec, metadata, injection)
     return changed
 
 
@@ -68,61 +139,110 @@ def stopped(kind: JobKind, job: Json) -> Json:
 
 
 def restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> Json:
-    """Return the job with the templates and the count of its Workload's pod sets."""
+    """Return the job with what its pods are told, and the count, of its Workload's pod sets."""
     changed = copy.deepcopy(job)
+    if kind.stopping:
+        (first(changed, "metadata.annotations") or {}).pop(kind.stopping, None)
+    if kind.components is not None:
+        for component in values(changed, f"{kind.components.each}.*"):
+            component.pop(kind.components.told, None)
+        return changed
+    if kind.runtime is not None:
+        return told_runtime(kind.runtime, changed, {})
     given = {each["name"]: each for each in pod_sets}
     for found in found_pod_sets(kind, changed):
         pod_set = given.get(found.name)
         if pod_set is None:
             continue
-        wanted = copy.deepcopy(pod_set["template"])
+        spec, metadata = _places(found)
+        template = pod_set["template"]
         kept = {
             name: value
-            for name, value in ((found.template.get("metadata") or {}).get("labels") or {}).items()
+            for name, value in (metadata.get("labels") or {}).items()
             if name in kind.dropped_labels
         }
+        _replace(spec, template.get("spec") or {}, _SPEC)
+        _replace(metadata, template.get("metadata") or {}, _METADATA)
         if kept:
-            wanted.setdefault("metadata", {}).setdefault("labels", {}).update(kept)
-        found.template.clear()
-        found.template.update(wanted)
+            metadata["labels"] = {**(metadata.get("labels") or {}), **kept}
+        if found.flat is None and not metadata:
+            found.template.pop("metadata", None)
         if kind.min_count and pod_set.get("minCount") is not None:
             _set_count(kind, changed, pod_set["count"])
     return changed
 
 
+def is_injected(kind: JobKind, job: Json) -> bool:
+    """Tell whether the job's pods are still told what an earlier start told them."""
+    if kind.components is not None:
+        path = f"{kind.components.each}.*.{kind.components.told}"
+        return any(bool(each) for each in values(job, path))
+    if kind.runtime is not None:
+        return any(
+            each.get("manager") == MANAGER and "trainingRuntimeSpec" in each
+            for each in first(job, kind.runtime.patches) or ()
+        )
+    return any(
+        WORKLOAD in (first(each.flat or each.template.get("metadata") or {}, "annotations") or {})
+        for each in found_pod_sets(kind, job)
+    )
+
+
 def is_restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> bool:
     """Tell whether nothing of an earlier start is left in the job."""
-    given = {each["name"]: each for each in pod_sets}
-    for found in found_pod_sets(kind, job):
-        pod_set = given.get(found.name)
-        if pod_set is None:
-            continue
-        have, wanted = stripped(kind, found.template), stripped(kind, pod_set["template"])
-        if _injected(have) != _injected(wanted):
-            return False
-        if kind.min_count and pod_set.get("minCount") and found.count != pod_set["count"]:
-            return False
-    return True
+    return restored(kind, job, pod_sets) == job
 
 
-def _injected(template: Json) -> list[object]:
-    """Return what a start may have changed."""
-    spec, metadata = template.get("spec") or {}, template.get("metadata") or {}
-    return [
-        spec.get("nodeSelector") or {},
-        spec.get("tolerations") or [],
-        metadata.get("labels") or {},
-        metadata.get("annotations") or {},
-    ]
+def _tell_components(
+    kind: JobKind, components: Components, job: Json, told: Mapping[str, Injection]
+) -> None:
+    """Write what pods are told into their components, in the order of the pod sets."""
+    names = iter(found_pod_sets(kind, job))
+    for component in values(job, f"{components.each}.*"):
+        alone = {**job, "spec": {components.each.rpartition(".")[2]: [component]}}
+        infos = []
+        for _ in found_pod_sets(kind, alone):
+            injection = told.get(next(names).name)
+            infos.append({} if injection is None else injection.as_json())
+        if infos:
+            component[components.told] = infos
+
+
+def _places(found: Found) -> tuple[Json, Json]:
+    """Return where the pods' spec and their metadata stand."""
+    if found.flat is not None:
+        return found.flat, found.flat
+    return found.template.setdefault("spec", {}), found.template.setdefault("metadata", {})
+
+
+def _inject(spec: Json, metadata: Json, injection: Injection) -> None:
+    _merge(spec, "nodeSelector", injection.node_selector)
+    _merge(metadata, "labels", injection.labels)
+    _merge(metadata, "annotations", injection.annotations)
+    have = spec.get("tolerations") or []
+    more = [each for each in injection.tolerations if each not in have]
+    if more:
+        spec["tolerations"] = [*have, *more]
 
 
 def _merge(obj: Json, name: str, more: Mapping[str, str]) -> None:
     have: dict[str, Any] = dict(obj.get(name) or {})
     for key, value in more.items():
         if have.setdefault(key, value) != value:
-            raise Conflicting(f"{name} {key} is {have[key]!r} and should be {value!r}")
+            raise Conflicting(
+                f"invalid admission check PodSetUpdate: conflict for {name}: conflict for "
+                f"key={key}, value1={have[key]}, value2={value}"
+            )
     if have:
         obj[name] = have
+
+
+def _replace(obj: Json, wanted: Json, names: Sequence[str]) -> None:
+    for name in names:
+        if wanted.get(name):
+            obj[name] = copy.deepcopy(wanted[name])
+        else:
+            obj.pop(name, None)
 
 
 def _set_count(kind: JobKind, job: Json, count: int) -> None:

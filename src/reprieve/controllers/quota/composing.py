@@ -18,13 +18,12 @@ from reprieve.controllers.quota.watches import Watches
 from reprieve.intake.quota_workloads import JOB_UID
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
-from reprieve.jobs.reading import found_pod_sets, stripped
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import Reference
 from reprieve.kube.writes import Priority
 from reprieve.wording.kueue import Event
 
-__all__ = ["PRIORITY_CLASS", "Composer", "labels_of", "owner", "pod_sets_of", "typed"]
+__all__ = ["PRIORITY_CLASS", "Composer", "labels_of", "owner", "typed"]
 
 PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
 _MOST_SECONDS: Final = "kueue.x-k8s.io/max-exec-time-seconds"
@@ -94,7 +93,8 @@ class Composer:
                 self.tell(kind, job, Event("", "Warning", "WorkloadPriorityClassNotFound", text))
                 return None
             return _priority("kueue.x-k8s.io", "WorkloadPriorityClass", name, held.object.value)
-        named = [first(each, "template.spec.priorityClassName") for each in pod_sets]
+        named = [first(job, path) for path in kind.priority]
+        named += [first(each, "template.spec.priorityClassName") for each in pod_sets]
         for pod_class in filter(None, named):
             found = self._watches.priorities.cache.named("", pod_class)
             if found is not None:
@@ -134,28 +134,6 @@ def owner(kind: JobKind, job: Json, *, controller: bool = True) -> Json:
         "uid": job["metadata"]["uid"],
     }
     return {**found, "controller": True, "blockOwnerDeletion": True} if controller else found
-
-
-def pod_sets_of(kind: JobKind, job: Json) -> list[Json]:
-    """Return the pod sets of the Workload that a job should have."""
-    return [
-        {
-            "name": found.name,
-            "count": found.count,
-            "template": plain(stripped(kind, found.template)),
-            **({} if found.min_count is None else {"minCount": found.min_count}),
-        }
-        for found in found_pod_sets(kind, job)
-    ]
-
-
-def plain(template: Json) -> Json:
-    """Return a template in which each container names an environment variable once, the last."""
-    spec = template.get("spec") or {}
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        if container.get("env"):
-            container["env"] = list({each["name"]: each for each in container["env"]}.values())
-    return template
 
 
 def typed(stored: Json) -> Workload:

@@ -13,12 +13,10 @@ import msgspec
 from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.watches import Watches
 from reprieve.jobs.paths import Json
-from reprieve.jobs.writing import Injection
+from reprieve.jobs.writing import WORKLOAD, Injection
 
-__all__ = ["WORKLOAD", "injections"]
+__all__ = ["injections"]
 
-#: Annotation of pods: the Workload that they run for.
-WORKLOAD: Final = "kueue.x-k8s.io/workload"
 _POD_SET: Final = "kueue.x-k8s.io/podset"
 _LOCAL_QUEUE: Final = "kueue.x-k8s.io/local-queue-name"
 _CLUSTER_QUEUE: Final = "kueue.x-k8s.io/cluster-queue-name"

@@ -13,7 +13,6 @@ from reprieve.controllers.quota.composing import (
     Composer,
     labels_of,
     owner,
-    pod_sets_of,
     typed,
 )
 from reprieve.controllers.quota.context import QuotaContext, log
@@ -25,7 +24,8 @@ from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
-from reprieve.jobs.reading import digest, found_pod_sets, is_ready, is_suspended, reclaimable
+from reprieve.jobs.pod_sets import pod_sets_of
+from reprieve.jobs.reading import digest, is_ready, is_suspended, reclaimable
 from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.wording.kueue import Event
 
@@ -132,8 +132,6 @@ class JobWorkloads:
         stored = await self._writer.change(at, workload.metadata.uid, change)
         if stored is None:
             return
-        if workload.status.admission is not None:
-            self._context.quota_metrics.ended(workload.status.admission.cluster_queue)
         log.info("%s is finished: %s", at, reason)
         text = f"Workload '{at}' is declared finished"
         self._composer.tell(kind, job, Event("", _NORMAL, "FinishedWorkload", text))
@@ -143,7 +141,7 @@ class JobWorkloads:
         admitted = is_true(condition_of(workload.status.conditions, "Admitted"))
         ready = admitted and not is_suspended(kind, job) and is_ready(kind, job)
         surplus = reclaimable(kind, job)
-        names = [each.name for each in found_pod_sets(kind, job)][:1]
+        reclaims = bool(kind.min_count) or kind.progress is not None
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
@@ -153,9 +151,7 @@ class JobWorkloads:
             if is_true(condition_of(conditions, "Admitted")) != admitted:
                 return None
             changed = pods_ready(current, ready, now)
-            if not kind.min_count:
-                return changed
-            return reclaimed(changed, [(name, surplus) for name in names])
+            return reclaimed(changed, surplus) if reclaims else changed
 
         if change(workload) is not workload:
             await self._writer.change(at, workload.metadata.uid, change)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.composing import Composer
 from reprieve.controllers.quota.context import QuotaContext, log
-from reprieve.controllers.quota.injections import WORKLOAD, injections
+from reprieve.controllers.quota.injections import injections
 from reprieve.controllers.quota.job_lookup import JobLookup, queue_name, workload_key
 from reprieve.controllers.quota.job_workloads import JobWorkloads
 from reprieve.controllers.quota.state import QuotaState
@@ -31,8 +31,8 @@ from reprieve.execution.jobs import JobWriter
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
-from reprieve.jobs.reading import end, found_pod_sets, is_active, is_suspended
-from reprieve.jobs.writing import Conflicting, is_restored
+from reprieve.jobs.reading import end, is_active, is_suspended
+from reprieve.jobs.writing import Conflicting, is_injected, is_restored
 from reprieve.wording.kueue import Event
 
 __all__ = ["JobReconciler"]
@@ -73,7 +73,7 @@ class JobReconciler:
             ApiError: to be tried again.
         """
         kind, held = self._jobs.split(key)
-        if held is None or first(held.object, "metadata.deletionTimestamp"):
+        if held is None or first(held.object, "metadata.deletionTimestamp") or not kind.suspend:
             return
         job = held.object
         if not self._manages(job["metadata"]["namespace"]):
@@ -171,8 +171,7 @@ class JobReconciler:
 
     async def _restore(self, kind: JobKind, job: Json, at: str) -> None:
         """Put back what a start changed in the templates."""
-        annotations = [first(f.template, "metadata.annotations") for f in found_pod_sets(kind, job)]
-        if not any(WORKLOAD in (each or {}) for each in annotations):
+        if not is_injected(kind, job):
             return
         pod_sets = (await self._workloads.stored(at))["spec"]["podSets"]
         if not is_restored(kind, job, pod_sets):

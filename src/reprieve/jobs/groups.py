@@ -1,0 +1,118 @@
+"""Groups of pods: who stays, who is too many, who is missing, and when it is over.
+
+Pods with one group name are one workload, whose pod sets are the roles: pods of the same shape. A
+member that fails or is deleted keeps its finalizer until another of its role is there. Who of a
+role stays when there are too many, first to last:
+
+1. pods with our finalizer
+2. pods that were let go already
+3. older ones
+4. the name
+
+Of those whose place has been taken the ones that were active last stay longest.
+
+Source: specification of the quota plane, section 10.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reprieve.jobs.paths import Json, first
+from reprieve.jobs.pods import (
+    gone_at,
+    has_finalizer,
+    is_runnable,
+    is_serving,
+    is_terminated,
+    is_unretriable,
+    role_of,
+    total_of,
+)
+from reprieve.units.instants import parse_instant
+
+__all__ = ["Roster", "group_over", "roster", "surplus"]
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Members of a group beside the pod sets of its Workload.
+
+    `absent` pods are missing, `excess` ones are too many, `replaced` ones have been made up for.
+    `fits`: every role that is kept has its pod set.
+    """
+
+    kept: tuple[Json, ...]
+    absent: int
+    excess: tuple[Json, ...]
+    replaced: tuple[Json, ...]
+    fits: bool
+
+
+def roster(pod_sets: Mapping[str, int], members: Sequence[Json]) -> Roster:
+    """Return who of a group stays; `pod_sets` are the counts of the Workload by name."""
+    kept: list[Json] = []
+    excess: list[Json] = []
+    replaced: list[Json] = []
+    absent = 0
+    by_role: dict[str, list[Json]] = {}
+    for pod in members:
+        by_role.setdefault(role_of(pod), []).append(pod)
+    for role, count in pod_sets.items():
+        pods = by_role.pop(role, [])
+        active = sorted(filter(is_runnable, pods), key=_staying)
+        others = sorted((pod for pod in pods if not is_runnable(pod)), key=_lingering)
+        absent += max(0, count - len(active))
+        excess += active[count:]
+        wanted = max(0, count - len(active))
+        kept += [*active[:count], *others[:wanted]]
+        replaced += others[wanted:]
+    strangers = [pod for pods in by_role.values() for pod in pods if is_runnable(pod)]
+    return Roster(tuple(kept), absent, tuple(excess), tuple(replaced), bool(kept) and not strangers)
+
+
+def surplus(members: Sequence[Json], total: int) -> list[Json]:
+    """Return which of the runnable members are more than a group without a Workload may have."""
+    return sorted(filter(is_runnable, members), key=_staying)[total:]
+
+
+def group_over(members: Sequence[Json]) -> str | None:
+    """Return the message about a group that has ended, None while it has not."""
+    if any(is_serving(pod) for pod in members):
+        return None
+    total = max((total_of(pod) for pod in members), default=0)
+    succeeded = sum(first(pod, "status.phase") == "Succeeded" for pod in members)
+    active = any(not is_terminated(pod) for pod in members)
+    if 0 < total <= succeeded or (not active and any(is_unretriable(pod) for pod in members)):
+        return f"Pods succeeded: {succeeded}/{total}."
+    return None
+
+
+def _staying(pod: Json) -> tuple[bool, bool, str, str]:
+    """Criteria 1 to 4 of the module; any gate holds back."""
+    metadata = pod["metadata"]
+    return (
+        not has_finalizer(pod),
+        bool(first(pod, "spec.schedulingGates")),
+        str(metadata.get("creationTimestamp", "")),
+        metadata["name"],
+    )
+
+
+def _lingering(pod: Json) -> tuple[bool, int, str, str]:
+    metadata = pod["metadata"]
+    ended = [
+        str(each.get("lastTransitionTime"))
+        for each in first(pod, "status.conditions") or ()
+        if each.get("type") == "ContainersReady" and each.get("reason") == "PodFailed"
+    ]
+    times = [parse_instant(text) for text in ended if text != "None"]
+    deleted = gone_at(pod)
+    last = min([*times, *([] if deleted is None else [deleted])], default=0)
+    return (
+        not has_finalizer(pod),
+        -last,
+        str(metadata.get("creationTimestamp", "")),
+        metadata["name"],
+    )

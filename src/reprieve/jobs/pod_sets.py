@@ -1,0 +1,211 @@
+"""The pods that an object describes, by its row of the table.
+
+Templates are read where they stand, so that what admission tells the pods can be written there. A
+kind that wraps others is described by their rows, one with a runtime by the JobSet that would come
+of it. Source: specification of the quota plane, section 10.2.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reprieve.jobs.evaluation import holds
+from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
+from reprieve.jobs.paths import Json, first, values
+from reprieve.jobs.suspendable_rows import JOB_SET
+from reprieve.jobs.table import BUILT_IN
+from reprieve.jobs.training import job_set_of
+
+__all__ = ["Found", "found_pod_sets", "pod_count", "pod_sets_of"]
+
+_JAVA: Final = re.compile(r"([0-9]+)([kmgtp]?)b?", re.IGNORECASE)
+_BY_KIND: Final = {(kind.group, kind.kind): kind for kind in BUILT_IN}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Pods of one shape.
+
+    `template` is the one in the object itself, not a copy, unless `flat` is given: then that is
+    where labels, annotations, node selector and tolerations stand, in the object. `each` is the
+    number of pods of one replica, `added` are containers that the kind's controller adds.
+    """
+
+    name: str
+    count: int
+    template: Json
+    min_count: int | None = None
+    each: int = 1
+    flat: Json | None = None
+    added: tuple[Json, ...] = ()
+
+
+def found_pod_sets(kind: JobKind, job: Json) -> list[Found]:
+    """Return the pods that a job describes; none where its runtime is not known."""
+    if kind.components is not None:
+        return list(_of_components(kind.components, job))
+    if kind.runtime is not None:
+        whole = job_set_of(job)
+        return [] if whole is None else found_pod_sets(JOB_SET, whole)
+    found = [
+        one
+        for source in kind.pod_sets
+        if source.when is None or holds(source.when, job)
+        for item in (values(job, f"{source.each}.*") if source.each else (job,))
+        for one in _of_source(source, item, job)
+    ]
+    annotations = first(job, "metadata.annotations") or {}
+    least = annotations.get(kind.min_count, "") if kind.min_count else ""
+    if least.isdigit() and found and int(least) < found[0].count:
+        whole_set = found[0]
+        found[0] = Found(whole_set.name, whole_set.count, whole_set.template, int(least))
+    return found
+
+
+def pod_count(kind: JobKind, job: Json) -> int:
+    """Return the number of pods that a job describes."""
+    return sum(each.count for each in found_pod_sets(kind, job))
+
+
+def pod_sets_of(kind: JobKind, job: Json) -> list[Json]:
+    """Return the pod sets of the Workload that a job should have, as JSON of their own."""
+    return [
+        {
+            "name": found.name,
+            "count": found.count,
+            "template": _plain(kind, found),
+            **({} if found.min_count is None else {"minCount": found.min_count}),
+        }
+        for found in found_pod_sets(kind, job)
+    ]
+
+
+def _of_source(source: PodSetSource, item: Json, job: Json) -> Iterator[Found]:
+    flat = first(item, source.flat) if source.flat else None
+    if source.flat and not isinstance(flat, dict):
+        return
+    template = first(item, source.template)
+    if not isinstance(template, dict):
+        if not source.otherwise and source.asked is None:
+            return
+        template = copy.deepcopy(source.otherwise)
+    if flat is not None and source.asked is not None:
+        template = _composed(source.asked, template, flat)
+    name = first(item, source.name_from) if source.name_from else source.name
+    counts = [_factor(source, paths, item) for paths in source.counts]
+    count = math.prod(counts)
+    if source.beside is not None and first(item, source.beside.path) is not None:
+        name, count = source.beside.name, count - source.beside.fewer
+    added = tuple(
+        {
+            "name": sidecar.name,
+            "resources": first(job, sidecar.resources) or {"requests": dict(sidecar.requests)},
+        }
+        for sidecar in source.sidecars
+        if holds(sidecar.when, job)
+    )
+    yield Found(
+        str(name or source.name).lower(),
+        count,
+        template,
+        each=math.prod(counts[1:]),
+        flat=flat,
+        added=added,
+    )
+
+
+def _factor(source: PodSetSource, paths: list[str], item: Json) -> int:
+    given = [value for path in paths if isinstance(value := first(item, path), int)]
+    return min(given, default=source.default)
+
+
+def _of_components(components: Components, job: Json) -> Iterator[Found]:
+    stem, number = job["metadata"]["name"], 0
+    for component in values(job, f"{components.each}.*"):
+        for count, template in _of_component(components, component):
+            yield Found(f"{stem}-{number}".lower(), count, template)
+            number += 1
+
+
+def _of_component(components: Components, component: Json) -> Iterator[tuple[int, Json]]:
+    declared = component.get(components.declared)
+    if declared:
+        for each in declared:
+            template = first(component, str(each.get("path", "")))
+            if isinstance(template, dict):
+                yield int(each.get("replicas", 1)), template
+        return
+    wrapped = component.get(components.template) or {}
+    group = str(wrapped.get("apiVersion", "")).rpartition("/")[0]
+    kind = _BY_KIND.get((group, str(wrapped.get("kind", ""))))
+    for found in found_pod_sets(kind, wrapped) if kind is not None else ():
+        yield found.count, found.template
+
+
+def _composed(asked: Asked, template: Json, flat: Json) -> Json:
+    """Return the template of pods whose container is described by fields of the job."""
+    made = copy.deepcopy(template)
+    spec, metadata = made.setdefault("spec", {}), made.setdefault("metadata", {})
+    containers = spec.setdefault("containers", []) or [{"name": asked.container}]
+    spec["containers"] = containers
+    main = next((c for c in containers if c.get("name") == asked.container), containers[0])
+    resources: dict[str, Any] = main.setdefault("resources", {})
+    for field, paths in (("requests", asked.requests), ("limits", asked.limits)):
+        for resource, path in paths.items():
+            amount = first(flat, path)
+            if amount is not None:
+                text = _java(str(amount)) if resource in asked.java else str(amount)
+                resources.setdefault(field, {})[resource] = text
+    device = first(flat, asked.device) if asked.device else None
+    if isinstance(device, dict) and device.get("name") and device.get("quantity"):
+        resources.setdefault("limits", {})[device["name"]] = str(device["quantity"])
+    for name in ("labels", "annotations"):
+        if flat.get(name):
+            metadata[name] = {**(metadata.get(name) or {}), **flat[name]}
+    for name in ("nodeSelector", "tolerations"):
+        if flat.get(name):
+            spec[name] = copy.deepcopy(flat[name])
+    if flat.get("priorityClassName"):
+        spec["priorityClassName"] = flat["priorityClassName"]
+    spec["containers"] = [*containers, *copy.deepcopy(flat.get("sidecars") or [])]
+    if flat.get("initContainers"):
+        spec["initContainers"] = copy.deepcopy(flat["initContainers"])
+    return made
+
+
+def _java(text: str) -> str:
+    """Return an amount of memory as Kubernetes writes it."""
+    found = _JAVA.fullmatch(text.strip())
+    if found is None:
+        return text
+    number, unit = found.groups()
+    return f"{number}{unit.upper()}i" if unit else number
+
+
+def _plain(kind: JobKind, found: Found) -> Json:
+    """Return a template as a Workload has it.
+
+    Without labels of the kind's own controller; each container names a variable once, the last.
+    """
+    if kind.gate:
+        return {"spec": copy.deepcopy(found.template.get("spec") or {})}
+    kept = copy.deepcopy(found.template)
+    metadata, spec = kept.get("metadata") or {}, kept.setdefault("spec", {})
+    metadata.pop("creationTimestamp", None)
+    labels = metadata.get("labels")
+    for name in kind.dropped_labels:
+        if labels is not None:
+            labels.pop(name, None)
+    if labels is not None and not labels:
+        del metadata["labels"]
+    if found.added:
+        spec["containers"] = [*(spec.get("containers") or ()), *copy.deepcopy(found.added)]
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        if container.get("env"):
+            container["env"] = list({each["name"]: each for each in container["env"]}.values())
+    return kept

@@ -1,0 +1,194 @@
+"""Pods that are queued: their gates, their labels, and what they say of themselves.
+
+A pod is held back by a scheduling gate, and ends for good when it is stopped. Source: specification
+of the quota plane, section 10.4.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from reprieve.jobs.paths import Json, first
+from reprieve.units.instants import Nanos, parse_instant
+
+__all__ = [
+    "FAST",
+    "FINALIZER",
+    "GROUP_NAME",
+    "GROUP_TOTAL",
+    "IS_GROUP",
+    "MANAGED",
+    "PARENT",
+    "PREBUILT",
+    "RETRIABLE",
+    "ROLE",
+    "SERVING",
+    "TOPOLOGY_GATE",
+    "annotations_of",
+    "gated",
+    "gone_at",
+    "group_of",
+    "has_finalizer",
+    "is_gated",
+    "is_managed",
+    "is_ready",
+    "is_runnable",
+    "is_serving",
+    "is_terminated",
+    "is_unretriable",
+    "labels_of",
+    "prebuilt_of",
+    "role_of",
+    "total_of",
+]
+
+MANAGED: Final = "kueue.x-k8s.io/managed"
+FINALIZER: Final = MANAGED
+TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
+GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
+GROUP_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
+FAST: Final = "kueue.x-k8s.io/pod-group-fast-admission"
+SERVING: Final = "kueue.x-k8s.io/pod-group-serving"
+PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
+ROLE: Final = "kueue.x-k8s.io/role-hash"
+RETRIABLE: Final = "kueue.x-k8s.io/retriable-in-group"
+PREBUILT: Final = "kueue.x-k8s.io/prebuilt-workload-name"
+IS_GROUP: Final = "kueue.x-k8s.io/is-group-workload"
+_SHAPE: Final = (
+    "affinity",
+    "nodeSelector",
+    "overhead",
+    "priority",
+    "resourceClaims",
+    "runtimeClassName",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+
+
+def labels_of(pod: Json) -> Mapping[str, str]:
+    """Return the labels of a pod."""
+    return first(pod, "metadata.labels") or {}
+
+
+def annotations_of(pod: Json) -> Mapping[str, str]:
+    """Return the annotations of a pod."""
+    return first(pod, "metadata.annotations") or {}
+
+
+def is_managed(pod: Json) -> bool:
+    """Tell whether the pod was taken in at its creation, or by what it stands below."""
+    return labels_of(pod).get(MANAGED) == "true"
+
+
+def is_gated(pod: Json, gate: str) -> bool:
+    """Tell whether the pod is held back."""
+    return any(each.get("name") == gate for each in first(pod, "spec.schedulingGates") or ())
+
+
+def is_terminated(pod: Json) -> bool:
+    """Tell whether the pod is over."""
+    return first(pod, "status.phase") in ("Succeeded", "Failed")
+
+
+def is_ready(pod: Json) -> bool:
+    """Tell whether the pod is ready, or has succeeded."""
+    return first(pod, "status.phase") == "Succeeded" or any(
+        each.get("type") == "Ready" and each.get("status") == "True"
+        for each in first(pod, "status.conditions") or ()
+    )
+
+
+def is_runnable(pod: Json) -> bool:
+    """Tell whether the pod runs, has succeeded or can still run."""
+    if first(pod, "metadata.deletionTimestamp") and not first(pod, "spec.nodeName"):
+        return False
+    return first(pod, "status.phase") != "Failed"
+
+
+def has_finalizer(pod: Json) -> bool:
+    """Tell whether the pod waits for us before it goes."""
+    return FINALIZER in (first(pod, "metadata.finalizers") or ())
+
+
+def is_unretriable(pod: Json) -> bool:
+    """Tell whether the group ends with this pod's failure."""
+    return annotations_of(pod).get(RETRIABLE) == "false"
+
+
+def is_serving(pod: Json) -> bool:
+    """Tell whether the pod's group never ends."""
+    return annotations_of(pod).get(SERVING) == "true"
+
+
+def group_of(pod: Json) -> str:
+    """Return the name of the pod's group, empty for a pod of its own; the annotation wins."""
+    return str(annotations_of(pod).get(GROUP_NAME) or labels_of(pod).get(GROUP_NAME) or "")
+
+
+def prebuilt_of(pod: Json) -> str:
+    """Return the name of the Workload that somebody else makes; the annotation wins."""
+    return str(annotations_of(pod).get(PREBUILT) or labels_of(pod).get(PREBUILT) or "")
+
+
+def total_of(pod: Json) -> int:
+    """Return the number of pods in the pod's group; 0 where it says nothing of use."""
+    text = annotations_of(pod).get(GROUP_TOTAL, "")
+    return int(text) if text.isdigit() else 0
+
+
+def role_of(pod: Json) -> str:
+    """Return the role of the pod in its group, which is the name of its pod set."""
+    return str(annotations_of(pod).get(ROLE) or _role_hash(pod.get("spec") or {}))
+
+
+def gone_at(pod: Json) -> Nanos | None:
+    """Return when a pod that is being deleted is past its grace period."""
+    text = first(pod, "metadata.deletionTimestamp")
+    return parse_instant(str(text)) if text else None
+
+
+def gated(
+    pod: Json, gate: str, *, topology: bool = True, managed: bool = True, finalizer: bool = True
+) -> Json:
+    """Return the pod as it is held back at its creation.
+
+    Args:
+        pod: as it was sent.
+        gate: the scheduling gate.
+        topology: whether the gate of topology-aware scheduling is added too.
+        managed: whether it is labelled; pods below a set are stamped later.
+        finalizer: whether it stays until its workload has seen its end.
+    """
+    changed = copy.deepcopy(pod)
+    metadata, spec = changed.setdefault("metadata", {}), changed.setdefault("spec", {})
+    gates = list(spec.get("schedulingGates") or ())
+    names = {each.get("name") for each in gates}
+    wanted = [gate, *([TOPOLOGY_GATE] if topology else [])]
+    spec["schedulingGates"] = [*gates, *({"name": name} for name in wanted if name not in names)]
+    metadata["annotations"] = {**annotations_of(pod), ROLE: role_of(pod)}
+    if managed:
+        metadata["labels"] = {**labels_of(pod), MANAGED: "true"}
+    if finalizer and not has_finalizer(pod):
+        metadata["finalizers"] = [*(metadata.get("finalizers") or ()), FINALIZER]
+    return changed
+
+
+def _role_hash(spec: Json) -> str:
+    shape: dict[str, Any] = {name: spec.get(name) for name in _SHAPE}
+    for name in ("containers", "initContainers"):
+        shape[name] = [
+            {
+                "ports": each.get("ports"),
+                "resources": {"requests": first(each, "resources.requests")},
+            }
+            for each in spec.get(name) or ()
+        ] or None
+    if spec.get("resources") is not None:
+        shape["resources"] = first(spec, "resources.requests")
+    text = json.dumps({"spec": dict(sorted(shape.items()))}, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
