@@ -90,6 +90,8 @@ def manifest(kind: JobKind, name: str, priority: str) -> Object:
     for factor in source.counts:
         put(item, factor[0], 1)
     put(obj, kind.suspend, True)
+    if kind.kind == "RayJob":
+        put(obj, "spec.submissionMode", "HTTPMode")  # no pod submits it
     return obj
 
 
