@@ -17,7 +17,8 @@ import msgspec
 from reprieve.api.scheduling import PodObject
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.engine.cluster.cluster import Cluster
-from reprieve.engine.cluster.rows import Gone, Kind, PodRow
+from reprieve.engine.cluster.forest import Forest
+from reprieve.engine.cluster.rows import COMPOSITE, Gone, Kind, PodRow
 from reprieve.engine.cluster.snapshot import I64, Flag, Pending, Snapshot
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.profile import Policy
@@ -105,6 +106,7 @@ class Play:
     def __post_init__(self) -> None:
         names = frozenset(profile.scheduler_name for profile in self.policy.profiles)
         self.state = ClusterState(Cluster(), self.time, names, changed=lambda: None)
+        self.state.forest = Forest(trees=self.policy.gates.composite_pod_group)
         groups = self.policy.gates.generic_workload
         self.state.queue = Queue(self.state, groups=groups)
 
@@ -179,7 +181,11 @@ class Play:
         assert attempt is not None, "a session of one unit has placed nobody before"
         if attempt.preemption is not None:
             self._record(attempt, snapshot)
-        if unit.group and (attempt.code is Code.SUCCESS or attempt.status):
+        for part in attempt.parts:
+            kind = part.key.startswith(COMPOSITE) and wording.COMPOSITE_SCHEDULED
+            text = wording.group_condition(attempt, kind or wording.GROUP_SCHEDULED, part)
+            self.group_conditions[part.key] = text
+        if unit.group and not attempt.parts and (attempt.code is Code.SUCCESS or attempt.status):
             self.group_conditions[unit.group] = wording.group_condition(attempt)
         if any(member.bind for member in attempt.members):
             self._place(attempt, keys)
@@ -233,7 +239,10 @@ class Play:
         scheduler = first.pod_class.scheduler_name
         if group is not None:
             word, uid, target = wording.PreemptorKind.GROUP, group.uid, wording.CLUSTER
-            related = f"v1beta1.PodGroup:{group.namespace}/{group.name}"
+            version = "v1beta1"
+            if group.composite:
+                word, version = wording.PreemptorKind.COMPOSITE, "v1alpha3"
+            related = f"{version}.{group.kind}:{group.namespace}/{group.name}"
         else:
             word, uid = wording.PreemptorKind.POD, first.uid
             target, related = str(attempt.members[0].nominate), f"v1.Pod:{_key(first)}"

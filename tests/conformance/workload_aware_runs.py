@@ -28,9 +28,11 @@ def played(case: Json, placement: dict[str, str], seconds: int = _LONG_ENOUGH) -
     # The plugin stands where claims do, and these are judged anew only if they are simulated.
     policy = replace(policy_of(case), simulate_claims=plugin is not None)
     play = Play(policy, preferring(scores, placement))
-    for kind in ("nodes", "podGroups", "pdbs", "pods", "pending"):
+    removed = case.get("removedCompositePodGroup")
+    for kind in ("nodes", "compositePodGroups", "podGroups", "pdbs", "pods", "pending"):
         for given in case[kind]:
-            play.put(kind, given)
+            if kind != "compositePodGroups" or given["metadata"]["name"] != removed:
+                play.put(kind, given)
     best = patch.object(domains, "best_placement", preferred_placement(scores))
     with best, reserve_plugin(plugin):
         play.run(seconds)

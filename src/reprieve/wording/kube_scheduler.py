@@ -17,6 +17,7 @@ from reprieve.engine.scheduling.outcome import (
     Attempt,
     Diagnosis,
     Explanation,
+    GroupStatus,
     Member,
     Preemption,
     Sentence,
@@ -25,6 +26,7 @@ from reprieve.wording.rejections import reason_text
 
 __all__ = [
     "CLUSTER",
+    "COMPOSITE_SCHEDULED",
     "DISRUPTION_REASON",
     "DISRUPTION_TARGET",
     "GROUP_SCHEDULED",
@@ -53,6 +55,7 @@ __all__ = [
 CLUSTER: Final = "cluster"  # the target of a group's preemption
 POD_SCHEDULED: Final = "PodScheduled"
 GROUP_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+COMPOSITE_SCHEDULED: Final = "CompositePodGroupInitiallyScheduled"
 GROUP_SCHEDULED_ALPHA: Final = "PodGroupScheduled"  # where only v1alpha2 is served
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 DISRUPTION_REASON: Final = "PreemptionByScheduler"
@@ -101,7 +104,12 @@ _TEXTS: Final[Mapping[Sentence, str]] = {
     Sentence.EXPECTED_VICTIM: 'expected at least one victim pod on node "{0}"',
     Sentence.FOUND_GROUP: "found a placement for podgroup, preempting {0} victims",
     Sentence.FOUND_POD: ("found a potential placement for pod on node {0}, preempting {1} victims"),
+    Sentence.CHILD_FAILED: "composite pod group evaluation failed due to child error",
+    Sentence.TOO_MANY_LEVELS: (
+        'the tree of pod group "{0}" has more than {1} levels, or goes round in a circle'
+    ),
     Sentence.CLAIMS_DEALLOCATED: "deallocation and deletion of ResourceClaims completed",
+    Sentence.SILENT: "",
     Sentence.NOT_HELPFUL: "Preemption is not helpful for scheduling",
     Sentence.PLUGIN_FAILED: 'error in "{0}" PodGroupPostFilter plugins',
 }
@@ -139,6 +147,7 @@ class PreemptorKind:
 
     POD: Final = "pod"
     GROUP: Final = "podgroup"
+    COMPOSITE: Final = "compositepodgroup"
 
 
 def explanation_text(explanation: Explanation, *, kep_messages: bool = False) -> str:
@@ -154,7 +163,8 @@ def explanation_text(explanation: Explanation, *, kep_messages: bool = False) ->
         return f"{text}: {inner or values[1]}"
     if not inner:
         return text
-    return f"{text}: {inner}" if sentence is Sentence.PLACEMENTS else f"{text}, {inner}"
+    colon = sentence in (Sentence.PLACEMENTS, Sentence.CHILD_FAILED)
+    return f"{text}: {inner}" if colon else f"{text}, {inner}"
 
 
 def joined(explanations: Iterable[Explanation], *, kep_messages: bool = False) -> str:
@@ -193,10 +203,11 @@ def member_message(attempt: Attempt, member: Member, *, kep_messages: bool = Fal
     """Return the message of the pod's `PodScheduled` condition and `FailedScheduling` event.
 
     A member of a group shows its own fit failure, else the group's status without what PostFilter
-    added; a plain pod shows both.
+    added; a plain pod shows both. In a tree the group is the pod's own.
     """
     if member.diagnosis is None:
-        return joined(attempt.status[:1], kep_messages=kep_messages)
+        part = next((each for each in attempt.parts if each.key == member.group), None)
+        return joined(_first(attempt, part), kep_messages=kep_messages)
     text = fit_text(member.diagnosis)
     if attempt.unit.group or attempt.preemption is None:
         return text
@@ -204,12 +215,24 @@ def member_message(attempt: Attempt, member: Member, *, kep_messages: bool = Fal
     return f"{text} {_POD_PREEMPTION}{found}"
 
 
-def group_message(attempt: Attempt, *, kep_messages: bool = False) -> str:
-    """Return the message of a group's condition: its status and what PodGroupPostFilter added."""
+def _first(attempt: Attempt, part: GroupStatus | None) -> tuple[Explanation, ...]:
+    """Return the status of a group without what PostFilter added."""
+    if part is None or part.failure is None:
+        return attempt.status[:1]
+    return (part.failure,)
+
+
+def group_message(
+    attempt: Attempt, part: GroupStatus | None = None, *, kep_messages: bool = False
+) -> str:
+    """Return the message of a group's condition: its status and what PodGroupPostFilter added.
+
+    `part`: a group of a tree instead of the unit itself.
+    """
     preemption = attempt.preemption
     if kep_messages and preemption is not None and preemption.code is Code.SUCCESS:
         return _KEP_WAITING
-    parts = [joined(attempt.status[:1], kep_messages=kep_messages)]
+    parts = [joined(_first(attempt, part), kep_messages=kep_messages)]
     for explanation in attempt.status[1:]:
         text = explanation_text(explanation, kep_messages=kep_messages)
         own = explanation.sentence in (Sentence.CLAIMS_DEALLOCATED, Sentence.PLUGIN_FAILED)
@@ -229,17 +252,24 @@ def pod_condition(attempt: Attempt, member: Member, *, kep_messages: bool = Fals
 
 
 def group_condition(
-    attempt: Attempt, type: str = GROUP_SCHEDULED, *, kep_messages: bool = False
+    attempt: Attempt,
+    type: str = GROUP_SCHEDULED,
+    part: GroupStatus | None = None,
+    *,
+    kep_messages: bool = False,
 ) -> ConditionText:
-    """Return the group's condition after an attempt that placed its minimum or failed."""
-    if attempt.code is Code.SUCCESS:
+    """Return the group's condition after an attempt that placed its minimum or failed.
+
+    `part`: a group of a tree instead of the unit itself.
+    """
+    if attempt.code is Code.SUCCESS and (part is None or part.failure is None):
         return ConditionText(type, "True", _SCHEDULED, "")
     error = attempt.scheduler_error or attempt.code is Code.ERROR
     return ConditionText(
         type,
         "False",
         SCHEDULER_ERROR if error else UNSCHEDULABLE,
-        group_message(attempt, kep_messages=kep_messages),
+        group_message(attempt, part, kep_messages=kep_messages),
     )
 
 

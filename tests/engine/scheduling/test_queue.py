@@ -8,7 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import GroupRow, Kind, Labels, PodRow
+from reprieve.engine.cluster.trees import Way
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.queue import Outcome, Queue
@@ -26,12 +28,18 @@ TAINTS = FilterName.TAINT_TOLERATION
 class Facts:
     """The cluster as PreEnqueue sees it."""
 
-    groups: dict[str, GroupRow] = field(default_factory=dict)
+    forest: Forest = field(default_factory=lambda: Forest(trees=True))
     pods: dict[str, set[Uid]] = field(default_factory=dict)
     missing_claims: set[str] = field(default_factory=set)
 
     def group(self, key: str) -> GroupRow | None:
-        return self.groups.get(key)
+        return self.forest.get(key)
+
+    def root(self, key: str) -> tuple[Way, str]:
+        return self.forest.root(key)
+
+    def children(self, key: str) -> list[str]:
+        return self.forest.children(key)
 
     def known(self, key: str) -> int:
         return len(self.pods.get(key, ()))
@@ -66,11 +74,10 @@ class Site:
             self.queue.add(row, self.now)
 
     def add_group(self, row: GroupRow) -> None:
-        key = f"{row.namespace}/{row.name}"
-        before = self.facts.groups.get(key)
-        self.facts.groups[key] = row
+        before = self.facts.forest.get(row.key)
+        self.facts.forest.put(row)
         lowered = before is not None and (row.min_count or 0) < (before.min_count or 0)
-        self.queue.group_changed(key, self.now, lowered=lowered)
+        self.queue.group_changed(row.key, self.now, lowered=lowered)
 
     def gang(self, size: int, priority: int = 0) -> list[PodRow]:
         self.add_group(group("g", min_count=size, priority=priority))
@@ -267,7 +274,9 @@ def test_a_lower_min_count_releases_a_gang_and_another_change_does_not() -> None
 def test_a_group_whose_object_is_deleted_is_set_aside_and_comes_back_with_it() -> None:
     site = Site()
     site.gang(2)
-    row = site.facts.groups.pop("default/g")
+    row = site.facts.forest.get("default/g")
+    assert row is not None
+    site.facts.forest.remove("default/g")
     site.queue.group_changed("default/g", site.now)
     assert site.pop() is None
     assert site.queue.pods()["incomplete"] == 2

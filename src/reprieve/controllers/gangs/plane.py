@@ -9,7 +9,7 @@ changes. Source: specification of gang jobs; issue of gang jobs, "Configuration"
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.references import pod_reference
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.engine.cluster.rows import GroupRow, Labels, PodRow
+from reprieve.engine.cluster.trees import Way
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup
 from reprieve.engine.gangs.job import JobOptions, VictimGangs
 from reprieve.engine.gangs.phases import PhasePod
@@ -326,6 +327,14 @@ class QueueFacts:
         if key.startswith(GANG_KEY):
             return self._book.fact(key)
         return self._state.group(key)
+
+    def root(self, key: str) -> tuple[Way, str]:
+        if key.startswith(GANG_KEY):
+            return (Way.MISSING if self._book.fact(key) is None else Way.ROOT), key
+        return self._state.root(key)
+
+    def children(self, key: str) -> Sequence[str]:
+        return self._state.children(key)
 
     def known(self, key: str) -> int:
         return self._book.known(key) if key.startswith(GANG_KEY) else self._state.known(key)

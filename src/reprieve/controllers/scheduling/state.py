@@ -7,14 +7,16 @@ groups their condition and generation. Source: the design's "How data flows"; sp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from reprieve.controllers.scheduling.announced import Announced
+from reprieve.controllers.scheduling.gang_members import Members
 from reprieve.controllers.scheduling.reserved import Reserved
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.devices import ResourceClaimRow
+from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import (
     Change,
     Entry,
@@ -25,6 +27,8 @@ from reprieve.engine.cluster.rows import (
     NodeRow,
     PodRow,
 )
+from reprieve.engine.cluster.trees import Way
+from reprieve.engine.scheduling.pre_enqueue import tree_of
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_events import Event, Happening
 from reprieve.units.clock import Clock
@@ -43,22 +47,6 @@ class Written:
     condition: tuple[str, str, str] = ("", "", "")
     since: str = ""
     generation: int = 0
-
-
-class Members(Protocol):
-    """Who is told of members of gangs of older front doors."""
-
-    def pod_seen(self, row: PodRow) -> None:
-        """A member came or changed."""
-        ...
-
-    def pod_gone(self, row: PodRow) -> None:
-        """A member is gone."""
-        ...
-
-    def waits(self, uid: Uid) -> bool:
-        """Whether the pod has a node and waits for its siblings, outside of the queue."""
-        ...
 
 
 @dataclass(slots=True)
@@ -83,7 +71,7 @@ class ClusterState:
     overdue: set[Uid] = field(default_factory=set)
     written: dict[Uid, Written] = field(default_factory=dict)
     _members: dict[str, set[Uid]] = field(default_factory=dict)
-    _groups: dict[str, GroupRow] = field(default_factory=dict)
+    forest: Forest = field(default_factory=Forest)
     _nodes: dict[Uid, NodeRow] = field(default_factory=dict)
     _others: dict[Kind, dict[tuple[str, str], Any]] = field(default_factory=dict)
     _pods: dict[Uid, PodRow] = field(default_factory=dict)
@@ -98,7 +86,13 @@ class ClusterState:
     # Facts for PreEnqueue.
 
     def group(self, key: str) -> GroupRow | None:
-        return self._groups.get(key)
+        return self.forest.get(key)
+
+    def root(self, key: str) -> tuple[Way, str]:
+        return self.forest.root(key)
+
+    def children(self, key: str) -> Sequence[str]:
+        return self.forest.children(key)
 
     def known(self, key: str) -> int:
         return len(self._members.get(key, ()))
@@ -129,9 +123,10 @@ class ClusterState:
         return self._pods.get(uid)
 
     def members(self, key: str) -> Iterator[PodRow]:
-        """Yield the pods of a group that have not finished."""
-        for uid in self._members.get(key, ()):
-            yield self._pods[uid]
+        """Yield the pods of a group, or of a tree, that have not finished."""
+        for leaf in self.forest.leaves(key):
+            for uid in self._members.get(leaf, ()):
+                yield self._pods[uid]
 
     def ours(self, row: PodRow) -> bool:
         """Whether the pod waits for us to place it."""
@@ -231,7 +226,8 @@ class ClusterState:
     def _placed(self, old: PodRow | None, row: PodRow, key: str) -> None:
         now = self.clock.monotonic()
         if old is None or not old.node:
-            self.queue.on_event(Event(Happening.POD_ADDED, pod=row, group=key), now)
+            tree = tree_of(self, self.forest.root(key)[1])
+            self.queue.on_event(Event(Happening.POD_ADDED, pod=row, group=key, tree=tree), now)
             if old is None or old.pod_class.scheduler_name not in self.scheduler_names:
                 self.disturbed += 1
             return
@@ -261,8 +257,8 @@ class ClusterState:
     def _held(self, kind: Kind) -> dict[Uid, Change]:
         if kind is Kind.NODE:
             return dict(self._nodes)
-        if kind is Kind.GROUP:
-            return {row.uid: row for row in self._groups.values()}
+        if kind in (Kind.GROUP, Kind.COMPOSITE):
+            return {row.uid: row for row in self.forest if row.kind is kind}
         return {row.uid: row for row in self._others.get(kind, {}).values()}
 
     def _stored(self, kind: Kind, key: tuple[str, str]) -> Entry | None:
@@ -287,11 +283,11 @@ class ClusterState:
             self._node(row)
             return
         if isinstance(row, GroupRow):
-            key = f"{row.namespace}/{row.name}"
-            before = self._groups.get(key)
+            key = row.key
+            before = self.forest.get(key)
             if before is not None and before.uid == row.uid and row.version < before.version:
                 return
-            self._groups[key] = row
+            self.forest.put(row)
             if written is not None:
                 self.written[row.uid] = written
             if before is None or _decisive(before) != _decisive(row):
@@ -357,9 +353,9 @@ class ClusterState:
             self._nodes.pop(uid, None)
             self.disturbed += 1
             self.queue.on_event(Event(Happening.NODE_DELETED, node=old), now)
-        elif kind is Kind.GROUP:
-            key = f"{old.namespace}/{old.name}"
-            self._groups.pop(key, None)
+        elif isinstance(old, GroupRow):
+            key = old.key
+            self.forest.remove(key)
             self.disturbed += 1
             self.queue.group_changed(key, now)
             self.group_gone(key)

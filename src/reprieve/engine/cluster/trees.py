@@ -52,15 +52,24 @@ class GroupTrees:
 
     def leaves(self, group: int) -> tuple[int, ...]:
         """Return the pod groups at and below a group, in the order in which they are placed."""
-        return tuple(self._below(group, MOST_LEVELS))
+        row = self._rows[group]
+        if row is None or not row.composite:
+            return () if row is None else (group,)
+        below = (self.leaves(child) for child in self.children.get(group, ()))
+        return tuple(leaf for leaves in below for leaf in leaves)
 
     @cached_property
     def children(self) -> Mapping[int, tuple[int, ...]]:
-        """Return the children of each composite group that has some, in the order of creation."""
+        """Return the children of each composite group that has some, in the order of creation.
+
+        A group whose way up is endless is nobody's child.
+        """
         found: dict[int, list[tuple[int, str, bool, int]]] = {}
         for group, row in enumerate(self._rows):
-            parent = self._row(row.parent_key) if row is not None and row.parent else -1
-            if row is not None and parent >= 0:
+            if row is None or not row.parent or self.way(group) is Way.ENDLESS:
+                continue
+            parent = self._row(row.parent_key)
+            if parent >= 0:
                 order = (row.created, row.name, row.composite, group)
                 found.setdefault(parent, []).append(order)
         return {p: tuple(group for *_, group in sorted(those)) for p, those in found.items()}
@@ -113,15 +122,6 @@ class GroupTrees:
             if row is not None and row.all_or_nothing:
                 return group
         return -1
-
-    def _below(self, group: int, levels: int) -> list[int]:
-        row = self._rows[group]
-        if row is None or not levels:
-            return []
-        if not row.composite:
-            return [group]
-        children = self.children.get(group, ())
-        return [leaf for child in children for leaf in self._below(child, levels - 1)]
 
     def _column(self, groups: list[int]) -> I32:
         return np.array([*groups, -1], np.int32)

@@ -2,13 +2,15 @@
 
 A group with a topology constraint is placed within one domain of its key. Members that are placed
 already fix it: theirs is the only one that is examined. Among feasible domains the best-scored
-wins, the smallest name among equals. Source: specification 5.3, 5.5 and 17.5.
+wins, the smallest name among equals. In a tree the domains of a child lie inside the placement of
+its parent. Source: specification 5.3, 5.5 and 17.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,10 +20,14 @@ from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.scores.placements import FeasiblePlacement, best_placement
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.outcome import Diagnosis, Explanation, Sentence
+from reprieve.engine.scheduling.hierarchy import leaf_groups, members_of
+from reprieve.engine.scheduling.outcome import Diagnosis, Explanation, GroupStatus, Sentence
 from reprieve.engine.scheduling.placing import Choose, Placing, place_members
 
-__all__ = ["GroupPlacing", "members_of", "place_group"]
+__all__ = ["GroupPlacing", "TryNodes", "members_of", "place_group", "place_in_domain"]
+
+#: Places the pods on these nodes, all where None; what is placed stays in the simulation.
+TryNodes: TypeAlias = Callable[[Mask | None, int], Placing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class GroupPlacing:
 
     `nodes`, `diagnoses`: as in `Placing`, of the placement that was taken or else the first one.
     `error`: the failure is an error, so that no preemption is examined. `placements`: how many were
-    examined with success and without.
+    examined with success and without. `parts`: the groups of a tree that were tried in it.
     """
 
     nodes: tuple[int, ...]
@@ -38,6 +44,7 @@ class GroupPlacing:
     failure: Explanation | None
     error: bool = False
     placements: tuple[int, int] = (0, 0)
+    parts: tuple[GroupStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,44 +53,73 @@ class _Domain:
     nodes: Mask | None  # None for all
 
 
-def members_of(snapshot: Snapshot, group: GroupRow) -> I64:
-    """Return the slots of the group's placed pods, assumed ones included."""
-    index = snapshot.group_index.get(f"{group.namespace}/{group.name}", -1)
-    if index < 0:
-        return np.zeros(0, np.int64)
-    return np.flatnonzero((snapshot.pod_group == index) & (snapshot.pod_node >= 0))
-
-
 def place_group(
     simulation: Simulation,
     group: GroupRow,
     queued: Sequence[Pending],
     policy: Policy,
     choose: Choose,
+    *,
+    within: Mask | None = None,
+    part: bool = False,
 ) -> GroupPlacing:
-    """Place the queued pods of a group, which must not be empty."""
+    """Place the queued pods of a pod group; there are some, unless it is a `part` of a tree."""
+    minimum = 1 if group.min_count is None else group.min_count
+
+    def attempt(nodes: Mask | None, scheduled: int) -> Placing:
+        return place_members(simulation, queued, scheduled, minimum, choose, nodes)[0]
+
+    return place_in_domain(simulation, group, queued, policy, attempt, within=within, part=part)
+
+
+def place_in_domain(
+    simulation: Simulation,
+    group: GroupRow,
+    queued: Sequence[Pending],
+    policy: Policy,
+    attempt: TryNodes,
+    *,
+    within: Mask | None = None,
+    part: bool = False,
+) -> GroupPlacing:
+    """Place pods by `attempt`, which is told how many of the group's have a node already.
+
+    `within`: (nodes,) of the parent's placement, None for all. `part`: the group is one of a tree,
+    where it is no failure that nothing was left to place.
+    """
     slots = members_of(simulation.snapshot, group)
     slots = slots[simulation.present[slots]]
-    simulated = [
-        placed
-        for placed in simulation.simulated
-        if placed.pending is not None
-        and placed.pending.row.group == group.name
-        and placed.pending.row.namespace == group.namespace
-    ]
+    simulated = _simulated(simulation, group)
     scheduled = len(slots) + len(simulated)
-    minimum = 1 if group.min_count is None else group.min_count
     if not policy.gates.topology_aware:
-        placing, placed = place_members(simulation, queued, scheduled, minimum, choose)
-        failure = _failure(placing)
+        before = len(simulation.simulated)
+        placing = attempt(within, scheduled)
+        failure = _failure(placing, part)
         if failure is not None or placing.error:
-            _undo(simulation, placed)
-        return GroupPlacing(placing.nodes, placing.diagnoses, failure, placing.error)
-    domains = _domains(simulation.snapshot, group, slots, simulated)
+            _undo(simulation, before)
+        return GroupPlacing(
+            placing.nodes, placing.diagnoses, failure, placing.error, parts=placing.parts
+        )
+    domains = _domains(simulation.snapshot, group, slots, simulated, within)
     if isinstance(domains, Explanation):
         nothing: tuple[None, ...] = (None,) * len(queued)
         return GroupPlacing((-1,) * len(queued), nothing, domains, _is_error(domains))
-    return _best(simulation, queued, domains, scheduled, minimum, choose)
+    return _best(simulation, queued, domains, scheduled, attempt, part)
+
+
+def _simulated(simulation: Simulation, group: GroupRow) -> list[Placed]:
+    """Return the pods of the group that were placed in this session."""
+    if not simulation.simulated:
+        return []
+    keys = simulation.snapshot.group_keys
+    leaves = {keys[leaf] for leaf in leaf_groups(simulation.snapshot, group)}
+    return [
+        placed
+        for placed in simulation.simulated
+        if placed.pending is not None
+        and placed.pending.row.group
+        and f"{placed.pending.row.namespace}/{placed.pending.row.group}" in leaves
+    ]
 
 
 def _best(
@@ -91,22 +127,23 @@ def _best(
     queued: Sequence[Pending],
     domains: Sequence[_Domain],
     scheduled: int,
-    minimum: int,
-    choose: Choose,
+    attempt: TryNodes,
+    part: bool,
 ) -> GroupPlacing:
     first: Placing | None = None
     feasible: dict[str, tuple[_Domain, Placing]] = {}
+    before = len(simulation.simulated)
     for domain in domains:
-        placing, placed = place_members(
-            simulation, queued, scheduled, minimum, choose, domain.nodes
-        )
+        placing = attempt(domain.nodes, scheduled)
         first = placing if first is None else first
         fits = placing.failure is None and not placing.error
         if fits and len(domains) == 1:
+            return _taken(placing, (1, 0), part)
+        _undo(simulation, before)
+        if placing.error and placing.failure is not None:
             return GroupPlacing(
-                placing.nodes, placing.diagnoses, _failure(placing), placements=(1, 0)
+                placing.nodes, placing.diagnoses, placing.failure, True, parts=placing.parts
             )
-        _undo(simulation, placed)
         if fits:
             feasible[domain.name] = (domain, placing)
     assert first is not None
@@ -114,7 +151,8 @@ def _best(
         inner = () if first.failure is None else (first.failure,)
         placements = Explanation(Sentence.PLACEMENTS, (len(domains),), inner)
         failure = Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (placements,))
-        return GroupPlacing(first.nodes, first.diagnoses, failure, first.error, (0, len(domains)))
+        counts = (0, len(domains))
+        return GroupPlacing(first.nodes, first.diagnoses, failure, first.error, counts, first.parts)
     chosen = next(iter(feasible.values()))
     if len(feasible) > 1:
         best = best_placement(
@@ -138,13 +176,23 @@ def _best(
     for pending, node in zip(queued, placing.nodes, strict=True):
         if node >= 0:
             simulation.place(pending, node)
-    counts = (len(feasible), len(domains) - len(feasible))
-    return GroupPlacing(placing.nodes, placing.diagnoses, _failure(placing), placements=counts)
+    return _taken(placing, (len(feasible), len(domains) - len(feasible)), part)
 
 
-def _failure(placing: Placing) -> Explanation | None:
+def _taken(placing: Placing, placements: tuple[int, int], part: bool) -> GroupPlacing:
+    return GroupPlacing(
+        placing.nodes,
+        placing.diagnoses,
+        _failure(placing, part),
+        placements=placements,
+        parts=placing.parts,
+    )
+
+
+def _failure(placing: Placing, part: bool) -> Explanation | None:
     if placing.failure is None:
-        return None if placing.placed else Explanation(Sentence.GROUP_UNSCHEDULABLE)
+        placed = part or placing.placed
+        return None if placed else Explanation(Sentence.GROUP_UNSCHEDULABLE)
     if placing.waiting:
         return Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (placing.failure,))
     return placing.failure
@@ -155,9 +203,10 @@ def _is_error(explanation: Explanation) -> bool:
     return explanation.sentence not in (Sentence.GROUP_UNSCHEDULABLE, Sentence.MORE_DOMAINS)
 
 
-def _undo(simulation: Simulation, placed: Sequence[Placed]) -> None:
-    for pod in reversed(placed):
-        simulation.unplace(pod)
+def _undo(simulation: Simulation, before: int) -> None:
+    """Take out all pods but the first `before` that were placed."""
+    while len(simulation.simulated) > before:
+        simulation.unplace(simulation.simulated[-1])
 
 
 def _indices(snapshot: Snapshot, domain: _Domain) -> I64:
@@ -167,16 +216,22 @@ def _indices(snapshot: Snapshot, domain: _Domain) -> I64:
 
 
 def _domains(
-    snapshot: Snapshot, group: GroupRow, slots: I64, simulated: Sequence[Placed]
+    snapshot: Snapshot,
+    group: GroupRow,
+    slots: I64,
+    simulated: Sequence[Placed],
+    within: Mask | None,
 ) -> list[_Domain] | Explanation:
     key = group.topology_key
     if not key:
-        return [_Domain("", None)]
+        return [_Domain("", within)]
     gone = _without_node(snapshot, group)
     if gone:
         return Explanation(Sentence.NO_NODE_OF_POD, (gone,))
     values = [node.labels.get(key) for node in snapshot.nodes]
-    names = sorted({value for value in values if value is not None})
+    inside = np.ones(len(values), np.bool_) if within is None else within
+    here = {value for value, there in zip(values, inside.tolist(), strict=True) if there}
+    names = sorted(value for value in here if value is not None)
     where = [(snapshot.pod_keys[slot], int(snapshot.pod_node[slot])) for slot in slots.tolist()]
     for pod in simulated:
         assert pod.pending is not None
@@ -193,12 +248,14 @@ def _domains(
         names = sorted(fixed)
     if not names:
         return Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (Explanation(Sentence.NO_PLACEMENTS),))
-    return [_Domain(name, np.array([v == name for v in values], np.bool_)) for name in names]
+    return [
+        _Domain(name, inside & np.array([v == name for v in values], np.bool_)) for name in names
+    ]
 
 
 def _without_node(snapshot: Snapshot, group: GroupRow) -> str:
     """Return the first member by name whose node is not there any more."""
-    index = snapshot.group_index.get(f"{group.namespace}/{group.name}", -1)
-    slots = np.flatnonzero((snapshot.pod_group == index) & (snapshot.pod_node < 0))
+    there = np.isin(snapshot.pod_group, leaf_groups(snapshot, group))
+    slots = np.flatnonzero(there & (snapshot.pod_node < 0))
     held = [snapshot.pod_keys[slot] for slot in slots.tolist() if snapshot.pod_uids[slot]]
-    return min(held, default="") if index >= 0 else ""
+    return min(held, default="")

@@ -1,4 +1,4 @@
-"""One scheduling cycle of a pod group: place what fits, else look for victims.
+"""One scheduling cycle of a pod group or a tree of them: place what fits, else look for victims.
 
 1. pods that are being deleted or have a node already are dropped;
 2. the pods must agree with each other and with the group (`uniformity`);
@@ -7,7 +7,7 @@
 4. otherwise the profile's PodGroupPostFilter plugins run in order until one succeeds or says that
    nothing helps.
 
-Source: specification, sections 4 to 6, 9.5.
+Source: specification, sections 4 to 6, 9.5 and 13.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.domains import GroupPlacing, place_group
+from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.outcome import (
     Attempt,
     Explanation,
+    GroupStatus,
     Member,
     Nominate,
     Preemption,
@@ -32,10 +33,11 @@ from reprieve.engine.scheduling.outcome import (
 )
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.plugins import PostFilter, run_post_filters
+from reprieve.engine.scheduling.tree_placing import place_unit, statuses_below
 from reprieve.engine.scheduling.uniformity import disagreement
 from reprieve.units.ids import Uid
 
-__all__ = ["schedule_group"]
+__all__ = ["endless_tree", "missing_group", "schedule_group"]
 
 
 def schedule_group(
@@ -47,13 +49,29 @@ def schedule_group(
     choose: Choose,
     post_filters: Sequence[tuple[str, PostFilter]],
 ) -> Attempt:
-    """Return the end of the group's cycle; placed members stay in the simulation on success."""
-    odd = disagreement(simulation.snapshot, group, queued, policy)
+    """Return the end of the group's cycle; placed members stay in the simulation on success.
+
+    `group`: with the priority at which it preempts. The pods of a tree are in placement order.
+    """
+    snapshot = simulation.snapshot
+    odd = disagreement(snapshot, group, queued, policy)
     if odd is not None:
-        return _failed(unit, queued, (odd,), scheduler_error=True)
-    placing = place_group(simulation, group, queued, policy, choose)
+        failed = _failed(unit, queued, (odd,), scheduler_error=True)
+        return _with_parts(failed, queued, statuses_below(snapshot, group, odd))
+    placing = place_unit(simulation, group, queued, policy, choose)
     attempt = _after(simulation, unit, group, queued, policy, choose, post_filters, placing)
-    return replace(attempt, placements=placing.placements)
+    return _with_parts(replace(attempt, placements=placing.placements), queued, placing.parts)
+
+
+def _with_parts(
+    attempt: Attempt, queued: Sequence[Pending], parts: tuple[GroupStatus, ...]
+) -> Attempt:
+    """Return the attempt with the statuses of a tree's groups, if it is one."""
+    if not parts:
+        return attempt
+    groups = {p.row.uid: f"{p.row.namespace}/{p.row.group}" for p in queued}
+    members = tuple(replace(member, group=groups[member.uid]) for member in attempt.members)
+    return replace(attempt, members=members, parts=parts)
 
 
 def _after(
@@ -176,3 +194,11 @@ def missing_group(unit: Unit) -> Attempt:
         tuple(Member(uid) for uid in unit.pods),
         (Explanation(Sentence.NO_GROUP, (unit.group,)),),
     )
+
+
+def endless_tree(unit: Unit, levels: int) -> Attempt:
+    """Return the end of a cycle of a group with too many levels above it: nothing is tried."""
+    name = unit.group.partition("/")[2]
+    members = tuple(Member(uid) for uid in unit.pods)
+    status = (Explanation(Sentence.TOO_MANY_LEVELS, (name, levels)),)
+    return Attempt(unit, Code.ERROR, members, status, scheduler_error=True)

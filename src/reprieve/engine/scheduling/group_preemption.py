@@ -1,4 +1,4 @@
-"""Chooses the victims of a pod group: the whole cluster is one domain.
+"""Chooses the victims of a pod group or a tree: the whole cluster is one domain.
 
 1. eligibility: the policy, then a preemption of ours that is still going on;
 2. potential victims: units of a lower priority;
@@ -6,7 +6,7 @@
    is evicted;
 4. that placement is fixed and units are reprieved around it.
 
-Source: specification, section 7.
+Source: specification, sections 7 and 13.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
-from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.budgets import budget_matches
-from reprieve.engine.scheduling.domains import GroupPlacing, place_group
+from reprieve.engine.placement.simulation import Checkpoint, Simulation
+from reprieve.engine.scheduling.alternatives import least_harmful
+from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.hierarchy import effective_priority
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
 from reprieve.engine.scheduling.placing import Choose
+from reprieve.engine.scheduling.priority_search import empty_state, lowest_empty_state
 from reprieve.engine.scheduling.reprieve import reprieve
 from reprieve.engine.scheduling.trackers import Members
+from reprieve.engine.scheduling.tree_placing import place_unit
 from reprieve.engine.scheduling.units import Units, potential_units
 
 __all__ = ["ongoing", "preempt_for_group", "select_victims"]
@@ -72,43 +75,52 @@ def select_victims(
     choose: Choose,
 ) -> Preemption:
     """Return the victims of a group that may preempt; the simulation is left as it was."""
-    snapshot = simulation.snapshot
-    units = potential_units(
-        snapshot,
-        simulation.present & simulation.evictable,
-        group.priority,
-        policy,
-    )
+    before = simulation.checkpoint()
+    units = _potential(simulation, before, group.priority, policy)
     if not len(units):
         return Preemption(Code.UNRESOLVABLE, Explanation(Sentence.NO_VICTIMS_GROUP))
-    before = simulation.checkpoint()
+
+    def place(within: Mask | None) -> GroupPlacing:
+        return place_unit(simulation, group, queued, policy, choose, within)
+
     try:
-        simulation.remove(units.slots())
-        empty = simulation.checkpoint()
-        placing = place_group(simulation, group, queued, policy, choose)
-        if placing.failure is not None:
-            code = Code.ERROR if placing.error else Code.UNSCHEDULABLE
-            return Preemption(code, placing.failure)
-        members = [
-            (pending, node)
-            for pending, node in zip(queued, placing.nodes, strict=True)
-            if node >= 0
-        ]
-        simulation.rollback(empty)
-        return _reprieved(simulation, units, members, policy)
+        search = lowest_empty_state if policy.binary_search_priority else empty_state
+        empty = search(simulation, units, place)
+        if empty.placing.failure is not None:
+            code = Code.ERROR if empty.placing.error else Code.UNSCHEDULABLE
+            return Preemption(code, empty.placing.failure, placements=empty.runs)
+        if empty.priority is not None:
+            units = _potential(simulation, before, empty.priority + 1, policy)
+        budgets = budget_matches(simulation)
+
+        def reprieved(members: Members) -> Preemption:
+            return _reprieved(simulation, units, members, budgets, policy)
+
+        return least_harmful(
+            simulation, before, empty, group, queued, policy, choose, place, reprieved
+        )
     finally:
         simulation.rollback(before)
 
 
+def _potential(simulation: Simulation, full: Checkpoint, below: int, policy: Policy) -> Units:
+    present = full.present & simulation.evictable
+    return potential_units(simulation.snapshot, present, below, policy)
+
+
 def _reprieved(
-    simulation: Simulation, units: Units, members: Members, policy: Policy
+    simulation: Simulation,
+    units: Units,
+    members: Members,
+    budgets: BudgetMatches,
+    policy: Policy,
 ) -> Preemption:
     snapshot = simulation.snapshot
     found = reprieve(
         simulation,
         units,
         members,
-        budget_matches(simulation),
+        budgets,
         second_pass=policy.second_reprieve_pass,
     )
     victims = units.victims(found.victims, found.violating)

@@ -1,7 +1,7 @@
 """Which pods a node is kept for: nominations that an attempt has to respect (specification 8.7).
 
 Those of equal or higher priority count, each on its own node only. The unit's own pods and other
-members of its group do not.
+members of its group or tree do not.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
+from reprieve.engine.scheduling.hierarchy import leaf_groups
 from reprieve.units.ids import Uid
 
 __all__ = ["kept_for_others"]
@@ -24,8 +25,10 @@ def kept_for_others(
     """Return the pods by index of their node. `group`: the key of the unit's group, or empty."""
     found: dict[int, list[Pending]] = {}
     index = snapshot.group_index.get(group, -1)
+    row = snapshot.group_rows[index] if index >= 0 else None
+    own_groups = (index,) if row is None else leaf_groups(snapshot, row)
     for each in nominations:
-        sibling = index >= 0 and each.group == index
+        sibling = index >= 0 and each.group in own_groups
         if each.uid in own or sibling or each.priority < priority or each.node < 0:
             continue
         pending = snapshot.pending.get(each.uid)

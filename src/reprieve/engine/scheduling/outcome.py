@@ -22,6 +22,7 @@ __all__ = [
     "Diagnosis",
     "Explanation",
     "GangCycle",
+    "GroupStatus",
     "Member",
     "Nominate",
     "Preemption",
@@ -69,7 +70,10 @@ class Sentence(Enum):
     EXPECTED_VICTIM = auto()  # expected at least one victim pod on node "X"
     FOUND_GROUP = auto()  # found a placement for podgroup, preempting N victims
     FOUND_POD = auto()  # found a potential placement for pod on node X, preempting N victims
+    CHILD_FAILED = auto()  # composite pod group evaluation failed due to child error: ...
+    TOO_MANY_LEVELS = auto()  # the groups above NAME are more than N levels, or a circle
     CLAIMS_DEALLOCATED = auto()  # deallocation and deletion of ResourceClaims completed
+    SILENT = auto()  # a plugin that has nothing to say
     NOT_HELPFUL = auto()  # Preemption is not helpful for scheduling
     PLUGIN_FAILED = auto()  # error in "X" PodGroupPostFilter plugins: ...
 
@@ -97,6 +101,14 @@ class Diagnosis:
     error: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """How one group of a tree came off; `failure` is None where it reached its minimum."""
+
+    key: str
+    failure: Explanation | None = None
+
+
 class Nominate(Enum):
     """What happens to a pod's nominated node when no new one is named."""
 
@@ -108,7 +120,8 @@ class Nominate(Enum):
 class Member:
     """One pod of the unit. `bind`: the node that it is to be bound to now, empty for none.
 
-    `volumes` and `claims`: what is to be written before that.
+    `volumes` and `claims`: what is to be written before that. `group`: the key of its pod group,
+    in a tree only.
     """
 
     uid: Uid
@@ -117,6 +130,7 @@ class Member:
     diagnosis: Diagnosis | None = None  # its own fit failure in this attempt
     volumes: tuple[VolumeAssignment, ...] = ()
     claims: tuple[ClaimAllocation, ...] = ()
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +167,7 @@ class Preemption:
     evaluated: bool = True  # victims were searched, so metrics of the evaluation are observed
     keep_nominations: bool = False  # not eligible: present nominations stay
     unhelpful: tuple[tuple[Reason | Explanation, int], ...] = ()
+    placements: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +208,8 @@ class Attempt:
 
     `code`: SUCCESS when at least the minimum is placed and `members` say who is bound where.
     `status`: sentences of the group's (or a failing check's) status, in order; a plain pod's is its
-    member's diagnosis. `plan`: set when victims are to be evicted.
+    member's diagnosis. `plan`: set when victims are to be evicted. `parts`: of a tree all groups,
+    composite ones too; `status` is then the root's.
     """
 
     unit: Unit
@@ -206,3 +222,4 @@ class Attempt:
     gang: GangCycle | None = None
     deallocations: tuple[Deallocation, ...] = ()  # claims in the way of a unit that was not placed
     placements: tuple[int, int] = (0, 0)  # examined with success and without (groups only)
+    parts: tuple[GroupStatus, ...] = ()

@@ -18,9 +18,9 @@ from reprieve.engine.placement.filtering import Placed
 from reprieve.engine.placement.reasons import PLUGIN, Reason, Rejection
 from reprieve.engine.placement.scores.examined import examined
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.outcome import Diagnosis, Explanation, Sentence
+from reprieve.engine.scheduling.outcome import Diagnosis, Explanation, GroupStatus, Sentence
 
-__all__ = ["Choose", "Placing", "best_node", "diagnose", "place_members"]
+__all__ = ["Choose", "Placing", "best_node", "diagnose", "place_members", "unreachable"]
 
 Choose: TypeAlias = Callable[[Simulation, Pending, I64], int]
 
@@ -48,7 +48,8 @@ class Placing:
 
     `failure` is None when the group has its minimum. `waiting`: the loop never started or ended
     while the minimum was still not met, so that the text gets its longer form. `diagnoses[i]`: why
-    the i-th pod has no node, None when it has one or was not tried.
+    the i-th pod has no node, None when it has one or was not tried. `parts`: the groups of a tree
+    that were tried.
     """
 
     nodes: tuple[int, ...]
@@ -56,6 +57,7 @@ class Placing:
     failure: Explanation | None
     waiting: bool = False
     error: bool = False
+    parts: tuple[GroupStatus, ...] = ()
 
     @property
     def placed(self) -> int:
@@ -88,7 +90,7 @@ def place_members(
     placed: list[Placed] = []
     remaining = len(queued)
     if scheduled + remaining < minimum:
-        failure = _unreachable(minimum, scheduled, remaining)
+        failure = unreachable(minimum, scheduled, remaining)
         return Placing(tuple(nodes), tuple(diagnoses), failure, waiting=True), placed
     for index, pending in enumerate(queued):
         remaining -= 1
@@ -102,7 +104,7 @@ def place_members(
             if found.error:
                 return Placing(tuple(nodes), tuple(diagnoses), None, error=True), placed
         if scheduled + remaining < minimum:
-            failure = _unreachable(minimum, scheduled, remaining)
+            failure = unreachable(minimum, scheduled, remaining)
             return Placing(tuple(nodes), tuple(diagnoses), failure), placed
     if scheduled < minimum:
         values = (minimum, scheduled, remaining)
@@ -111,7 +113,8 @@ def place_members(
     return Placing(tuple(nodes), tuple(diagnoses), None), placed
 
 
-def _unreachable(minimum: int, scheduled: int, remaining: int) -> Explanation:
+def unreachable(minimum: int, scheduled: int, remaining: int) -> Explanation:
+    """Return the failure of a group that cannot reach its minimum any more."""
     return Explanation(Sentence.MIN_COUNT_UNREACHABLE, (minimum, scheduled, remaining))
 
 

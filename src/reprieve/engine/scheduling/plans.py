@@ -15,9 +15,10 @@ from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
 from reprieve.engine.scheduling.outcome import Preemption
 
-__all__ = ["GROUP_API_VERSION", "plan_of"]
+__all__ = ["COMPOSITE_API_VERSION", "GROUP_API_VERSION", "plan_of"]
 
 GROUP_API_VERSION = "scheduling.k8s.io/v1beta1"
+COMPOSITE_API_VERSION = "scheduling.k8s.io/v1alpha3"
 
 _WHOLE = "lower priority, whole group"
 _SINGLE = "lower priority"
@@ -35,7 +36,9 @@ def plan_of(
     `policy`: a text that changes whenever the policy does.
     """
     if isinstance(preemptor, GroupRow):
-        ref = Ref(GROUP_API_VERSION, "PodGroup", preemptor.namespace, preemptor.name, preemptor.uid)
+        version = COMPOSITE_API_VERSION if preemptor.composite else GROUP_API_VERSION
+        kind = preemptor.kind.value
+        ref = Ref(version, kind, preemptor.namespace, preemptor.name, preemptor.uid)
     else:
         row = preemptor.row
         ref = Ref("v1", "Pod", row.namespace, row.name, row.uid)

@@ -68,6 +68,7 @@ def run_post_filters(
             )
         if result.code is Code.SUCCESS or result.code is Code.UNRESOLVABLE:
             return Found((result.explanation,), result)
-        said.append(result.explanation)
+        if result.explanation.sentence is not Sentence.SILENT:
+            said.append(result.explanation)
         last = result
     return Found(tuple(said), last)

@@ -16,10 +16,15 @@ from enum import StrEnum
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import I32, I64, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.domains import members_of
+from reprieve.engine.scheduling.hierarchy import (
+    as_preemptor,
+    effective_priority,
+    members_of,
+    whole_groups,
+)
 from reprieve.engine.scheduling.nominations import kept_for_others
 from reprieve.engine.scheduling.outcome import Attempt
 from reprieve.units.ids import Uid
@@ -77,12 +82,15 @@ def faults_of(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> tuple[Pla
         for uid, node in placed
         if node not in snapshot.node_index
     ]
-    group = _group(snapshot, attempt)
+    group = _group(snapshot, policy, attempt)
     slots = _slots(snapshot, attempt)
     if attempt.plan is not None:
         faults += _victims(snapshot, policy, attempt, group, slots)
-        needed = _needed(snapshot, attempt, group)
-        if len(placed) < needed:
+        if group is not None and group.composite:
+            waiting_pods = [pending for pending in pods if pending is not None]
+            if not waiting_pods or not _tree_reached(snapshot, group, waiting_pods):
+                faults.append(PlanFault(Fault.SHORT, "", group.key))
+        elif len(placed) < (needed := _needed(snapshot, attempt, group)):
             faults.append(PlanFault(Fault.SHORT, "", f"{len(placed)}/{needed}"))
     if faults or not placed:
         return tuple(faults)
@@ -108,11 +116,16 @@ def _placed(snapshot: Snapshot, attempt: Attempt) -> list[tuple[Uid, str]]:
     return list({**fitting, **planned}.items())
 
 
-def _group(snapshot: Snapshot, attempt: Attempt) -> GroupRow | None:
+def _group(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> GroupRow | None:
+    """Return the preemptor's group, with the priority at which it preempts."""
     if attempt.gang is not None:
         return None
     index = snapshot.group_index.get(attempt.unit.group, -1)
-    return snapshot.group_rows[index] if index >= 0 else None
+    row = snapshot.group_rows[index] if index >= 0 else None
+    if row is None:
+        return None
+    waiting = [snapshot.pending[uid] for uid in attempt.unit.pods if uid in snapshot.pending]
+    return as_preemptor(snapshot, policy, row, waiting)
 
 
 def _slots(snapshot: Snapshot, attempt: Attempt) -> I64:
@@ -161,7 +174,7 @@ def _victims(
     slots = slots[there]
     # Older gangs know pods and no groups of the API.
     groups = policy.gates.generic_workload and attempt.gang is None
-    effective = snapshot.effective_priority(groups)
+    effective = effective_priority(snapshot, policy) if groups else snapshot.pod_priority
     priority = _priority(snapshot, attempt, group)
     keys = snapshot.pod_keys
     found += [
@@ -171,20 +184,32 @@ def _victims(
     unique, counts = np.unique(slots, return_counts=True)
     found += [PlanFault(Fault.NAMED_TWICE, keys[slot]) for slot in unique[counts > 1].tolist()]
     if groups:
-        found += _torn(snapshot, slots)
+        found += _torn(snapshot, whole_groups(snapshot, policy)[snapshot.pod_group], slots)
     return found
 
 
-def _torn(snapshot: Snapshot, slots: I64) -> list[PlanFault]:
-    whole = np.array([r is not None and r.all_or_nothing for r in snapshot.group_rows], np.bool_)
-    groups = snapshot.pod_group[slots]
-    named = np.bincount(groups[groups >= 0], minlength=len(whole))
-    placed = snapshot.pod_group[(snapshot.pod_group >= 0) & (snapshot.pod_node >= 0)]
-    there = np.bincount(placed, minlength=len(whole))
+def _torn(snapshot: Snapshot, together: I32, slots: I64) -> list[PlanFault]:
+    """Look for torn groups; `together`: (slots,) the group with which each pod goes, or -1."""
+    size = len(snapshot.group_rows)
+    named = np.bincount(together[slots][together[slots] >= 0], minlength=size)
+    there = np.bincount(together[(together >= 0) & (snapshot.pod_node >= 0)], minlength=size)
     return [
         PlanFault(Fault.TORN_GROUP, snapshot.group_keys[group], f"{named[group]}/{there[group]}")
-        for group in np.flatnonzero(whole & (named > 0) & (named != there)).tolist()
+        for group in np.flatnonzero((named > 0) & (named != there)).tolist()
     ]
+
+
+def _tree_reached(snapshot: Snapshot, group: GroupRow, waiting: list[Pending]) -> bool:
+    """Return whether a group has its minimum with these pods, and those that run already."""
+    index = snapshot.group_index[group.key]
+    if not group.composite:
+        got = len(members_of(snapshot, group)) + sum(
+            f"{pending.row.namespace}/{pending.row.group}" == group.key for pending in waiting
+        )
+    else:
+        children = (snapshot.group_rows[c] for c in snapshot.trees.children.get(index, ()))
+        got = sum(c is not None and _tree_reached(snapshot, c, waiting) for c in children)
+    return got >= (1 if group.min_count is None else group.min_count)
 
 
 def _unplaceable(

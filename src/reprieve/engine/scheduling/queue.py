@@ -11,9 +11,9 @@ seconds) is handed in. Entries are plain pods or groups; each is in one place:
 | gated | an event of the plugin that refused it at PreEnqueue |
 | in flight | `done` |
 
-Members of a group whose object is unknown are `incomplete` and no entry. How entries move between
-the places is `queue_places`; here is who they are and how their cycles end. Source: specification
-22, with 5.1, 5.2 and 9.4.
+A tree of groups is one entry, that of its root. Members whose group is unknown, or one above it,
+are `incomplete` and no entry. How entries move between the places is `queue_places`; here is who
+they are and how their cycles end. Source: specification 22, with 5.1, 5.2 and 9.4.
 """
 
 from __future__ import annotations
@@ -24,11 +24,21 @@ from enum import Enum, auto
 from typing import Final
 
 from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.trees import Way
 from reprieve.engine.scheduling.outcome import Unit
-from reprieve.engine.scheduling.pre_enqueue import Facts, no_group
-from reprieve.engine.scheduling.queue_entries import Backoff, Entry, Gate, Place, QueuedMember
+from reprieve.engine.scheduling.pre_enqueue import Facts, tree_of
+from reprieve.engine.scheduling.queue_entries import (
+    Backoff,
+    Entry,
+    Gate,
+    Place,
+    QueuedMember,
+    cycle_order,
+    own_changes,
+)
 from reprieve.engine.scheduling.queue_events import Event, Happening, asks
 from reprieve.engine.scheduling.queue_flights import Flights
+from reprieve.engine.scheduling.queue_incomplete import Incomplete
 from reprieve.engine.scheduling.queue_places import Places
 from reprieve.units.ids import Uid
 
@@ -60,7 +70,8 @@ class Queue:
         self._backoff = backoff or Backoff()
         self._entries: dict[str, Entry] = {}
         self._owner: dict[Uid, str] = {}  # entry key of each pod that is in an entry
-        self._incomplete: dict[str, dict[Uid, QueuedMember]] = {}
+        self._trees: set[str] = set()  # keys of entries of groups that name a parent
+        self._incomplete = Incomplete(facts)
         self._places = Places(facts, self._entries)
         self._flights = Flights()
 
@@ -68,25 +79,29 @@ class Queue:
 
     def add(self, row: PodRow, now: int) -> None:
         """Take in a pending pod, or what has changed about one."""
-        if row.uid in self._owner or row.uid in self._incomplete.get(self._group_of(row), {}):
+        if row.uid in self._owner:
             self._update(row, now)
             return
         group = self._group_of(row)
-        member = QueuedMember(row, now)
-        if group and self._facts.group(group) is None:
-            self._incomplete.setdefault(group, {})[row.uid] = member
+        if group and self._incomplete.update(group, row):
             return
-        self._join(group or row.uid, group, {row.uid: member}, now, "PodAdd")
-        if group:
-            self.on_event(Event(Happening.PENDING_ADDED, pod=row, group=group), now)
+        member = QueuedMember(row, now)
+        if not group:
+            self._join(row.uid, "", {row.uid: member}, now, "PodAdd")
+            return
+        way, root = self._facts.root(group)
+        if way is Way.MISSING:
+            self._incomplete.put(group, (member,))
+            return
+        self._join(root, root, {row.uid: member}, now, "PodAdd")
+        tree = tree_of(self._facts, root)
+        self.on_event(Event(Happening.PENDING_ADDED, pod=row, group=group, tree=tree), now)
 
     def remove(self, uid: Uid) -> None:
         """Forget a pod that is bound, deleted or finished."""
         key = self._owner.pop(uid, None)
         if key is None:
-            for group, members in list(self._incomplete.items()):
-                if members.pop(uid, None) is not None and not members:
-                    del self._incomplete[group]
+            self._incomplete.remove(uid)
             return
         entry = self._entries[key]
         entry.members.pop(uid, None)
@@ -97,21 +112,24 @@ class Queue:
     def group_changed(self, key: str, now: int, *, lowered: bool = False) -> None:
         """The group object has come, changed or gone; `lowered`: its minCount is lower now."""
         row = self._facts.group(key)
-        entry = self._entries.get(key)
         if row is None:
-            if entry is not None and entry.place is not Place.IN_FLIGHT:
-                self._set_aside(entry)
+            for each in {key, *self._trees} & self._entries.keys():
+                if self._entries[each].place is not Place.IN_FLIGHT:
+                    self._set_aside(self._entries[each])
             return
-        added = self._incomplete.pop(key, None)
-        if added:
-            self._join(key, key, added, now, Happening.GROUP_ADDED)
-        elif entry is not None and entry.priority != row.priority:
+        entry = self._entries.get(key)
+        added = self._incomplete.ready(key)
+        for owner, members in added.values():
+            self._join(owner, owner, members, now, Happening.GROUP_ADDED)
+        if not added and entry is not None and entry.priority != row.priority:
             entry.priority = row.priority
             if entry.place is Place.ACTIVE:
                 self._places.activate(entry, "")
-        if added or lowered:
+        root = self._facts.root(key)[1]
+        if added or lowered or root != key:
             what = Happening.GROUP_LOWERED if lowered else Happening.GROUP_ADDED
-            self.on_event(Event(what, group=key), now)
+            tree = tree_of(self._facts, root)
+            self.on_event(Event(what, group=key, tree=tree), now)
 
     # Trying.
 
@@ -124,7 +142,7 @@ class Queue:
         entry.place = Place.IN_FLIGHT
         entry.flight = frozenset(entry.members)
         self._flights.take_off(entry.key)
-        members = sorted(entry.members.values(), key=_order)
+        members = sorted(entry.members.values(), key=cycle_order)
         for member in members:
             member.attempts += 1
         return Unit(tuple(member.row.uid for member in members), entry.group)
@@ -154,8 +172,7 @@ class Queue:
         if not entry.members:
             self._drop(entry)
             return
-        if entry.group and self._facts.group(entry.group) is None:
-            self._set_aside(entry)
+        if entry.group and not self._set_aside(entry):
             return
         for uid, member in entry.members.items():
             if uid in rejected_by:
@@ -251,18 +268,13 @@ class Queue:
     def gate(self, uid: Uid) -> Gate | None:
         """Return why a pod is held before the queue, None when it is not."""
         key = self._owner.get(uid)
-        if key is not None:
-            return self._entries[key].gate
-        for group, members in self._incomplete.items():
-            if uid in members:
-                return no_group(group)
-        return None
+        return self._incomplete.gate(uid) if key is None else self._entries[key].gate
 
     def place(self, uid: Uid) -> str:
         """Return the `queue` label of the pod's place, empty when it is not queued."""
         key = self._owner.get(uid)
         if key is None:
-            return "incomplete" if any(uid in m for m in self._incomplete.values()) else ""
+            return "incomplete" if uid in self._incomplete else ""
         entry = self._entries[key]
         if uid in entry.arrived:
             return "pending"
@@ -291,11 +303,11 @@ class Queue:
             if place in found:
                 found[place] += len(entry.members)
             found["pending"] += len(entry.arrived)
-        found["incomplete"] = sum(map(len, self._incomplete.values()))
+        found["incomplete"] = len(self._incomplete)
         return found
 
     def __contains__(self, uid: Uid) -> bool:
-        return uid in self._owner or any(uid in m for m in self._incomplete.values())
+        return uid in self._owner or uid in self._incomplete
 
     # How.
 
@@ -305,18 +317,14 @@ class Queue:
         return self._facts.gang_key(row) if row.gang else ""
 
     def _update(self, row: PodRow, now: int) -> None:
-        key = self._owner.get(row.uid)
-        if key is None:
-            self._incomplete[self._group_of(row)][row.uid].row = row
-            return
-        entry = self._entries[key]
+        entry = self._entries[self._owner[row.uid]]
         member = entry.members.get(row.uid) or entry.arrived[row.uid]
         before, member.row = member.row, row
         if not entry.group and entry.priority != row.priority:
             entry.priority = row.priority
             if entry.place is Place.ACTIVE:
                 self._places.activate(entry, "")
-        for what in _own_changes(before, row):
+        for what in own_changes(before, row):
             event = Event(what, pod=row, pod_before=before)
             if entry.place is Place.IN_FLIGHT:
                 self._flights.note(event)
@@ -330,6 +338,8 @@ class Queue:
         self, key: str, group: str, members: dict[Uid, QueuedMember], now: int, event: str
     ) -> None:
         self._owner.update(dict.fromkeys(members, key))
+        if group and any(self._in_tree(member.row) for member in members.values()):
+            self._trees.add(key)
         entry = self._entries.get(key)
         if entry is None:
             first = next(iter(members.values())).row
@@ -352,36 +362,35 @@ class Queue:
         self._places.held.discard(entry.key)
         for uid in (*entry.members, *entry.arrived):
             self._owner.pop(uid, None)
+        self._trees.discard(entry.key)
         del self._entries[entry.key]
 
-    def _set_aside(self, entry: Entry) -> None:
-        """The group object is gone: its members wait for it outside."""
-        members = {**entry.members, **entry.arrived}
-        self._drop(entry)
-        if members:
-            self._incomplete.setdefault(entry.group, {}).update(members)
+    def _set_aside(self, entry: Entry) -> bool:
+        """Let members wait outside whose group is gone, or one above it; return whether some stay.
 
+        Where the entry is a tree these need not be all of them.
+        """
+        if entry.key not in self._trees:
+            if self._facts.group(entry.group) is not None:
+                return True
+            self._incomplete.put(entry.group, (*entry.members.values(), *entry.arrived.values()))
+            self._drop(entry)
+            return False
+        for held in (entry.members, entry.arrived):
+            for uid, member in list(held.items()):
+                group = self._group_of(member.row)
+                way, root = self._facts.root(group)
+                if way is Way.MISSING or root != entry.key:
+                    self._incomplete.put(group, (held.pop(uid),))
+                    del self._owner[uid]
+        if not entry.pods:
+            self._drop(entry)
+        return bool(entry.pods)
 
-def _order(member: QueuedMember) -> tuple[int, int, int, str]:
-    # Specification 5.2: priority and attempts descending, queue time and name ascending.
-    return (-member.row.priority, -member.attempts, member.since, member.row.name)
+    def _in_tree(self, row: PodRow) -> bool:
+        found = self._facts.group(self._group_of(row))
+        return found is not None and bool(found.parent)
 
 
 def _gate_plugin(entry: Entry) -> tuple[str, ...]:
     return () if entry.gate is None else (entry.gate.plugin,)
-
-
-def _own_changes(before: PodRow, row: PodRow) -> list[Happening]:
-    found = []
-    if before.labels != row.labels:
-        found.append(Happening.OWN_LABELS)
-    if before.gates and not row.gates:
-        found.append(Happening.OWN_GATES)
-    if before.claims != row.claims:
-        found.append(Happening.OWN_CLAIM)
-    if before.pod_class is not row.pod_class:
-        if before.pod_class.tolerations != row.pod_class.tolerations:
-            found.append(Happening.OWN_TOLERATIONS)
-        if before.pod_class.requests != row.pod_class.requests:
-            found.append(Happening.OWN_REQUESTS)
-    return found

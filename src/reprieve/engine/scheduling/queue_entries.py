@@ -12,10 +12,11 @@ from enum import StrEnum
 from typing import Final
 
 from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.scheduling.queue_events import Happening
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 
-__all__ = ["Backoff", "Entry", "Gate", "Place", "QueuedMember"]
+__all__ = ["Backoff", "Entry", "Gate", "Place", "QueuedMember", "cycle_order", "own_changes"]
 
 
 class Place(StrEnum):
@@ -105,3 +106,25 @@ class Backoff:
 
 
 _DOUBLINGS: Final = 40
+
+
+def cycle_order(member: QueuedMember) -> tuple[int, int, int, str]:
+    """Order members by priority and attempts descending, then queue time and name (5.2)."""
+    return (-member.row.priority, -member.attempts, member.since, member.row.name)
+
+
+def own_changes(before: PodRow, row: PodRow) -> list[Happening]:
+    """Return what has happened to a waiting pod itself."""
+    found = []
+    if before.labels != row.labels:
+        found.append(Happening.OWN_LABELS)
+    if before.gates and not row.gates:
+        found.append(Happening.OWN_GATES)
+    if before.claims != row.claims:
+        found.append(Happening.OWN_CLAIM)
+    if before.pod_class is not row.pod_class:
+        if before.pod_class.tolerations != row.pod_class.tolerations:
+            found.append(Happening.OWN_TOLERATIONS)
+        if before.pod_class.requests != row.pod_class.requests:
+            found.append(Happening.OWN_REQUESTS)
+    return found

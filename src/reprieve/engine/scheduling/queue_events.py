@@ -59,8 +59,9 @@ class Happening(StrEnum):
 class Event:
     """One event. `pod` and `node` are as they are now, or were last; `*_before` as they were.
 
-    `group`: namespace/name. `kind`, `namespace`, `name`: the object of `OBJECT`. `freed`: a
-    ResourceClaim that nobody uses any more. `at_most`: only pods up to this priority are asked.
+    `group`: its key; `tree`: the pod groups of its tree, where it is in one. `kind`, `namespace`,
+    `name`: the object of `OBJECT`. `freed`: a ResourceClaim that nobody uses any more. `at_most`:
+    only pods up to this priority are asked.
     """
 
     what: Happening
@@ -69,6 +70,7 @@ class Event:
     node: NodeRow | None = None
     node_before: NodeRow | None = None
     group: str = ""
+    tree: frozenset[str] = frozenset()
     kind: Kind | None = None
     namespace: str = ""
     name: str = ""
@@ -91,7 +93,10 @@ def _any(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
 
 
 def _same_group(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
-    return bool(pod.group) and event.group == f"{pod.namespace}/{pod.group}"
+    if not pod.group:
+        return False
+    key = f"{pod.namespace}/{pod.group}"
+    return key == event.group or key in event.tree
 
 
 def _shares_port(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:

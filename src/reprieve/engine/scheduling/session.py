@@ -17,6 +17,7 @@ import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
+from reprieve.engine.cluster.trees import MOST_LEVELS, Way
 from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions, JobReason
 from reprieve.engine.placement.filtering import Placed
@@ -24,8 +25,9 @@ from reprieve.engine.placement.profile import Policy, policy_text
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
-from reprieve.engine.scheduling.group import missing_group, schedule_group
+from reprieve.engine.scheduling.group import endless_tree, missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
+from reprieve.engine.scheduling.hierarchy import as_preemptor, trees_of
 from reprieve.engine.scheduling.nominations import kept_for_others
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sentence, Unit
 from reprieve.engine.scheduling.placing import Choose, best_node
@@ -33,6 +35,7 @@ from reprieve.engine.scheduling.plans import plan_of
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.pod import schedule_pod
 from reprieve.engine.scheduling.reservations import with_reservations
+from reprieve.engine.scheduling.tree_placing import in_placement_order
 from reprieve.units.ids import Uid
 
 __all__ = ["GROUP_POST_FILTERS", "Session"]
@@ -90,6 +93,14 @@ class Session:
         group = self._group(key)
         if key and group is None and key not in self._gangs:
             return missing_group(unit)
+        if group is not None:
+            if self._endless(group):
+                return endless_tree(unit, MOST_LEVELS)
+            if group.composite:
+                queued = in_placement_order(self.snapshot, group, queued)
+                if not queued:
+                    return Attempt(unit, Code.SUCCESS, ())
+            group = as_preemptor(self.snapshot, self._policy, group, queued)
         name = self._scheduler_name(queued[0])
         profile = self._policy.profile(name)
         if profile is None:
@@ -142,6 +153,11 @@ class Session:
     def _group(self, key: str) -> GroupRow | None:
         index = self.snapshot.group_index.get(key, -1)
         return self.snapshot.group_rows[index] if index >= 0 else None
+
+    def _endless(self, group: GroupRow) -> bool:
+        trees = trees_of(self.snapshot, self._policy)
+        index = self.snapshot.group_index[group.key]
+        return trees is not None and trees.way(index) is Way.ENDLESS
 
     def _scheduler_name(self, pending: Pending) -> str:
         entry = self.snapshot.classes[pending.pod_class]
@@ -200,7 +216,9 @@ class Session:
                     row.name,
                     index.get(member.nominate, -1),
                     row.priority if group is None else group.priority,
-                    self.snapshot.group_index.get(attempt.unit.group, -1),
+                    self.snapshot.group_index.get(f"{row.namespace}/{row.group}", -1)
+                    if group is not None and group.composite
+                    else self.snapshot.group_index.get(attempt.unit.group, -1),
                     pending.pod_class,
                     pending.labels,
                 )

@@ -1,0 +1,26 @@
+"""Who is told of pods that are members of gangs of older front doors."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.units.ids import Uid
+
+__all__ = ["Members"]
+
+
+class Members(Protocol):
+    """Who is told of members of gangs of older front doors."""
+
+    def pod_seen(self, row: PodRow) -> None:
+        """A member came or changed."""
+        ...
+
+    def pod_gone(self, row: PodRow) -> None:
+        """A member is gone."""
+        ...
+
+    def waits(self, uid: Uid) -> bool:
+        """Whether the pod has a node and waits for its siblings, outside of the queue."""
+        ...
