@@ -4,6 +4,7 @@
       secondReprievePass: true      # victims refused for a spread constraint go back together
       kepMessages: false            # conditions in the words of KEP-5710
       simulateClaims: false         # devices and attachments of victims count as free
+      compositePriority: Root       # or Nearest: whose priority counts in trees of groups
       victimDeadline: 5m            # how long past its grace period a victim may take to end
       featureGates: {CompositePodGroup: true}
       configuration: {apiVersion: kubescheduler.config.k8s.io/v1, ...}
@@ -19,14 +20,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.profile import CompositePriority, Policy
 from reprieve.settings.coscheduling import (
     CoschedulingSettings,
     gang_options,
     read_arguments,
     without_coscheduling,
 )
-from reprieve.settings.fields import boolean, duration, mapping, read_yaml, refuse
+from reprieve.settings.fields import boolean, choice, duration, mapping, read_yaml, refuse
 from reprieve.settings.gates import Wish, gates_of_mapping, gates_of_text, resolve_gates
 from reprieve.settings.idle import Notice
 from reprieve.settings.scheduler_configuration import (
@@ -44,7 +45,14 @@ _SWITCHES: Final[Mapping[str, str]] = {
     "kepMessages": "kep_messages",
     "simulateClaims": "simulate_claims",
 }
-_KEYS: Final = (*_SWITCHES, "victimDeadline", "featureGates", "configuration", "gangs")
+_KEYS: Final = (
+    *_SWITCHES,
+    "compositePriority",
+    "victimDeadline",
+    "featureGates",
+    "configuration",
+    "gangs",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +110,26 @@ def scheduling_settings(
         configuration = scheduler_configuration(
             without_coscheduling(document), f"{place}.configuration.", extra
         )
-    switches = {
+    switches: dict[str, Any] = {
         field: boolean(section[key], f"{place}.{key}")
         for key, field in _SWITCHES.items()
         if section.get(key) is not None
     }
+    priority = CompositePriority.ROOT
+    if section.get("compositePriority") is not None:
+        where_priority = f"{place}.compositePriority"
+        priority = CompositePriority(
+            choice(section["compositePriority"], where_priority, [*CompositePriority])
+        )
     deadline = 5 * MINUTE
     if section.get("victimDeadline") is not None:
         deadline = duration(section["victimDeadline"], f"{place}.victimDeadline")
         if not deadline:
             refuse(f"{place}.victimDeadline", section["victimDeadline"], "a duration above zero")
     return SchedulingSettings(
-        policy=Policy(profiles=configuration.profiles, gates=gates, **switches),
+        policy=Policy(
+            profiles=configuration.profiles, gates=gates, composite_priority=priority, **switches
+        ),
         initial_backoff_seconds=configuration.initial_backoff_seconds,
         max_backoff_seconds=configuration.max_backoff_seconds,
         victim_deadline=deadline,

@@ -16,6 +16,7 @@ import numpy as np
 
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.plan import Plan
+from reprieve.engine.scheduling.hierarchy import as_preemptor, effective_priority
 from reprieve.engine.scheduling.outcome import Attempt, UnitVictim
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session
@@ -86,7 +87,9 @@ class SchedulingReplay:
         index = self.snapshot.group_index.get(self.decided_on.unit.group, -1)
         group = self.snapshot.group_rows[index] if index >= 0 else None
         if group is not None:
-            return group.priority
+            waiting = self.snapshot.pending
+            queued = [waiting[uid] for uid in self.decided_on.unit.pods if uid in waiting]
+            return as_preemptor(self.snapshot, self.decided_on.policy, group, queued).priority
         pending = self.snapshot.pending.get(self.decided_on.unit.pods[0])
         return 0 if pending is None else pending.row.priority
 
@@ -122,8 +125,7 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
     """Yield what became of each pod: members, victims by importance, all others by name."""
     yield from _members(replay)
     snapshot, found = replay.snapshot, replay.attempt.preemption
-    groups = replay.decided_on.policy.gates.generic_workload
-    priorities = snapshot.effective_priority(groups).tolist()
+    priorities = effective_priority(snapshot, replay.decided_on.policy).tolist()
     refused = refusals(snapshot, replay.decided_on.policy, replay.attempt)
     victims = found.victims if found is not None else ()
     told = set()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import Preemption, PreemptionSpec
+from reprieve.engine.cluster.rows import COMPOSITE
 from reprieve.telemetry.scheduling_replay import Part, PodAnswer, SchedulingReplay, pod_answers
 from reprieve.telemetry.story import amounts_lines, counts_text, outcome_text, status_lines
 
@@ -114,7 +115,10 @@ def _kept(
 def _why(answer: PodAnswer) -> str:
     unit = answer.unit
     assert unit is not None
-    whole = f"its group goes as a whole ({len(unit.pods)} pods), and " if unit.whole_group else ""
+    what = "group"
+    if unit.group.startswith(COMPOSITE):
+        what = f"tree {unit.group.removeprefix(COMPOSITE)}"
+    whole = f"its {what} goes as a whole ({len(unit.pods)} pods), and " if unit.whole_group else ""
     refused = answer.refused
     reason = f"{refused} refuses its reprieve" if refused else "the preemptor does not fit with it"
     budget = ", a disruption budget notwithstanding" if unit.violating else ""

@@ -5,7 +5,8 @@
    The calls go out in the order of the members; one that fails does not stop the others.
 3. A failed member loses its assumed place but keeps its nomination, and goes back to the queue; so
    its share of the node stays reserved.
-4. The group's condition becomes true once its minimum is bound.
+4. The group's condition becomes true once its minimum is bound, and those of the composite groups
+   above it.
 
 A plain pod stays in flight in the queue until its call is over. Source: specification 23.
 """
@@ -18,11 +19,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.group_conditions import group_scheduled
 from reprieve.controllers.scheduling.references import pod_reference
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.engine.cluster.devices import extended_classes
-from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.engine.cluster.trees import Way
 from reprieve.engine.scheduling.outcome import Deallocation, Member, Unit
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.execution.bind import Binding, Bound, bind
@@ -127,7 +130,8 @@ class Bindings:
         found = await self._call(pod)
         if found.bound is Bound.HERE:
             self._unseen.add(pod.row.uid)
-            self._tell_group(key)
+            placed = pod.row
+            self._tell_group(f"{placed.namespace}/{placed.group}" if placed.group else key)
         elif found.bound in (Bound.FAILED, Bound.TAKEN):
             if found.bound is Bound.FAILED:
                 self._failed(pod, found)
@@ -138,14 +142,26 @@ class Bindings:
                 self._state.queue.add(row, self._context.clock.monotonic())
 
     def _tell_group(self, key: str) -> None:
-        """Write that the group is scheduled once its minimum is bound."""
-        row = self._state.group(key)
-        if row is None or row.scheduled:
-            return
-        bound = sum(bool(pod.node) or pod.uid in self._unseen for pod in self._state.members(key))
-        if bound >= (row.min_count or 1):
-            text = wording.ConditionText(self._condition_type(), "True", "Scheduled", "")
-            self._statuses.group(row, text)
+        """Write that the group is scheduled once its minimum is bound, and those above it."""
+        way, _ = self._state.root(key)
+        while (row := self._state.group(key)) is not None:
+            if not row.scheduled:
+                if not self._bound(row):
+                    return
+                self._statuses.group(row, group_scheduled(row, self._condition_type()))
+            if way is not Way.ROOT or not self._state.forest.has_parent(row):
+                return
+            key = row.parent_key
+
+    def _bound(self, row: GroupRow) -> bool:
+        """Whether the group has its minimum: bound pods, or children that have theirs."""
+        if row.composite:
+            children = (self._state.group(key) for key in self._state.children(row.key))
+            got = sum(child is not None and self._bound(child) for child in children)
+        else:
+            pods = self._state.members(row.key)
+            got = sum(bool(pod.node) or pod.uid in self._unseen for pod in pods)
+        return got >= (1 if row.min_count is None else row.min_count)
 
     async def _call(self, pod: _Placed) -> Binding:
         row, context = pod.row, self._context

@@ -18,6 +18,7 @@ from reprieve.controllers.gangs.outcomes import GangOutcomes
 from reprieve.controllers.gangs.plane import GangPlane
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.group_conditions import group_conditions
 from reprieve.controllers.scheduling.observation import log_refused, observe
 from reprieve.controllers.scheduling.plugin_times import measured
 from reprieve.controllers.scheduling.preemptions import Preemptions, Preemptor, Record
@@ -261,6 +262,7 @@ class Decisions:
         self._nominate(attempt, rows, self._state.group(unit.group) if unit.group else None)
         for member in rest:
             self._tell(attempt, member, rows)
+        self._tell_groups(attempt)
 
     def _refuse(
         self,
@@ -280,11 +282,7 @@ class Decisions:
         def tell() -> None:
             for member in attempt.members:
                 self._tell(attempt, member, rows)
-            if group is not None and attempt.status:
-                condition = wording.group_condition(
-                    attempt, self._condition_type(), kep_messages=self._context.policy.kep_messages
-                )
-                self._statuses.group(group, condition)
+            self._tell_groups(attempt)
 
         self._nominate(attempt, rows, group)
         self._bindings.give_back(attempt.deallocations)
@@ -332,6 +330,8 @@ class Decisions:
         if group is not None:
             reference = group_reference(group, self._context.group_version)
             kind = wording.PreemptorKind.GROUP
+            if group.composite:
+                kind = wording.PreemptorKind.COMPOSITE
             return Preemptor(unit.group, kind, group.uid, name, wording.CLUSTER, reference)
         nominated = next((m.nominate for m in attempt.members if isinstance(m.nominate, str)), "")
         kind = wording.PreemptorKind.POD
@@ -348,6 +348,14 @@ class Decisions:
             if row is not None and node is not None and not member.bind:
                 priority = row.priority if group is None else group.priority
                 self._state.cluster.nominate(row.uid, node, priority, deadline)
+
+    def _tell_groups(self, attempt: Attempt) -> None:
+        """Write the conditions of the groups that were not placed."""
+        kep = self._context.policy.kep_messages
+        for row, condition in group_conditions(
+            self._state, attempt, self._condition_type(), kep_messages=kep
+        ):
+            self._statuses.group(row, condition)
 
     def _tell(self, attempt: Attempt, member: Member, rows: Mapping[Uid, PodRow]) -> None:
         """Write the condition and nomination of a pod that was not placed, and its event."""

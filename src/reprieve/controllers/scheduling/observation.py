@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprieve.controllers.scheduling.context import log
+from reprieve.engine.cluster.rows import COMPOSITE
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
@@ -30,7 +31,7 @@ def observe(metrics: SchedulingMetrics, attempt: Attempt, profile: str, took: in
         metrics.schedule_attempts.labels(result, profile).inc()
         metrics.scheduling_seconds.labels(result, profile).observe(seconds)
     if attempt.preemption is not None:
-        _observe_preemption(metrics, attempt.preemption, bool(attempt.unit.group), seconds)
+        _observe_preemption(metrics, attempt.preemption, attempt.unit.group, seconds)
 
 
 def log_refused(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
@@ -53,13 +54,15 @@ def log_refused(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
 
 
 def _observe_preemption(
-    metrics: SchedulingMetrics, found: Preemption, group: bool, seconds: float
+    metrics: SchedulingMetrics, found: Preemption, group: str, seconds: float
 ) -> None:
     pods = sum(len(victim.pods) for victim in found.victims)
     chosen = found.evaluated and found.code is Code.SUCCESS
     kind = PreemptorKind.GROUP if group else PreemptorKind.POD
     if found.evaluated:
         metrics.evaluation_seconds.labels(kind, found.code).observe(seconds)
+    if group.startswith(COMPOSITE):
+        kind = PreemptorKind.COMPOSITE
     if found.violating and chosen:
         metrics.violations.labels(kind).inc(found.violating)
     if found.group_disruptions and chosen:

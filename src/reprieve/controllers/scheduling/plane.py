@@ -20,6 +20,7 @@ from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.controllers.scheduling.watches import Watches
 from reprieve.engine.cluster.cluster import Cluster
+from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
@@ -43,12 +44,13 @@ class SchedulingPlane:
         self.context = context
         self._tasks: asyncio.TaskGroup | None = None
         self.state = ClusterState(
-            Cluster(Watches.kinds()),
+            Cluster(Watches.kinds(trees=context.policy.gates.composite_pod_group)),
             context.clock,
             context.scheduler_names,
             changed=self._changed,
             pod_gone=self._pod_gone,
             group_gone=self._group_gone,
+            forest=Forest(trees=context.policy.gates.composite_pod_group),
         )
         settings = context.settings
         self.gangs = GangPlane(context, self.state)

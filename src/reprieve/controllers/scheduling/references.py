@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.kube.series_events import Reference
 
@@ -14,5 +15,6 @@ def pod_reference(row: PodRow) -> Reference:
 
 
 def group_reference(row: GroupRow, api_version: str) -> Reference:
-    """Return the group under the version that is served."""
-    return Reference(api_version, "PodGroup", row.namespace, row.name, row.uid, str(row.version))
+    """Return the group; a pod group under `api_version`, the version that is served."""
+    version = COMPOSITE_GROUPS.api_version if row.composite else api_version
+    return Reference(version, row.kind, row.namespace, row.name, row.uid, str(row.version))

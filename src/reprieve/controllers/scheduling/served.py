@@ -14,7 +14,11 @@ from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.resource import Resource
 from reprieve.units.clock import Clock
 
-__all__ = ["GROUP_VERSIONS", "newest_served", "pod_groups"]
+__all__ = ["COMPOSITE_GROUPS", "GROUP_VERSIONS", "newest_served", "pod_groups"]
+
+COMPOSITE_GROUPS: Final = Resource(
+    "scheduling.k8s.io", "v1alpha3", "compositepodgroups", "CompositePodGroup"
+)
 
 GROUP_VERSIONS: Final = (
     "scheduling.k8s.io/v1beta1",

@@ -1,8 +1,9 @@
 """Writes conditions and nominations of pods and conditions of groups, the newest wish per object.
 
 A wish that equals what stands there already is not written, one that is overtaken while it waits
-neither. `PodGroupInitiallyScheduled` never leaves `True`. Writes fail softly: a refused one is
-logged once an hour and dropped, others are tried again. Source: specification 9.5, 12.
+neither. `PodGroupInitiallyScheduled` never leaves `True`, nor does that of a composite group.
+Writes fail softly: a refused one is logged once an hour and dropped, others are tried again.
+Source: specification 9.5, 12.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.kube.client import Json, PatchType
@@ -171,8 +173,8 @@ class Statuses:
         )
 
     async def _group(self, row: GroupRow, wish: _GroupWish) -> None:
-        resource = self._groups()
-        seen = self._state.group(f"{row.namespace}/{row.name}")
+        resource = COMPOSITE_GROUPS if row.composite else self._groups()
+        seen = self._state.group(row.key)
         if resource is None or seen is None or seen.uid != row.uid or seen.scheduled:
             return
         sent = self._still_sent(row.uid, seen.version)

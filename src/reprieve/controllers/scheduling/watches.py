@@ -1,7 +1,8 @@
 """The kinds that the scheduling plane watches; each list and event goes on as rows.
 
 Kinds of API groups that may be absent count as empty while they are not served, PodGroups are read
-in the newest version that is served. Source: specification 2.1; the design's "How data flows".
+in the newest version that is served, CompositePodGroups once their gate is on. Source:
+specification 2.1; the design's "How data flows".
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from reprieve.api.storage import (
     VolumeAttachment,
 )
 from reprieve.controllers.scheduling.context import SchedulingContext, log
-from reprieve.controllers.scheduling.served import pod_groups
+from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS, pod_groups
 from reprieve.controllers.scheduling.state import ClusterState, Written
 from reprieve.engine.cluster.rows import Change, Entry, Gone, Kind
 from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
@@ -43,7 +44,7 @@ from reprieve.intake.cluster.devices import (
     resource_claim_entry,
     resource_slice_entry,
 )
-from reprieve.intake.cluster.groups import group_row
+from reprieve.intake.cluster.groups import composite_row, group_row
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pods import PodClasses, pod_row
 from reprieve.intake.cluster.policies import budget_row, namespace_entry, selector_row
@@ -62,6 +63,7 @@ from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording.kube_scheduler import (
+    COMPOSITE_SCHEDULED,
     GROUP_SCHEDULED,
     GROUP_SCHEDULED_ALPHA,
     POD_SCHEDULED,
@@ -122,15 +124,16 @@ class Watches:
         self._listed: dict[Kind, asyncio.Event] = {}
         self._failing: dict[Kind, Nanos] = {}
         self._groups: tuple[Resource, asyncio.Task[None]] | None = None
-        self._kinds = _kinds(turns)
+        trees = context.policy.gates.composite_pod_group
+        self._kinds = _kinds(turns, trees=trees)
         for watched in self._kinds:
             self._add(watched)
         self._listed[Kind.GROUP] = asyncio.Event()
 
     @staticmethod
-    def kinds() -> tuple[Kind, ...]:
-        """Return the kinds without which there is no snapshot."""
-        return (*(watched.kind for watched in _kinds()), Kind.GROUP)
+    def kinds(*, trees: bool = False) -> tuple[Kind, ...]:
+        """Return the kinds without which there is no snapshot; `trees`: gate CompositePodGroup."""
+        return (*(watched.kind for watched in _kinds(trees=trees)), Kind.GROUP)
 
     @property
     def groups(self) -> Resource | None:
@@ -250,9 +253,13 @@ class Watches:
         self._groups = resource, group.create_task(reflector.run(), name="watch podgroups")
 
 
-def _kinds(turns: NodeTurns | None = None) -> Sequence[_Watched[Any]]:
+def _kinds(turns: NodeTurns | None = None, *, trees: bool = False) -> Sequence[_Watched[Any]]:
     apps, core = ("apps", "v1"), ("", "v1")
+    composite = _Watched(
+        Kind.COMPOSITE, COMPOSITE_GROUPS, PodGroup, _composite_converter, optional=True
+    )
     return (
+        *((composite,) if trees else ()),
         _Watched(Kind.POD, PODS, PodObject, _pod_converter()),
         _Watched(Kind.NODE, NODES, NodeObject, _node_converter(turns)),
         _Watched(
@@ -368,6 +375,13 @@ def _group_converter(resource: Resource) -> Callable[[PodGroup], Converted]:
         return group_row(group), _written(conditions, type, group.metadata.generation)
 
     return convert
+
+
+def _composite_converter(group: PodGroup) -> Converted:
+    conditions = group.status.conditions
+    return composite_row(group), _written(
+        conditions, COMPOSITE_SCHEDULED, group.metadata.generation
+    )
 
 
 def _written(conditions: list[Condition] | None, type: str, generation: int) -> Written:

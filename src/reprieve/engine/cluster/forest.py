@@ -34,17 +34,21 @@ class Forest:
         """Take in a group, or what has changed about it."""
         self.remove(row.key)
         self._rows[row.key] = row
-        if self._trees and row.parent:
+        if self.has_parent(row):
             self._children.setdefault(row.parent_key, set()).add(row.key)
 
     def remove(self, key: str) -> None:
         """Forget a group; its children stay."""
         row = self._rows.pop(key, None)
-        if row is not None and self._trees and row.parent:
+        if row is not None and self.has_parent(row):
             siblings = self._children[row.parent_key]
             siblings.discard(key)
             if not siblings:
                 del self._children[row.parent_key]
+
+    def has_parent(self, row: GroupRow) -> bool:
+        """Return whether the group names a parent that counts."""
+        return self._trees and bool(row.parent)
 
     def root(self, key: str) -> tuple[Way, str]:
         """Return where the way up from a group ends, and the key of its root.
@@ -56,7 +60,7 @@ class Forest:
             row = self._rows.get(at)
             if row is None:
                 return Way.MISSING, at
-            if not (self._trees and row.parent):
+            if not self.has_parent(row):
                 return Way.ROOT, at
             at = row.parent_key
         return (Way.ENDLESS, key) if at in self._rows else (Way.MISSING, at)

@@ -7,12 +7,28 @@ members of its group or tree do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from dataclasses import replace
 
 from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
-from reprieve.engine.scheduling.hierarchy import leaf_groups
+from reprieve.engine.placement.profile import CompositePriority, Policy
+from reprieve.engine.scheduling.hierarchy import leaf_groups, trees_of
 from reprieve.units.ids import Uid
 
-__all__ = ["kept_for_others"]
+__all__ = ["kept_for_others", "nominations_of"]
+
+
+def nominations_of(snapshot: Snapshot, policy: Policy) -> tuple[Nomination, ...]:
+    """Return the snapshot's nominations, those of pods in trees with the priority that counts."""
+    trees = trees_of(snapshot, policy)
+    if trees is None:
+        return snapshot.nominations
+    nearest = policy.composite_priority is CompositePriority.NEAREST
+    of_groups = trees.priority(nearest=nearest).tolist()
+    known = trees.known.tolist()
+    return tuple(
+        replace(each, priority=of_groups[each.group]) if known[each.group] else each
+        for each in snapshot.nominations
+    )
 
 
 def kept_for_others(

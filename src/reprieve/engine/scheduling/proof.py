@@ -25,7 +25,7 @@ from reprieve.engine.scheduling.hierarchy import (
     members_of,
     whole_groups,
 )
-from reprieve.engine.scheduling.nominations import kept_for_others
+from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
 from reprieve.engine.scheduling.outcome import Attempt
 from reprieve.units.ids import Uid
 
@@ -230,7 +230,9 @@ def _unplaceable(
     own = frozenset(attempt.unit.pods)
     priority = group.priority if group is not None else waiting[0][0].row.priority
     simulation.respect(
-        kept_for_others(snapshot, snapshot.nominations, own, attempt.unit.group, priority)
+        kept_for_others(
+            snapshot, nominations_of(snapshot, policy), own, attempt.unit.group, priority
+        )
     )
     while waiting:
         # One may need another beside it that comes later.

@@ -28,7 +28,7 @@ from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
 from reprieve.engine.scheduling.group import endless_tree, missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
 from reprieve.engine.scheduling.hierarchy import as_preemptor, trees_of
-from reprieve.engine.scheduling.nominations import kept_for_others
+from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sentence, Unit
 from reprieve.engine.scheduling.placing import Choose, best_node
 from reprieve.engine.scheduling.plans import plan_of
@@ -74,7 +74,7 @@ class Session:
         self._overdue = frozenset(overdue)
         self._simulations: dict[str, Simulation] = {}
         self._placed: list[Placed] = []
-        self._nominations = {each.uid: each for each in snapshot.nominations}
+        self._nominations = {each.uid: each for each in nominations_of(snapshot, policy)}
         self._changes = 0  # of nominations
         # What was asked of each profile's simulation last (`_respect`).
         self._respected: dict[str, tuple[int, str, int, frozenset[Uid]]] = {}
