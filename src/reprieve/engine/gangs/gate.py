@@ -88,7 +88,8 @@ def enqueue_barrier(
     """Return what keeps the pod out of a queue of pods; one that passes represents its group.
 
     Our own queue holds a group as one entry, so that of these checks only those of `basic_barrier`
-    can keep its pods out; the others tell what the reference would say of each pod. `running`: ids of the groups whose cycle runs. `tried`: pods that it has come to.
+    can keep its pods out; the others tell what the reference would say of each pod. `running`: ids
+    of the groups whose cycle runs. `tried`: pods that it has come to.
     """
     found = basic_barrier(gangs, pod)
     gang = gangs.get(pod.gang)
