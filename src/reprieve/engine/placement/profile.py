@@ -155,7 +155,10 @@ class Policy:
     """All that a scheduling decision depends on besides the snapshot.
 
     `second_reprieve_pass`: victims refused for a constraint that is not monotone are put back
-    together. `kep_messages`: conditions in KEP-5710's own words.
+    together. `kep_messages`: conditions in KEP-5710's own words. `binary_search_priority`: only the
+    lowest priorities that are needed are considered. `max_placements` and `topology_preemption`:
+    for how many placements victims are chosen. `cascade_aware`: of two that do equal harm, the one
+    whose victims find other nodes.
     """
 
     profiles: tuple[Profile, ...] = (Profile(),)
@@ -166,6 +169,10 @@ class Policy:
     composite_priority: CompositePriority = field(
         default=CompositePriority.ROOT, metadata={_OPTION: True}
     )
+    binary_search_priority: bool = field(default=False, metadata={_OPTION: True})
+    max_placements: int = field(default=1, metadata={_OPTION: True})
+    topology_preemption: bool = field(default=False, metadata={_OPTION: True})
+    cascade_aware: bool = field(default=False, metadata={_OPTION: True})
 
     def profile(self, scheduler_name: str) -> Profile | None:
         """Return the profile of that scheduler name, None when we do not serve it."""

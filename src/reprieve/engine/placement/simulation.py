@@ -225,8 +225,8 @@ class Simulation:
         """Go back to a checkpoint, at which fewer pods had been placed than now."""
         for pod in reversed(self.simulated[len(state.simulated) :]):
             self._release(pod)
-        self.present = state.present
-        self.used = state.used
+        self.present = state.present.copy()
+        self.used = state.used.copy()
         self.simulated = list(state.simulated)
         self.shared = dict(state.shared)
         self._scored = None

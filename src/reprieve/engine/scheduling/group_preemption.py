@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import Flag, Mask, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Checkpoint, Simulation

@@ -153,7 +153,8 @@ class Preemption:
 
     `unhelpful`: how many nodes say what, when a plain pod has no candidate; nodes that were not
     examined are counted too. `reprieved`: units put back, by rule. `refused`: for `-v 6`, units
-    that could not be put back with the first filter that refused.
+    that could not be put back with the first filter that refused. `placements`: how many were tried
+    in the empty state.
     """
 
     code: Code
