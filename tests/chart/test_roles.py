@@ -110,6 +110,16 @@ def test_nodes_are_written_only_where_schedulers_share_them(tmp_path: Path) -> N
     assert cluster(render(tmp_path, shared)) == cluster(render(tmp_path))
 
 
+def test_composite_groups_are_read_only_behind_their_gate(tmp_path: Path) -> None:
+    gates = {"scheduling": {"featureGates": {"CompositePodGroup": True}}}
+    without = cluster(render(tmp_path, {"controllers": ["scheduling"]}))
+    assert cluster(render(tmp_path, {"controllers": ["scheduling"], **gates})) == {
+        **without,
+        ("scheduling.k8s.io", "compositepodgroups"): {"list", "watch"},
+        ("scheduling.k8s.io", "compositepodgroups/status"): {"patch"},
+    }
+
+
 def test_of_config_maps_only_koordinators_settings_are_read(tmp_path: Path) -> None:
     rules = render(tmp_path, {"controllers": ["scheduling"]}).one("ClusterRole")["rules"]
     named = rights(rules, "koord-scheduler-config")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.engine.placement.profile import Gates, Policy, Profile
+from reprieve.engine.placement.profile import CompositePriority, Gates, Policy, Profile
 from reprieve.settings.scheduler_configuration import DEFAULT_PROFILES
 from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import read_config
@@ -17,6 +17,7 @@ scheduling:
   secondReprievePass: false
   kepMessages: true
   simulateClaims: true
+  compositePriority: Nearest
   victimDeadline: 90s
   featureGates: {CompositePodGroup: true, SchedulerAsyncPreemption: false}
   configuration:
@@ -53,6 +54,7 @@ def test_everything_that_can_be_said() -> None:
         second_reprieve_pass=False,
         kep_messages=True,
         simulate_claims=True,
+        composite_priority=CompositePriority.NEAREST,
     )
     assert (found.initial_backoff_seconds, found.max_backoff_seconds) == (2, 20)
     assert found.victim_deadline == 90 * SECOND
@@ -77,7 +79,7 @@ def test_both_sections_live_in_one_file() -> None:
             "scheduling: [1]",
             (
                 "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
-                "kepMessages, simulateClaims, victimDeadline, featureGates, "
+                "kepMessages, simulateClaims, compositePriority, victimDeadline, featureGates, "
                 "configuration, gangs"
             ),
         ),
@@ -85,13 +87,17 @@ def test_both_sections_live_in_one_file() -> None:
             "scheduling: {secondReprieve: true}",
             (
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
-                "kepMessages, simulateClaims, victimDeadline, featureGates, "
+                "kepMessages, simulateClaims, compositePriority, victimDeadline, featureGates, "
                 "configuration, gangs"
             ),
         ),
         (
             "scheduling: {kepMessages: 'on'}",
             "v.yaml: scheduling.kepMessages: 'on'; accepted: true or false",
+        ),
+        (
+            "scheduling: {compositePriority: Leaf}",
+            "v.yaml: scheduling.compositePriority: 'Leaf'; accepted: Root, Nearest",
         ),
         (
             "scheduling: {victimDeadline: 300}",
@@ -130,7 +136,7 @@ def test_both_sections_live_in_one_file() -> None:
             ),
         ),
     ],
-    ids=["list", "key", "switch", "number", "zero", "needs", "head", "unknown"],
+    ids=["list", "key", "switch", "choice", "number", "zero", "needs", "head", "unknown"],
 )
 def test_what_cannot_be_used_is_refused_by_name(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
