@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import signal
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ _AT_ONCE = {
     "sim.reprieve.dev/start-latency": "10ms",
     "sim.reprieve.dev/termination-time": "50ms",
 }
-_ARGUMENTS = ("--controllers", "quota", "--metrics-port", "0", "--lease-duration", "1s")
+_ARGUMENTS = ("--controllers", "quota", "--metrics-port", "0", "--lease-duration", "2s")
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Preempting:
     """The cluster, the process, and at which write of the round it dies."""
 
     cluster: Site
-    operator: OperatorProcesses
+    log: deque[str] = field(default_factory=lambda: deque(maxlen=40))
     at: int = 0
     of: str = ""
     stage: Stage = Stage.STORED
@@ -58,6 +58,22 @@ class Preempting:
     marks: Counter[str] = field(default_factory=Counter)
     excess: list[str] = field(default_factory=list)
     _due: int = 0  # the write at which it dies, by its index
+    _operator: OperatorProcesses = field(init=False)
+
+    async def keep_running(self) -> None:
+        """Start the process, and the next one whenever it has ended, until cancelled."""
+        while True:
+            self._operator = OperatorProcesses(
+                self.cluster.embedded.operator_kubeconfig,
+                {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
+                arguments=_ARGUMENTS,
+                on_line=self.log.append,
+            )
+            try:
+                await self._operator.start()
+                await self._operator.stopped_by_itself()
+            finally:
+                await self._operator.stop()
 
     async def on_write(self, write: Write, stage: Stage) -> None:
         path = write.path.split("?")[0]
@@ -76,7 +92,7 @@ class Preempting:
         if stage is self.stage and self._due == write.index:
             self.deaths[kind, stage] += 1
             self.dead.set()
-            os.kill(self.operator.pids[0], signal.SIGKILL)
+            os.kill(self._operator.pids[0], signal.SIGKILL)
             if stage is Stage.BEFORE:
                 # What a dead process has not sent is not stored either.
                 raise StatusError(503, "ServiceUnavailable", "the process that asked is dead")
@@ -107,17 +123,8 @@ class Preempting:
         self.dead.clear()
         self.kinds.clear()
         self.marks.clear()
-        reviver = asyncio.create_task(self._revive())
-        try:
-            await self._story()
-        finally:
-            reviver.cancel()
-            await asyncio.gather(reviver, return_exceptions=True)
+        await self._story()
         return self.dead.is_set()
-
-    async def _revive(self) -> None:
-        await self.dead.wait()
-        await self.operator.restart()
 
     async def _story(self) -> None:
         create = self.cluster.create
@@ -190,12 +197,17 @@ class Preempting:
                     continue
 
     async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
-        try:
-            await self.cluster.until(what, holds, patience=_PATIENCE_S)
-        except AssertionError as error:
-            where = f"killed at {self.of or 'write'} {self.at}, {self.stage}"
-            log = "\n".join(self.operator.tail(60))
-            raise AssertionError(f"{where}: {error}\n{log}") from None
+        end = asyncio.get_running_loop().time() + _PATIENCE_S
+        while not await holds():
+            if asyncio.get_running_loop().time() > end:
+                said = {
+                    name: [f"{c['type']}={c['status']} {c['reason']}" for c in status["conditions"]]
+                    for name, each in (await self.cluster.workloads()).items()
+                    if (status := each.get("status"))
+                }
+                where = f"killed at {self.of or 'write'} {self.at}, {self.stage}"
+                raise AssertionError("\n".join((f"{where}: not {what}: {said}", *self.log)))
+            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -203,19 +215,15 @@ async def preempting(folder: Path) -> AsyncIterator[Preempting]:
     """A queue of four cpus and the operator's process, which knows a kubeconfig."""
     objects = base(QUOTA, preemption=LOWER)
     async with site(folder, *objects, start=False) as cluster:
-        operator = OperatorProcesses(
-            cluster.embedded.operator_kubeconfig,
-            {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
-            arguments=_ARGUMENTS,
-        )
-        story = Preempting(cluster, operator)
+        story = Preempting(cluster)
         cluster.embedded.cluster.on_write = story.on_write
+        process = asyncio.create_task(story.keep_running())
         try:
-            await operator.start()
             yield story
         finally:
             cluster.embedded.cluster.on_write = None
-            await operator.stop()
+            process.cancel()
+            await asyncio.gather(process, return_exceptions=True)
 
 
 def _job(name: str, priority: str, pods: int) -> Object:

@@ -1,14 +1,13 @@
-"""The plane in its own process, and what a crash leaves to the next one."""
+"""The plane in its own process, and beside a running Kueue; deaths are in `tests/crash`."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from reprieve.kube.resource import LEASES
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
-from tests.quota_plane.site import JOBS, NAMESPACE, job, site
+from tests.quota_plane.site import NAMESPACE, job, site
 from tests.quota_plane.test_jobs import LOWER, base
 
 
@@ -38,49 +37,6 @@ async def test_the_operator_queues_jobs_with_the_quota_plane_alone(tmp_path: Pat
             await cluster.until_admitted("high")
         finally:
             await operator.stop()
-
-
-async def test_a_preemption_is_finished_after_a_crash_at_any_time(tmp_path: Path) -> None:
-    times = 0
-    async with site(tmp_path, *base(4, preemption=LOWER)) as cluster:
-        for delay in (0.0, 0.02, 0.05, 0.1, 0.2):
-            await cluster.create(job("low-a", priority="low"), job("low-b", priority="low"))
-            await cluster.until_admitted("low-a", "low-b")
-            await cluster.create(job("high", priority="high", pods=4))
-
-            async def begun() -> bool:
-                return any(
-                    each["status"]["phase"] in ("Planned", "Evicting")
-                    for each in await cluster.intents()
-                    if each.get("status")
-                )
-
-            await cluster.until("an intent is open", begun)
-            await asyncio.sleep(delay)
-            await cluster.stop()
-            times += 1
-            await cluster.start()
-            await cluster.until_admitted("high")
-            evictions = [
-                each["status"]["schedulingStats"]["evictions"]
-                for name, each in (await cluster.workloads()).items()
-                if name != "high"
-            ]
-            once = [{"reason": "Preempted", "underlyingCause": "", "count": 1}]
-            assert evictions == [once, once]
-            for name in ("high", "low-a", "low-b"):
-                await cluster.client.delete(JOBS, NAMESPACE, name)
-
-            async def gone() -> bool:
-                return not await cluster.workloads()
-
-            await cluster.until("all Workloads are gone", gone)
-
-            async def closed() -> bool:
-                return not await begun()
-
-            await cluster.until("all intents are closed", closed)
-    assert times == 5
 
 
 async def test_nothing_is_written_while_kueue_itself_decides(tmp_path: Path) -> None:
