@@ -55,6 +55,7 @@ def test_the_values_of_scheduling_are_its_defaults() -> None:
     assert values.pop("schedulerNames") == ["reprieve-scheduler"]
     assert values.pop("configuration") == {}
     assert values.pop("sharedNodes") is False, "an option of the command line"
+    assert values.pop("strictDisruptionMode") is False, "a policy of the API server"
     given, default = scheduling_settings(values), scheduling_settings()
     assert given.policy == default.policy
     assert given.victim_deadline == default.victim_deadline

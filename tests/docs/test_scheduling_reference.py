@@ -48,6 +48,10 @@ def test_every_option_is_described_with_its_default() -> None:
         "secondReprievePass": str(policy.second_reprieve_pass).lower(),
         "kepMessages": str(policy.kep_messages).lower(),
         "simulateClaims": str(policy.simulate_claims).lower(),
+        "binarySearchPriority": str(policy.binary_search_priority).lower(),
+        "maxPlacements": str(policy.max_placements),
+        "topologyPreemption": str(policy.topology_preemption).lower(),
+        "cascadeAware": str(policy.cascade_aware).lower(),
         "featureGates": "see below",
         "configuration": "see below",
     }

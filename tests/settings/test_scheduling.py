@@ -17,6 +17,10 @@ scheduling:
   secondReprievePass: false
   kepMessages: true
   simulateClaims: true
+  binarySearchPriority: true
+  maxPlacements: 3
+  topologyPreemption: true
+  cascadeAware: true
   compositePriority: Nearest
   victimDeadline: 90s
   featureGates: {CompositePodGroup: true, SchedulerAsyncPreemption: false}
@@ -54,6 +58,10 @@ def test_everything_that_can_be_said() -> None:
         second_reprieve_pass=False,
         kep_messages=True,
         simulate_claims=True,
+        binary_search_priority=True,
+        max_placements=3,
+        topology_preemption=True,
+        cascade_aware=True,
         composite_priority=CompositePriority.NEAREST,
     )
     assert (found.initial_backoff_seconds, found.max_backoff_seconds) == (2, 20)
@@ -79,7 +87,8 @@ def test_both_sections_live_in_one_file() -> None:
             "scheduling: [1]",
             (
                 "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
-                "kepMessages, simulateClaims, compositePriority, victimDeadline, featureGates, "
+                "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
+                "cascadeAware, maxPlacements, compositePriority, victimDeadline, featureGates, "
                 "configuration, gangs"
             ),
         ),
@@ -87,9 +96,14 @@ def test_both_sections_live_in_one_file() -> None:
             "scheduling: {secondReprieve: true}",
             (
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
-                "kepMessages, simulateClaims, compositePriority, victimDeadline, featureGates, "
+                "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
+                "cascadeAware, maxPlacements, compositePriority, victimDeadline, featureGates, "
                 "configuration, gangs"
             ),
+        ),
+        (
+            "scheduling: {maxPlacements: 0}",
+            "v.yaml: scheduling.maxPlacements: 0; accepted: an integer from 1 to 64",
         ),
         (
             "scheduling: {kepMessages: 'on'}",
@@ -136,7 +150,7 @@ def test_both_sections_live_in_one_file() -> None:
             ),
         ),
     ],
-    ids=["list", "key", "switch", "choice", "number", "zero", "needs", "head", "unknown"],
+    ids=["list", "key", "placements", "switch", "choice", "number", "zero", "needs", "head", "unknown"],
 )
 def test_what_cannot_be_used_is_refused_by_name(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:

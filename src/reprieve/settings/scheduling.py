@@ -4,6 +4,10 @@
       secondReprievePass: true      # victims refused for a spread constraint go back together
       kepMessages: false            # conditions in the words of KEP-5710
       simulateClaims: false         # devices and attachments of victims count as free
+      binarySearchPriority: false   # no victim of a higher priority than one is needed
+      maxPlacements: 1              # for how many placements of a group victims are compared
+      topologyPreemption: false     # compare victims across all domains of a constraint
+      cascadeAware: false           # of equal victims those that find another node
       compositePriority: Root       # or Nearest: whose priority counts in trees of groups
       victimDeadline: 5m            # how long past its grace period a victim may take to end
       featureGates: {CompositePodGroup: true}
@@ -27,7 +31,7 @@ from reprieve.settings.coscheduling import (
     read_arguments,
     without_coscheduling,
 )
-from reprieve.settings.fields import boolean, choice, duration, mapping, read_yaml, refuse
+from reprieve.settings.fields import boolean, choice, duration, integer, mapping, read_yaml, refuse
 from reprieve.settings.gates import Wish, gates_of_mapping, gates_of_text, resolve_gates
 from reprieve.settings.idle import Notice
 from reprieve.settings.scheduler_configuration import (
@@ -44,9 +48,13 @@ _SWITCHES: Final[Mapping[str, str]] = {
     "secondReprievePass": "second_reprieve_pass",
     "kepMessages": "kep_messages",
     "simulateClaims": "simulate_claims",
+    "binarySearchPriority": "binary_search_priority",
+    "topologyPreemption": "topology_preemption",
+    "cascadeAware": "cascade_aware",
 }
 _KEYS: Final = (
     *_SWITCHES,
+    "maxPlacements",
     "compositePriority",
     "victimDeadline",
     "featureGates",
@@ -115,6 +123,9 @@ def scheduling_settings(
         for key, field in _SWITCHES.items()
         if section.get(key) is not None
     }
+    placements = 1
+    if section.get("maxPlacements") is not None:
+        placements = integer(section["maxPlacements"], f"{place}.maxPlacements", 1, 64)
     priority = CompositePriority.ROOT
     if section.get("compositePriority") is not None:
         where_priority = f"{place}.compositePriority"
@@ -128,7 +139,11 @@ def scheduling_settings(
             refuse(f"{place}.victimDeadline", section["victimDeadline"], "a duration above zero")
     return SchedulingSettings(
         policy=Policy(
-            profiles=configuration.profiles, gates=gates, composite_priority=priority, **switches
+            profiles=configuration.profiles,
+            gates=gates,
+            composite_priority=priority,
+            max_placements=placements,
+            **switches,
         ),
         initial_backoff_seconds=configuration.initial_backoff_seconds,
         max_backoff_seconds=configuration.max_backoff_seconds,

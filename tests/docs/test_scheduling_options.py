@@ -1,0 +1,143 @@
+"""The examples of `docs/scheduling.md` beyond KEP-5710 are what the engine decides.
+
+Each shows a small full cluster, a gang that waits, and who makes way with an option as it is by
+default and switched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.outcome import Unit
+from reprieve.engine.scheduling.session import Session
+from tests.docs.generated import DOCS
+from tests.engine.builders import gang, node, pod, snapshot_of
+
+TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Example:
+    """`cluster` in words for people and in rows; `settings` by the names of the options."""
+
+    words: tuple[str, ...]
+    cluster: Callable[[], Snapshot]
+    field: str
+    settings: tuple[tuple[str, Any], ...]
+    beside: tuple[tuple[str, Any], ...] = ()
+
+
+def levels() -> Snapshot:
+    return snapshot_of(
+        node("a", gpus=8, cpu=64_000),
+        node("b", gpus=8, cpu=32_000),
+        pod("middle", gpus=8, priority=5, node="a"),
+        pod("low", gpus=8, priority=1, node="b"),
+        gang(1, "train", gpus=8, cpu=1000, priority=10),
+    )
+
+
+def two_for_one() -> Snapshot:
+    return snapshot_of(
+        node("a", gpus=8, cpu=64_000),
+        node("b", gpus=8, cpu=32_000),
+        pod("a-0", gpus=4, priority=1, node="a"),
+        pod("a-1", gpus=4, priority=1, node="a"),
+        pod("b-0", gpus=8, priority=1, node="b"),
+        gang(1, "train", gpus=8, cpu=1000, priority=10),
+    )
+
+
+def racks() -> Snapshot:
+    return snapshot_of(
+        node("a-0", gpus=8, labels={"rack": "a"}),
+        node("b-0", gpus=8, labels={"rack": "b"}),
+        pod("middle", gpus=8, priority=2, node="a-0"),
+        pod("low", gpus=8, priority=1, node="b-0"),
+        gang(1, "train", gpus=8, priority=10, topology_key="rack"),
+    )
+
+
+def elsewhere() -> Snapshot:
+    return snapshot_of(
+        node("a", gpus=8, cpu=64_000),
+        node("b", gpus=8, cpu=32_000),
+        node("c", gpus=2, cpu=64_000),
+        pod("large", gpus=8, priority=1, node="a"),
+        pod("small", gpus=2, cpu=30_000, priority=1, node="b"),
+        gang(1, "train", gpus=7, cpu=4000, priority=10),
+    )
+
+
+EXAMPLES = {
+    "binarySearchPriority": Example(
+        (
+            "a  8 GPUs, 64 CPUs: middle (8 GPUs, priority 5)",
+            "b  8 GPUs, 32 CPUs: low (8 GPUs, priority 1)",
+            "waits: train (8 GPUs, priority 10)",
+        ),
+        levels,
+        "binary_search_priority",
+        (("false", False), ("true", True)),
+    ),
+    "maxPlacements": Example(
+        (
+            "a  8 GPUs, 64 CPUs: a-0, a-1 (4 GPUs each, priority 1)",
+            "b  8 GPUs, 32 CPUs: b-0 (8 GPUs, priority 1)",
+            "waits: train (8 GPUs, priority 10)",
+        ),
+        two_for_one,
+        "max_placements",
+        (("1", 1), ("2", 2)),
+    ),
+    "topologyPreemption": Example(
+        (
+            "a-0  rack a, 8 GPUs: middle (8 GPUs, priority 2)",
+            "b-0  rack b, 8 GPUs: low (8 GPUs, priority 1)",
+            "waits: train (8 GPUs, priority 10, within one rack)",
+        ),
+        racks,
+        "topology_preemption",
+        (("false", False), ("true", True)),
+    ),
+    "cascadeAware": Example(
+        (
+            "a  8 GPUs, 64 CPUs: large (8 GPUs, priority 1)",
+            "b  8 GPUs, 32 CPUs: small (2 GPUs, 30 CPUs, priority 1)",
+            "c  2 GPUs, 64 CPUs: nobody",
+            "waits: train (7 GPUs, 4 CPUs, priority 10), with maxPlacements: 2",
+        ),
+        elsewhere,
+        "cascade_aware",
+        (("false", False), ("true", True)),
+        (("max_placements", 2),),
+    ),
+}
+
+
+def shown(option: str, example: Example) -> str:
+    """Return the example as people read it."""
+    snapshot = example.cluster()
+    lines = [*example.words, ""]
+    for text, value in example.settings:
+        policy = replace(Policy(), **dict(example.beside), **{example.field: value})
+        attempt = Session(snapshot, policy).attempt(Unit(tuple(snapshot.pending), "default/train"))
+        assert attempt is not None and attempt.plan is not None
+        nodes = ", ".join(sorted({node for _, node in attempt.plan.placement}))
+        victims = ", ".join(sorted(victim.root.name for victim in attempt.plan.victims))
+        lines.append(f"{option}: {text:5}  train gets {nodes}; makes way: {victims}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("option", EXAMPLES)
+def test_the_example_of_an_option_is_what_it_changes(option: str) -> None:
+    text = shown(option, EXAMPLES[option])
+    outcomes = {line.partition("  ")[2] for line in text.splitlines()[-2:]}
+    assert len(outcomes) == 2, "switching it changes nothing"
+    assert f"```text\n{text}\n```" in TEXT, f"docs/scheduling.md lacks:\n{text}"
