@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.kube.resource import EVENTS, Resource
 from reprieve.units.instants import parse_instant
 from tests.quota_plane.site import (
+    NAMESPACE,
     Object,
     Site,
     cluster_queue,
@@ -95,6 +97,101 @@ async def test_who_waits_for_a_minimum_runtime_is_tried_again_when_it_ends(tmp_p
         await cluster.create(job("high", priority="high"))
         await cluster.until("high runs", lambda: _runs(cluster, "high"))
         assert await since(cluster, "low", "Evicted") - reserved >= 3_000_000_000
+
+
+def nested() -> list[Any]:
+    """Return a queue whose victims are admitted again before it, for ever, in the reference."""
+    rules = {
+        "withinClusterQueue": "LowerPriority",
+        "reclaimWithinCohort": "LowerPriority",
+        "borrowWithinCohort": {"policy": "LowerPriority"},
+    }
+
+    def cohort(name: str, cpu: int, **spec: Any) -> Object:
+        (group,) = cluster_queue(name, cpu)["spec"]["resourceGroups"]
+        body = {"resourceGroups": [group], **spec}
+        kind = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort"}
+        return {**kind, "metadata": {"name": name}, "spec": body}
+
+    return [
+        flavor(),
+        cohort("all", 1),
+        cohort("inner", 2, parentName="all"),
+        *(
+            cluster_queue(name, 0, "inner", preemption=rules if name == "a" else {})
+            for name in "abc"
+        ),
+        *(local_queue(name, name) for name in "abc"),
+        priority_class("high", 10_000),
+    ]
+
+
+async def test_a_pair_that_takes_turns_is_held_and_named_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    options = QuotaOptions(loop_limit=2)
+    async with site(tmp_path, *nested(), options=options) as cluster:
+        await cluster.create(job("b", "b", pods=1), job("c", "c", pods=1))
+        await cluster.until_admitted("b", "c")
+        await cluster.create(job("a", "a", priority="high", pods=3))
+        keys = {
+            name: f"{NAMESPACE}/{each['metadata']['name']}"
+            for name, each in (await _all_workloads(cluster, 3)).items()
+        }
+        pairs = sorted(tuple(sorted((keys["a"], keys[other]))) for other in "bc")
+
+        def shown() -> list[tuple[str, ...]]:
+            (family,) = cluster.metrics.held_pairs.collect()
+            return sorted(
+                (s.labels["first"], s.labels["second"]) for s in family.samples if s.value
+            )
+
+        async def held() -> bool:
+            said = (await cluster.conditions("a")).get("QuotaReserved", ("", "", ""))
+            return "workload(s) that it took turns with, the first until 20" in said[2]
+
+        async def evictions() -> list[int]:
+            found = await cluster.workloads()
+            stats = (found[name]["status"]["schedulingStats"]["evictions"] for name in "bc")
+            return [each["count"] for (each,) in stats]
+
+        await cluster.until("a is told", held)
+        await cluster.until_admitted("b", "c")
+        assert shown() == pairs
+        assert await evictions() == [2, 2]
+        text = "{} and {} preempted each other 2 times within 1h0m0s"
+        expected = {(key.partition("/")[2], text.format(*pair)) for pair in pairs for key in pair}
+
+        async def told() -> bool:
+            found = await notes(cluster, "PreemptionPairHeld")
+            return {(name, note.partition(":")[0]) for _, name, note in found} == expected
+
+        await cluster.until("both are named to each other", told)
+        await cluster.stop()
+        await cluster.start(options)
+
+        async def again() -> bool:
+            return shown() == pairs
+
+        await cluster.until("the pairs are named again", again)
+        assert await held()
+        assert await evictions() == [2, 2]
+        # With a window that is over, the same records hold nobody.
+        await cluster.stop()
+        await cluster.start(QuotaOptions(loop_limit=2, loop_window=1))
+
+        async def third() -> bool:
+            return min(await evictions()) >= 3
+
+        await cluster.until("it goes on", third)
+
+
+async def _all_workloads(cluster: Site, count: int) -> dict[str, Object]:
+    async def there() -> bool:
+        return len(await cluster.workloads()) == count
+
+    await cluster.until("all Workloads are there", there)
+    return await cluster.workloads()
 
 
 async def since(cluster: Site, name: str, kind: str) -> int:

@@ -113,7 +113,13 @@ class QuotaContext:
         """Whether anything is written."""
         return not self.dry_run and not self.read_only
 
-    def announce(self, regarding: Reference, event: Event, controller: str = ADMISSION) -> None:
+    def announce(
+        self,
+        regarding: Reference,
+        event: Event,
+        controller: str = ADMISSION,
+        related: Reference | None = None,
+    ) -> None:
         """Send an event; it never fails the caller."""
         if self.writes:
             self.events.event(
@@ -123,6 +129,7 @@ class QuotaContext:
                 event.reason,
                 event.message,
                 controller=controller,
+                related=related,
             )
 
 

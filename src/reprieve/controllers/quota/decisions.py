@@ -28,7 +28,7 @@ from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.cycle import cycles, preemptions_failed, undo_admission
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.queues import shape
+from reprieve.engine.quota.queues import ALIKE, shape
 from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.engine.quota.state import effective_priority
 from reprieve.engine.quota.timing import queue_timestamp
@@ -200,7 +200,7 @@ class Decisions:
                 tree.cohort_path(target.holder.queue),
             )
             name = tree.names[target.holder.queue]
-            self._held_pairs.know(_reference(entry.workload), _reference(victim))
+            self._held_pairs.issued(_reference(entry.workload), _reference(victim))
             events = kueue.eviction_events(entry.workload, victim, message, boosted)
             told = kueue.preempted_workload_event(entry.workload, victim, name, boosted)
             markings.append(Marking(victim, target.reason, message, events, told))
@@ -228,6 +228,7 @@ class Decisions:
             for key in failed:
                 self._state.look_at(key)
             self._leave(entry)
+        self._held_pairs.written(entry.workload.uid, (each.victim.uid for each in markings))
 
     def _evicted(self, stored: Workload, marking: Marking) -> None:
         now = self._context.clock.wall()
@@ -262,7 +263,7 @@ class Decisions:
         state = self._state
         settings = state.configuration.settings
         for entry in considered.values():
-            if entry.outcome in (Outcome.NO_FIT, Outcome.NO_CANDIDATES):
+            if entry.requeue in ALIKE:
                 same = shape(entry.workload, effective_priority(entry.workload, settings))
                 if len(self._explanations) >= _EXPLANATIONS:
                     self._explanations.clear()

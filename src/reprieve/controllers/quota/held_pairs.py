@@ -7,6 +7,7 @@ is, the metric names it. Source: the design's "Where the planes meet".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -38,6 +39,7 @@ class HeldPairs:
         # Workloads by uid, of everything that the ledger remembers.
         self._known: dict[str, ObjectRef] = {}
         self._held: dict[Pair, Nanos] = {}
+        self._unwritten: Counter[Pair] = Counter()
 
     def restore(self, intents: Iterable[Preemption]) -> None:
         """Take over what former processes did; victims that were spared do not count."""
@@ -52,24 +54,38 @@ class HeldPairs:
             for victim in intent.spec.victims:
                 if victim.subject.uid not in spared:
                     self.ledger.record(preemptor.uid, victim.subject.uid, at)
-                    self.know(preemptor, victim.subject)
+                    self._known[preemptor.uid] = preemptor
+                    self._known[victim.subject.uid] = victim.subject
 
-    def know(self, *workloads: ObjectRef) -> None:
-        """Remember how workloads are called."""
-        for each in workloads:
-            self._known[each.uid] = each
+    def issued(self, preemptor: ObjectRef, victim: ObjectRef) -> None:
+        """The engine has preempted one by the other, which is to be written now."""
+        if self.ledger is not None:
+            self._known[preemptor.uid], self._known[victim.uid] = preemptor, victim
+            self._unwritten[frozenset((preemptor.uid, victim.uid))] += 1
 
     def failed(self, preemptor: str, victims: Iterable[str]) -> None:
-        """Take back preemptions, by uids, that the ledger has and that did not happen."""
+        """Preemptions, by uids, did not happen: the ledger forgets them."""
         for victim in victims:
             if self.ledger is not None:
                 self.ledger.undo(preemptor, victim)
+
+    def written(self, preemptor: str, victims: Iterable[str]) -> None:
+        """Preemptions, by uids, were written, or have failed."""
+        for victim in victims:
+            pair = frozenset((preemptor, victim))
+            self._unwritten[pair] -= 1
+            if self._unwritten[pair] <= 0:
+                del self._unwritten[pair]
 
     def show(self, now: Nanos) -> None:
         """Name the pairs that are held now, and no others."""
         if self.ledger is None:
             return
-        held = self.ledger.held(now)
+        held = {
+            pair: end
+            for pair, end in self.ledger.held(now).items()
+            if pair in self._held or pair not in self._unwritten
+        }
         gauge = self._context.metrics.held_pairs
         for pair in self._held.keys() - held.keys():
             gauge.remove(*self._names(pair))
@@ -95,11 +111,13 @@ class HeldPairs:
             f"{format_instant(end)}"
         )
         log.warning("%s", note)
-        for uid in sorted(pair):
-            each = self._known.get(uid)
-            if each is not None:
-                about = Reference(API_VERSION, "Workload", each.namespace, each.name, uid)
-                self._context.announce(about, Event("", "Warning", _REASON, note))
+        both = [
+            Reference(API_VERSION, "Workload", each.namespace, each.name, uid)
+            for uid in pair
+            if (each := self._known.get(uid)) is not None
+        ]
+        for about, other in zip(both, reversed(both), strict=True):
+            self._context.announce(about, Event("", "Warning", _REASON, note), related=other)
 
 
 def _instant(text: str) -> Nanos:

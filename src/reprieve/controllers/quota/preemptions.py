@@ -126,6 +126,8 @@ class Preemptions:
                     found.marked[subject.uid] = key
                 elif workload.status.admission is None:
                     self._note(found, subject.uid, VictimState.EVICTED, "its quota is free")
+                elif _reserved_since(workload, intent.spec.decided_at):
+                    self._note(found, subject.uid, VictimState.EVICTED, "admitted again since")
                 else:
                     detail = "its preemption was interrupted before it was marked"
                     self._note(found, subject.uid, VictimState.SPARED, detail)
@@ -283,6 +285,12 @@ class Preemptions:
         cap = min(max(_RECORD_CAP, late), _RECORDS_AT_MOST)
         for record in expired(records, wall, _RECORD_TIME_TO_LIVE, cap):
             await self._log.remove(record)
+
+
+def _reserved_since(workload: Workload, at: str) -> bool:
+    """Tell whether a workload got the quota that it holds later than that."""
+    reserved = condition_of(workload.status.conditions, "QuotaReserved")
+    return is_true(reserved) and parse_instant(reserved.last_transition_time) > parse_instant(at)
 
 
 def _as_known(intent: Preemption, found: _Open | None) -> Preemption:

@@ -36,7 +36,7 @@ from reprieve.engine.quota.state import effective_priority, inactive_queues
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.units.instants import Nanos
 
-__all__ = ["LastScan", "Queues", "RequeueReason", "shape"]
+__all__ = ["ALIKE", "LastScan", "Queues", "RequeueReason", "shape"]
 
 
 class RequeueReason(StrEnum):
