@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.quota_plane.crowd import QUEUES, QUOTA, crowd
 
-FAULTS = {"conflict": 0.05, "too_many": 0.05, "error": 0.05, "drop_watch": 0.01}
+FAULTS: dict[str, Any] = {"conflict": 0.05, "too_many": 0.05, "error": 0.05, "drop_watch": 0.01}
 JOBS = 1_000
 
 
