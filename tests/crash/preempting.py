@@ -57,7 +57,6 @@ class Preempting:
     #: How often the round's Workloads were marked, by uid: stored writes of `Evicted`.
     marks: Counter[str] = field(default_factory=Counter)
     excess: list[str] = field(default_factory=list)
-    _due: int = 0  # the write at which it dies, by its index
     _operator: OperatorProcesses = field(init=False)
 
     async def keep_running(self) -> None:
@@ -81,15 +80,15 @@ class Preempting:
         if write.user != OPERATOR_USER or path.endswith(_RENEWAL):
             return
         kind = _kind(write.verb, path, write.body)
-        if stage is Stage.BEFORE:
-            self.written += 1
-            self.kinds[kind] += 1
-            number = self.kinds[self.of] if self.of else self.written
-            if self.of in (kind, "") and number == self.at and not self._due:
-                self._due = write.index
         if stage is Stage.STORED:
             await self._judge(kind, path)
-        if stage is self.stage and self._due == write.index:
+        if stage is not self.stage:
+            return
+        # Counted where it dies: what is refused, as after a conflict, is never stored.
+        self.written += 1
+        self.kinds[kind] += 1
+        number = self.kinds[self.of] if self.of else self.written
+        if self.of in (kind, "") and number == self.at:
             self.deaths[kind, stage] += 1
             self.dead.set()
             os.kill(self._operator.pids[0], signal.SIGKILL)
@@ -119,7 +118,7 @@ class Preempting:
 
         Returns whether there were so many.
         """
-        self.at, self.of, self.stage, self.written, self._due = at, of, stage, 0, 0
+        self.at, self.of, self.stage, self.written = at, of, stage, 0
         self.dead.clear()
         self.kinds.clear()
         self.marks.clear()
