@@ -10,6 +10,8 @@ from reprieve.scenarios.operator import OperatorProcesses
 from tests.quota_plane.site import NAMESPACE, job, site
 from tests.quota_plane.test_jobs import LOWER, base
 
+LEADS = "reprieve_quota_kueue_leads"
+
 
 async def test_the_operator_queues_jobs_with_the_quota_plane_alone(tmp_path: Path) -> None:
     config = tmp_path / "values.yaml"
@@ -60,5 +62,20 @@ async def test_nothing_is_written_while_kueue_itself_decides(tmp_path: Path) -> 
 
         await cluster.until("the plane says so", said)
         assert await cluster.workloads() == {}
+        assert cluster.metrics.registry.get_sample_value(LEADS) == 1
         await cluster.client.delete(LEASES, NAMESPACE, "c1f6bfd2.kueue.x-k8s.io")
         await cluster.until_admitted("first")
+        assert cluster.metrics.registry.get_sample_value(LEADS) == 0
+        # Kueue comes back while the plane works: it stops, until Kueue lets its lease go.
+        await cluster.client.create(LEASES, lease, dict)
+        await cluster.until("the plane says so again", said)
+        await cluster.create(job("second"))
+
+        async def seen() -> bool:
+            return len(plane.watches.jobs["Job.v1.batch"].cache) == 2
+
+        await cluster.until("the plane has seen the job", seen)
+        assert (await cluster.workloads()).keys() == {"first"}
+        released = {"spec": {"holderIdentity": ""}}
+        await cluster.client.patch(LEASES, NAMESPACE, "c1f6bfd2.kueue.x-k8s.io", released, dict)
+        await cluster.until_admitted("first", "second")

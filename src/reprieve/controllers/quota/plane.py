@@ -36,7 +36,7 @@ __all__ = ["QuotaPlane"]
 _PERIOD: Final = SECOND
 #: Held by whoever runs Kueue's own controller.
 _KUEUE_LEASE: Final = "c1f6bfd2.kueue.x-k8s.io"
-_KUEUE_PERIOD: Final = 5 * SECOND
+_KUEUE_PERIOD: Final = 2 * SECOND
 
 
 class QuotaPlane:
@@ -233,8 +233,12 @@ class QuotaPlane:
                 f"{self._kueue.holder} holds the lease {_KUEUE_LEASE}: Kueue decides, "
                 "and the quota plane writes nothing"
             )
+        self.context.metrics.kueue_leads.set(bool(why))
         if why != self.context.read_only:
             self.context.read_only = why
+            # What was not written meanwhile is written when Kueue is gone.
+            self.state.tallies.changed.update(self.state.configuration.cluster_queues)
+            self.state.tallies.changed.update(self.state.configuration.local_queues)
             log.warning("%s", why or "Kueue's lease is free: the quota plane decides")
 
     async def _recover(self) -> None:
