@@ -8,7 +8,8 @@ victims or candidates differ from what the file says.
 
 `--nodes N,N... --gang SIZE`: generated clusters, and what a node costs more in the larger ones.
 `--throughput`: plain pods and gangs placed at 5,000 nodes with the default profile, engine only.
-`--slo`: the three ratios of KEP-5710. `--quick`: small inputs that assert results and never times.
+`--slo`: the three ratios of KEP-5710. `--cascade`: what victims evict in turn. `--quick`: small
+inputs that assert results and never times.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench.cascade import run_cascades
 from bench.measuring import Measurement, Stopwatch, best_of, peak_mib, print_line
 from bench.scheduling_input import Scenario, Unrest, generated, most_free_cpu, recorded
 from bench.scheduling_load import run_ratios, run_throughput
@@ -69,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gang", type=int, default=64, metavar="SIZE")
     parser.add_argument("--throughput", action="store_true")
     parser.add_argument("--slo", action="store_true")
+    parser.add_argument("--cascade", action="store_true")
     parser.add_argument("--quick", action="store_true", help="small inputs, one run each")
     parser.add_argument("--runs", type=int, default=7)
     chosen = parser.parse_args(arguments)
@@ -90,6 +93,7 @@ async def _run(chosen: argparse.Namespace) -> None:
         await _gang(generated(40, 8), 1, second=True)
         run_throughput(50, 60, 3, 4)
         run_ratios(60, 8)
+        run_cascades(BENCH, 2)
         return
     for file in chosen.file:
         gang, single = recorded(file)
@@ -108,6 +112,8 @@ async def _run(chosen: argparse.Namespace) -> None:
         run_throughput(5_000, 10_000, 50, 64)
     if chosen.slo:
         run_ratios(1_000, 64)
+    if chosen.cascade:
+        run_cascades(BENCH, 100)
 
 
 async def _gang(scenario: Scenario, runs: int, *, second: bool) -> float:

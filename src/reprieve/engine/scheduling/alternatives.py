@@ -55,6 +55,7 @@ class _Examination:
     queued: Sequence[Pending]
     empty: EmptyState
     reprieved: Callable[[Members], Preemption]
+    cascade: Callable[[Members, Preemption], int]
     examined: list[_Examined]
 
     def add(self, placing: GroupPlacing) -> _Examined:
@@ -64,7 +65,8 @@ class _Examination:
             if node >= 0
         ]
         found = self.reprieved(members)
-        one = _Examined(members, found, set_harm(self.simulation.snapshot, found))
+        harm = (*set_harm(self.simulation.snapshot, found), self.cascade(members, found))
+        one = _Examined(members, found, harm)
         self.examined.append(one)
         return one
 
@@ -85,36 +87,26 @@ def least_harmful(
     `full`: the state in which nobody was taken out. `empty`: the best placement, with the units out
     that are out of the simulation now. `reprieved`: the victims for members on their nodes.
     """
-    examination = _Examination(simulation, queued, empty, reprieved, [])
+    wanted = policy.max_placements
+    compared = wanted > 1 or policy.topology_preemption
+
+    def cascade(members: Members, found: Preemption) -> int:
+        if not (policy.cascade_aware and compared):
+            return 0
+        return homeless(simulation, full, members, found.victims, choose)
+
+    examination = _Examination(simulation, queued, empty, reprieved, cascade, [])
     examination.add(empty.placing)
     runs = empty.runs
-    wanted = policy.max_placements
-    if group.topology_key and (wanted > 1 or policy.topology_preemption):
+    if group.topology_key and compared:
         others = list(_other_domains(simulation, empty, group, queued, place))
         runs += len(others)
         limit = len(others) if policy.topology_preemption else wanted - 1
         for placing in others[:limit]:
             examination.add(placing)
     runs += _climb(examination, wanted, place)
-    best = _best(examination.examined, policy, simulation, full, choose)
+    best = min(examination.examined, key=lambda each: each.harm)
     return replace(best.found, placements=runs)
-
-
-def _best(
-    examined: Sequence[_Examined],
-    policy: Policy,
-    simulation: Simulation,
-    full: Checkpoint,
-    choose: Choose,
-) -> _Examined:
-    least = min(each.harm for each in examined)
-    equals = [each for each in examined if each.harm == least]
-    if policy.cascade_aware and len(equals) > 1:
-        return min(
-            equals,
-            key=lambda each: homeless(simulation, full, each.members, each.found.victims, choose),
-        )
-    return equals[0]
 
 
 def set_harm(snapshot: Snapshot, found: Preemption) -> tuple[int, ...]:
