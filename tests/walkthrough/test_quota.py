@@ -69,6 +69,7 @@ async def explain(site: Site, *arguments: str) -> tuple[int | None, str]:
     return process.returncode, output.decode()
 
 
+@pytest.mark.slow
 async def test_both_policies_are_played_and_tell_who_made_way_and_why(played: Site) -> None:
     assert rows(await played.says("get", "clusterqueues", "-o", SHARES)) == [
         ["QUEUE", "SHARE", "USED", "BORROWED"],
