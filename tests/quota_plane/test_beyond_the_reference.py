@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from reprieve.controllers.quota.context import QuotaOptions
-from reprieve.kube.resource import EVENTS, Resource
-from reprieve.units.instants import parse_instant
+from reprieve.engine.quota.model import Settings
+from reprieve.kube.resource import EVENTS, GPU_WORKLOADS, Resource
+from reprieve.units.clock import SystemClock
+from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.quota_plane.site import (
     NAMESPACE,
+    WORKLOADS,
     Object,
     Site,
     cluster_queue,
@@ -33,14 +36,18 @@ def annotated(obj: Object, **annotations: str) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "annotations": found}}
 
 
-def base(cpu: int = 4, queue: dict[str, str] | None = None, **classes: dict[str, str]) -> list[Any]:
+def base(
+    cpu: int = 4,
+    queue: dict[str, str] | None = None,
+    classes: dict[str, dict[str, str]] | None = None,
+) -> list[Any]:
     """Return one queue that preempts within itself, and three classes, with annotations."""
     return [
         flavor(),
         annotated(cluster_queue("cq", cpu, preemption=LOWER), **(queue or {})),
         local_queue("q", "cq"),
         *(
-            annotated(priority_class(name, value), **classes.get(name, {}))
+            annotated(priority_class(name, value), **(classes or {}).get(name, {}))
             for name, value in (("low", 100), ("other", 100), ("high", 10_000))
         ),
     ]
@@ -58,7 +65,7 @@ async def notes(cluster: Site, reason: str) -> list[tuple[str, str, str]]:
 
 async def test_just_started_work_is_spared_and_a_bad_annotation_is_named(tmp_path: Path) -> None:
     classes = {"low": {"preempt_min_runtime": "1h"}, "high": {"reclaim_min_runtime": "soon"}}
-    async with site(tmp_path, *base(**classes)) as cluster:
+    async with site(tmp_path, *base(classes=classes)) as cluster:
         await cluster.create(job("plain", priority="other"))
         await cluster.until_admitted("plain")
         # The reference takes the one that was admitted last.
@@ -184,6 +191,56 @@ async def test_a_pair_that_takes_turns_is_held_and_named_also_after_a_restart(
             return min(await evictions()) >= 3
 
         await cluster.until("it goes on", third)
+
+
+def gpu_workload(job: Object, phase: str, measured: str) -> Object:
+    """Return what the idle plane keeps about a Job."""
+    metadata = job["metadata"]
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": metadata["name"]}
+    return {
+        "apiVersion": "kaiwo.silogen.ai/v1alpha1",
+        "kind": "GpuWorkload",
+        "metadata": {"name": f"job-{metadata['name']}", "namespace": NAMESPACE},
+        "spec": {
+            "workloadRef": {**reference, "uid": metadata["uid"]},
+            "gpuResources": {"amd.com/gpu": 1},
+        },
+        "status": {"phase": phase, "lastMetricsUpdate": measured},
+    }
+
+
+async def test_of_equal_candidates_the_idle_one_makes_way(tmp_path: Path) -> None:
+    options = QuotaOptions(settings=Settings(idle_first=True))
+    async with site(tmp_path, *base(), options=options) as cluster:
+        plane = cluster.plane
+        assert plane is not None
+        await cluster.create(job("one", priority="low"), job("two", priority="low"))
+        workloads = await _all_workloads(cluster, 2)
+        await cluster.until_admitted("one", "two")
+        # Nothing but their uids tells them apart.
+        for each in (await cluster.workloads()).values():
+            conditions = each["status"]["conditions"]
+            for condition in conditions:
+                condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+            name, status = each["metadata"]["name"], {"conditions": conditions}
+            await cluster.client.patch_status(WORKLOADS, NAMESPACE, name, status, dict)
+        busy, idle = sorted(workloads, key=lambda name: workloads[name]["metadata"]["uid"])
+        now, stale = Nanos(SystemClock().wall()), "2026-01-01T00:00:00Z"
+        for name, measured in ((busy, stale), (idle, format_instant(now))):
+            obj = gpu_workload(await cluster.job(name), "Idle", measured)
+            await cluster.client.create(GPU_WORKLOADS, obj, dict)
+            await cluster.client.patch_status(
+                GPU_WORKLOADS, NAMESPACE, f"job-{name}", obj["status"], dict
+            )
+
+        async def known() -> list[str]:
+            holders = plane.state.holdings.holders.values()
+            return [holder.workload.name for holder in holders if holder.idle]
+
+        await cluster.until("the idle one is known", known)
+        await cluster.create(job("high", priority="high"))
+        await cluster.until_admitted(busy, "high")
+        assert await known() == []
 
 
 async def _all_workloads(cluster: Site, count: int) -> dict[str, Object]:

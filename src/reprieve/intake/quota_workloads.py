@@ -115,6 +115,7 @@ def workload_row(
     *,
     waits_for_pods: bool = False,
     min_runtimes_s: tuple[int, int] = (0, 0),
+    idle: bool = False,
 ) -> Workload:
     """Return the row of a Workload.
 
@@ -123,6 +124,7 @@ def workload_row(
         pod_sets: the rows of pod sets so far.
         waits_for_pods: admitted workloads count as ready only with the condition `PodsReady`.
         min_runtimes_s: for which it is not preempted in its queue, and not reclaimed by others.
+        idle: the idle plane knows it to hold GPUs without using them.
     """
     metadata, spec, status = workload.metadata, workload.spec, workload.status
     annotations, namespace = metadata.annotations or {}, metadata.namespace
@@ -164,6 +166,7 @@ def workload_row(
         replaces=annotations.get(REPLACES, ""),
         preempt_min_runtime_s=min_runtimes_s[0],
         reclaim_min_runtime_s=min_runtimes_s[1],
+        idle=idle,
     )
 
 

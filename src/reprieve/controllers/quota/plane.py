@@ -133,6 +133,7 @@ class QuotaPlane:
             await self.watches.synced()
             await self._until_alone()
             await self.context.registered.wait()
+            self.state.idle.start(tasks)
             self._subscribe()
             await self._recover()
             if self.context.writes:
@@ -258,6 +259,7 @@ class QuotaPlane:
             except ApiError as failure:
                 log.warning("intents: %s", failure)
             self.state.protections.tell()
+            self.state.idle.expire()
             # Backoffs end without an event.
             self.decisions.wake()
             await self.context.clock.sleep(_PERIOD)

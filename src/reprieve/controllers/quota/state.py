@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from reprieve.api import kueue
 from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.idle_facts import IdleFacts
 from reprieve.controllers.quota.protections import Protections
 from reprieve.controllers.quota.tallies import Share, Tallies
 from reprieve.controllers.quota.watches import Held, Watch, Watches
@@ -58,6 +59,7 @@ class QuotaState:
         self._woken = woken
         self._rows = PodSetRows(context.options.rules)
         self.protections = Protections(context, watches)
+        self.idle = IdleFacts(context, self._take_again)
         self._written: dict[str, kueue.Workload] = {}
         self._dirty: dict[str, None] = {}
         self._stale = True
@@ -128,6 +130,10 @@ class QuotaState:
         self._changed(key)
         self._woken()
 
+    def _take_again(self, key: str) -> None:
+        self._dirty[key] = None
+        self._woken()
+
     def row(self, workload: kueue.Workload) -> Workload:
         """Return the engine's row of a Workload."""
         return workload_row(
@@ -135,6 +141,7 @@ class QuotaState:
             self._rows,
             waits_for_pods=self._context.options.settings.block_admission,
             min_runtimes_s=self.protections.of(workload),
+            idle=self.idle.of(key_of(workload), workload),
         )
 
     # Between two runs of cycles
@@ -266,6 +273,8 @@ class QuotaState:
         held = new or old
         assert held is not None
         key = f"{held.namespace}/{held.name}"
+        if new is None:
+            self.idle.forget(held.object)
         written = self._written.get(key)
         if written is not None and (new is None or _version(written) <= new.resource_version):
             del self._written[key]
