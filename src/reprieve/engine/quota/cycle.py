@@ -218,6 +218,7 @@ class _Cycle:
         workload = entry.workload
         who = self._preemptor(entry)
         last = self._last_scan(workload, entry.cluster_queue)
+        entry.resumed = last.bookmark if last else None
         snapshot, only = self.snapshot, None
         entry.replaced = self.holdings.holders.get(workload.replaces)
         if entry.replaced is not None:
@@ -228,7 +229,7 @@ class _Cycle:
             workload,
             entry.queue,
             SearchOracle(snapshot, who),
-            last.bookmark if last else None,
+            entry.resumed,
             only,
             entry.replaced is not None,
         )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reprieve.engine.quota.assignment import Assignment, Mode
+from reprieve.engine.quota.assignment import Assignment, Bookmark, Mode
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.model import Admission, Workload
 from reprieve.engine.quota.protection import Spared
@@ -61,7 +61,8 @@ class Entry:
     `level` is the borrowing level, `counted` what the entry adds to usage. `reason` is that of
     `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose
     eviction has to be written, without those that are evicted already; `replaced` is the slice
-    whose place the workload takes; `spared` is whom it left alone by an option.
+    whose place the workload takes; `resumed` is where an earlier scan of flavors stopped and this
+    one went on; `spared` is whom it left alone by an option.
     """
 
     workload: Workload
@@ -80,6 +81,7 @@ class Entry:
     free: Mapping[int, int] = field(default_factory=dict)
     admission: Admission | None = None
     scan: LastScan | None = None
+    resumed: Bookmark | None = None
     spared: Spared | None = None
 
     @property
