@@ -7,6 +7,7 @@ from typing import Any
 
 from prometheus_client import generate_latest
 
+from reprieve.controllers.quota.context import QuotaOptions
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,
@@ -90,7 +91,8 @@ async def _stop_queue(cluster: Site, queue: Object, policy: str) -> None:
 
 
 async def test_metrics_have_kueues_names_and_vanish_with_their_queue(tmp_path: Path) -> None:
-    async with site(tmp_path, *base(4, preemption=LOWER)) as cluster:
+    options = QuotaOptions(queue_metrics=True)
+    async with site(tmp_path, *base(4, preemption=LOWER), options=options) as cluster:
         await cluster.create(job("low-a", priority="low"), job("low-b", priority="low"))
         await cluster.until_admitted("low-a", "low-b")
         await cluster.create(job("high", priority="high", pods=4))

@@ -100,6 +100,7 @@ def cluster_queue_row(
         checks_ready=all(check.name in active_checks for check in checks),
         usage_based=scope is not None and scope.admission_mode == "UsageBasedAdmissionFairSharing",
         generation=queue.metadata.generation,
+        terminating=bool(queue.metadata.deletion_timestamp),
     )
 
 

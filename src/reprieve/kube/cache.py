@@ -1,7 +1,7 @@
 """A typed cache of one kind: slim records by uid, by name and by declared indexes.
 
 Wire structs come in, `convert` makes slim records of them (strings that repeat should go through
-`sys.intern`), and one subscriber hears of every change as `(old, new)`.
+`sys.intern`), and subscribers hear of every change as `(old, new)`.
 
 What is trusted: the uid is the identity. An event older than what is held is dropped, so is any
 event about an object that was deleted. A new uid under a held name ends the old one, which is
@@ -86,11 +86,20 @@ class Cache(Generic[W, R]):
     ) -> None:
         """Tell `changed` of every change as (old, new) and `settled` once after each batch.
 
-        A batch is one event, or one whole list. There is one subscriber; what is held already is
-        told to it at once as (None, record).
+        A batch is one event, or one whole list. Subscribers are told in the order in which they
+        came; what is held already is told to a new one at once as (None, record).
         """
-        self._changed = changed
-        self._settled = settled
+        told, ended = self._changed, self._settled
+
+        def tell(old: R | None, new: R | None) -> None:
+            told(old, new)
+            changed(old, new)
+
+        def end() -> None:
+            ended()
+            settled()
+
+        self._changed, self._settled = tell, end
         for record in self._records.values():
             changed(None, record)
         if self._records:

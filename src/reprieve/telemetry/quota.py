@@ -1,215 +1,253 @@
-"""The quota plane's metrics, with Kueue's names and labels.
+"""The quota plane's metrics, with Kueue's names, labels and buckets.
 
-All carry `replica_role`; ours is always the leader's. Series of a ClusterQueue or LocalQueue vanish
-with it (`forget`). Source: specification of the quota plane, section 9.
+All but `kueue_build_info` carry `replica_role`; ours is always the leader's. What is counted goes
+through one method for each thing that happens. Gauges are shown by owner, a queue or a cohort, all
+of them at once: what an owner does not show any more is gone, and so is everything of a queue that
+was deleted (`forget`). Series of LocalQueues exist unless they are switched off.
+
+Source: specification of the quota plane, sections 1.6 and 9; the reference's list of metrics.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
-__all__ = ["QuotaMetrics"]
+from reprieve import __version__
+from reprieve.telemetry.quota_series import COUNTERS, GAUGES, HISTOGRAMS
+
+__all__ = ["Place", "QuotaMetrics", "Series"]
 
 _ROLE: Final = "leader"
-_WAITS: Final = (1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240)
-_QUEUE: Final = "cluster_queue"
-_LOCAL: Final = ("name", "namespace")
+
+# A gauge's name without prefix, and the values of its labels.
+Series = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a Workload stands, as the labels of what is counted about it."""
+
+    cluster_queue: str
+    namespace: str
+    local_queue: str
+    priority_class: str
 
 
 class QuotaMetrics:
     """One method for each thing that happens; instants and durations in seconds."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-        self._by_queue: list[tuple[Counter | Gauge | Histogram, int]] = []
-        counter, gauge, histogram = self._counter, self._gauge, self._histogram
-        self._attempts = counter("admission_attempts", "Cycles, by what came of them.", "result")
-        self._attempt_seconds = histogram(
-            "admission_attempt_duration_seconds", "Time of a cycle.", "result"
-        )
-        self._reserved = counter(
-            "quota_reserved_workloads", "Reservations.", _QUEUE, "priority_class"
-        )
-        self._admitted = counter("admitted_workloads", "Admissions.", _QUEUE, "priority_class")
-        self._waited = histogram(
-            "admission_wait_time_seconds",
-            "From queueing to admission.",
-            _QUEUE,
-            "priority_class",
-        )
-        self._preempted = counter(
-            "preempted_workloads", "Preemptions.", "preempting_cluster_queue", "reason"
-        )
-        evictions = ("reason", "underlying_cause", "priority_class")
-        self._evicted = counter("evicted_workloads", "Evictions.", _QUEUE, *evictions)
-        self._evicted_once = counter(
-            "evicted_workloads_once", "Workloads evicted for the first time.", _QUEUE, *evictions
-        )
-        self._evicted_local = counter(
-            "local_queue_evicted_workloads", "Evictions by LocalQueue.", *_LOCAL, *evictions
-        )
-        self._eviction_seconds = histogram(
-            "workload_eviction_latency_seconds",
-            "From the eviction to the release of the quota.",
-            _QUEUE,
-            "reason",
-        )
-        self._ready_to_evicted = histogram(
-            "pods_ready_to_evicted_time_seconds",
-            "From pods that are ready to their eviction.",
-            _QUEUE,
-            "reason",
-            "underlying_cause",
-        )
-        self._skips = gauge(
-            "admission_cycle_preemption_skips", "Skipped in the last cycle.", _QUEUE
-        )
-        self._recomputations = counter(
-            "preemption_target_recomputations",
-            "Targets looked for again, by what came of it.",
-            _QUEUE,
-            "result",
-        )
-        self._finished = counter("finished_workloads", "Finished workloads.", _QUEUE)
-        self._pending = gauge("pending_workloads", "Workloads that wait.", _QUEUE, "status")
-        self._reserving = gauge("reserving_active_workloads", "With reservation.", _QUEUE)
-        self._active = gauge("admitted_active_workloads", "Admitted, not finished.", _QUEUE)
-        self._status = gauge("cluster_queue_status", "1 for the one it has.", _QUEUE, "status")
-        self._share = gauge("cluster_queue_weighted_share", "Share.", _QUEUE, "cohort")
-        self._cohort_share = gauge("cohort_weighted_share", "Share.", "cohort")
-        amounts = ("cohort", _QUEUE, "flavor", "resource")
-        self._amounts = {
-            name: gauge(f"cluster_queue_{name}", "Amount in base units.", *amounts)
-            for name in (
-                "resource_reservation",
-                "resource_usage",
-                "nominal_quota",
-                "borrowing_limit",
-                "lending_limit",
-            )
+    def __init__(self, registry: CollectorRegistry, *, local_queues: bool = True) -> None:
+        self._local_queues = local_queues
+        role = ("replica_role",)
+        self._counters = {
+            name: Counter(f"kueue_{name}", text, (*labels, *role), registry=registry)
+            for name, (text, labels) in COUNTERS.items()
+            if self._exists(name)
         }
+        self._histograms = {
+            name: Histogram(
+                f"kueue_{name}", text, (*labels, *role), buckets=buckets, registry=registry
+            )
+            for name, (text, labels, buckets) in HISTOGRAMS.items()
+            if self._exists(name)
+        }
+        self._gauges = {
+            name: _gauge(name, text, (*labels, *role), registry)
+            for name, (text, labels) in GAUGES.items()
+            if self._exists(name)
+        }
+        self._shown: dict[tuple[str, str], dict[Series, float]] = {}
+        build = Gauge(
+            "kueue_build_info",
+            "What stands in for Kueue, and its version.",
+            ("git_version", "git_commit", "build_date", "go_version", "compiler", "platform"),
+            registry=registry,
+        )
+        machine = f"{platform.system()}/{platform.machine()}".lower()
+        compiler = platform.python_implementation().lower()
+        build.labels(f"reprieve-{__version__}", "", "", "", compiler, machine).set(1)
+
+    # What happens
 
     def cycle(self, seconds: float, admitted: bool) -> None:
         """Count a cycle that had heads."""
         result = "success" if admitted else "inadmissible"
-        self._attempts.labels(result, _ROLE).inc()
-        self._attempt_seconds.labels(result, _ROLE).observe(seconds)
+        self._count("admission_attempts", result)
+        self._observe("admission_attempt_duration_seconds", seconds, result)
 
     def skipped(self, queues: Iterable[str], counts: Mapping[str, int]) -> None:
         """Show how many preemptions the last cycle skipped."""
         for queue in queues:
-            self._skips.labels(queue, _ROLE).set(counts.get(queue, 0))
+            series = ("admission_cycle_preemption_skips", (queue,))
+            self.show("skips", queue, {series: counts.get(queue, 0)})
 
     def recomputed(self, queue: str, result: str, count: int) -> None:
         """Count targets that were looked for again."""
-        self._recomputations.labels(queue, result, _ROLE).inc(count)
+        self._count("preemption_target_recomputations", queue, result, by=count)
 
-    def reserved(self, queue: str, priority_class: str) -> None:
-        """Count a reservation."""
-        self._reserved.labels(queue, priority_class, _ROLE).inc()
+    def made(self, kind: str, seconds: float) -> None:
+        """Count the creation of a Workload, `seconds` after that of its job."""
+        self._observe("workload_creation_latency_seconds", seconds, kind)
 
-    def admitted(self, queue: str, priority_class: str, waited: float) -> None:
-        """Count an admission."""
-        self._admitted.labels(queue, priority_class, _ROLE).inc()
-        self._waited.labels(queue, priority_class, _ROLE).observe(max(0.0, waited))
+    def ungated(self, gate: str, queue: str, group: bool, seconds: float) -> None:
+        """Count the removal of a pod's scheduling gate, `seconds` after the admission."""
+        self._observe(
+            "pod_scheduling_gate_removal_seconds", seconds, gate, queue, str(group).lower()
+        )
+
+    def reserved(self, place: Place, waited: float) -> None:
+        """Count a reservation, `waited` since it was queued."""
+        self._both("quota_reserved_workloads", place)
+        self._both_observe("quota_reserved_wait_time_seconds", place, waited)
+
+    def admitted(
+        self, place: Place, waited: float, checks: float | None, cohorts: Iterable[str]
+    ) -> None:
+        """Count an admission.
+
+        Args:
+            place: of the Workload.
+            waited: since it was queued.
+            checks: since its reservation, where it had to wait for checks.
+            cohorts: from that of its ClusterQueue up to the root.
+        """
+        self._both("admitted_workloads", place)
+        self._both_observe("admission_wait_time_seconds", place, waited)
+        if checks is not None:
+            self._both_observe("admission_checks_wait_time_seconds", place, checks)
+        for cohort in cohorts:
+            self._count("cohort_subtree_admitted_workloads", cohort, place.priority_class)
+
+    def ready(self, place: Place, queued: float, admitted: float) -> None:
+        """Count a Workload whose pods became ready, so long after it was queued and admitted."""
+        self._both_observe("ready_wait_time_seconds", place, queued)
+        self._both_observe("admitted_until_ready_wait_time_seconds", place, admitted)
+
+    def ended(self, place: Place, ran: float | None) -> None:
+        """Count a Workload that is finished; `ran` None was never admitted."""
+        self._both("finished_workloads", place)
+        if ran is not None:
+            self._both_observe("execution_time_seconds", place, ran)
 
     def preempted(self, queue: str, reason: str) -> None:
         """Count a preemption by a workload of this queue."""
-        self._preempted.labels(queue, reason, _ROLE).inc()
+        self._count("preempted_workloads", queue, reason)
 
     def evicted(
         self,
-        queue: str,
-        local_queue: tuple[str, str],
+        place: Place,
         reason: str,
-        priority_class: str,
         *,
         first: bool,
         cause: str = "",
         ready_for: float | None = None,
     ) -> None:
-        """Count an eviction; `local_queue` is (namespace, name), `ready_for` since pods ran."""
-        self._evicted.labels(queue, reason, cause, priority_class, _ROLE).inc()
+        """Count an eviction, `first` of this reason and cause, `ready_for` since pods ran."""
+        queue, name = place.cluster_queue, place.priority_class
+        self._count("evicted_workloads", queue, reason, cause, name)
         if first:
-            self._evicted_once.labels(queue, reason, cause, priority_class, _ROLE).inc()
-        namespace, name = local_queue
-        self._evicted_local.labels(name, namespace, reason, cause, priority_class, _ROLE).inc()
+            self._count("evicted_workloads_once", queue, reason, cause, name)
+        local = (place.local_queue, place.namespace)
+        self._count("local_queue_evicted_workloads", *local, reason, cause, name)
         if ready_for is not None:
-            self._ready_to_evicted.labels(queue, reason, cause, _ROLE).observe(ready_for)
+            self._observe("pods_ready_to_evicted_time_seconds", ready_for, queue, reason, cause)
 
     def released(self, queue: str, reason: str, seconds: float) -> None:
         """Count the release of an evicted workload's quota."""
-        self._eviction_seconds.labels(queue, reason, _ROLE).observe(max(0.0, seconds))
+        self._observe("workload_eviction_latency_seconds", seconds, queue, reason)
 
-    def ended(self, queue: str) -> None:
-        """Count a workload that is finished."""
-        self._finished.labels(queue, _ROLE).inc()
+    # What is
 
-    def show_queue(
-        self,
-        queue: str,
-        *,
-        active: int,
-        inadmissible: int,
-        reserving: int,
-        admitted: int,
-        ready: bool,
-    ) -> None:
-        """Show the counts of a ClusterQueue."""
-        self._pending.labels(queue, "active", _ROLE).set(active)
-        self._pending.labels(queue, "inadmissible", _ROLE).set(inadmissible)
-        self._reserving.labels(queue, _ROLE).set(reserving)
-        self._active.labels(queue, _ROLE).set(admitted)
-        for status in ("active", "pending", "terminating"):
-            chosen = status == ("active" if ready else "pending")
-            self._status.labels(queue, status, _ROLE).set(chosen)
+    def show(self, what: str, owner: str, values: Mapping[Series, float]) -> None:
+        """Show these gauges of an owner, and none of those that it showed before as `what`."""
+        before = self._shown.get((what, owner), {})
+        for series, value in values.items():
+            if before.get(series) != value and series[0] in self._gauges:
+                self._gauges[series[0]].labels(*series[1], _ROLE).set(value)
+        for name, labels in before.keys() - values.keys():
+            if name in self._gauges:
+                self._gauges[name].remove(*labels, _ROLE)
+        if values:
+            self._shown[what, owner] = dict(values)
+        else:
+            self._shown.pop((what, owner), None)
 
-    def show_amount(
-        self, name: str, cohort: str, queue: str, flavor: str, resource: str, amount: float
-    ) -> None:
-        """Show an amount of a flavor and resource; `name` as in the series."""
-        self._amounts[name].labels(cohort, queue, flavor, resource, _ROLE).set(amount)
+    def forget_queue(self, queue: str) -> None:
+        """Let all series of a ClusterQueue go."""
+        for what in [what for what, owner in self._shown if owner == queue]:
+            self.show(what, queue, {})
+        for label in ("cluster_queue", "preempting_cluster_queue"):
+            self._forget({label: queue})
 
-    def show_share(self, queue: str, cohort: str, share: float) -> None:
-        """Show the weighted share of a ClusterQueue."""
-        self._share.labels(queue, cohort, _ROLE).set(share)
+    def forget_local_queue(self, namespace: str, name: str) -> None:
+        """Let all series of a LocalQueue go."""
+        key = f"{namespace}/{name}"
+        for what in [what for what, owner in self._shown if owner == key]:
+            self.show(what, key, {})
+        self._forget({"namespace": namespace, "name": name})
 
-    def show_cohort_share(self, cohort: str, share: float) -> None:
-        """Show the weighted share of a cohort."""
-        self._cohort_share.labels(cohort, _ROLE).set(share)
+    def forget_cohort(self, cohort: str) -> None:
+        """Let all series of a cohort go, those that name it for a ClusterQueue apart."""
+        self.show("cohort", cohort, {})
+        self._forget({"cohort": cohort})
 
-    def forget(self, queue: str) -> None:
-        """Let the series of a ClusterQueue go."""
-        for metric, at in self._by_queue:
-            # The client has no public way to read the label values that exist.
-            for values in [v for v in metric._metrics if v[at] == queue]:
-                metric.remove(*values)
-
-    def _note(self, metric: Counter | Gauge | Histogram, labels: tuple[str, ...]) -> None:
-        for position, label in enumerate(labels):
-            if label in (_QUEUE, "preempting_cluster_queue"):
-                self._by_queue.append((metric, position))
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        found = Counter(f"kueue_{name}", text, (*labels, "replica_role"), registry=self._registry)
-        self._note(found, labels)
-        return found
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        found = Gauge(f"kueue_{name}", text, (*labels, "replica_role"), registry=self._registry)
-        self._note(found, labels)
-        return found
-
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        found = Histogram(
-            f"kueue_{name}",
-            text,
-            (*labels, "replica_role"),
-            buckets=_WAITS,
-            registry=self._registry,
+    def _forget(self, labels: Mapping[str, str]) -> None:
+        counted: tuple[Counter | Histogram, ...] = (
+            *self._counters.values(),
+            *self._histograms.values(),
         )
-        self._note(found, labels)
-        return found
+        for metric in counted:
+            names = metric._labelnames
+            if not labels.keys() <= set(names):
+                continue
+            # The client has no public way to read the label values that exist.
+            for values in list(metric._metrics):
+                if labels.items() <= dict(zip(names, values, strict=True)).items():
+                    metric.remove(*values)
+
+    def _exists(self, name: str) -> bool:
+        return self._local_queues or not name.startswith("local_queue_")
+
+    def _count(self, name: str, *labels: str, by: int = 1) -> None:
+        if name in self._counters:
+            self._counters[name].labels(*labels, _ROLE).inc(by)
+
+    def _observe(self, name: str, seconds: float, *labels: str) -> None:
+        # Two clocks are compared, so that a duration may come out negative.
+        if name in self._histograms:
+            self._histograms[name].labels(*labels, _ROLE).observe(max(0.0, seconds))
+
+    def _both(self, name: str, place: Place) -> None:
+        self._count(name, place.cluster_queue, place.priority_class)
+        local = (place.local_queue, place.namespace)
+        self._count(f"local_queue_{name}", *local, place.priority_class)
+
+    def _both_observe(self, name: str, place: Place, seconds: float) -> None:
+        self._observe(name, seconds, place.cluster_queue, place.priority_class)
+        local = (place.local_queue, place.namespace)
+        self._observe(f"local_queue_{name}", seconds, *local, place.priority_class)
+
+
+class _Unclaimed(Collector):
+    """A gauge that claims no name: the reference has some of the name of a counter."""
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+
+    def collect(self) -> Iterable[Metric]:
+        return self._gauge.collect()
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Gauge:
+    if name not in COUNTERS:
+        return Gauge(f"kueue_{name}", text, labels, registry=registry)
+    gauge = Gauge(f"kueue_{name}", text, labels, registry=None)
+    registry.register(_Unclaimed(gauge))
+    return gauge

@@ -18,6 +18,8 @@ from reprieve.jobs.table import BUILT_IN, job_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import Reference, SeriesEvents
 from reprieve.settings.quota import QuotaSettings
+from reprieve.settings.quota_configuration import quota_configuration
+from reprieve.settings.quota_configuration_parts import PodsReady
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.clock import Clock
@@ -36,22 +38,27 @@ ADMISSION: Final = "kueue-admission"
 class QuotaOptions:
     """What an operator chooses.
 
-    `pods_ready_s`: seconds within which the pods of an admitted workload must be ready, None for as
-    long as it takes. `without_queue_name`: jobs without a queue name are held back as well.
-    `selector`: namespaces whose jobs are queued. Two workloads that preempted each other
-    `loop_limit` times within `loop_window` nanoseconds are held; 0 holds none.
+    `pods_ready`: by when the pods of an admitted workload must be ready, None for as long as it
+    takes. Finished Workloads, and jobs of Workloads that were deactivated for it, are deleted after
+    so many seconds, None is never. `without_queue_name`: jobs without a queue name are held back as
+    well. `selector`: namespaces whose jobs are queued. `queue_metrics`: quotas and shares of queues
+    are shown as metrics. Two workloads that preempted each other `loop_limit` times within
+    `loop_window` nanoseconds are held; 0 holds none.
     """
 
     settings: Settings = field(default_factory=Settings)
     rules: RequestRules = NO_RULES
     kinds: tuple[JobKind, ...] = BUILT_IN
     backoff: Backoff = field(default_factory=Backoff)
-    pods_ready_s: int | None = None
+    pods_ready: PodsReady | None = field(default_factory=lambda: quota_configuration().pods_ready)
+    after_finished_s: float | None = None
+    after_deactivated_s: float | None = None
     without_queue_name: bool = False
     copied_labels: tuple[str, ...] = ()
     selector: LabelSelector | None = None
     loop_window: int = HOUR
     loop_limit: int = 0
+    queue_metrics: bool = False
 
     @classmethod
     def of(cls, settings: QuotaSettings) -> QuotaOptions:
@@ -73,12 +80,15 @@ class QuotaOptions:
             rules=said.rules,
             kinds=kinds,
             backoff=said.backoff,
-            pods_ready_s=None if said.pods_ready is None else int(said.pods_ready.timeout_s),
+            pods_ready=said.pods_ready,
+            after_finished_s=said.after_finished_s,
+            after_deactivated_s=said.after_deactivated_s,
             without_queue_name=said.manage_jobs_without_queue_name,
             copied_labels=said.label_keys_to_copy,
             selector=said.selector,
             loop_window=settings.loop_window,
             loop_limit=settings.loop_limit,
+            queue_metrics=said.queue_metrics,
         )
 
 

@@ -18,13 +18,15 @@ from reprieve.api.reprieve import ObjectRef
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.held_pairs import HeldPairs
-from reprieve.controllers.quota.preemptions import Marking, Preemptions, ready_for
+from reprieve.controllers.quota.meters import place_of, ready_for
+from reprieve.controllers.quota.preemptions import Marking, Preemptions
 from reprieve.controllers.quota.state import QuotaState
-from reprieve.controllers.quota.transitions import pending, reserved
+from reprieve.controllers.quota.transitions import evictions_of, pending, reserved
 from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.controllers.solve import Solver
 from reprieve.engine.quota import model
 from reprieve.engine.quota.amounts import text
+from reprieve.engine.quota.checks import required_checks
 from reprieve.engine.quota.cycle import cycles, preemptions_failed, undo_admission
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.plans import plan_of
@@ -141,7 +143,7 @@ class Decisions:
         assert admission is not None and entry.assignment is not None
         settings = self._state.configuration.settings
         known = self._state.configuration.cluster_queues.get(queue)
-        required = known.checks if known is not None else ()
+        required = () if known is None else required_checks(known, admission)
         now = context.clock.wall()
 
         def change(workload: Workload) -> Workload | None:
@@ -173,12 +175,8 @@ class Decisions:
         queued = queue_timestamp(entry.workload, settings)
         event = kueue.quota_reserved_event(entry.workload, queue, queued, now, entry.assignment)
         context.announce(reference, event)
-        priority_class = class_of(stored)
-        context.quota_metrics.reserved(queue, priority_class)
         if is_true(condition_of(stored.status.conditions, "Admitted")):
             context.announce(reference, kueue.admitted_event(entry.workload, queue))
-            waited = (now - queued) / SECOND
-            context.quota_metrics.admitted(queue, priority_class, waited)
 
     # Preemptions
 
@@ -231,18 +229,11 @@ class Decisions:
         self._held_pairs.written(entry.workload.uid, (each.victim.uid for each in markings))
 
     def _evicted(self, stored: Workload, marking: Marking) -> None:
-        now = self._context.clock.wall()
-        admission = stored.status.admission
-        assert admission is not None
-        stats = stored.status.scheduling_stats
-        evictions = sum(each.count for each in (stats.evictions if stats else None) or ())
         self._context.quota_metrics.evicted(
-            admission.cluster_queue,
-            (stored.metadata.namespace, stored.spec.queue_name),
+            place_of(stored),
             "Preempted",
-            class_of(stored),
-            first=evictions == 1,
-            ready_for=ready_for(stored, now),
+            first=evictions_of(stored, "Preempted") == 1,
+            ready_for=ready_for(stored, self._context.clock.wall()),
         )
 
     # The others
@@ -317,12 +308,6 @@ class Decisions:
 
 def _reference(workload: model.Workload) -> ObjectRef:
     return ObjectRef(API_VERSION, "Workload", workload.name, workload.uid, workload.namespace)
-
-
-def class_of(workload: Workload) -> str:
-    """Return the name of the class that a Workload's priority comes from."""
-    reference = workload.spec.priority_class_ref
-    return reference.name if reference is not None else ""
 
 
 def resource_requests(workload: model.Workload, settings: model.Settings) -> list[PodSetRequest]:

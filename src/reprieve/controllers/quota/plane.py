@@ -17,6 +17,7 @@ from reprieve.controllers.quota.decisions import Decisions
 from reprieve.controllers.quota.held_pairs import HeldPairs
 from reprieve.controllers.quota.job_lookup import JobLookup, job_key, workload_key
 from reprieve.controllers.quota.jobs import JobReconciler
+from reprieve.controllers.quota.meters import Meters
 from reprieve.controllers.quota.preemptions import Preemptions
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.statuses import Statuses
@@ -80,6 +81,7 @@ class QuotaPlane:
             namespace,
         )
         self._kueue = KaiwoWatch(context.client, namespace, context.clock, _KUEUE_LEASE)
+        self._meters = Meters(context, self.state)
         self.statuses = Statuses(context, self.state, self.watches)
         self.decisions = Decisions(
             context,
@@ -173,6 +175,7 @@ class QuotaPlane:
         for kind in self.context.options.kinds:
             self._subscribe_to(kind)
         self.watches.classes.cache.subscribe(self._class_changed)
+        self.state.listeners.append(self._meters.changed)
 
     def _subscribe_to(self, kind: JobKind) -> None:
         def changed(old: Held[Json] | None, new: Held[Json] | None) -> None:

@@ -45,7 +45,7 @@ from reprieve.kube.errors import (
     Unreachable,
 )
 from reprieve.kube.writes import Priority
-from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.wording import kueue
 
@@ -299,11 +299,3 @@ def _as_known(intent: Preemption, found: _Open | None) -> Preemption:
         return intent
     status = replace(intent.status, victims=list(found.states.values()))
     return replace(intent, status=status)
-
-
-def ready_for(workload: Workload, now: int) -> float | None:
-    """Return for how many seconds its pods were ready, None if they were not."""
-    ready = condition_of(workload.status.conditions, "PodsReady")
-    if not is_true(ready):
-        return None
-    return max(0, now - parse_instant(ready.last_transition_time)) / SECOND

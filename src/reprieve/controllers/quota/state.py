@@ -16,12 +16,12 @@ from reprieve.api import kueue
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.idle_facts import IdleFacts
 from reprieve.controllers.quota.protections import Protections
-from reprieve.controllers.quota.tallies import Share, Tallies
+from reprieve.controllers.quota.tallies import Phase, Standing, Tallies
 from reprieve.controllers.quota.watches import Held, Watch, Watches
-from reprieve.engine.quota.model import Configuration, Workload
+from reprieve.engine.quota.model import Configuration, FlavorResource, Workload
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.requests import held_amounts
-from reprieve.engine.quota.state import Holdings
+from reprieve.engine.quota.state import Holdings, inactive_queues
 from reprieve.intake.quota import (
     Unusable,
     cluster_queue_row,
@@ -72,6 +72,10 @@ class QuotaState:
         self.holdings = Holdings(self.configuration)
         self.queues = Queues(self.configuration)
         self.tallies = Tallies()
+        # Told of every change of a Workload that the watch shows.
+        self.listeners: list[
+            Callable[[Held[kueue.Workload] | None, Held[kueue.Workload] | None], None]
+        ] = []
         self.revision = 0
         self.engine = asyncio.Lock()
 
@@ -174,7 +178,7 @@ class QuotaState:
             self.holdings.release(key)
             if holder is not None:
                 self._flush(self.holdings.tree.names[holder.queue])
-            self.tallies.put(key, None)
+            self.tallies.put(key, None if row is None else _standing(row, found))
             if row is None or found is None or row.finished or found.metadata.deletion_timestamp:
                 self.queues.delete(key)
             else:
@@ -182,7 +186,6 @@ class QuotaState:
                 condition = condition_of(found.status.conditions, "QuotaReserved")
                 if condition is None or condition.reason == "PendingEvaluation":
                     self.unexplained.add(key)
-            self.tallies.changed.update(self._queues_of(row, found))
             return
         self.queues.delete(key)
         before = None if holder is None else holder.workload
@@ -190,15 +193,8 @@ class QuotaState:
             self.holdings.hold(row)
             if before is not None and _offers(before) != _offers(row):
                 self._flush(row.admission.cluster_queue)
-        admitted = is_true(condition_of(found.status.conditions, "Admitted"))
         amounts = tuple(held_amounts(row, self.configuration.settings))
-        self.tallies.put(key, Share((row.admission.cluster_queue, row.queue), admitted, amounts))
-
-    def _queues_of(self, row: Workload | None, found: kueue.Workload | None) -> set[str]:
-        if row is None or found is None:
-            return set(self.configuration.cluster_queues)
-        local = self.configuration.local_queues.get(row.queue)
-        return {row.queue, *([local.cluster_queue] if local is not None else ())}
+        self.tallies.put(key, _standing(row, found, amounts))
 
     def _flush(self, cluster_queue: str) -> None:
         self.queues.flush(self.holdings.related(cluster_queue) or [cluster_queue])
@@ -272,6 +268,8 @@ class QuotaState:
     ) -> None:
         held = new or old
         assert held is not None
+        for listener in self.listeners:
+            listener(old, new)
         key = f"{held.namespace}/{held.name}"
         if new is None:
             self.idle.forget(held.object)
@@ -286,14 +284,38 @@ def _offers(workload: Workload) -> object:
     return workload.reclaimable, workload.preempt_min_runtime_s, workload.reclaim_min_runtime_s
 
 
+def _standing(
+    row: Workload,
+    found: kueue.Workload | None,
+    amounts: tuple[tuple[FlavorResource, int], ...] = (),
+) -> Standing:
+    """Return what a workload counts as; `amounts` are those of its reservation."""
+    conditions = () if found is None else found.status.conditions or ()
+    admitted = condition_of(conditions, "Admitted")
+    reserved = condition_of(conditions, "QuotaReserved")
+    unadmitted = None
+    if row.finished:
+        phase = Phase.FINISHED
+    elif row.admission is not None:
+        phase = Phase.ADMITTED if is_true(admitted) else Phase.RESERVING
+    else:
+        phase = Phase.PENDING if row.active and not row.admission_gated else Phase.ASIDE
+    if not row.finished and admitted is not None and admitted.status == "False":
+        waits = reserved is not None and reserved.status == "False"
+        unadmitted = (admitted.reason, reserved.reason if reserved is not None and waits else "")
+    queue = row.admission.cluster_queue if row.admission is not None else ""
+    return Standing(row.queue, phase, "" if row.finished else queue, amounts, unadmitted)
+
+
 def _rules(configuration: Configuration) -> list[object]:
     """Return what a Workload is looked at for when a queue changes."""
     return [
         [
-            (name, queue.stop_policy, queue.checks)
+            (name, queue.stop_policy, queue.checks, queue.checks_on_flavors)
             for name, queue in configuration.cluster_queues.items()
         ],
         [(key, queue.stop_policy) for key, queue in configuration.local_queues.items()],
+        inactive_queues(configuration),
     ]
 
 

@@ -1,15 +1,14 @@
-"""The statuses of ClusterQueues, LocalQueues and cohorts: usage, counts, shares, condition Active.
+"""The statuses of ClusterQueues, LocalQueues and Cohorts: usage, counts, shares, condition Active.
 
 Queues that changed are gathered and written a little later, so that a burst of admissions costs one
-write each; under a load that lasts, writing them takes about a fifth of the time. Source:
-specification of the quota plane, sections 1.1, 3.5 and 9.
+write each. Source: specification of the quota plane, sections 1.1, 3.5 and 9.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any, Final
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,29 +21,34 @@ from reprieve.api.kueue import (
     ResourceUsage,
 )
 from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.gauges import Gauges
 from reprieve.controllers.quota.state import QuotaState
-from reprieve.controllers.quota.tallies import Tally
-from reprieve.controllers.quota.watches import CLUSTER_QUEUES, LOCAL_QUEUES, Watches
+from reprieve.controllers.quota.watches import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, Watches
 from reprieve.controllers.quota.writing import status_patch
 from reprieve.engine.quota import model
 from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.figures import cluster_queue_share, cohort_share
 from reprieve.engine.quota.state import inactive_queues
-from reprieve.intake.quota_workloads import condition_of
+from reprieve.execution.fence import Deposed
+from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.resource import Resource
 from reprieve.kube.writes import Priority
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.instants import format_instant
+from reprieve.wording.kueue_queues import Active, cluster_queue_active, local_queue_active
 
 __all__ = ["Statuses"]
 
 _EVERY: Final = 200 * MILLISECOND
-#: How much longer than the last round of writes the pause before the next one is.
-_REST: Final = 4
-_MOST: Final = 10 * SECOND
-_QUEUE_READY: Final = ("True", "Ready", "Can admit new workloads")
-_DOOR_READY: Final = ("True", "Ready", "Can submit new workloads to localQueue")
+_GATHERED_EVERY: Final = SECOND
+_AT_ONCE: Final = 8
+
+
+class _Write(NamedTuple):
+    resource: Resource
+    obj: Any
+    status: Any
 
 
 class Statuses:
@@ -54,114 +58,171 @@ class Statuses:
         self._context = context
         self._state = state
         self._watches = watches
-        self._shown: set[str] = set()
+        self._gauges = Gauges(context, state)
+        self._configuration: model.Configuration | None = None
+        self._inactive: Mapping[str, str] = {}
+        self._checks: Mapping[str, bool] = {}
+        self._local: dict[str, list[str]] = {}  # LocalQueues by ClusterQueue
+        self._members: dict[str, list[str]] = {}  # ClusterQueues anywhere below a cohort
+        # What a ClusterQueue's LocalQueues show of it.
+        self._seen: dict[str, tuple[model.ClusterQueue, bool]] = {}
+        self._gathered: set[str] = set()
+        self._gather_at = 0
 
     async def run(self) -> None:
         """Write until cancelled."""
-        state, clock, pause = self._state, self._context.clock, _EVERY
+        context, state = self._context, self._state
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def write(each: _Write) -> None:
+            async with slots:
+                await self._write(each)
+
         while True:
-            await clock.sleep(pause)
-            started, pause = clock.monotonic(), _EVERY
-            if not state.tallies.changed or not self._context.fence.open:
+            await context.clock.sleep(_EVERY)
+            due = self._gathered and context.clock.monotonic() >= self._gather_at
+            if not (state.tallies.changed or due) or not context.fence.open:
                 continue
             async with state.engine:
                 changed, state.tallies.changed = state.tallies.changed, set()
                 writes = self._decided(changed)
-            for resource, obj, status in writes:
-                await self._write(resource, obj, status)
-            pause = max(_EVERY, min(_REST * (clock.monotonic() - started), _MOST))
+                self._show_gathered()
+            await asyncio.gather(*(write(each) for each in writes))
 
-    def _decided(self, changed: set[str]) -> list[tuple[Resource, Any, Any]]:
+    def _decided(self, changed: set[str]) -> list[_Write]:
         """Return what is to be written, and show the metrics."""
-        state = self._state
-        inactive = inactive_queues(state.configuration)
-        writes: list[tuple[Resource, Any, Any]] = []
-        for held in self._watches.cluster_queues.cache:
-            row = state.configuration.cluster_queues.get(held.name)
-            if row is None or held.name not in changed:
-                continue
-            counts = state.queues.counts(held.name)
-            status = self._cluster_queue(held.object, row, counts, inactive.get(held.name, ""))
-            writes.append((CLUSTER_QUEUES, held.object, status))
-        for door in self._watches.local_queues.cache:
-            key = f"{door.namespace}/{door.name}"
-            local = state.configuration.local_queues.get(key)
-            if local is not None and (key in changed or local.cluster_queue in changed):
-                status = self._local_queue(
-                    door.object, local, state.queues.waiting_in(key), inactive
-                )
-                writes.append((LOCAL_QUEUES, door.object, status))
-        names = set(state.configuration.cluster_queues)
-        for gone in self._shown - names:
-            self._context.quota_metrics.forget(gone)
-        self._shown = names
+        configuration = self._state.configuration
+        if configuration is not self._configuration:
+            self._configure(configuration)
+        doors = {key for key in changed if key in configuration.local_queues}
+        queues = {key for key in changed if key in configuration.cluster_queues}
+        queues |= {
+            name
+            for key in doors
+            if (name := configuration.local_queues[key].cluster_queue)
+            in configuration.cluster_queues
+        }
+        writes = []
+        for name in sorted(queues):
+            row = configuration.cluster_queues[name]
+            held = self._watches.cluster_queues.cache.named("", name)
+            if held is not None:
+                status = self._cluster_queue(held.object, row)
+                writes.append(_Write(CLUSTER_QUEUES, held.object, status))
+            seen = (row, name not in self._inactive)
+            if self._seen.get(name) != seen:
+                self._seen[name] = seen
+                doors.update(self._local.get(name, ()))
+        for key in sorted(doors):
+            namespace, _, name = key.partition("/")
+            door = self._watches.local_queues.cache.named(namespace, name)
+            if door is not None:
+                status = self._local_queue(door.object, configuration.local_queues[key])
+                writes.append(_Write(LOCAL_QUEUES, door.object, status))
+        writes += self._cohorts({name for name in self._members if queues & {*self._members[name]}})
+        self._gathered |= queues
         return writes
 
-    def _cluster_queue(
-        self, obj: ClusterQueue, row: model.ClusterQueue, counts: tuple[int, int], why: str
-    ) -> Any:
-        state, metrics = self._state, self._context.quota_metrics
-        tally = state.tallies.of(row.name)
-        condition = _QUEUE_READY if not why else ("False", *_refusal(row, why))
+    def _configure(self, configuration: model.Configuration) -> None:
+        """Take over a changed configuration, and let go what is not there any more."""
+        before, self._configuration = self._configuration, configuration
+        self._inactive = inactive_queues(configuration)
+        self._checks = {
+            held.name: is_true(condition_of(held.object.status.conditions, "Active"))
+            for held in self._watches.checks.cache
+        }
+        self._local, tree = {}, self._state.holdings.tree
+        for key, local in configuration.local_queues.items():
+            self._local.setdefault(local.cluster_queue, []).append(key)
+        members: dict[str, list[str]] = {name: [] for name in tree.cohorts}
+        for name, node in tree.queues.items():
+            for above in tree.path[node][1:]:
+                members[tree.names[above]].append(name)
+        gone, self._members = self._members.keys() - members.keys(), members
+        metrics = self._context.quota_metrics
+        for cohort in gone:
+            metrics.forget_cohort(cohort)
+        if before is None:
+            return
+        for queue in before.cluster_queues.keys() - configuration.cluster_queues.keys():
+            self._seen.pop(queue, None)
+            # Who can be borrowed from no more is seen in what their doors and cohorts show.
+            self._state.tallies.changed.update(self._local.get(queue, ()))
+            metrics.forget_queue(queue)
+        for key in before.local_queues.keys() - configuration.local_queues.keys():
+            namespace, _, name = key.partition("/")
+            metrics.forget_local_queue(namespace, name)
+
+    def _show_gathered(self) -> None:
+        now = self._context.clock.monotonic()
+        if not self._gathered or now < self._gather_at:
+            return
+        names, self._gathered = self._gathered, set()
+        self._gather_at = now + _GATHERED_EVERY
+        self._gauges.show_waiting(names, self._inactive)
+        self._gauges.show_cohorts(
+            {cohort: below for cohort, below in self._members.items() if names & {*below}}
+        )
+
+    def _cluster_queue(self, obj: ClusterQueue, row: model.ClusterQueue) -> Any:
+        state, name = self._state, row.name
+        tally = state.tallies.of(name)
+        doors = self._local.get(name, ())
+        joined = state.tallies.sum_of(doors)
+        in_cycle = name in state.holdings.tree.inactive and name not in self._inactive
+        active = cluster_queue_active(
+            row, state.configuration.flavors, self._checks, in_cycle=in_cycle
+        )
         sharing = None
         if state.configuration.settings.fair_sharing is not None:
-            found = cluster_queue_share(state.holdings, row.name)
-            sharing = FairSharingStatus(found.published)
-            metrics.show_share(row.name, row.cohort, found.weighted)
-            if row.cohort in state.holdings.tree.cohorts:
-                share = cohort_share(state.holdings, row.cohort).weighted
-                metrics.show_cohort_share(row.cohort, share)
-        metrics.show_queue(
-            row.name,
-            active=counts[0],
-            inadmissible=counts[1],
-            reserving=tally.reserving,
-            admitted=tally.admitted,
-            ready=not why,
-        )
-        self._show_amounts(row, tally)
+            sharing = FairSharingStatus(cluster_queue_share(state.holdings, name).published)
+        why = "" if active[0] == "True" else active[1]
+        self._gauges.show_queue(row, tally, joined, why)
         return msgspec.structs.replace(
             obj.status,
-            conditions=self._conditions(obj, condition),
+            conditions=self._conditions(obj, active),
             flavors_reservation=_usage(row, tally.reservation, borrowing=True),
             flavors_usage=_usage(row, tally.usage, borrowing=True),
-            pending_workloads=sum(counts),
+            pending_workloads=joined.pending,
             reserving_workloads=tally.reserving,
             admitted_workloads=tally.admitted,
             fair_sharing=sharing,
         )
 
-    def _local_queue(
-        self,
-        obj: LocalQueue,
-        row: model.LocalQueue,
-        waiting: int,
-        inactive: Mapping[str, str],
-    ) -> Any:
+    def _local_queue(self, obj: LocalQueue, row: model.LocalQueue) -> Any:
         tally = self._state.tallies.of(row.key)
         queue = self._state.configuration.cluster_queues.get(row.cluster_queue)
-        refusal = "Can't submit new workloads to clusterQueue"
-        if row.stop_policy is not model.StopPolicy.NONE:
-            condition = ("False", "Stopped", "LocalQueue is stopped")
-        elif queue is None:
-            condition = ("False", "ClusterQueueDoesNotExist", refusal)
-        elif row.cluster_queue in inactive:
-            condition = ("False", "ClusterQueueIsInactive", refusal)
-        else:
-            condition = _DOOR_READY
+        tree = self._state.holdings.tree
+        active = local_queue_active(
+            row, known=queue is not None, active=row.cluster_queue not in tree.inactive
+        )
+        self._gauges.show_local_queue(row, tally, active[0], None)
         return msgspec.structs.replace(
             obj.status,
-            conditions=self._conditions(obj, condition),
+            conditions=self._conditions(obj, active),
             flavors_reservation=_usage(queue, tally.reservation, borrowing=False),
             flavors_usage=_usage(queue, tally.usage, borrowing=False),
-            pending_workloads=waiting,
+            pending_workloads=tally.pending,
             reserving_workloads=tally.reserving,
             admitted_workloads=tally.admitted,
         )
 
-    def _conditions(
-        self, obj: ClusterQueue | LocalQueue, said: tuple[str, str, str]
-    ) -> list[Condition]:
+    def _cohorts(self, names: Collection[str]) -> list[_Write]:
+        state, writes = self._state, []
+        shared = state.configuration.settings.fair_sharing is not None
+        for name in sorted(names):
+            held = self._watches.cohorts.cache.named("", name)
+            if held is None or not state.holdings.tree.path[state.holdings.tree.cohorts[name]]:
+                continue
+            share = cohort_share(state.holdings, name).published if shared else None
+            status = msgspec.structs.replace(
+                held.object.status,
+                fair_sharing=None if share is None else FairSharingStatus(share),
+            )
+            writes.append(_Write(COHORTS, held.object, status))
+        return writes
+
+    def _conditions(self, obj: ClusterQueue | LocalQueue, said: Active) -> list[Condition]:
         status, reason, message = said
         kept = [each for each in obj.status.conditions or () if each.type != "Active"]
         before = condition_of(obj.status.conditions, "Active")
@@ -171,26 +232,8 @@ class Statuses:
         generation = obj.metadata.generation or None
         return [*kept, Condition("Active", status, reason, message, at, generation)]
 
-    def _show_amounts(self, row: model.ClusterQueue, tally: Tally) -> None:
-        for group in row.groups:
-            for flavor in group.flavors:
-                for resource, quota in flavor.resources.items():
-                    pair = model.FlavorResource(flavor.flavor, resource)
-                    unit = 1_000 if resource == "cpu" else 1
-                    amounts = {
-                        "resource_reservation": tally.reservation[pair],
-                        "resource_usage": tally.usage[pair],
-                        "nominal_quota": quota.nominal,
-                        "borrowing_limit": quota.borrowing_limit,
-                        "lending_limit": quota.lending_limit,
-                    }
-                    for name, amount in amounts.items():
-                        shown = math.inf if amount is None else amount / unit
-                        self._context.quota_metrics.show_amount(
-                            name, row.cohort, row.name, flavor.flavor, resource, shown
-                        )
-
-    async def _write(self, resource: Resource, obj: Any, status: Any) -> None:
+    async def _write(self, write: _Write) -> None:
+        resource, obj, status = write
         patch = status_patch(obj.status, status)
         if not patch or not self._context.writes:
             return
@@ -211,11 +254,16 @@ class Statuses:
             )
         except NotFound:
             return
+        except Deposed:
+            raise
         except (Conflict, ApiError) as failure:
             if not isinstance(failure, Conflict):
                 log.warning("status of %s: %s", metadata.name, failure)
             key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-            self._state.tallies.changed.add(key)
+            if resource is COHORTS:
+                self._state.tallies.changed.update(self._members.get(key, ()))
+            else:
+                self._state.tallies.changed.add(key)
 
 
 def _usage(
@@ -236,14 +284,3 @@ def _usage(
         for group in row.groups
         for each in group.flavors
     ]
-
-
-def _refusal(row: model.ClusterQueue, why: str) -> tuple[str, str]:
-    reason = "AdmissionCheckNotFound"
-    if row.stop_policy is not model.StopPolicy.NONE:
-        reason = "Stopped"
-    elif "ResourceFlavor" in why:
-        reason = "FlavorNotFound"
-    said = why.removeprefix("it refers to ").removeprefix("it ")
-    said = f"references {said}" if why.startswith("it refers") else said
-    return reason, f"Can't admit new workloads: {said}."

@@ -1,79 +1,135 @@
-"""What each ClusterQueue and LocalQueue holds, for their statuses: counts and amounts.
+"""What each ClusterQueue and LocalQueue holds, for their statuses and metrics: counts and amounts.
 
-A workload counts once for its ClusterQueue and once for its LocalQueue, as reserving and, when
-admitted, as that. One change costs what the workload holds, never a pass over all of them. Source:
-specification of the quota plane, section 1.1.
+A workload stands in one phase. It counts for its LocalQueue in every phase, and for the
+ClusterQueue of its reservation while it has one; what waits or is finished is summed over the
+LocalQueues of a ClusterQueue by whoever asks. One change costs what the workload holds, never a
+pass over all of them. Source: specification of the quota plane, section 1.1.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from reprieve.engine.quota.model import FlavorResource
 
-__all__ = ["Share", "Tallies", "Tally"]
+__all__ = ["Phase", "Standing", "Tallies", "Tally"]
+
+
+class Phase(Enum):
+    """How far a workload has come. `ASIDE` neither waits nor holds anything: it is not active."""
+
+    ASIDE = "aside"
+    PENDING = "pending"
+    RESERVING = "reserving"
+    ADMITTED = "admitted"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What one workload counts as.
+
+    `local_queue` is a key, `cluster_queue` that of its reservation or empty, `amounts` what it
+    holds in engine units; `unadmitted` the reasons of `Admitted=False` and `QuotaReserved=False`.
+    """
+
+    local_queue: str
+    phase: Phase
+    cluster_queue: str = ""
+    amounts: tuple[tuple[FlavorResource, int], ...] = ()
+    unadmitted: tuple[str, str] | None = None
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one queue holds. Amounts in engine units."""
+    """What one queue holds. Amounts in engine units; `reserving` counts what is admitted too."""
 
+    pending: int = 0
     reserving: int = 0
     admitted: int = 0
+    finished: int = 0
     reservation: Counter[FlavorResource] = field(default_factory=Counter)
     usage: Counter[FlavorResource] = field(default_factory=Counter)
+    unadmitted: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, share: Share, sign: int) -> None:
+    def add(self, standing: Standing, sign: int) -> None:
         """Count a workload, or with `sign` -1 take it back."""
-        self.reserving += sign
-        for pair, amount in share.amounts:
-            self.reservation[pair] += sign * amount
-        if share.admitted:
+        phase = standing.phase
+        if phase is Phase.PENDING:
+            self.pending += sign
+        elif phase is Phase.FINISHED:
+            self.finished += sign
+        if phase in (Phase.RESERVING, Phase.ADMITTED):
+            self.reserving += sign
+            for pair, amount in standing.amounts:
+                self.reservation[pair] += sign * amount
+        if phase is Phase.ADMITTED:
             self.admitted += sign
-            for pair, amount in share.amounts:
+            for pair, amount in standing.amounts:
                 self.usage[pair] += sign * amount
+        if standing.unadmitted is not None:
+            self.unadmitted[standing.unadmitted] += sign
+            if not self.unadmitted[standing.unadmitted]:
+                del self.unadmitted[standing.unadmitted]
 
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one workload contributes; `queues` are the keys of the queues that it counts for."""
-
-    queues: tuple[str, ...]
-    admitted: bool
-    amounts: tuple[tuple[FlavorResource, int], ...]
+    def join(self, other: Tally) -> None:
+        """Add what waits, what is finished, and what is not admitted in another queue."""
+        self.pending += other.pending
+        self.finished += other.finished
+        self.unadmitted.update(other.unadmitted)
 
 
 class Tallies:
-    """Tallies by key: `NAME` of a ClusterQueue, `NAMESPACE/NAME` of a LocalQueue."""
+    """Tallies by key: `NAME` of a ClusterQueue, `NAMESPACE/NAME` of a LocalQueue.
+
+    `changed` are the keys of queues whose numbers, or whose workloads, changed.
+    """
 
     def __init__(self) -> None:
         self._tallies: dict[str, Tally] = {}
-        self._shares: dict[str, Share] = {}
+        self._standings: dict[str, Standing] = {}
         self.changed: set[str] = set()
 
-    def put(self, workload: str, share: Share | None) -> None:
+    def put(self, workload: str, standing: Standing | None) -> None:
         """Count a workload by what it is now, None for nothing."""
-        before = self._shares.get(workload)
-        if before == share:
+        before = self._standings.get(workload)
+        if before == standing:
             return
         if before is not None:
-            self._add(before.queues, before, -1)
-            del self._shares[workload]
-        if share is not None:
-            self._add(share.queues, share, 1)
-            self._shares[workload] = share
+            self._add(before, -1)
+            del self._standings[workload]
+        if standing is not None:
+            self._add(standing, 1)
+            self._standings[workload] = standing
 
     def of(self, queue: str) -> Tally:
         """Return the tally of a queue."""
         return self._tallies.get(queue) or Tally()
 
-    def keys(self) -> Mapping[str, Tally]:
-        """Return all tallies."""
-        return self._tallies
+    def sum_of(self, local_queues: Iterable[str]) -> Tally:
+        """Return what waits, is finished or not admitted in a ClusterQueue's LocalQueues."""
+        found = Tally()
+        for key in local_queues:
+            held = self._tallies.get(key)
+            if held is not None:
+                found.join(held)
+        return found
 
-    def _add(self, queues: Iterable[str], share: Share, sign: int) -> None:
-        for queue in queues:
-            self._tallies.setdefault(queue, Tally()).add(share, sign)
-            self.changed.add(queue)
+    def _add(self, standing: Standing, sign: int) -> None:
+        keys = [standing.local_queue]
+        if standing.cluster_queue:
+            keys.append(standing.cluster_queue)
+        for key in keys:
+            tally = self._tallies.setdefault(key, Tally())
+            if key == standing.local_queue:
+                tally.add(standing, sign)
+            else:
+                tally.add(_reserved(standing), sign)
+            self.changed.add(key)
+
+
+def _reserved(standing: Standing) -> Standing:
+    return Standing("", standing.phase, "", standing.amounts)

@@ -19,6 +19,7 @@ from reprieve.api.kueue import (
     PodSetAssignment,
     PodSetRequest,
     ReclaimablePod,
+    RequeueState,
     SchedulingStats,
     Workload,
 )
@@ -30,21 +31,33 @@ from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.wording import kueue
 
 __all__ = [
+    "DEACTIVATED",
+    "DEACTIVATED_MESSAGE",
     "admitted_by_checks",
-    "backoff_finished",
+    "backed_off",
     "checks_kept",
+    "deactivated",
+    "deactivation_asked",
     "evicted",
+    "evictions_of",
     "finished",
     "pending",
     "pods_ready",
     "preempted",
     "reclaimed",
     "released",
+    "requeued",
     "reserved",
+    "unreserved",
     "with_condition",
 ]
 
+DEACTIVATED: Final = "Deactivated"
+DEACTIVATED_MESSAGE: Final = "The workload is deactivated"
 _NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
+#: More than this the API does not take.
+_LONGEST: Final = 32 * 1024
+_CUT: Final = " ..."
 
 
 def with_condition(
@@ -54,6 +67,8 @@ def with_condition(
     conditions = list(workload.status.conditions or ())
     found = condition_of(conditions, kind)
     word = str(status)
+    if len(message) > _LONGEST:
+        message = message[: _LONGEST - len(_CUT)] + _CUT
     kept = found is not None and found.status == word
     condition = Condition(
         kind,
@@ -144,7 +159,7 @@ def checks_kept(workload: Workload, required: Collection[str], now: Nanos) -> Wo
         return workload
     kept = [
         have.get(name) or AdmissionCheckState(name, "Pending", "", format_instant(now))
-        for name in required
+        for name in sorted(required)
     ]
     return _status(workload, admission_checks=kept or None)
 
@@ -152,26 +167,19 @@ def checks_kept(workload: Workload, required: Collection[str], now: Nanos) -> Wo
 def preempted(workload: Workload, reason: model.Reason | str, message: str, now: Nanos) -> Workload:
     """The Workload makes way for another."""
     workload = evicted(workload, "Preempted", message, now)
-    workload = with_condition(workload, "Preempted", True, str(reason), message, now)
-    if is_true(condition_of(workload.status.conditions, "BlockedOnPreemptionGates")):
-        workload = with_condition(
-            workload, "BlockedOnPreemptionGates", False, "Preempted", message, now
-        )
-    return workload
+    return with_condition(workload, "Preempted", True, str(reason), message, now)
 
 
 def evicted(workload: Workload, reason: str, message: str, now: Nanos, cause: str = "") -> Workload:
-    """The Workload has to give its quota back, whatever for."""
-    workload = with_condition(workload, "Evicted", True, reason, message, now)
-    checks = [
-        replace(
-            check,
-            state="Pending",
-            message=f"Reset to Pending after eviction. Previously: {check.state}",
-            last_transition_time=format_instant(now),
-        )
-        for check in workload.status.admission_checks or ()
-    ]
+    """The Workload has to give its quota back, whatever for.
+
+    `cause` is what lies behind the reason; a deactivation names it in its condition as well.
+    """
+    word = f"{reason}DueTo{cause}" if reason == DEACTIVATED and cause else reason
+    workload = with_condition(workload, "Evicted", True, word, message, now)
+    if is_true(condition_of(workload.status.conditions, "BlockedOnPreemptionGates")):
+        workload = with_condition(workload, "BlockedOnPreemptionGates", False, word, message, now)
+    at = format_instant(now)
     stats = workload.status.scheduling_stats or SchedulingStats()
     counts = list(stats.evictions or ())
     for index, count in enumerate(counts):
@@ -180,8 +188,75 @@ def evicted(workload: Workload, reason: str, message: str, now: Nanos, cause: st
             break
     else:
         counts.append(EvictionCount(reason, cause, 1))
+    gates = [
+        replace(gate, position="Closed", last_transition_time=at)
+        for gate in workload.status.preemption_gates or ()
+    ]
     return _status(
-        workload, admission_checks=checks or None, scheduling_stats=SchedulingStats(counts)
+        workload,
+        admission_checks=[_reset(each, at) for each in workload.status.admission_checks or ()]
+        or None,
+        preemption_gates=gates or None,
+        scheduling_stats=SchedulingStats(counts),
+        cluster_name=None,
+        nominated_cluster_names=None,
+        unhealthy_nodes=None,
+    )
+
+
+def _reset(check: AdmissionCheckState, at: str) -> AdmissionCheckState:
+    """Return a check that has to be passed again; what it asked of the pods is forgotten."""
+    if check.state == "Pending":
+        return check
+    return AdmissionCheckState(
+        name=check.name,
+        state="Pending",
+        message=f"Reset to Pending after eviction. Previously: {check.state}",
+        last_transition_time=at,
+        retry_count=(check.retry_count or 0) + 1 if check.state == "Retry" else None,
+        requeue_after_seconds=check.requeue_after_seconds,
+    )
+
+
+def evictions_of(workload: Workload, reason: str, cause: str = "") -> int:
+    """Return how often a Workload was evicted for a reason and cause."""
+    stats = workload.status.scheduling_stats
+    for count in (stats.evictions if stats is not None else None) or ():
+        if (count.reason, count.underlying_cause) == (reason, cause):
+            return count.count
+    return 0
+
+
+def deactivation_asked(workload: Workload, reason: str, message: str, now: Nanos) -> Workload:
+    """The Workload is to be made inactive; `reason` is what its eviction will name as its cause."""
+    if is_true(condition_of(workload.status.conditions, "DeactivationTarget")):
+        return workload
+    return with_condition(workload, "DeactivationTarget", True, reason, message, now)
+
+
+def deactivated(workload: Workload, now: Nanos) -> Workload:
+    """An inactive Workload is evicted, once, and its backoff is over."""
+    asked = condition_of(workload.status.conditions, "DeactivationTarget")
+    if not is_true(condition_of(workload.status.conditions, "Evicted")):
+        cause, message = "", DEACTIVATED_MESSAGE
+        if is_true(asked):
+            cause, message = asked.reason, f"{message} due to {asked.message}"
+        workload = evicted(workload, DEACTIVATED, message, now, cause)
+    if asked is not None:
+        conditions = [each for each in workload.status.conditions or () if each != asked]
+        workload = _status(workload, conditions=conditions)
+    return _status(workload, requeue_state=None)
+
+
+def backed_off(workload: Workload, until: Nanos, *, count: bool) -> Workload:
+    """The Workload waits until an instant, or longer where it has to; `count` the retry."""
+    before = workload.status.requeue_state or RequeueState()
+    at = before.requeue_at
+    if at is None or parse_instant(at) < until:
+        at = format_instant(until)
+    return _status(
+        workload,
+        requeue_state=RequeueState((before.count or 0) + 1 if count else before.count, at),
     )
 
 
@@ -201,10 +276,21 @@ def released(workload: Workload, *, requeued: bool, now: Nanos) -> Workload:
     return _status(workload, admission=None, accumulated_past_execution_time_seconds=spent or None)
 
 
-def backoff_finished(workload: Workload, now: Nanos) -> Workload:
-    """What was put off is queued again."""
-    message = "The workload backoff was finished"
-    return with_condition(workload, "Requeued", True, "BackoffFinished", message, now)
+def requeued(workload: Workload, reason: str, message: str, now: Nanos) -> Workload:
+    """What was put off, or held back, is queued again."""
+    workload = with_condition(workload, "Requeued", True, reason, message, now)
+    state = workload.status.requeue_state
+    if state is None:
+        return workload
+    left = None if state.count is None else RequeueState(state.count)
+    return _status(workload, requeue_state=left)
+
+
+def unreserved(workload: Workload, reason: str, message: str, now: Nanos) -> Workload:
+    """The Workload has no quota, or loses what was only reserved, and says why."""
+    workload = with_condition(workload, "QuotaReserved", False, reason, message, now)
+    workload = with_condition(workload, "Admitted", False, *_NO_RESERVATION, now)
+    return _status(workload, admission=None)
 
 
 def finished(workload: Workload, reason: str, message: str, now: Nanos) -> Workload:

@@ -29,6 +29,7 @@ from reprieve.units.instants import Nanos
 
 __all__ = [
     "CLUSTER_QUEUES",
+    "COHORTS",
     "LOCAL_QUEUES",
     "WORKLOADS",
     "Held",
@@ -46,7 +47,7 @@ def _kueue(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
 WORKLOADS: Final = _kueue("workloads", "Workload", namespaced=True)
 CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
 LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)
-_COHORTS: Final = _kueue("cohorts", "Cohort")
+COHORTS: Final = _kueue("cohorts", "Cohort")
 _FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
 _CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
 _CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
@@ -135,7 +136,7 @@ class Watches:
         self.workloads = watch(WORKLOADS, kueue.Workload)
         self.cluster_queues = watch(CLUSTER_QUEUES, kueue.ClusterQueue)
         self.local_queues = watch(LOCAL_QUEUES, kueue.LocalQueue)
-        self.cohorts = watch(_COHORTS, kueue.Cohort)
+        self.cohorts = watch(COHORTS, kueue.Cohort)
         self.flavors = watch(_FLAVORS, kueue.ResourceFlavor)
         self.classes = watch(_CLASSES, kueue.WorkloadPriorityClass)
         self.checks = watch(_CHECKS, kueue.AdmissionCheck)

@@ -1,54 +1,61 @@
 """What a Workload needs beside its job and the cycles: checks, evictions, backoff, its end.
 
 1. deleted: the finalizer goes once the job is gone or has no pods
-2. deactivated, stopped queue, failed check, pods not ready in time: evicted
-3. quota reserved: admitted once its checks are ready
-4. evicted without a job that could be stopped: its quota is free at once
-5. its backoff is over: queued again
+2. finished: deleted once it was kept long enough
+3. to be deactivated: made inactive; inactive: evicted, and its job deleted after a while where the
+   deactivation was ours
+4. its queue, its checks, its gates, its backoff: followed in one write
+5. reserved or admitted: evicted by a check, a drained queue, pods not ready in time; deactivated by
+   a rejected check, too many retries, too long a run
+6. evicted without a job that could be stopped: its quota is free at once
 
 Source: specification of the quota plane, sections 1.6, 9 and 10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from msgspec.structs import replace
 
-from reprieve.api.kueue import RESOURCE_IN_USE, Condition, RequeueState, Workload
+from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
-from reprieve.controllers.quota.decisions import class_of
+from reprieve.controllers.quota.deadlines import pods_ready_until, runs_until
+from reprieve.controllers.quota.following import followed
 from reprieve.controllers.quota.job_lookup import JobLookup
-from reprieve.controllers.quota.preemptions import ready_for
+from reprieve.controllers.quota.meters import place_of, ready_for
+from reprieve.controllers.quota.retention import Retention
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.transitions import (
-    admitted_by_checks,
-    backoff_finished,
-    checks_kept,
+    DEACTIVATED,
+    backed_off,
+    deactivated,
+    deactivation_asked,
     evicted,
+    evictions_of,
     released,
+    unreserved,
 )
 from reprieve.controllers.quota.watches import WORKLOADS
 from reprieve.controllers.quota.writing import StatusWriter
-from reprieve.engine.quota.requeuing import backoff_end, eviction_reason
+from reprieve.engine.quota.model import Configuration, StopPolicy
+from reprieve.engine.quota.requeuing import backoff_end
+from reprieve.engine.quota.state import inactive_queues
 from reprieve.intake.quota_workloads import condition_of, is_true
-from reprieve.kube.client import Json
 from reprieve.kube.errors import NotFound
 from reprieve.kube.writes import Priority
 from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
+from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording import kueue
+from reprieve.wording.kueue_checks import checks_message, retry_until
 
 __all__ = ["WorkloadReconciler"]
 
-_MESSAGES: Final = {
-    "Deactivated": "The workload is deactivated",
-    "ClusterQueueStopped": "The ClusterQueue is stopped",
-    "LocalQueueStopped": "The LocalQueue is stopped",
-}
 #: Reasons of evictions after which a workload is queued again at once.
 _AT_ONCE: Final = ("Preempted", "NodeFailures")
+_TOO_OFTEN: Final = ("RequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")
+_TOO_LONG: Final = ("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")
 
 
 class WorkloadReconciler:
@@ -67,6 +74,9 @@ class WorkloadReconciler:
         self._writer = writer
         self._jobs = jobs
         self._again = again
+        self._retention = Retention(context, state, jobs, again)
+        # The ClusterQueues that cannot admit, of the configuration that they were found in.
+        self._inactive: tuple[Configuration | None, Collection[str]] = (None, ())
 
     async def look(self, key: str) -> None:
         """Do what the Workload needs.
@@ -79,167 +89,275 @@ class WorkloadReconciler:
         if workload is None:
             return
         if workload.metadata.deletion_timestamp:
-            await self._let_go(key, workload)
+            if not self._jobs.has_pods(workload):  # else looked at again when its job changes
+                await self._retention.let_go(key, workload)
             return
         if _true(workload, "Finished"):
+            await self._retention.keep_finished(key, workload)
             return
-        if not _true(workload, "Evicted") and workload.status.admission is not None:
-            reason, message = self._reason_to_evict(key, workload)
-            if reason:
-                await self._evict(key, workload, reason, message)
-                return
-        await self._follow_checks(key, workload)
+        if workload.spec.active and _true(workload, "DeactivationTarget"):
+            await self._deactivate(key, workload)
+            return
+        if not workload.spec.active:
+            workload = await self._evict_inactive(key, workload)
+        if workload is not None:
+            workload = await self._follow(key, workload)
+        if workload is None:
+            return
+        if workload.status.admission is not None and not _true(workload, "Evicted"):
+            await self._hold(key, workload)
+            return
         owned = self._jobs.owner_of(workload) is not None
         if _true(workload, "Evicted") and workload.status.admission is not None and not owned:
             await self.release(key, workload)
-        await self._end_backoff(key, workload)
+        await self._retention.keep_deactivated(key, workload)
 
     async def release(self, key: str, workload: Workload) -> None:
         """Free the quota of an evicted Workload whose pods are gone."""
         now = self._context.clock.wall()
-        eviction = condition_of(workload.status.conditions, "Evicted")
-        admission = workload.status.admission
 
         def change(current: Workload) -> Workload | None:
             found = condition_of(current.status.conditions, "Evicted")
             if current.status.admission is None or not is_true(found):
                 return None
-            return self._put_off(
-                released(current, requeued=found.reason in _AT_ONCE, now=now), found, now
-            )
+            return released(current, requeued=found.reason in _AT_ONCE, now=now)
 
         stored = await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
-        if stored is not None and admission is not None and is_true(eviction):
-            seconds = (now - parse_instant(eviction.last_transition_time)) / SECOND
-            self._context.quota_metrics.released(admission.cluster_queue, eviction.reason, seconds)
-            log.info("%s gave its quota back: %s", key, eviction.reason)
+        if stored is not None:
+            log.info("%s gave its quota back", key)
 
-    async def _let_go(self, key: str, workload: Workload) -> None:
-        if self._jobs.has_pods(workload):
-            return  # looked at again when its job changes
+    # What it has to give back
 
-        def change(current: Json) -> Json | None:
-            finalizers = current["metadata"].get("finalizers") or []
-            if current["metadata"]["uid"] != workload.metadata.uid:
+    async def _hold(self, key: str, workload: Workload) -> None:
+        """Look after a Workload that has its quota."""
+        checks = workload.status.admission_checks or ()
+        if any(each.state == "Rejected" for each in checks):
+            message = checks_message(checks, "Rejected")
+            await self._ask(key, workload, "AdmissionCheck", message)
+            text = f"Deactivated due to {message}"
+            self._tell(workload, "Warning", "AdmissionCheckRejected", text)
+            return
+        if any(each.state == "Retry" for each in checks):
+            await self._retry(key, workload)
+            return
+        if await self._follow_stop(key, workload):
+            return
+        now = self._context.clock.wall()
+        waits = pods_ready_until(workload, self._context.options.pods_ready)
+        if waits is not None and waits[1] <= now:
+            await self._give_up(key, workload, waits[0])
+            return
+        until = runs_until(workload)
+        if until is not None and until <= now:
+            await self._ask(key, workload, *_TOO_LONG)
+            most = workload.spec.maximum_execution_time_seconds
+            self._tell(
+                workload, "Warning", _TOO_LONG[0], f"The maximum execution time ({most}s) exceeded"
+            )
+            return
+        for instant in (waits[1] if waits is not None else None, until):
+            if instant is not None:
+                self._again(key, instant)
+
+    async def _follow_stop(self, key: str, workload: Workload) -> bool:
+        """Give the quota back where the queues are stopped; tell whether it was."""
+        admission, configuration = workload.status.admission, self._state.configuration
+        assert admission is not None
+        local = configuration.local_queues.get(
+            f"{workload.metadata.namespace}/{workload.spec.queue_name}"
+        )
+        queue = configuration.cluster_queues.get(admission.cluster_queue)
+        for kind, name, found in (
+            ("LocalQueue", workload.spec.queue_name, local),
+            ("ClusterQueue", admission.cluster_queue, queue),
+        ):
+            if _true(workload, "Admitted"):
+                if found is not None and found.stop_policy is StopPolicy.HOLD_AND_DRAIN:
+                    await self._evict(key, workload, f"{kind}Stopped", f"The {kind} is stopped")
+                    return True
+                continue
+            gone = found is None or (kind == "ClusterQueue" and queue and queue.terminating)
+            if gone:
+                reason, said = "Misconfigured", f"{kind} {name} is terminating or missing"
+            elif found is not None and found.stop_policy is not StopPolicy.NONE:
+                reason, said = "Suspended", f"{kind} {name} is stopped"
+            else:
+                continue
+            now = self._context.clock.wall()
+
+            def change(
+                current: Workload, reason: str = reason, said: str = said
+            ) -> Workload | None:
+                if current.status.admission is None or _true(current, "Admitted"):
+                    return None
+                return unreserved(current, self._word(reason), said, now)  # noqa: B023
+
+            await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
+            return True
+        return False
+
+    async def _retry(self, key: str, workload: Workload) -> None:
+        """Evict a Workload that a check sends back, until the check, or else the backoff, ends."""
+        checks, now = workload.status.admission_checks or (), self._context.clock.wall()
+        until, count = retry_until(checks), False
+        if until is None:
+            state = workload.status.requeue_state
+            tried = ((state.count if state is not None else 0) or 0) + 1
+            until, count = backoff_end(self._context.options.backoff, tried, now), True
+            if until is None:
+                await self._ask(key, workload, *_TOO_OFTEN)
+                return
+        end = until
+        message = f"Evicted due to {checks_message(checks, 'Retry')}"
+        await self._evict(
+            key,
+            workload,
+            "AdmissionCheck",
+            message,
+            prepare=lambda current: backed_off(current, end, count=count),
+        )
+
+    async def _give_up(self, key: str, workload: Workload, cause: str) -> None:
+        """Evict a Workload whose pods are not ready in time, or deactivate it."""
+        state, now = workload.status.requeue_state, self._context.clock.wall()
+        tried = ((state.count if state is not None else 0) or 0) + 1
+        end = backoff_end(self._context.options.backoff, tried, now)
+        if end is None:
+            await self._ask(key, workload, *_TOO_OFTEN)
+            return
+        await self._evict(
+            key,
+            workload,
+            "PodsReadyTimeout",
+            f"Exceeded the PodsReady timeout {key}",
+            cause,
+            lambda current: backed_off(current, end, count=True),
+        )
+
+    async def _ask(self, key: str, workload: Workload, reason: str, message: str) -> None:
+        """Note that a Workload is to be deactivated; the next look does it."""
+        now = self._context.clock.wall()
+
+        def change(current: Workload) -> Workload | None:
+            if current.status.admission is None or _true(current, "Evicted"):
                 return None
-            if RESOURCE_IN_USE not in finalizers:
-                return None
-            current["metadata"]["finalizers"] = [f for f in finalizers if f != RESOURCE_IN_USE]
-            return current
+            asked = deactivation_asked(current, reason, message, now)
+            if reason != _TOO_LONG[0]:
+                return asked
+            status = replace(asked.status, accumulated_past_execution_time_seconds=None)
+            return replace(asked, status=status)
 
+        await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
+
+    async def _evict(
+        self,
+        key: str,
+        workload: Workload,
+        reason: str,
+        message: str,
+        cause: str = "",
+        prepare: Callable[[Workload], Workload] = lambda current: current,
+    ) -> None:
+        now = self._context.clock.wall()
+
+        def change(current: Workload) -> Workload | None:
+            if current.status.admission is None or _true(current, "Evicted"):
+                return None
+            return evicted(prepare(current), reason, message, now, cause)
+
+        stored = await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
+        if stored is not None:
+            self._count_eviction(stored, reason, message, cause)
+
+    async def _evict_inactive(self, key: str, workload: Workload) -> Workload | None:
+        now, before = self._context.clock.wall(), _true(workload, "Evicted")
+        asked = condition_of(workload.status.conditions, "DeactivationTarget")
+
+        def change(current: Workload) -> Workload | None:
+            return None if current.spec.active else deactivated(current, now)
+
+        stored = await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
+        if stored is not None and not before and stored.status.admission is not None:
+            eviction = condition_of(stored.status.conditions, "Evicted")
+            assert eviction is not None
+            cause = asked.reason if is_true(asked) else ""
+            self._count_eviction(stored, DEACTIVATED, eviction.message, cause)
+        return stored
+
+    def _count_eviction(self, stored: Workload, reason: str, message: str, cause: str) -> None:
+        now = self._context.clock.wall()
+        told = f"EvictedDueTo{reason}"
+        if reason == DEACTIVATED and cause:
+            told = f"{told}DueTo{cause}"
+        self._tell(stored, "Normal", told, message)
+        self._context.quota_metrics.evicted(
+            place_of(stored),
+            reason,
+            first=evictions_of(stored, reason, cause) == 1,
+            cause=cause,
+            ready_for=ready_for(stored, now),
+        )
+
+    async def _deactivate(self, key: str, workload: Workload) -> None:
         namespace, _, name = key.partition("/")
         fence = self._context.fence
-        client = self._context.client.at(Priority.STATUS, fence.check)
+        patch = {"metadata": {"uid": workload.metadata.uid}, "spec": {"active": False}}
+        client = self._context.client.at(Priority.EVICT, fence.check)
         try:
-            await client.modify(WORKLOADS, namespace, name, change)
+            self._state.wrote(await client.patch(WORKLOADS, namespace, name, patch, Workload))
         except NotFound:
             self._state.gone(key)
 
-    def _reason_to_evict(self, key: str, workload: Workload) -> tuple[str, str]:
-        found = eviction_reason(self._state.configuration, self._state.row(workload))
-        if found is not None:
-            return str(found), _MESSAGES[str(found)]
-        for check in workload.status.admission_checks or ():
-            if check.state in ("Retry", "Rejected"):
-                return "AdmissionCheck", f"At least one admission check is false: {check.name}"
-        limit = self._context.options.pods_ready_s
-        admitted = condition_of(workload.status.conditions, "Admitted")
-        ready = condition_of(workload.status.conditions, "PodsReady")
-        if limit is None or not is_true(admitted) or is_true(ready):
-            return "", ""
-        since = admitted
-        if ready is not None and ready.reason == "WaitForRecovery":
-            since = ready
-        end = Nanos(parse_instant(since.last_transition_time) + limit * SECOND)
-        if end > self._context.clock.wall():
-            self._again(key, end)
-            return "", ""
-        return "PodsReadyTimeout", f"Exceeded the PodsReady timeout {key}"
+    # What it follows
 
-    async def _evict(self, key: str, workload: Workload, reason: str, message: str) -> None:
-        now = self._context.clock.wall()
-        rejected = any(c.state == "Rejected" for c in workload.status.admission_checks or ())
+    async def _follow(self, key: str, workload: Workload) -> Workload | None:
+        """Let the Workload follow its queue, its checks and its backoff; None where it is gone."""
+        configuration, now = self._state.configuration, self._context.clock.wall()
+        was = _true(workload, "Admitted")
 
-        def change(current: Workload) -> Workload | None:
-            if current.status.admission is None or _true(current, "Evicted"):
+        if self._inactive[0] is not configuration:
+            self._inactive = (configuration, inactive_queues(configuration))
+        inactive = self._inactive[1]
+
+        def change(current: Workload) -> Workload:
+            return followed(current, self._state.row(current), configuration, inactive, now)
+
+        if change(workload) != workload:
+            changed = await self._writer.change(key, workload.metadata.uid, change)
+            if changed is None:
                 return None
-            return evicted(current, reason, message, now)
-
-        stored = await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
-        if stored is None or stored.status.admission is None:
-            return
-        event = kueue.Event(key, "Normal", f"EvictedDueTo{reason}", message)
-        self._context.announce(reference_of(stored), event)
-        stats = stored.status.scheduling_stats
-        self._context.quota_metrics.evicted(
-            stored.status.admission.cluster_queue,
-            (stored.metadata.namespace, stored.spec.queue_name),
-            reason,
-            class_of(stored),
-            first=sum(e.count for e in (stats.evictions if stats else None) or ()) == 1,
-            ready_for=ready_for(stored, now),
-        )
-        if rejected:
-            await self._deactivate(key)
-
-    async def _deactivate(self, key: str) -> None:
-        namespace, _, name = key.partition("/")
-        fence = self._context.fence
-        patch = {"spec": {"active": False}}
-        client = self._context.client.at(Priority.STATUS, fence.check)
-        self._state.wrote(await client.patch(WORKLOADS, namespace, name, patch, Workload))
-
-    def _put_off(self, workload: Workload, eviction: Condition, now: Nanos) -> Workload:
-        """Set the backoff of evictions that have one."""
-        if eviction.reason not in ("PodsReadyTimeout", "AdmissionCheck"):
-            return workload
+            self._announce_gates(workload, changed)
+            if _true(changed, "Admitted") and not was and changed.status.admission is not None:
+                row, queue = self._state.row(changed), changed.status.admission.cluster_queue
+                waited = (now - (row.reserved_at or now)) // SECOND
+                event = kueue.admitted_event(row, queue, waited)
+                self._context.announce(reference_of(changed), event)
+            workload = changed
         state = workload.status.requeue_state
-        count = ((state.count if state is not None else 0) or 0) + 1
-        end = backoff_end(self._context.options.backoff, count, now)
-        after = RequeueState(count, None if end is None else format_instant(end))
-        return replace(workload, status=replace(workload.status, requeue_state=after))
+        if state is not None and state.requeue_at and workload.status.admission is None:
+            until = parse_instant(state.requeue_at)
+            if until > now:
+                self._again(key, until)
+        return workload
 
-    async def _follow_checks(self, key: str, workload: Workload) -> None:
-        admission = workload.status.admission
-        if admission is None or _true(workload, "Evicted") or _true(workload, "Admitted"):
-            return
-        queue = self._state.configuration.cluster_queues.get(admission.cluster_queue)
-        if queue is None:
-            return
-        now = self._context.clock.wall()
+    def _announce_gates(self, before: Workload, after: Workload) -> None:
+        """Tell of an admission gate that was found, or is gone."""
+        old = condition_of(before.status.conditions, "QuotaReserved")
+        new = condition_of(after.status.conditions, "QuotaReserved")
+        gated = [each is not None and each.reason == "AdmissionGated" for each in (old, new)]
+        if gated == [False, True] and new is not None:
+            self._tell(after, "Normal", "AdmissionGated", f"Workload a{new.message[1:]}")
+        elif gated == [True, False]:
+            text = "Admission gate cleared, workload is now admissible"
+            self._tell(after, "Normal", "AdmissionGateCleared", text)
 
-        def change(current: Workload) -> Workload | None:
-            if current.status.admission is None or _true(current, "Evicted"):
-                return None
-            return admitted_by_checks(checks_kept(current, queue.checks, now), queue.checks, now)
+    def _tell(self, workload: Workload, kind: str, reason: str, message: str) -> None:
+        event = kueue.Event("", kind, reason, message)
+        self._context.announce(reference_of(workload), event)
 
-        stored = await self._writer.change(key, workload.metadata.uid, change)
-        if stored is not None and _true(stored, "Admitted"):
-            row = self._state.row(stored)
-            waited = (now - (row.reserved_at or now)) // SECOND
-            event = kueue.admitted_event(row, queue.name, waited)
-            self._context.announce(reference_of(stored), event)
-            total = (now - row.created) / SECOND
-            self._context.quota_metrics.admitted(queue.name, class_of(stored), total)
-
-    async def _end_backoff(self, key: str, workload: Workload) -> None:
-        requeued = condition_of(workload.status.conditions, "Requeued")
-        state, now = workload.status.requeue_state, self._context.clock.wall()
-        if requeued is None or is_true(requeued) or not workload.spec.active:
-            return
-        if requeued.reason in ("PodsReadyTimeout", "AdmissionCheck"):
-            if state is None or state.requeue_at is None:
-                await self._deactivate(key)
-                return
-            end = parse_instant(state.requeue_at)
-            if end > now:
-                self._again(key, end)
-                return
-        elif eviction_reason(self._state.configuration, self._state.row(workload)) is not None:
-            return
-        await self._writer.change(
-            key, workload.metadata.uid, lambda current: backoff_finished(current, now)
-        )
+    def _word(self, reason: str) -> str:
+        gates = self._state.configuration.settings.gates
+        return reason if gates.unadmitted_workloads_observability else "Inadmissible"
 
 
 def _true(workload: Workload, kind: str) -> bool:
