@@ -30,7 +30,13 @@ from reprieve.api.storage import (
 )
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Change
-from reprieve.engine.placement.profile import FilterName, Gates, Policy, Profile
+from reprieve.engine.placement.profile import (
+    CompositePriority,
+    FilterName,
+    Gates,
+    Policy,
+    Profile,
+)
 from reprieve.intake.cluster.devices import (
     device_class_entry,
     resource_claim_entry,
@@ -133,6 +139,7 @@ def policy_of(
             composite_pod_group=features.get("CompositePodGroup", False),
         ),
         second_reprieve_pass=second_reprieve_pass,
+        composite_priority=CompositePriority(case.get("compositePriority", "Root")),
     )
 
 

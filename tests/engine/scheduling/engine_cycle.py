@@ -6,11 +6,13 @@ the whole way: intake, cluster, snapshot, session, wording.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.forest import Forest
+from reprieve.engine.cluster.rows import Labels, PodRow
 from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection
@@ -27,6 +29,7 @@ from reprieve.engine.scheduling.outcome import (
 )
 from reprieve.engine.scheduling.placing import Choose, best_node
 from reprieve.engine.scheduling.pod_preemption import find_candidates
+from reprieve.engine.scheduling.pre_enqueue import refusal
 from reprieve.engine.scheduling.session import Session
 from reprieve.wording.kube_scheduler import (
     explanation_text,
@@ -62,7 +65,10 @@ def unit_of(case: Json, snapshot: Snapshot) -> Unit:
     queued = [by_key[key_of(pod)] for pod in case["pending"] if key_of(pod) in by_key]
     preemptor = case["preemptor"]
     if "podGroup" in preemptor and case["features"].get("GenericWorkload"):
-        return Unit(tuple(queued), f"default/{preemptor['podGroup']}")
+        group = f"default/{preemptor['podGroup']}"
+        if case["features"].get("CompositePodGroup"):
+            group = forest_of(snapshot).root(group)[1]
+        return Unit(tuple(queued), group)
     name = preemptor.get("pod") or case["pending"][0]["metadata"]["name"]
     return Unit((by_key[f"default/{name}"],))
 
@@ -98,28 +104,77 @@ def _held(unit: Unit, snapshot: Snapshot) -> bool:
     row = snapshot.group_rows[index] if index >= 0 else None
     if row is None:
         return True
+    if row.composite:
+        rows = [snapshot.pending[uid].row for uid in unit.pods]
+        return refusal(_Known(snapshot), unit.group, rows, held=False) is not None
     placed = int(((snapshot.pod_group == index) & (snapshot.pod_node >= 0)).sum())
     return placed + len(unit.pods) < (row.min_count or 0)
+
+
+def forest_of(snapshot: Snapshot) -> Forest:
+    """The groups of the snapshot as the queue knows them."""
+    forest = Forest(trees=True)
+    for row in snapshot.group_rows:
+        if row is not None:
+            forest.put(row)
+    return forest
+
+
+class _Known:
+    """What PreEnqueue asks of a cluster that stands still."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._forest = forest_of(snapshot)
+        self.group = self._forest.get
+        self.root = self._forest.root
+        self.children = self._forest.children
+        placed = np.flatnonzero((snapshot.pod_node >= 0) & (snapshot.pod_group >= 0))
+        self._known = Counter(snapshot.group_keys[g] for g in snapshot.pod_group[placed].tolist())
+        self._known.update(
+            f"{each.row.namespace}/{each.row.group}"
+            for each in snapshot.pending.values()
+            if not each.row.deleting
+        )
+
+    def known(self, key: str) -> int:
+        return self._known[key]
+
+    def claims(self, pod: PodRow) -> str:
+        del pod
+        return ""
+
+    def namespace_labels(self, namespace: str) -> Labels:
+        del namespace
+        return ()
+
+    def gang_key(self, pod: PodRow) -> str:
+        del pod
+        return ""
 
 
 def told(case: Json, snapshot: Snapshot, policy: Policy, attempt: Attempt) -> Outcome:
     """An attempt in the words of the oracle."""
     rows = {uid: pending.row for uid, pending in snapshot.pending.items()}
     bound = {_key(rows[each.uid]): each.bind for each in attempt.members if each.bind}
+    parts = {}
+    for part in attempt.parts:
+        if part.failure is not None:
+            text = group_condition(attempt, part=part)
+            parts[part.key] = (text.reason, text.message)
     if attempt.code is Code.SUCCESS:
-        return Outcome(bound, None, {}, None)
+        return Outcome(bound, None, {}, None, parts)
     conditions: dict[str, tuple[str, str]] = {}
     for each in attempt.members:
         text = pod_condition(attempt, each)
         conditions[_key(rows[each.uid])] = (text.reason, text.message)
     group = None
-    if attempt.unit.group:
+    if attempt.unit.group and not attempt.parts:
         text = group_condition(attempt)
         group = (text.reason, text.message)
     choice = None
     if attempt.preemption is not None and not attempt.scheduler_error:
         choice = _choice(case, snapshot, policy, attempt, attempt.preemption)
-    return Outcome(bound, choice, conditions, group)
+    return Outcome(bound, choice, conditions, group, parts)
 
 
 def _choice(

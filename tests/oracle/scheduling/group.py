@@ -1,4 +1,4 @@
-"""One scheduling cycle of a preemptor: a group (sections 4, 5 and 7) or a plain pod (section 8).
+"""One scheduling cycle of a preemptor: a group (sections 4, 5, 7), a tree (13) or a pod (8).
 
 `cycle(objects)` is the entry of the oracle. What comes out is plain data: who was bound where
 without preemption, or what preemption decided, and the conditions that people see.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tests.oracle.scheduling import filters, objects, placement, preemption, units
+from tests.oracle.scheduling import filters, objects, placement, preemption, trees, units
 from tests.oracle.scheduling.objects import Cluster, Object, key_of, name_of
 from tests.oracle.scheduling.preemption import Choice
 from tests.oracle.scheduling.selectors import SelectorFailed
@@ -20,13 +20,15 @@ Condition = tuple[str, str]
 class Outcome(NamedTuple):
     """`bound` is what fits without preemption; `choice` is None when nothing was examined.
 
-    Conditions are (reason, message); a member without one was held before the cycle.
+    Conditions are (reason, message); a member without one was held before the cycle. Of a tree
+    `group_conditions` has one for each group that failed, by key.
     """
 
     bound: dict[str, str]
     choice: Choice | None
     pod_conditions: dict[str, Condition]
     group_condition: Condition | None
+    group_conditions: Mapping[str, Condition] = {}
 
 
 def cycle(cluster_objects: Object, imposed: Mapping[str, str] | None = None) -> Outcome:
@@ -44,10 +46,13 @@ def _cycle(cluster_objects: Object, imposed: Mapping[str, str] | None) -> Outcom
     cluster = Cluster.of(cluster_objects)
     pending = list(cluster_objects["pending"])
     preemptor = cluster_objects["preemptor"]
-    if "podGroup" not in preemptor or not cluster.gate("GenericWorkload"):
+    name = preemptor.get("podGroup") or next(iter(preemptor.get("podGroups") or ()), "")
+    if not name or not cluster.gate("GenericWorkload"):
         pod = next(p for p in pending if name_of(p) == preemptor.get("pod", name_of(p)))
         return pod_cycle(pod, cluster)
-    group = cluster.one("podGroups", preemptor["podGroup"])
+    group = cluster.one("podGroups", name)
+    if group is not None and units.parent_name(group, cluster):
+        return tree_cycle(units.with_those_above(group, cluster)[-1], pending, cluster, imposed)
     return group_cycle(group, pending, cluster, imposed)
 
 
@@ -83,6 +88,8 @@ def uniformity(group: Object, pending: list[Object], cluster: Cluster) -> str | 
         if mine != wanted:
             return f'{prefix} .spec.schedulerName set, got: "{mine}" and "{wanted}"'
         own, priority = objects.own_priority(pod), objects.own_priority(group)
+        if units.composite(group, cluster):
+            priority = units.named_priority(pod, cluster)
         if own != priority:
             return f"{prefix} priority as the pod group's priority, got {own} and {priority}"
         policy = spec.get("preemptionPolicy") or "PreemptLowerPriority"
@@ -126,3 +133,45 @@ def group_cycle(
     if choice.code == "Unschedulable":
         reasons.insert(1, "deallocation and deletion of ResourceClaims completed")
     return Outcome({}, choice, conditions, ("Unschedulable", ", ".join(reasons)))
+
+
+def tree_cycle(
+    root: Object,
+    pending: list[Object],
+    cluster: Cluster,
+    imposed: Mapping[str, str] | None = None,
+) -> Outcome:
+    """A cycle of the tree below `root`, which is the topmost group that is there."""
+    pending = [p for p in pending if not objects.terminating(p)]
+    pending = trees.in_order(root, pending, cluster)
+    missing = units.parent_name(root, cluster)
+    if not pending or missing or not trees.quorum(root, pending, cluster):
+        return Outcome({}, None, {}, None)
+    if text := uniformity(root, pending, cluster):
+        return _all_failed(root, pending, cluster, text)
+    attempt = trees.place_tree(root, pending, cluster)
+    if attempt.code == "Error":
+        return _all_failed(root, pending, cluster, attempt.text)
+    failed = {key: text for key, text in attempt.statuses.items() if text}
+    if attempt.code == "Success":
+        bound = {key_of(p): node for p, node in attempt.placed}
+        texts = {key: ("Unschedulable", text) for key, text in failed.items()}
+        return Outcome(bound, None, {}, None, texts)
+    choice = preemption.preempt_for_group(root, pending, cluster, imposed)
+    choice = choice._replace(message=f"pod group preemption: {choice.message}")
+    conditions = {}
+    for pod in pending:
+        leaf = units.group_of(pod, cluster)
+        assert leaf is not None
+        text = attempt.failures.get(key_of(pod), attempt.statuses[key_of(leaf)])
+        conditions[key_of(pod)] = ("Unschedulable", text)
+    texts = {k: ("Unschedulable", f"{text}, {choice.message}") for k, text in failed.items()}
+    return Outcome({}, choice, conditions, None, texts)
+
+
+def _all_failed(root: Object, pending: list[Object], cluster: Cluster, text: str) -> Outcome:
+    error = ("SchedulerError", text)
+    groups = trees.place_tree(root, [], cluster).statuses
+    return Outcome(
+        {}, None, {key_of(p): error for p in pending}, None, dict.fromkeys(groups, error)
+    )

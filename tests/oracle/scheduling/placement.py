@@ -6,8 +6,8 @@ member without a node must have none that fits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from tests.oracle.scheduling import filters, objects, scores, units
 from tests.oracle.scheduling.filters import Refusal
@@ -29,6 +29,7 @@ class Attempt:
     placed: tuple[tuple[Object, str], ...] = ()
     failures: Mapping[str, str] = field(default_factory=dict)
     skipped: Mapping[str, set[str]] = field(default_factory=dict)
+    statuses: Mapping[str, str] = field(default_factory=dict)  # of the groups of a tree, by key
 
 
 def place_pod(
@@ -54,8 +55,9 @@ def place_pod(
 
 
 def min_count(group: Object) -> int:
-    policy = group["spec"].get("schedulingPolicy") or {}
-    return int(policy["gang"]["minCount"]) if "gang" in policy else 1
+    """How many pods the group needs, or child groups."""
+    gang = (group["spec"].get("schedulingPolicy") or {}).get("gang")
+    return 1 if gang is None else int(gang.get("minCount") or gang["minGroupCount"])
 
 
 def place_members(
@@ -64,8 +66,10 @@ def place_members(
     cluster: Cluster,
     nodes: list[Object],
     imposed: Mapping[str, str] | None = None,
+    *,
+    part: bool = False,
 ) -> Attempt:
-    """The default algorithm (5.3) on one set of nodes."""
+    """The default algorithm (5.3) on one set of nodes; `part`: the group is one of a tree."""
     needed = min_count(group)
     scheduled, remaining = len(units.members_placed(group, cluster)), len(members)
     placed: list[tuple[Object, str]] = []
@@ -83,7 +87,7 @@ def place_members(
         )
 
     if text := hopeless():
-        return stopped(f"{UNSCHEDULABLE}, {text}")
+        return stopped(text if part else f"{UNSCHEDULABLE}, {text}")
     for member in members:
         skipped[key_of(member)] = filters.skipped_filters(member, cluster)
         node, refusals = place_pod(member, cluster, nodes)
@@ -98,7 +102,7 @@ def place_members(
             scheduled += 1
         if text := hopeless():
             return stopped(text)
-    if not placed:
+    if not placed and not part:
         return stopped(UNSCHEDULABLE)
     return Attempt("Success", "", tuple(placed), failures, skipped)
 
@@ -138,11 +142,28 @@ def place_group(
     """The whole placement of a group; with the topology gate over its candidate placements."""
     if not cluster.gate("TopologyAwareWorkloadScheduling"):
         return place_members(group, members, cluster, cluster.nodes, imposed)
+    return over_placements(
+        group,
+        cluster,
+        cluster.nodes,
+        imposed,
+        lambda nodes, where: place_members(group, members, cluster, nodes, where),
+    )
+
+
+def over_placements(
+    group: Object,
+    cluster: Cluster,
+    inside: list[Object],
+    imposed: Mapping[str, str] | None,
+    run: Callable[[list[Object], Mapping[str, str] | None], Attempt],
+) -> Attempt:
+    """The best of the candidate placements among these nodes (5.5)."""
     key = topology_key(group, cluster)
     if key is None:
-        domains = {"": cluster.nodes}
+        domains = {"": inside}
     else:
-        values = sorted({labels_of(n)[key] for n in cluster.nodes if key in labels_of(n)})
+        values = sorted({labels_of(n)[key] for n in inside if key in labels_of(n)})
         placed = units.members_placed(group, cluster)
         if placed:
             fixed = _domain_of_placed(placed, key, cluster)
@@ -151,21 +172,22 @@ def place_group(
             values = [fixed]
         if not values:
             return Attempt("Unschedulable", "no feasible placements found")
-        domains = {v: [n for n in cluster.nodes if labels_of(n).get(key) == v] for v in values}
+        domains = {v: [n for n in inside if labels_of(n).get(key) == v] for v in values}
     where = {
         v: imposed if set((imposed or {}).values()) <= {name_of(n) for n in nodes} else None
         for v, nodes in domains.items()
     }
-    attempts = {
-        v: place_members(group, members, cluster, nodes, where[v]) for v, nodes in domains.items()
-    }
+    attempts = {v: run(nodes, where[v]) for v, nodes in domains.items()}
+    error = next((a for a in attempts.values() if a.code == "Error"), None)
+    if error is not None:
+        return error
     feasible = {v: a for v, a in attempts.items() if a.code == "Success"}
     if not feasible:
         first = next(iter(attempts.values()))
         if first.text == UNSCHEDULABLE and len(attempts) == 1:
             return first
         text = f"0/{len(attempts)} placements are available, first placement status: {first.text}"
-        return Attempt("Unschedulable", f"{UNSCHEDULABLE}, {text}", first.placed, first.failures)
+        return replace(first, text=f"{UNSCHEDULABLE}, {text}")
     totals = scores.placement_totals(
         group, {v: (domains[v], a.placed) for v, a in feasible.items()}, cluster
     )

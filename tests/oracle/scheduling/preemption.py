@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from tests.oracle.scheduling import filters, objects, placement, units
+from tests.oracle.scheduling import filters, objects, placement, trees, units
 from tests.oracle.scheduling.filters import Refusal
 from tests.oracle.scheduling.objects import Cluster, Object, key_of, name_of
 from tests.oracle.scheduling.units import Unit
@@ -79,11 +79,18 @@ def preempt_for_group(
     return early or select_in_cluster(group, members, cluster, imposed)
 
 
+def preempting_priority(group: Object, members: list[Object], cluster: Cluster) -> int:
+    """The group's priority; of a tree the lowest one that counts for a waiting pod of it."""
+    if not units.composite(group, cluster):
+        return objects.own_priority(group)
+    return min(units.named_priority(member, cluster) for member in members)
+
+
 def without_simulation(group: Object, members: list[Object], cluster: Cluster) -> Choice | None:
     """Section 7.1: what is decided before any simulation."""
     if group_policy(group, members, cluster) == "Never":
         return Choice("Unschedulable", NEVER)
-    priority = objects.own_priority(group)
+    priority = preempting_priority(group, members, cluster)
     present = {key_of(p): objects.nominated_node(p) for p in members}
     if any(_blocks(p, set(present.values()), priority, cluster) for p in cluster.live):
         return Choice("Success", "ongoing preemption on nominated nodes", nominated=present)
@@ -97,12 +104,13 @@ def select_in_cluster(
     imposed: Mapping[str, str] | None = None,
 ) -> Choice:
     """Sections 7.3 to 7.8."""
-    priority = objects.own_priority(group)
+    priority = preempting_priority(group, members, cluster)
     potential = [u for u in units.cluster_units(cluster) if u.priority < priority]
     if not potential:
         return Choice("UnschedulableAndUnresolvable", NO_VICTIMS_GROUP)
     emptied = cluster.removing(p for u in potential for p in u.pods)
-    attempt = placement.place_group(group, members, emptied, imposed)
+    place = trees.place_tree if units.composite(group, cluster) else placement.place_group
+    attempt = place(group, members, emptied, imposed)
     if attempt.code != "Success":
         return Choice(attempt.code, attempt.text, scheduling=attempt)
 

@@ -1,6 +1,6 @@
 """Victim units: who is evicted together, with which priority, in which order, against which budget.
 
-Sections 4.3, 7.2, 7.3, 7.5 and 7.6.
+Sections 4.3, 7.2, 7.3, 7.5, 7.6 and 13.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from tests.oracle.scheduling import objects
 from tests.oracle.scheduling.objects import Cluster, Object, key_of, name_of, namespace_of
 
 NOW = "9999-12-31T23:59:59Z"
+LEVELS = 4  # of groups above each other
 
 
 class Unit(NamedTuple):
@@ -31,9 +32,72 @@ def group_of(pod: Object, cluster: Cluster) -> Object | None:
     return cluster.one("podGroups", group_name(pod), namespace_of(pod))
 
 
-def effective_priority(pod: Object, cluster: Cluster) -> int:
+def composite(group: Object, cluster: Cluster) -> bool:
+    return any(group is each for each in cluster.every("compositePodGroups"))
+
+
+def parent_name(group: Object, cluster: Cluster) -> str:
+    if not cluster.gate("CompositePodGroup"):
+        return ""
+    return str(group["spec"].get("parentCompositePodGroupName") or "")
+
+
+def with_those_above(group: Object, cluster: Cluster) -> list[Object]:
+    """The group and those above it as far as they are there, at most four levels."""
+    way = [group]
+    while len(way) < LEVELS and (name := parent_name(way[-1], cluster)):
+        parent = cluster.one("compositePodGroups", name, namespace_of(group))
+        if parent is None:
+            break
+        way.append(parent)
+    return way
+
+
+def children_of(group: Object, cluster: Cluster) -> list[Object]:
+    """The groups that name this one as their parent, the older ones first, then by name."""
+    found = [
+        (str(each["metadata"].get("creationTimestamp") or ""), name_of(each), order, each)
+        for order, kind in enumerate(("podGroups", "compositePodGroups"))
+        for each in cluster.every(kind)
+        if parent_name(each, cluster) == name_of(group)
+        and namespace_of(each) == namespace_of(group)
+    ]
+    return [each for *_, each in sorted(found, key=lambda one: one[:3])]
+
+
+def leaves_of(group: Object, cluster: Cluster) -> list[Object]:
+    """The pod groups at and below a group, in the order in which they are placed."""
+    if not composite(group, cluster):
+        return [group]
+    return [leaf for child in children_of(group, cluster) for leaf in leaves_of(child, cluster)]
+
+
+def named_priority(pod: Object, cluster: Cluster) -> int:
+    """The priority of the root of the pod's tree, or with the option that of its own group."""
     group = group_of(pod, cluster)
-    return objects.own_priority(pod if group is None else group)
+    if group is None:
+        return objects.own_priority(pod)
+    nearest = cluster.objects.get("compositePriority") == "Nearest"
+    return objects.own_priority(group if nearest else with_those_above(group, cluster)[-1])
+
+
+def effective_priority(pod: Object, cluster: Cluster) -> int:
+    """Pods that go together have the highest priority of any of them."""
+    return max(named_priority(p, cluster) for p in together_with(pod, cluster))
+
+
+def whole_of(pod: Object, cluster: Cluster) -> Object | None:
+    """The highest group above the pod that goes as a whole."""
+    group = group_of(pod, cluster)
+    way = [] if group is None else with_those_above(group, cluster)
+    return next((each for each in reversed(way) if evicted_together(each)), None)
+
+
+def together_with(pod: Object, cluster: Cluster) -> list[Object]:
+    whole = whole_of(pod, cluster)
+    if whole is None:
+        return [pod]
+    return [p for p in cluster.live if whole_of(p, cluster) is whole] or [pod]
 
 
 def evicted_together(group: Object | None) -> bool:
@@ -42,20 +106,21 @@ def evicted_together(group: Object | None) -> bool:
 
 
 def members_placed(group: Object, cluster: Cluster) -> list[Object]:
-    return [p for p in cluster.live if group_of(p, cluster) == group]
+    """The placed pods of a group, or of all groups of a tree."""
+    leaves = leaves_of(group, cluster)
+    return [p for p in cluster.live if any(group_of(p, cluster) is leaf for leaf in leaves)]
 
 
 def unit_of(pod: Object, cluster: Cluster) -> Unit:
-    group = group_of(pod, cluster)
-    if group is not None and evicted_together(group):
-        pods = members_placed(group, cluster)
-    else:
-        pods = [pod]
-    grouped = cluster.gate("GenericWorkload") and group_name(pod)
+    pods = together_with(pod, cluster)
+    whole = whole_of(pod, cluster)
+    kind = "podgroup" if cluster.gate("GenericWorkload") and group_name(pod) else "pod"
+    if whole is not None and composite(whole, cluster):
+        kind = "compositepodgroup"
     return Unit(
         tuple(sorted(pods, key=importance_of_pod)),
         effective_priority(pod, cluster),
-        "podgroup" if grouped else "pod",
+        kind,
         min(start_of(p) for p in pods),
     )
 

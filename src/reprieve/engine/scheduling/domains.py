@@ -200,7 +200,7 @@ def _failure(placing: Placing, part: bool) -> Explanation | None:
 
 def _is_error(explanation: Explanation) -> bool:
     # Two domains are what users made, and no fault of the scheduler's (specification, section 18).
-    return explanation.sentence not in (Sentence.GROUP_UNSCHEDULABLE, Sentence.MORE_DOMAINS)
+    return explanation.sentence not in (Sentence.NO_PLACEMENTS, Sentence.MORE_DOMAINS)
 
 
 def _undo(simulation: Simulation, before: int) -> None:
@@ -247,7 +247,7 @@ def _domains(
     if fixed:
         names = sorted(fixed)
     if not names:
-        return Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (Explanation(Sentence.NO_PLACEMENTS),))
+        return Explanation(Sentence.NO_PLACEMENTS)
     return [
         _Domain(name, inside & np.array([v == name for v in values], np.bool_)) for name in names
     ]
