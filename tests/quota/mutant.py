@@ -2,9 +2,10 @@
 
 The module of the engine is loaded with OLD replaced by NEW before anything else imports it; then
 CHECK runs until one case notices: `targets` (random scenes against the oracle), `figures` (the same
-for the figures of the tree), `rebuild` (incremental state against a rebuild) or `vectors:FILE`
-(published cases). Prints how many cases were run and whether one noticed; with OLD equal to NEW
-none may.
+for the figures of the tree), `rebuild` (incremental state against a rebuild), `flows` and `plans`
+(whole cycles against flows of quota and the oracle), `ties`, `history` (objects that came in
+another order) or `vectors:FILE` (published cases). Prints how many cases were run and whether one
+noticed; with OLD equal to NEW none may.
 """
 
 from __future__ import annotations
@@ -62,6 +63,36 @@ def rebuild() -> Iterator[bool]:
     yield from _fails(test_state.test_a_snapshot_does_not_see_what_comes_later)
 
 
+def flows() -> Iterator[bool]:
+    from tests.quota import test_invariants
+
+    yield from _fails(
+        test_invariants.test_nothing_is_admitted_beyond_what_flows_and_what_fits_is_not_refused
+    )
+
+
+def plans() -> Iterator[bool]:
+    from tests.quota import test_invariants
+
+    yield from _fails(
+        test_invariants.test_targets_of_cycles_are_those_of_the_plain_search_with_their_inequality
+    )
+
+
+def ties() -> Iterator[bool]:
+    from tests.quota import test_invariants
+
+    yield from _fails(test_invariants.test_ties_are_broken_by_uid_whatever_the_names_are)
+
+
+def history() -> Iterator[bool]:
+    from tests.quota import test_invariants
+
+    yield from _fails(
+        test_invariants.test_whatever_order_built_them_the_same_objects_give_the_same_cycles
+    )
+
+
 def _fails(test: Callable[[], None]) -> Iterator[bool]:
     try:
         test()
@@ -86,8 +117,9 @@ def vectors(file: str) -> Iterator[bool]:
 def main(module: str, old: str, new: str, check: str) -> None:
     install(f"reprieve.engine.quota.{module}", old, new)
     name, _, file = check.partition(":")
-    checks = {"targets": targets, "figures": figures, "rebuild": rebuild}
-    cases = vectors(file) if name == "vectors" else checks[name]()
+    checks = (targets, figures, rebuild, flows, plans, ties, history)
+    named = {check.__name__: check for check in checks}
+    cases = vectors(file) if name == "vectors" else named[name]()
     count, noticed = 0, False
     for differs in cases:
         count += 1
