@@ -86,6 +86,12 @@ class Condition(_Struct, frozen=True):
     observed_generation: int | None = None
 
 
+class MetaWithFinalizers(ObjectMeta, frozen=True):
+    """Metadata of the few objects whose finalizers are read."""
+
+    finalizers: list[str] | None = None
+
+
 class ResourceQuota(_Struct, frozen=True):
     """Quota of one resource in one flavor; a limit of None is no limit."""
 
@@ -224,7 +230,7 @@ class ClusterQueueStatus(_Struct, frozen=True):
 class ClusterQueue(_Struct, frozen=True):
     """A queue with quota."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: MetaWithFinalizers = MetaWithFinalizers()
     spec: ClusterQueueSpec = ClusterQueueSpec()
     status: ClusterQueueStatus = ClusterQueueStatus()
 
@@ -298,7 +304,7 @@ class ResourceFlavorSpec(_Struct, frozen=True):
 class ResourceFlavor(_Struct, frozen=True):
     """A kind of nodes."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: MetaWithFinalizers = MetaWithFinalizers()
     spec: ResourceFlavorSpec = ResourceFlavorSpec()
 
 

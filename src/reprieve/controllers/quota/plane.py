@@ -15,6 +15,7 @@ from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.decisions import Decisions
 from reprieve.controllers.quota.held_pairs import HeldPairs
+from reprieve.controllers.quota.in_use import InUse
 from reprieve.controllers.quota.job_lookup import JobLookup, job_key, workload_key
 from reprieve.controllers.quota.jobs import JobReconciler
 from reprieve.controllers.quota.meters import Meters
@@ -82,6 +83,7 @@ class QuotaPlane:
         )
         self._kueue = KaiwoWatch(context.client, namespace, context.clock, _KUEUE_LEASE)
         self._meters = Meters(context, self.state)
+        self._in_use = InUse(context, self.state, self.watches)
         self.statuses = Statuses(context, self.state, self.watches)
         self.decisions = Decisions(
             context,
@@ -145,6 +147,7 @@ class QuotaPlane:
                 retries = self.decisions.retries
                 tasks.create_task(look_at_each(retries, self.decisions.retry, clock))
                 tasks.create_task(self._housekeeping())
+                tasks.create_task(self._in_use.run())
             tasks.create_task(self.statuses.run())
             self._wake()
             log.info(

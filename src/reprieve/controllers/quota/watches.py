@@ -30,6 +30,7 @@ from reprieve.units.instants import Nanos
 __all__ = [
     "CLUSTER_QUEUES",
     "COHORTS",
+    "FLAVORS",
     "LOCAL_QUEUES",
     "WORKLOADS",
     "Held",
@@ -48,7 +49,7 @@ WORKLOADS: Final = _kueue("workloads", "Workload", namespaced=True)
 CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
 LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)
 COHORTS: Final = _kueue("cohorts", "Cohort")
-_FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
+FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
 _CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
 _CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
 _PRIORITIES: Final = Resource(
@@ -137,7 +138,7 @@ class Watches:
         self.cluster_queues = watch(CLUSTER_QUEUES, kueue.ClusterQueue)
         self.local_queues = watch(LOCAL_QUEUES, kueue.LocalQueue)
         self.cohorts = watch(COHORTS, kueue.Cohort)
-        self.flavors = watch(_FLAVORS, kueue.ResourceFlavor)
+        self.flavors = watch(FLAVORS, kueue.ResourceFlavor)
         self.classes = watch(_CLASSES, kueue.WorkloadPriorityClass)
         self.checks = watch(_CHECKS, kueue.AdmissionCheck)
         self.namespaces = watch(NAMESPACES, NamespaceObject)
