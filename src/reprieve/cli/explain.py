@@ -25,6 +25,9 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
+from reprieve.telemetry.quota_record import QuotaInput
+from reprieve.telemetry.quota_replay import QuotaReplay, decide_quota_again
+from reprieve.telemetry.quota_story import quota_answer_text, quota_story, workloads_named
 from reprieve.telemetry.replay import (
     InputOmitted,
     Replay,
@@ -47,6 +50,7 @@ from reprieve.units.instants import Nanos
 __all__ = ["explain"]
 
 _NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+_Replays = Replay | SchedulingReplay | QuotaReplay
 _KEPT: Final = "those that are waiting for GPUs, idle or on their way out"
 
 
@@ -61,7 +65,8 @@ _KEPT: Final = "those that are waiting for GPUs, idle or on their way out"
 @click.option(
     "--workload",
     metavar="NAMESPACE/NAME",
-    help="Answer for this one alone: a GpuWorkload, the root owner of one, a pod or a pod group.",
+    help="Answer for this one alone: a GpuWorkload, the root owner of one, a pod or a pod group, a "
+    "Workload of a queue.",
 )
 @click.option(
     "-f",
@@ -123,15 +128,27 @@ def _asked(workload: str | None) -> tuple[str, str] | None:
     return namespace, name
 
 
-def _story(record: Preemption, replay: Replay | SchedulingReplay | None) -> list[str]:
+def _story(record: Preemption, replay: _Replays | None) -> list[str]:
     if isinstance(replay, SchedulingReplay):
         return pod_story(record, replay)
+    if isinstance(replay, QuotaReplay):
+        return quota_story(record, replay)
+    if replay is None and record.spec.plane == Plane.QUOTA:
+        return quota_story(record, None)
     if replay is None and record.spec.plane == Plane.SCHEDULING:
         return pod_story(record, None)
     return story(record, replay)
 
 
-def _answers(replay: Replay | SchedulingReplay, namespace: str, name: str) -> list[str]:
+def _answers(replay: _Replays, namespace: str, name: str) -> list[str]:
+    if isinstance(replay, QuotaReplay):
+        workloads = workloads_named(replay, namespace, name)
+        if not workloads:
+            raise ReprieveError(
+                f"{namespace}/{name} is no Workload that held quota in the cohorts of this or was "
+                "at the head of a queue of them"
+            )
+        return [quota_answer_text(each) for each in workloads]
     if isinstance(replay, SchedulingReplay):
         pods = pods_named(replay, namespace, name)
         if not pods:
@@ -149,18 +166,20 @@ def _answers(replay: Replay | SchedulingReplay, namespace: str, name: str) -> li
     return [answer_text(each, replay.decided_on.now) for each in found]
 
 
-def _judged(record: Preemption) -> tuple[Replay | SchedulingReplay | None, str, bool]:
+def _judged(record: Preemption) -> tuple[_Replays | None, str, bool]:
     """Return the decision made again, what is to be said of it, and whether all is well."""
     spec = record.spec
     if spec.input is None:
-        if spec.revision == 0 and spec.plane != Plane.SCHEDULING:
+        if spec.revision == 0 and spec.plane == Plane.IDLE:
             return None, "Nothing was decided: it was found in Preempting, and finished", True
         return None, "Cannot be decided again: the record has no input", False
-    replay: Replay | SchedulingReplay
+    replay: _Replays
     try:
         if spec.plane == Plane.SCHEDULING:
             plugins = load(installed(), unpacked(spec.input, SchedulingInput).policy)
             replay = decide_scheduling_again(spec.input, plugins)
+        elif spec.plane == Plane.QUOTA:
+            replay = decide_quota_again(spec.input)
         else:
             replay = decide_again(spec.input)
     except (InputOmitted, SpoiltInput, PluginMissing) as failure:
@@ -176,25 +195,28 @@ def _judged(record: Preemption) -> tuple[Replay | SchedulingReplay | None, str, 
     return replay, f"{lead}NOT the recorded plan, {differences}{other}", False
 
 
-def _size(replay: Replay | SchedulingReplay) -> str:
+def _size(replay: _Replays) -> str:
     decided_on = replay.decided_on
+    if isinstance(decided_on, QuotaInput):
+        counts = len(decided_on.cluster_queues), len(decided_on.holders), len(decided_on.heads)
+        return "{} ClusterQueues, {} workloads with quota, {} at the head".format(*counts)
     if isinstance(decided_on, SchedulingInput):
         return f"{len(decided_on.nodes)} nodes, {len(decided_on.pods.uids)} placed pods"
     return f"{len(decided_on.snapshot.workloads)} workloads"
 
 
-def _differences(spec: PreemptionSpec, replay: Replay | SchedulingReplay) -> str:
-    if isinstance(replay, SchedulingReplay):
-        plan, now = replay.plan, Nanos(0)
-        plans = [] if plan is None else [plan]
+def _differences(spec: PreemptionSpec, replay: _Replays) -> str:
+    if isinstance(replay, SchedulingReplay | QuotaReplay):
+        plan = replay.plan(spec.revision) if isinstance(replay, QuotaReplay) else replay.plan
+        plans, now = [] if plan is None else [plan], Nanos(0)
     else:
         plan, now = replay.plan(spec.plan_id), replay.decided_on.now
         plans = list(replay.evaluation.plans)
     if plan is None or plan.id != spec.plan_id:
         return f"but {', '.join(each.id for each in plans) or 'none at all'}"
     again = _spec_again(spec, plan, now)
-    if isinstance(replay, SchedulingReplay):
-        # No decision of this plane depends on the time of day.
+    if not isinstance(replay, Replay):
+        # When it was written down is no part of the decision in these planes.
         again = msgspec.structs.replace(again, decided_at=spec.decided_at)
     names = zip(spec.__struct_fields__, spec.__struct_encode_fields__, strict=True)
     other = [name for field, name in names if getattr(spec, field) != getattr(again, field)]

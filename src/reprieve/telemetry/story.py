@@ -23,6 +23,7 @@ __all__ = [
     "answer_text",
     "answers_named",
     "counts_text",
+    "level_text",
     "outcome_text",
     "status_lines",
     "story",
@@ -120,11 +121,16 @@ def amounts_lines(spec: PreemptionSpec) -> Iterator[str]:
         for name in sorted({*proof.need, *proof.in_flight, *proof.freed})
     ]
     yield from _table(rows)
-    yield f"Proof {proof.level}: {_LEVELS.get(proof.level, 'a level this version does not know')}"
+    yield f"Proof {proof.level}: {level_text(proof.level)}"
     if proof.compatible and proof.need:
         yield "Taken in the compatible order, which may be more than necessary"
     for place in spec.placement:
         yield f"  pod {place.uid} fits on node {place.node}"
+
+
+def level_text(level: str) -> str:
+    """Return what a level of proof says."""
+    return _LEVELS.get(level, "a level this version does not know")
 
 
 def _victims(preemption: Preemption, replay: Replay | None) -> Iterator[str]:

@@ -1,0 +1,231 @@
+"""The input of a preemption by quota, as it stands in a Preemption's `spec.input`.
+
+The wrapping is that of `record`; `data` holds a `QuotaInput`: the cohort tree of the preemptor's
+ClusterQueue as it was before the cycle, with all that held quota in it and the heads that were
+taken. What goes on in other trees cannot change what is decided in this one. `restored` makes
+holdings and queues of it again, whose next cycle decides alike. Source: promise "Explained" of the
+design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+import reprieve
+from reprieve.engine.quota.assignment import Bookmark
+from reprieve.engine.quota.cycle import cycles
+from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.model import (
+    ClusterQueue,
+    Cohort,
+    Configuration,
+    LocalQueue,
+    PodSet,
+    ResourceFlavor,
+    Settings,
+    Workload,
+)
+from reprieve.engine.quota.protection import Ledger, Pair
+from reprieve.engine.quota.queues import LastScan, Queues, RequeueReason, shape
+from reprieve.engine.quota.state import Holdings, effective_priority
+from reprieve.telemetry.record import packed
+from reprieve.units.instants import Nanos
+
+__all__ = ["MOST_WORKLOADS", "Head", "QuotaInput", "policy_text", "recorded_cycles", "restored"]
+
+#: Most workloads with quota in one tree: more would hold decisions up while they are written.
+MOST_WORKLOADS: Final = 3_000
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A workload that the cycle took from its ClusterQueue.
+
+    `scan`: where an earlier scan of its flavors had stopped, by pod set and resource. `preempts`:
+    it was waiting for victims of its own.
+    """
+
+    cluster_queue: str
+    workload: Workload
+    scan: dict[str, dict[str, int]] | None = None
+    preempts: bool = False
+
+
+class QuotaInput(msgspec.Struct, frozen=True):
+    """Everything that the cycle depends on in this tree; `program` is Reprieve's version then.
+
+    `preemptor`: key of the head that the record is about. `usage`: of LocalQueues, as text, since
+    it may be infinite. `held`: pairs of uids that may not preempt each other.
+    """
+
+    preemptor: str
+    now: Nanos
+    settings: Settings
+    cluster_queues: tuple[ClusterQueue, ...]
+    cohorts: tuple[Cohort, ...]
+    flavors: tuple[ResourceFlavor, ...]
+    local_queues: tuple[LocalQueue, ...]
+    namespaces: dict[str, dict[str, str]]
+    holders: tuple[Workload, ...]
+    heads: tuple[Head, ...]
+    usage: dict[str, str] = {}
+    held: tuple[tuple[str, str], ...] = ()
+    program: str = ""
+
+
+def recorded_cycles(
+    holdings: Holdings,
+    queues: Queues,
+    now: Nanos,
+    limit: int,
+    first: int = 0,
+    ledger: Ledger | None = None,
+) -> list[tuple[CycleResult, dict[str, dict[str, Any]]]]:
+    """Run `engine.quota.cycle.cycles`; return each result with the inputs of its preemptions.
+
+    The inputs are values for `spec.input`, by the key of the preemptor.
+    """
+    found = []
+    held: Iterable[Pair] = () if ledger is None else ledger.held(now)
+    for result in cycles(holdings, queues, now, limit, first, ledger):
+        inputs = {
+            entry.workload.key: _encoded(entry, result, holdings, queues, now, held)
+            for entry in result.entries
+            if entry.issued
+        }
+        found.append((result, inputs))
+        if inputs:
+            held = () if ledger is None else ledger.held(now)
+    return found
+
+
+def policy_text(configuration: Configuration, cluster_queue: str) -> str:
+    """Return the text by which a plan's id tells policies apart."""
+    return repr(configuration.cluster_queues.get(cluster_queue))
+
+
+def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Ledger | None]:
+    """Return the state before the cycle.
+
+    Raises:
+        LookupError: a name leads nowhere, so that this was not written by `recorded_cycles`.
+    """
+    configuration = Configuration(
+        cluster_queues={each.name: each for each in decided_on.cluster_queues},
+        cohorts={each.name: each for each in decided_on.cohorts},
+        flavors={each.name: each for each in decided_on.flavors},
+        local_queues={each.key: each for each in decided_on.local_queues},
+        namespaces=decided_on.namespaces,
+        settings=decided_on.settings,
+    )
+    holdings, queues = Holdings(configuration), Queues(configuration)
+    queues.local_queue_usage = {key: float(text) for key, text in decided_on.usage.items()}
+    for workload in decided_on.holders:
+        holdings.hold(workload)
+    for head in decided_on.heads:
+        queues.push(head.workload)
+    queues.heads(decided_on.now)
+    for head in decided_on.heads:
+        scan = None
+        if head.scan is not None:
+            priority = effective_priority(head.workload, decided_on.settings)
+            generation = holdings.generations[head.cluster_queue]
+            scan = LastScan(head.scan, True, generation, 0, shape(head.workload, priority))
+        preempts = RequeueReason.PENDING_PREEMPTION
+        other = RequeueReason.FAILED_AFTER_NOMINATION
+        queues.requeue(head.workload.key, preempts if head.preempts else other, scan)
+    ledger = None
+    if decided_on.held:
+        ledger = Ledger(limit=1)
+        for one, other_uid in decided_on.held:
+            ledger.record(one, other_uid, decided_on.now)
+    return holdings, queues, ledger
+
+
+def _encoded(
+    entry: Entry,
+    result: CycleResult,
+    holdings: Holdings,
+    queues: Queues,
+    now: Nanos,
+    held: Iterable[Pair],
+) -> dict[str, Any]:
+    """Return the value for `spec.input`; the cycle is over, and its changes are taken back."""
+    tree, configuration = holdings.tree, holdings.configuration
+    names = {entry.cluster_queue, *holdings.related(entry.cluster_queue)}
+    holders = list(_before(names, result, holdings))
+    size = f"{len(holders)} workloads with quota"
+    if len(holders) > MOST_WORKLOADS:
+        return packed(b"", size, leave_out=True)
+    rows = [configuration.cluster_queues[name] for name in sorted(names)]
+    heads = [each for each in result.entries if each.cluster_queue in names and each.queue >= 0]
+    uids = {head.workload.uid for head in heads}
+    flavors = {f.flavor for row in rows for group in row.groups for f in group.flavors}
+    doors = {w.queue for w in holders} | {head.workload.queue for head in heads}
+    spaces = {head.workload.namespace for head in heads}
+    above = {tree.names[node] for name in names for node in tree.path[tree.queues[name]][1:]}
+    decided_on = QuotaInput(
+        preemptor=entry.workload.key,
+        now=now,
+        settings=configuration.settings,
+        cluster_queues=tuple(rows),
+        cohorts=tuple(_present(configuration.cohorts, _with_branches(configuration, above))),
+        flavors=tuple(_present(configuration.flavors, flavors)),
+        local_queues=tuple(_present(configuration.local_queues, doors)),
+        namespaces={
+            name: dict(configuration.namespaces[name])
+            for name in sorted(spaces & configuration.namespaces.keys())
+        },
+        holders=tuple(holders),
+        heads=tuple(_head(each) for each in sorted(heads, key=lambda e: e.cluster_queue)),
+        usage={key: repr(queues.local_queue_usage.get(key, 0.0)) for key in sorted(doors)},
+        held=tuple(sorted((min(pair), max(pair)) for pair in held if uids & pair)),
+        program=reprieve.__version__,
+    )
+    return packed(msgspec.json.encode(decided_on), size)
+
+
+def _before(names: set[str], result: CycleResult, holdings: Holdings) -> Iterator[Workload]:
+    """Yield what held quota in these ClusterQueues before the cycle, by namespace/name."""
+    tree = holdings.tree
+    admitted = {each.workload.key for each in result.of(Outcome.ADMITTED)}
+    changed = {
+        target.holder.key: target.holder for each in result.entries for target in each.issued
+    }
+    replaced = {
+        each.replaced.key: each.replaced
+        for each in result.of(Outcome.ADMITTED)
+        if each.replaced is not None
+    }
+    holders = {**holdings.holders, **changed, **replaced}
+    for key in sorted(holders.keys() - admitted):
+        holder = holders[key]
+        if tree.names[holder.queue] in names:
+            row = holder.workload
+            counts = tuple(PodSet(each.name, each.count) for each in row.pod_sets)
+            yield replace(row, pod_sets=counts)
+
+
+def _head(entry: Entry) -> Head:
+    scan: Bookmark | None = entry.resumed
+    plain = None if scan is None else {name: dict(tried) for name, tried in scan.items()}
+    return Head(entry.cluster_queue, entry.workload, plain, entry.preempts)
+
+
+def _with_branches(configuration: Configuration, above: set[str]) -> set[str]:
+    """Return these cohorts and all below them, which may lend though no queue hangs on them."""
+    found, more = set(above), True
+    while more:
+        below = {c.name for c in configuration.cohorts.values() if c.parent in found} - found
+        found |= below
+        more = bool(below)
+    return found
+
+
+def _present(rows: Mapping[str, Any], names: Iterable[str]) -> Iterator[Any]:
+    for name in sorted(names):
+        if name in rows:
+            yield rows[name]
