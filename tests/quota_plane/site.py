@@ -44,6 +44,7 @@ def _kueue(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
 
 WORKLOADS = _kueue("workloads", "Workload", namespaced=True)
 CLUSTER_QUEUES = _kueue("clusterqueues", "ClusterQueue")
+ADMISSION_CHECKS = _kueue("admissionchecks", "AdmissionCheck")
 LOCAL_QUEUES = _kueue("localqueues", "LocalQueue", namespaced=True)
 _RESOURCES = {
     each.kind: each
@@ -56,6 +57,7 @@ _RESOURCES = {
         _kueue("cohorts", "Cohort"),
         _kueue("resourceflavors", "ResourceFlavor"),
         _kueue("workloadpriorityclasses", "WorkloadPriorityClass"),
+        ADMISSION_CHECKS,
     )
 }
 _PATIENCE_S = 60.0
@@ -161,12 +163,43 @@ class _Leader:
         return Nanos(self.clock.monotonic() + HOUR)
 
 
+class TurnedClock:
+    """The machine's clock, which a test turns forward; sleepers that are due then wake."""
+
+    def __init__(self) -> None:
+        self._inner = SystemClock()
+        self._ahead = 0
+        self._turned = asyncio.Event()
+
+    def wall(self) -> Nanos:
+        return Nanos(self._inner.wall() + self._ahead)
+
+    def monotonic(self) -> Nanos:
+        return Nanos(self._inner.monotonic() + self._ahead)
+
+    async def sleep(self, nanoseconds: int) -> None:
+        end = self.monotonic() + nanoseconds
+        while (left := end - self.monotonic()) > 0:
+            try:
+                await asyncio.wait_for(self._turned.wait(), left / SECOND)
+            except TimeoutError:
+                return
+        await asyncio.sleep(0)
+
+    def turn(self, seconds: float) -> None:
+        """Let that much time pass."""
+        self._ahead += round(seconds * SECOND)
+        self._turned.set()
+        self._turned = asyncio.Event()
+
+
 @dataclass
 class Site:
     """A running cluster and, between `start` and `stop`, the plane."""
 
     embedded: EmbeddedStage
     client: Client
+    clock: Clock = field(default_factory=SystemClock)
     metrics: Metrics = field(default_factory=Metrics)
     plane: QuotaPlane | None = None
     epoch: int = 0
@@ -176,7 +209,7 @@ class Site:
     async def start(self, options: QuotaOptions | None = None) -> QuotaPlane:
         """Run the plane under a new epoch."""
         self.epoch += 1
-        clock = SystemClock()
+        clock = self.clock
         connection = await load_connection(str(self.embedded.operator_kubeconfig))
         self._client = connect(connection, clock)
         events = SeriesEvents(self._client, clock, instance="test")
@@ -249,7 +282,7 @@ class Site:
         """Return the jobs that have pods that run."""
         page = await self.client.list(PODS, dict, namespace=NAMESPACE)
         return {
-            pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+            (pod["metadata"].get("labels") or {}).get("batch.kubernetes.io/job-name", "")
             for pod in page.items
             if (pod.get("status") or {}).get("phase") == "Running"
             and not pod["metadata"].get("deletionTimestamp")
@@ -321,16 +354,17 @@ async def site(
     options: QuotaOptions | None = None,
     start: bool = True,
     without: Sequence[str] = (),
+    clock: Clock | None = None,
 ) -> AsyncIterator[Site]:
     """Start a cluster with these objects and the plane; end everything afterwards.
 
-    `without`: machines that imitate controllers and are not to run.
+    `without`: machines that imitate controllers and are not to run. `clock`: the plane's.
     """
     nodes = nodes or [node("node-0")]
     async with embedded_stage(nodes, folder, machines_without=without) as embedded:
         connection = await load_connection(str(embedded.kubeconfig))
         client = connect(connection, SystemClock(), field_manager="test")
-        found = Site(embedded, client)
+        found = Site(embedded, client, clock or SystemClock())
         for crd in kueue_crds():
             try:
                 await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd, dict)

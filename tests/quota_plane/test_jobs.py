@@ -145,7 +145,8 @@ async def test_a_preemption_is_over_when_its_victim_ends_before_it_is_stopped(
         await cluster.create(job("high", priority="high"))
 
         async def closed() -> bool:
-            return [each["status"]["phase"] for each in await cluster.intents()] == ["Completed"]
+            phases = [(each.get("status") or {}).get("phase") for each in await cluster.intents()]
+            return phases == ["Completed"]
 
         await cluster.until("the preemption is over", closed)
         await cluster.stop()

@@ -7,22 +7,20 @@ At creation, in this order; the second looks at the job as the first left it:
 3. the job is suspended if it is managed: it has a queue name and no ancestor that has one, or jobs
    without a queue name are managed and its namespace is
 
-A kind that cannot be suspended is warned about when its queue can be hit by preemption: nothing
-stops it but the loss of its pods. Everything that a webhook misses the plane's reconciler makes up
-for, so that these fail open unless the operator chooses otherwise.
+Instead of the third a pod is gated, and the templates of what makes gated pods say so, also when
+they are changed. What a webhook of a kind with a suspend field misses the plane's reconciler makes
+up for, so that these fail open unless the operator chooses otherwise.
 
-Source: specification of the quota plane, sections 10.1, 10.7 and 12.
+Source: specification of the quota plane, sections 10.1, 10.3, 10.4 and 12.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from reprieve.api.kueue_validation_jobs import (
-    PRIORITY_CLASS,
     QUEUE_NAME,
     Kind,
     Suspension,
@@ -31,79 +29,60 @@ from reprieve.api.kueue_validation_jobs import (
     job_errors,
     job_update_errors,
 )
-from reprieve.controllers.webhook_reviews import CREATE, Asked, Hook, Judge, Verdict
+from reprieve.controllers.webhook_defaults import (
+    DEFAULT,
+    JobRules,
+    Tenancy,
+    exposure_warnings,
+    fill_in,
+    is_managed,
+    labels_of,
+)
+from reprieve.controllers.webhook_pods import gating, pod_validating
+from reprieve.controllers.webhook_reviews import (
+    CREATE,
+    CREATE_AND_UPDATE,
+    Asked,
+    Hook,
+    Judge,
+    Verdict,
+)
+from reprieve.controllers.webhook_sets import passing_on, set_validating
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first, put
 from reprieve.jobs.reading import is_suspended
+from reprieve.jobs.training import MANAGER
+from reprieve.jobs.writing import told_runtime
 
-__all__ = ["NON_SUSPENDABLE", "JobRules", "Tenancy", "job_hooks", "selector_of"]
+__all__ = ["JobRules", "Tenancy", "job_hooks", "selector_of"]
 
-DEFAULT: Final = "default"
 _ELASTIC: Final = ("Job", "RayCluster", "RayJob", "RayService")
 _NO_PREBUILT: Final = ("JAXJob", "SparkApplication")
-# Group, version, plural and kind of what has no suspend entry.
-NON_SUSPENDABLE: Final = (
-    ("", "v1", "pods", "Pod"),
-    ("apps", "v1", "deployments", "Deployment"),
-    ("apps", "v1", "statefulsets", "StatefulSet"),
-    ("kubeflow.org", "v1", "notebooks", "Notebook"),
-)
-
-
-class Tenancy(Protocol):
-    """What the plane knows of namespaces, queues and owners."""
-
-    def manages(self, namespace: str) -> bool:
-        """Tell whether jobs of this namespace are managed."""
-        ...
-
-    def has_local_queue(self, namespace: str, name: str) -> bool:
-        """Tell whether there is such a LocalQueue."""
-        ...
-
-    def has_priority_class(self, name: str) -> bool:
-        """Tell whether there is such a WorkloadPriorityClass."""
-        ...
-
-    def has_managed_owner(self, namespace: str, job: Json) -> bool:
-        """Tell whether the controller of a job is of an enabled or an external kind."""
-        ...
-
-    def has_ancestor(self, namespace: str, job: Json) -> bool:
-        """Tell whether a job stands below one that is queued itself."""
-        ...
-
-    def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
-        """Return what can hit workloads of a LocalQueue: a setting and its ClusterQueue, each."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class JobRules:
-    """How jobs are treated. `selector` chooses the namespaces that are asked about, as JSON."""
-
-    without_queue_name: bool = False
-    default_classes: bool = True
-    failure_policy: str = "Ignore"
-    selector: Mapping[str, Any] | None = None
+# Its labels become those of a pod, which is queued: group, version, plural and kind.
+_NOTEBOOK: Final = ("kubeflow.org", "v1", "notebooks", "Notebook")
 
 
 def job_hooks(
     kinds: Sequence[JobKind], tenancy: Tenancy, rules: JobRules | None = None
 ) -> tuple[Hook, ...]:
-    """Return the webhooks of these kinds, and of those that cannot be suspended."""
+    """Return the webhooks of these kinds."""
     rules = rules or JobRules()
     found = []
-    for kind in filter(lambda kind: kind.suspend, kinds):
+    for kind in kinds:
         version = kind.api_version.rpartition("/")[2]
         place = (kind.group, version, kind.plural, kind.kind)
-        found.append(_hook(place, _changing(kind, tenancy, rules), rules, mutating=True))
-        found.append(_hook(place, _validating(kind, tenancy), rules))
-    listed = {(kind.group, kind.kind) for kind in kinds if kind.suspend}
-    for place in NON_SUSPENDABLE:
-        if (place[0], place[3]) not in listed:
-            found.append(_hook(place, _warning(place[3], tenancy), rules))
+        if kind.gate:
+            judges = gating(kind, kinds, tenancy, rules), pod_validating(kind, tenancy)
+        elif kind.passes_on is not None:
+            judges = passing_on(kind, tenancy, rules), set_validating(kind, tenancy)
+        else:
+            judges = _changing(kind, tenancy, rules), _validating(kind, tenancy)
+        operations = CREATE if kind.passes_on is None else CREATE_AND_UPDATE
+        found.append(_hook(place, judges[0], rules, mutating=True, operations=operations))
+        found.append(_hook(place, judges[1], rules))
+    if any(kind.gate for kind in kinds):
+        found.append(_hook(_NOTEBOOK, _warning(_NOTEBOOK[3], tenancy), rules))
     return tuple(found)
 
 
@@ -122,12 +101,16 @@ def selector_of(selector: LabelSelector) -> Json:
 
 
 def _hook(
-    place: tuple[str, str, str, str], judge: Judge, rules: JobRules, *, mutating: bool = False
+    place: tuple[str, str, str, str],
+    judge: Judge,
+    rules: JobRules,
+    *,
+    mutating: bool = False,
+    operations: tuple[str, ...] = CREATE_AND_UPDATE,
 ) -> Hook:
     group, version, plural, kind = place
     name = kind.lower()
     path = f"{group.replace('.', '-')}-{version}-{name}"
-    more: dict[str, Any] = {"operations": CREATE} if mutating else {}
     return Hook(
         name=f"{'m' if mutating else 'v'}{name}.kb.io",
         path=f"/{'mutate' if mutating else 'validate'}-{path}",
@@ -138,7 +121,7 @@ def _hook(
         mutating=mutating,
         failure_policy=rules.failure_policy,
         namespace_selector=rules.selector,
-        **more,
+        operations=operations,
     )
 
 
@@ -146,35 +129,22 @@ def _changing(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     def judge(asked: Asked) -> Verdict:
         job, namespace = copy.deepcopy(asked.obj), asked.namespace
         if not tenancy.has_managed_owner(namespace, job):
-            _fill_in(job, namespace, tenancy, rules)
-        if _is_managed(job, namespace, tenancy, rules) and not is_suspended(kind, job):
+            fill_in(job, namespace, tenancy, rules)
+        if is_managed(job, namespace, tenancy, rules) and not is_suspended(kind, job):
             put(job, kind.suspend, True)
+        if kind.runtime is not None:
+            # There from the start, since patches can only be added then.
+            patches = first(job, kind.runtime.patches) or ()
+            if not any(each.get("manager") == MANAGER for each in patches):
+                job = told_runtime(kind.runtime, job, {})
         return Verdict(changed=None if job == asked.obj else job)
 
     return judge
 
 
-def _fill_in(job: Json, namespace: str, tenancy: Tenancy, rules: JobRules) -> None:
-    labels = _labels(job)
-    wants = not labels.get(QUEUE_NAME) and tenancy.manages(namespace)
-    if wants and tenancy.has_local_queue(namespace, DEFAULT):
-        _set_label(job, QUEUE_NAME, DEFAULT)
-    wants = rules.default_classes and not labels.get(PRIORITY_CLASS)
-    if wants and tenancy.has_priority_class(DEFAULT):
-        _set_label(job, PRIORITY_CLASS, DEFAULT)
-
-
-def _is_managed(job: Json, namespace: str, tenancy: Tenancy, rules: JobRules) -> bool:
-    if tenancy.has_ancestor(namespace, job):
-        return False
-    if _labels(job).get(QUEUE_NAME):
-        return True
-    return rules.without_queue_name and tenancy.manages(namespace)
-
-
 def _validating(kind: JobKind, tenancy: Tenancy) -> Judge:
     text = Kind(
-        f"{kind.api_version}, Kind={kind.kind}",
+        kind.text,
         prebuilt=kind.kind not in _NO_PREBUILT,
         elastic=kind.kind in _ELASTIC,
     )
@@ -182,7 +152,7 @@ def _validating(kind: JobKind, tenancy: Tenancy) -> Judge:
 
     def judge(asked: Asked) -> Verdict:
         # Without a queue name, before and after, a job is nobody's business here.
-        if not any(_labels(each).get(QUEUE_NAME) for each in (asked.obj, asked.old or {})):
+        if not any(labels_of(each).get(QUEUE_NAME) for each in (asked.obj, asked.old or {})):
             return Verdict()
         return Verdict(tuple(errors(asked)))
 
@@ -201,30 +171,4 @@ def _validating(kind: JobKind, tenancy: Tenancy) -> Judge:
 
 
 def _warning(kind: str, tenancy: Tenancy) -> Judge:
-    def judge(asked: Asked) -> Verdict:
-        queue = _labels(asked.obj).get(QUEUE_NAME)
-        if not queue or (asked.old is not None and _labels(asked.old).get(QUEUE_NAME) == queue):
-            return Verdict()
-        settings = tenancy.can_be_hit(asked.namespace, queue)
-        if not settings:
-            return Verdict()
-        where = f"{asked.namespace}/{queue}"
-        return Verdict(
-            warnings=(
-                (
-                    f"{kind} cannot be suspended, and LocalQueue {where} can be hit by preemption "
-                    f"({'; '.join(settings)}), which deletes its pods; use a queue that cannot"
-                ),
-            )
-        )
-
-    return judge
-
-
-def _labels(job: Mapping[str, Any]) -> Mapping[str, str]:
-    return first(job, "metadata.labels") or {}
-
-
-def _set_label(job: Json, name: str, value: str) -> None:
-    metadata = job.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), name: value}
+    return lambda asked: Verdict(warnings=exposure_warnings(kind, asked, tenancy))

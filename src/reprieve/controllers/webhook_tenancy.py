@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from reprieve.controllers.quota.exposure import settings_that_hit
 from reprieve.controllers.quota.job_lookup import JobLookup
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.watches import Watches
-from reprieve.engine.quota.exposure import exposures
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.paths import Json, first
 
@@ -82,11 +82,5 @@ class PlaneTenancy:
 
     def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
         """Return what can hit workloads of a LocalQueue: a setting and its ClusterQueue, each."""
-        held = self._watches.local_queues.cache.named(namespace, local_queue)
-        if held is None:
-            return ()
         self._settle()
-        return tuple(
-            f"{each.setting} of ClusterQueue {each.cluster_queue}"
-            for each in exposures(self._state.holdings, held.object.spec.cluster_queue)
-        )
+        return settings_that_hit(self._watches, self._state, namespace, local_queue)

@@ -15,7 +15,7 @@ from reprieve.execution.fence import Fence
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first, put
 from reprieve.jobs.reading import is_suspended
-from reprieve.jobs.writing import Injection, restored, started, stopped
+from reprieve.jobs.writing import Injection, restored, started, stopped, told_runtime
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import Resource
@@ -46,6 +46,16 @@ class JobWriter:
         Raises:
             Conflicting: an injected value contradicts one that is there.
         """
+        runtime = kind.runtime
+        if runtime is not None:
+            # Patches are accepted while the job is suspended.
+            await self._modify(
+                kind,
+                job,
+                lambda current: (
+                    told_runtime(runtime, current, told) if is_suspended(kind, current) else None
+                ),
+            )
         return await self._modify(
             kind,
             job,

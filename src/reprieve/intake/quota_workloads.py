@@ -44,6 +44,7 @@ from reprieve.units.quantities import InvalidQuantity
 __all__ = [
     "ADMISSION_GATED_BY",
     "JOB_UID",
+    "ON_HOLD",
     "PRIORITY_BOOST",
     "REPLACES",
     "PodSetRows",
@@ -53,6 +54,8 @@ __all__ = [
 ]
 
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
+#: Reason of `QuotaReserved=False` of a workload that asks for nothing now.
+ON_HOLD: Final = "OnHold"
 PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
 ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
@@ -152,7 +155,8 @@ def workload_row(
         evicted=_eviction(conditions.get("Evicted")),
         preempted=_eviction(conditions.get("Preempted")),
         active=spec.active,
-        requeued=requeued is None or requeued.status != "False",
+        requeued=(requeued is None or requeued.status != "False")
+        and (reserved is None or reserved.reason != ON_HOLD),
         requeue_at=_instant(requeue.requeue_at) if requeue is not None else None,
         checks={each.name: _check(each.state) for each in status.admission_checks or ()},
         admission_gated=bool(annotations.get(ADMISSION_GATED_BY)),

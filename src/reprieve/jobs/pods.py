@@ -43,6 +43,7 @@ __all__ = [
     "labels_of",
     "prebuilt_of",
     "role_of",
+    "shape",
     "total_of",
 ]
 
@@ -97,7 +98,7 @@ def is_terminated(pod: Json) -> bool:
 
 def is_ready(pod: Json) -> bool:
     """Tell whether the pod is ready, or has succeeded."""
-    return first(pod, "status.phase") == "Succeeded" or any(
+    return str(first(pod, "status.phase")) == "Succeeded" or any(
         each.get("type") == "Ready" and each.get("status") == "True"
         for each in first(pod, "status.conditions") or ()
     )
@@ -107,12 +108,12 @@ def is_runnable(pod: Json) -> bool:
     """Tell whether the pod runs, has succeeded or can still run."""
     if first(pod, "metadata.deletionTimestamp") and not first(pod, "spec.nodeName"):
         return False
-    return first(pod, "status.phase") != "Failed"
+    return str(first(pod, "status.phase")) != "Failed"
 
 
 def has_finalizer(pod: Json) -> bool:
     """Tell whether the pod waits for us before it goes."""
-    return FINALIZER in (first(pod, "metadata.finalizers") or ())
+    return any(each == FINALIZER for each in first(pod, "metadata.finalizers") or ())
 
 
 def is_unretriable(pod: Json) -> bool:
@@ -178,10 +179,11 @@ def gated(
     return changed
 
 
-def _role_hash(spec: Json) -> str:
-    shape: dict[str, Any] = {name: spec.get(name) for name in _SHAPE}
+def shape(spec: Json) -> Json:
+    """Return what of a pod's spec decides about its admission."""
+    found: dict[str, Any] = {name: spec.get(name) for name in _SHAPE}
     for name in ("containers", "initContainers"):
-        shape[name] = [
+        found[name] = [
             {
                 "ports": each.get("ports"),
                 "resources": {"requests": first(each, "resources.requests")},
@@ -189,6 +191,10 @@ def _role_hash(spec: Json) -> str:
             for each in spec.get(name) or ()
         ] or None
     if spec.get("resources") is not None:
-        shape["resources"] = first(spec, "resources.requests")
-    text = json.dumps({"spec": dict(sorted(shape.items()))}, separators=(",", ":"))
+        found["resources"] = first(spec, "resources.requests")
+    return dict(sorted(found.items()))
+
+
+def _role_hash(spec: Json) -> str:
+    text = json.dumps({"spec": shape(spec)}, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]

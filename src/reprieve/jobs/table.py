@@ -5,17 +5,18 @@ Source: specification of the quota plane, sections 10.2 and 10.4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.pod_rows import GATED
 from reprieve.jobs.suspendable_rows import SUSPENDABLE
 from reprieve.units.errors import UsageError
 
-__all__ = ["BUILT_IN", "job_kinds"]
+__all__ = ["BUILT_IN", "job_kinds", "queued_kinds"]
 
 BUILT_IN: Final = (*SUSPENDABLE, *GATED)
 
@@ -36,3 +37,26 @@ def job_kinds(more: Sequence[Any] = (), where: str = "quota.jobKinds") -> tuple[
             raise UsageError(f"{where}[{index}]: suspend and podSets must be given")
         kinds[kind.key] = kind
     return tuple(kinds.values())
+
+
+def queued_kinds(
+    frameworks: Collection[str], gates: Mapping[str, bool], more: Sequence[Any] = ()
+) -> tuple[JobKind, ...]:
+    """Return the kinds that are queued: those that are listed, and those of configuration.
+
+    A kind whose pods are gated brings pods with it; where these are not listed themselves, others
+    stay gated.
+
+    Raises:
+        UsageError: a row of configuration cannot be read.
+    """
+    built_in = {kind.key: kind for kind in BUILT_IN}
+    found = [
+        kind
+        for kind in job_kinds(more)
+        if kind != built_in.get(kind.key)
+        or (kind.framework in frameworks and (not kind.feature or gates.get(kind.feature, False)))
+    ]
+    if any(kind.passes_on for kind in found) and not any(kind.gate for kind in found):
+        found += [replace(kind, children_only=True) for kind in GATED if kind.gate]
+    return tuple(found)

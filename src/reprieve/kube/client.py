@@ -93,6 +93,7 @@ class Client:
         fence: Callable[[], None] | None = None,
         *,
         timeout: int = _WRITE_TIMEOUT,
+        field_manager: str = "",
     ) -> Client:
         """Return a view of this client whose writes have that priority.
 
@@ -101,8 +102,10 @@ class Client:
             fence: called right before each attempt of each write, after the wait at the gate; what
                 it raises keeps the write from being sent.
             timeout: nanoseconds after which a write without an answer is given up.
+            field_manager: names the author of the writes, where it is another than this client's.
         """
         view = copy.copy(self)
+        view._field_manager = field_manager or self._field_manager
         view._priority = priority
         view._fence = fence
         view._timeout = timeout

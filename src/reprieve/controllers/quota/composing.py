@@ -6,7 +6,7 @@ names one; the cluster's default class; 0. Source: specification of the quota pl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +23,7 @@ from reprieve.kube.series_events import Reference
 from reprieve.kube.writes import Priority
 from reprieve.wording.kueue import Event
 
-__all__ = ["PRIORITY_CLASS", "Composer", "labels_of", "owner", "typed"]
+__all__ = ["PRIORITY_CLASS", "Composer", "labels_of", "most_seconds", "owner", "typed"]
 
 PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
 _MOST_SECONDS: Final = "kueue.x-k8s.io/max-exec-time-seconds"
@@ -51,20 +51,15 @@ class Composer:
         if priority is None:
             return None
         labels, said = labels_of(job), first(job, "metadata.annotations") or {}
-        copied = {
-            name: value
-            for name in self._context.options.copied_labels
-            if (value := labels.get(name)) is not None
-        }
         spec: Json = {
             "podSets": list(pod_sets),
             "queueName": queue_name(job),
             "active": True,
             **priority,
         }
-        seconds = labels.get(_MOST_SECONDS, "")
-        if seconds.isdigit():
-            spec["maximumExecutionTimeSeconds"] = int(seconds)
+        seconds = most_seconds(job)
+        if seconds is not None:
+            spec["maximumExecutionTimeSeconds"] = seconds
         kept = dict(annotations or {})
         if said.get(_GATED_BY):
             kept[_GATED_BY] = said[_GATED_BY]
@@ -75,13 +70,18 @@ class Composer:
             "metadata": {
                 "name": name,
                 "namespace": namespace,
-                "labels": {**copied, JOB_UID: job["metadata"]["uid"]},
+                "labels": {**self.copied(labels), JOB_UID: job["metadata"]["uid"]},
                 **({"annotations": kept} if kept else {}),
                 "finalizers": [RESOURCE_IN_USE],
                 "ownerReferences": list(owners),
             },
             "spec": spec,
         }
+
+    def copied(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return those labels of a job that its Workload gets too."""
+        names = self._context.options.copied_labels
+        return {name: labels[name] for name in names if name in labels}
 
     def priority(self, kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> Json | None:
         """Return the part of a spec about priority; None where the class does not exist."""
@@ -123,6 +123,12 @@ class Composer:
 def labels_of(job: Json) -> dict[str, str]:
     """Return the labels of an object."""
     return first(job, "metadata.labels") or {}
+
+
+def most_seconds(job: Json) -> int | None:
+    """Return for how long a job may run at most."""
+    text = labels_of(job).get(_MOST_SECONDS, "")
+    return int(text) if text.isdigit() else None
 
 
 def owner(kind: JobKind, job: Json, *, controller: bool = True) -> Json:

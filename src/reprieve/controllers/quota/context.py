@@ -14,7 +14,7 @@ from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.requeuing import Backoff
 from reprieve.execution.fence import Fence
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.table import BUILT_IN, job_kinds
+from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import Reference, SeriesEvents
 from reprieve.settings.quota import QuotaSettings
@@ -43,7 +43,8 @@ class QuotaOptions:
     so many seconds, None is never. `without_queue_name`: jobs without a queue name are held back as
     well. `selector`: namespaces whose jobs are queued. `queue_metrics`: quotas and shares of queues
     are shown as metrics. Two workloads that preempted each other `loop_limit` times within
-    `loop_window` nanoseconds are held; 0 holds none.
+    `loop_window` nanoseconds are held; 0 holds none. `external`: kinds that others queue, as
+    `Kind.version.group`.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -56,6 +57,7 @@ class QuotaOptions:
     without_queue_name: bool = False
     copied_labels: tuple[str, ...] = ()
     selector: LabelSelector | None = None
+    external: tuple[str, ...] = ()
     loop_window: int = HOUR
     loop_limit: int = 0
     queue_metrics: bool = False
@@ -68,13 +70,7 @@ class QuotaOptions:
             UsageError: a row for the table of kinds cannot be read.
         """
         said = settings.configuration
-        own = {kind.key for kind in job_kinds(settings.job_kinds)} - {k.key for k in BUILT_IN}
-        rows = {kind.key: kind for kind in BUILT_IN}
-        kinds = tuple(
-            kind
-            for kind in job_kinds(settings.job_kinds)
-            if kind.framework in said.frameworks or kind.key in own or kind != rows.get(kind.key)
-        )
+        kinds = queued_kinds(said.frameworks, said.gates, settings.job_kinds)
         return cls(
             settings=said.settings,
             rules=said.rules,
@@ -86,6 +82,7 @@ class QuotaOptions:
             without_queue_name=said.manage_jobs_without_queue_name,
             copied_labels=said.label_keys_to_copy,
             selector=said.selector,
+            external=said.external_frameworks,
             loop_window=settings.loop_window,
             loop_limit=settings.loop_limit,
             queue_metrics=said.queue_metrics,

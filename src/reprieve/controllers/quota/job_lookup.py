@@ -5,19 +5,29 @@ Source: specification of the quota plane, section 10.1.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from reprieve.api.kueue import Workload
+from reprieve.controllers.quota.pod_lookup import PodLookup, group_key
 from reprieve.controllers.quota.watches import Held, Watches
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.naming import workload_name
 from reprieve.jobs.paths import Json, first
+from reprieve.jobs.pods import IS_GROUP, group_of, is_managed, prebuilt_of
 from reprieve.jobs.reading import is_active, is_suspended
+from reprieve.jobs.training import RUNTIME
 
-__all__ = ["QUEUE_NAME", "JobLookup", "job_key", "queue_name", "workload_key"]
+__all__ = [
+    "QUEUE_NAME",
+    "JobLookup",
+    "job_key",
+    "queue_name",
+    "set_workload_keys",
+    "workload_key",
+]
 
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
-_PREBUILT: Final = "kueue.x-k8s.io/prebuilt-workload-name"
 _DEEPEST: Final = 10
 
 
@@ -35,10 +45,35 @@ def queue_name(job: Json) -> str:
 def workload_key(kind: JobKind, job: Json) -> str:
     """Return the key of the Workload of a job."""
     metadata = job["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    prebuilt = annotations.get(_PREBUILT) or labels.get(_PREBUILT)
-    name = prebuilt or workload_name(kind.kind, kind.group, metadata["name"], metadata["uid"])
+    name = prebuilt_of(job) or workload_name(
+        kind.kind, kind.group, metadata["name"], metadata["uid"]
+    )
     return f"{metadata['namespace']}/{name}"
+
+
+def set_workload_keys(
+    kind: JobKind, obj: Json, known: Callable[[str], object]
+) -> tuple[list[str], list[str]]:
+    """Return the keys of the Workloads of a set's groups, and of those that are one too many.
+
+    `known` tells whether there is a Workload.
+    """
+    metadata, passes_on = obj["metadata"], kind.passes_on
+    assert passes_on is not None
+    if not passes_on.groups:
+        return [workload_key(kind, obj)], []
+
+    def key(index: int) -> str:
+        stem = f"{metadata['name']}-{index}"
+        name = workload_name(kind.kind, kind.group, stem, metadata["uid"])
+        return f"{metadata['namespace']}/{name}"
+
+    count = first(obj, passes_on.groups)
+    count = count if isinstance(count, int) else 1
+    surplus: list[str] = []
+    while known(key(count + len(surplus))) is not None:
+        surplus.append(key(count + len(surplus)))
+    return [key(index) for index in range(count)], surplus
 
 
 class JobLookup:
@@ -47,13 +82,49 @@ class JobLookup:
     def __init__(self, watches: Watches, kinds: tuple[JobKind, ...]) -> None:
         self._watches = watches
         self.kinds = {kind.key: kind for kind in kinds}
+        self.pods = PodLookup(watches, kinds)
         self._by_owner = {(kind.group, kind.kind): kind for kind in kinds}
+        # Workloads of jobs that are gone, by the key of the job.
+        self._left: dict[str, str] = {}
 
     def split(self, key: str) -> tuple[JobKind, Held[Json] | None]:
         """Return the kind and, where it exists, the job of a key."""
         kind, _, name = key.partition("|")
         namespace, _, name = name.partition("/")
         return self.kinds[kind], self._watches.jobs[kind].cache.named(namespace, name)
+
+    def resolved(self, kind: JobKind, job: Json) -> Json:
+        """Return a job with the runtime that describes its pods, where its kind has one."""
+        if kind.runtime is None:
+            return job
+        chosen = first(job, kind.runtime.kind) or kind.runtime.kinds[0][0]
+        watch = self._watches.runtimes.get(str(chosen))
+        namespaced = any(each[3] for each in kind.runtime.kinds if each[0] == chosen)
+        namespace = job["metadata"]["namespace"] if namespaced else ""
+        name = str(first(job, kind.runtime.name) or "")
+        held = None if watch is None else watch.cache.named(namespace, name)
+        return job if held is None else {**job, RUNTIME: held.object.get("spec") or {}}
+
+    def keys(self, kind: JobKind, held: Held[Json]) -> Iterator[str]:
+        """Yield the keys to look at when an object of a kind has changed."""
+        if not kind.gate:
+            yield job_key(kind, held.namespace, held.name)
+            return
+        for found, name in self.pods.keys(held):
+            if found is None:
+                yield group_key(held.namespace, name)
+            else:
+                yield job_key(found, held.namespace, name)
+
+    def note_gone(self, kind: JobKind, held: Held[Json]) -> None:
+        """Remember which Workload an object that is gone has left behind."""
+        queued = not kind.passes_on and (not kind.gate or _is_lone(held.object))
+        if queued:
+            self._left[job_key(kind, held.namespace, held.name)] = workload_key(kind, held.object)
+
+    def left_behind(self, key: str) -> str:
+        """Return the key of the Workload of a job that is gone, once; empty without."""
+        return self._left.pop(key, "")
 
     def owner_of(self, workload: Workload) -> tuple[JobKind, Held[Json]] | None:
         """Return the job that a Workload is of, None if there is none of a known kind."""
@@ -65,22 +136,30 @@ class JobLookup:
                     return kind, held
         return None
 
-    def key_of_owner(self, workload: Workload) -> str:
-        """Return the key of the job of a Workload, also of one that is gone; empty without."""
+    def keys_of_owners(self, workload: Workload) -> Iterator[str]:
+        """Yield what to look at when a Workload has changed, also of owners that are gone."""
+        namespace, members = workload.metadata.namespace, self._is_group(workload)
+        if members:
+            yield group_key(namespace, workload.metadata.name)
         for owner in workload.metadata.owner_references or ():
             kind = self._by_owner.get((owner.api_version.rpartition("/")[0], owner.kind))
-            if kind is not None:
-                return job_key(kind, workload.metadata.namespace, owner.name)
-        return ""
+            if kind is not None and not (members and kind.gate):
+                yield job_key(kind, namespace, owner.name)
+                return
 
     def has_pods(self, workload: Workload) -> bool:
         """Tell whether the job of a Workload still runs or has pods."""
+        if self._is_group(workload):
+            at = f"{workload.metadata.namespace}/{workload.metadata.name}"
+            return any(self._stays(pod) for pod in self.pods.members(at))
         found = self.owner_of(workload)
         if found is None:
             return False
         kind, held = found
         if first(held.object, "metadata.deletionTimestamp"):
             return False
+        if kind.gate:
+            return self._stays(held.object)
         return is_active(kind, held.object) and not is_suspended(kind, held.object)
 
     def ancestor(self, job: Json) -> tuple[JobKind, Held[Json]] | None:
@@ -102,3 +181,16 @@ class JobLookup:
             if queue_name(job):
                 found = kind, held
         return found
+
+    @staticmethod
+    def _is_group(workload: Workload) -> bool:
+        return (workload.metadata.annotations or {}).get(IS_GROUP) == "true"
+
+    @staticmethod
+    def _stays(pod: Json) -> bool:
+        """Tell whether a pod is not on its way out."""
+        return not first(pod, "metadata.deletionTimestamp")
+
+
+def _is_lone(pod: Json) -> bool:
+    return is_managed(pod) and not group_of(pod)

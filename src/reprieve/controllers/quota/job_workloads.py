@@ -5,33 +5,48 @@ Source: specification of the quota plane, sections 10.1 to 10.3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.composing import (
     PRIORITY_CLASS,
     Composer,
     labels_of,
+    most_seconds,
     owner,
     typed,
 )
-from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.job_lookup import queue_name, workload_key
 from reprieve.controllers.quota.state import QuotaState
-from reprieve.controllers.quota.transitions import finished, pods_ready, reclaimed
+from reprieve.controllers.quota.transitions import (
+    finished,
+    pods_ready,
+    reclaimed,
+    released,
+    with_condition,
+)
 from reprieve.controllers.quota.watches import WORKLOADS
 from reprieve.controllers.quota.writing import StatusWriter
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import ON_HOLD, condition_of, is_true
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.reading import digest, is_ready, is_suspended, reclaimable
+from reprieve.jobs.writing import is_injected
 from reprieve.kube.errors import AlreadyExists, NotFound
+from reprieve.kube.writes import Priority
 from reprieve.wording.kueue import Event
 
 __all__ = ["JobWorkloads"]
 
 _NORMAL: Final = "Normal"
+_ORPHAN: Final = ("OwnerNotFound", "The workload's owner no longer exists")
+_CLASS: Final = "WorkloadPriorityClass"
+_NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
 
 
 class JobWorkloads:
@@ -44,8 +59,8 @@ class JobWorkloads:
         self._state = state
         self._writer = writer
         self._composer = composer
-        # What Workloads were made of: uid, generation and digest by key.
-        self._digests: dict[str, tuple[str, int, str]] = {}
+        # By key: uid, generation, and digests of the pod sets without tolerations and with.
+        self._digests: dict[str, tuple[str, int, tuple[str, str]]] = {}
 
     async def make(self, kind: JobKind, job: Json) -> None:
         """Make the Workload of a job that has none."""
@@ -83,7 +98,14 @@ class JobWorkloads:
                 known = full.get(pod_set["name"])
                 if known is not None and known.min_count is not None:
                     pod_set["count"], pod_set["minCount"] = known.count, known.min_count
-        return digest(wanted) == await self._digest(at, workload)
+        if workload.spec.maximum_execution_time_seconds != most_seconds(job):
+            return False
+        made, tolerated = await self._digest(at, workload)
+        if digest(wanted) != made:
+            return False
+        # Admission adds tolerations.
+        injected = _true(workload, "Admitted") or is_injected(kind, job)
+        return injected or digest(wanted, tolerations=True) == tolerated
 
     async def update(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         """Let a Workload without quota follow a job that was changed."""
@@ -106,14 +128,21 @@ class JobWorkloads:
         text = f"Deleted not matching Workload: {at}"
         self._composer.tell(kind, job, Event("", _NORMAL, "DeletedWorkload", text))
 
-    async def follow_labels(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
-        """Let the Workload follow a changed queue name or priority class."""
+    async def follow_labels(
+        self, kind: JobKind, job: Json, at: str, workload: Workload, *, queue: bool = True
+    ) -> None:
+        """Let the Workload follow a changed priority class and, while it waits, queue name."""
         change: Json = {}
-        if workload.spec.queue_name != queue_name(job):
+        waits = workload.status.admission is None
+        if queue and waits and workload.spec.queue_name != queue_name(job):
             change["queueName"] = queue_name(job)
         reference = workload.spec.priority_class_ref
         name = labels_of(job).get(PRIORITY_CLASS, "")
-        if name and (reference is None or reference.name != name):
+        if reference is None:
+            follows = waits and bool(name)
+        else:
+            follows = reference.kind == _CLASS and name not in ("", reference.name)
+        if follows:
             change.update(self._composer.priority(kind, job, []) or {})
         if change:
             await self._patch(at, workload, change)
@@ -125,7 +154,7 @@ class JobWorkloads:
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
-            if is_true(condition_of(current.status.conditions, "Finished")):
+            if _true(current, "Finished"):
                 return None
             return finished(current, reason, message, now)
 
@@ -136,19 +165,91 @@ class JobWorkloads:
         text = f"Workload '{at}' is declared finished"
         self._composer.tell(kind, job, Event("", _NORMAL, "FinishedWorkload", text))
 
+    async def finish_orphan(self, at: str, workload: Workload) -> bool:
+        """Declare a Workload finished whose job is gone; tell whether it was not so already."""
+        if _true(workload, "Finished") or workload.metadata.deletion_timestamp:
+            return False
+        now = self._context.clock.wall()
+
+        def change(current: Workload) -> Workload | None:
+            if _true(current, "Finished"):
+                return None
+            return finished(current, *_ORPHAN, now)
+
+        stored = await self._writer.change(at, workload.metadata.uid, change)
+        if stored is not None:
+            log.info("%s is finished: its job is gone", at)
+        return stored is not None
+
+    async def release_for_good(self, at: str, workload: Workload) -> None:
+        """Free the quota of an evicted Workload that is not queued again."""
+        now = self._context.clock.wall()
+
+        def change(current: Workload) -> Workload | None:
+            evicted = _true(current, "Evicted")
+            if current.status.admission is None or not evicted:
+                return None
+            return released(current, requeued=False, now=now)
+
+        await self._writer.change(at, workload.metadata.uid, change, Priority.EVICT)
+
+    async def hold(self, at: str, workload: Workload, why: str) -> None:
+        """Put a Workload on hold, without quota; or let it wait again where `why` is empty."""
+        now = self._context.clock.wall()
+
+        def change(current: Workload) -> Workload | None:
+            if _true(current, "Finished") or not current.spec.active:
+                return None
+            condition = condition_of(current.status.conditions, "QuotaReserved")
+            held = condition is not None and condition.reason == ON_HOLD
+            if held == bool(why):
+                return current
+            if not why:
+                again = "Workload no longer on hold; waiting for quota reservation"
+                return with_condition(
+                    current, "QuotaReserved", False, "PendingEvaluation", again, now
+                )
+            changed = with_condition(current, "QuotaReserved", False, ON_HOLD, why, now)
+            changed = with_condition(changed, "Admitted", False, *_NO_RESERVATION, now)
+            return replace(changed, status=replace(changed.status, admission=None))
+
+        if change(workload) is not workload:
+            await self._writer.change(at, workload.metadata.uid, change)
+
+    async def own(self, at: str, workload: Workload, owners: Sequence[Json]) -> None:
+        """Let a Workload be owned by all of these."""
+        known = {each.uid for each in workload.metadata.owner_references or ()}
+        if known.issuperset(each["uid"] for each in owners):
+            return
+        namespace, _, name = at.partition("/")
+
+        def change(current: Json) -> Json | None:
+            metadata = current["metadata"]
+            if metadata["uid"] != workload.metadata.uid:
+                return None
+            have = metadata.get("ownerReferences") or []
+            uids = {each["uid"] for each in have}
+            more = [each for each in owners if each["uid"] not in uids]
+            metadata["ownerReferences"] = [*have, *more]
+            return current if more else None
+
+        stored = await self._composer.fenced().modify(WORKLOADS, namespace, name, change)
+        if stored is not None:
+            self._note(stored)
+            added = len(stored["metadata"]["ownerReferences"]) - len(known)
+            event = Event(at, _NORMAL, "OwnerReferencesAdded", f"Added {added} owner reference(s)")
+            self._context.announce(reference_of(workload), event)
+
     async def observe(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         """Show in the Workload whether the pods are ready, and which are not needed any more."""
-        admitted = is_true(condition_of(workload.status.conditions, "Admitted"))
+        admitted = _true(workload, "Admitted")
         ready = admitted and not is_suspended(kind, job) and is_ready(kind, job)
         surplus = reclaimable(kind, job)
         reclaims = bool(kind.min_count) or kind.progress is not None
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
-            conditions = current.status.conditions
-            if is_true(condition_of(conditions, "Finished")):
-                return None
-            if is_true(condition_of(conditions, "Admitted")) != admitted:
+            if _true(current, "Finished") or _true(current, "Admitted") != admitted:
                 return None
             changed = pods_ready(current, ready, now)
             return reclaimed(changed, surplus) if reclaims else changed
@@ -170,18 +271,23 @@ class JobWorkloads:
         patch = {"metadata": {"uid": workload.metadata.uid}, "spec": spec}
         self._note(await self._composer.fenced().patch(WORKLOADS, namespace, name, patch, dict))
 
-    async def _digest(self, at: str, workload: Workload) -> str:
+    async def _digest(self, at: str, workload: Workload) -> tuple[str, str]:
         metadata = workload.metadata
         known = self._digests.get(at)
         if known is None or known[:2] != (metadata.uid, metadata.generation):
             self._note(await self.stored(at))
             known = self._digests.get(at)
-        return known[2] if known is not None else ""
+        return known[2] if known is not None else ("", "")
 
     def _note(self, stored: Json) -> None:
         """Take over a Workload as it is stored."""
         metadata = stored["metadata"]
-        made = digest(stored["spec"]["podSets"])
+        pod_sets = stored["spec"]["podSets"]
+        made = digest(pod_sets), digest(pod_sets, tolerations=True)
         at = f"{metadata['namespace']}/{metadata['name']}"
         self._digests[at] = (metadata["uid"], metadata.get("generation", 0), made)
         self._state.wrote(typed(stored))
+
+
+def _true(workload: Workload, kind: str) -> bool:
+    return is_true(condition_of(workload.status.conditions, kind))

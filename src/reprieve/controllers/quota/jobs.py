@@ -3,26 +3,40 @@
 What is done follows from the job and its Workload alone, so that every step that was interrupted is
 taken again:
 
-1. finished: the Workload is declared finished
-2. no Workload: the job is suspended, and once it has no pods its Workload is made
-3. changed: the Workload follows while it holds no quota, a running job is stopped otherwise
-4. evicted or not admitted, and running: suspended; its own controller deletes the pods
-5. evicted, and no pods left: the quota is free, and the templates are put back
-6. admitted, and suspended: started with what the flavors ask for
+1. gone: the Workload it leaves behind is declared finished
+2. below a queued job: suspended unless that one is admitted; never queued itself
+3. over: the Workload is declared finished
+4. no Workload: the job is suspended, and once it has no pods its Workload is made
+5. the Workload is deleted: the job is suspended
+6. evicted or not admitted, and running: suspended; its own controller deletes the pods
+7. evicted, and no pods left: the templates are put back, and the quota is free
+8. changed: the Workload follows while it holds no quota, a running job is stopped otherwise
+9. on hold: it holds no quota
+10. admitted, and suspended: started with what the flavors ask for
+
+Pods, groups of pods and what stands on them have reconcilers of their own.
 
 Source: specification of the quota plane, sections 10.1 to 10.5.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from reprieve.api.kueue import Workload
+from reprieve.controllers.quota.ancestry import Ancestor, Ancestry
 from reprieve.controllers.quota.composing import Composer
 from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.exposure import ExposureEvents
+from reprieve.controllers.quota.gated_sets import SetReconciler
 from reprieve.controllers.quota.injections import injections
-from reprieve.controllers.quota.job_lookup import JobLookup, queue_name, workload_key
+from reprieve.controllers.quota.job_lookup import JobLookup, workload_key
 from reprieve.controllers.quota.job_workloads import JobWorkloads
+from reprieve.controllers.quota.pod_groups import GroupReconciler
+from reprieve.controllers.quota.pod_lookup import GROUP_PREFIX
+from reprieve.controllers.quota.pod_steps import PodSteps
+from reprieve.controllers.quota.pods import PodReconciler
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.watches import Watches
 from reprieve.controllers.quota.workloads import WorkloadReconciler
@@ -31,19 +45,31 @@ from reprieve.execution.jobs import JobWriter
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
-from reprieve.jobs.reading import end, is_active, is_suspended
+from reprieve.jobs.pod_sets import pod_sets_of
+from reprieve.jobs.reading import end, is_active, is_managed, is_on_hold, is_suspended
 from reprieve.jobs.writing import Conflicting, is_injected, is_restored
+from reprieve.units.instants import Nanos
 from reprieve.wording.kueue import Event
+from reprieve.wording.kueue_jobs import CHILD, DELETED, MISSING, NOT_ADMITTED, UNMATCHED
 
 __all__ = ["JobReconciler"]
 
-_UNMANAGED: Final = ("kube-system",)
-_MISSING: Final = "Missing Workload; unable to restore pod templates"
-_UNMATCHED: Final = "No matching Workload; restoring pod templates according to existent Workload"
+_ON_HOLD: Final = "Job is on hold"
 
 
 class JobReconciler:
-    """Looks at one job at a time. `namespace`: the operator's own, whose jobs are left alone."""
+    """Looks at one job at a time.
+
+    Args:
+        context: of the plane.
+        state: of the plane.
+        watches: of the plane.
+        writer: of statuses.
+        jobs: of the plane.
+        workloads: frees quota, and lets Workloads go.
+        namespace: the operator's own, whose jobs are left alone.
+        again: asks for another look at a key at a wall instant.
+    """
 
     def __init__(
         self,
@@ -54,16 +80,32 @@ class JobReconciler:
         jobs: JobLookup,
         workloads: WorkloadReconciler,
         namespace: str,
+        again: Callable[[str, Nanos], None],
     ) -> None:
-        self._context = context
         self._state = state
         self._watches = watches
         self._jobs = jobs
         self._releasing = workloads
-        self._composer = Composer(context, watches)
-        self._workloads = JobWorkloads(context, state, writer, self._composer)
+        self._composer = composer = Composer(context, watches)
+        self._workloads = JobWorkloads(context, state, writer, composer)
+        self._ancestry = Ancestry(context, watches, jobs, composer, namespace)
         self._writer = JobWriter(context.client, context.fence)
-        self._unmanaged = (*_UNMANAGED, namespace)
+        steps = PodSteps(context, watches, composer)
+        exposure = ExposureEvents(watches, state, composer)
+        self._pods = PodReconciler(context, state, steps, self._workloads, workloads, exposure)
+        self._groups = GroupReconciler(
+            context,
+            state,
+            writer,
+            jobs.pods,
+            composer,
+            steps,
+            self._workloads,
+            workloads,
+            exposure,
+            lambda at, instant: again(f"{GROUP_PREFIX}{at}", instant),
+        )
+        self._sets = SetReconciler(state, jobs.pods, composer, steps, self._workloads, exposure)
 
     async def look(self, key: str) -> None:
         """Do what the job needs.
@@ -72,57 +114,80 @@ class JobReconciler:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
+        if key.startswith(GROUP_PREFIX):
+            await self._groups.look(key.removeprefix(GROUP_PREFIX))
+            return
         kind, held = self._jobs.split(key)
-        if held is None or first(held.object, "metadata.deletionTimestamp") or not kind.suspend:
+        if held is None:
+            await self._gone(kind, self._jobs.left_behind(key))
             return
         job = held.object
-        if not self._manages(job["metadata"]["namespace"]):
+        if kind.gate:
+            await self._pods.look(kind, job)
             return
-        above = self._jobs.ancestor(job)
+        if first(job, "metadata.deletionTimestamp"):
+            return
+        if not self._ancestry.manages(held.namespace):
+            return
+        above = await self._ancestry.of(kind, job)
         if above is not None:
-            await self._follow_ancestor(kind, job, *above)
+            await self._follow_ancestor(kind, job, above)
+        elif self._ancestry.queues(job) and is_managed(kind, job):
+            if kind.passes_on is not None:
+                await self._sets.look(kind, job)
+            else:
+                await self._look(kind, self._jobs.resolved(kind, job))
+
+    def forget(self, at: str) -> None:
+        """Forget a Workload that is gone."""
+        self._workloads.forget(at)
+
+    async def _gone(self, kind: JobKind, at: str) -> None:
+        workload = self._state.workload(at) if at else None
+        if workload is None:
             return
-        if not queue_name(job) and not self._context.options.without_queue_name:
-            return
+        if kind.gate:
+            await self._pods.gone(at, workload)
+        else:
+            await self._workloads.finish_orphan(at, workload)
+
+    async def _look(self, kind: JobKind, job: Json) -> None:
         at = workload_key(kind, job)
         workload = self._state.workload(at)
         over = end(kind, job)
         if workload is None:
             if over is None:
                 await self._make(kind, job)
+        elif workload.metadata.deletion_timestamp:
+            if over is None:
+                await self._stop(kind, job, DELETED)
+            await self._releasing.look(at)
+        elif _true(workload, "Finished"):
             return
-        if workload.metadata.deletion_timestamp or _true(workload, "Finished"):
-            return
-        if over is not None:
+        elif over is not None:
             reason = "Succeeded" if over.succeeded else "Failed"
             await self._workloads.finish(kind, job, at, workload, reason, over.message)
-            return
-        await self._keep(kind, job, at, workload)
-
-    def forget(self, at: str) -> None:
-        """Forget a Workload that is gone."""
-        self._workloads.forget(at)
-
-    def _manages(self, namespace: str) -> bool:
-        """Tell whether jobs of a namespace are queued."""
-        selector = self._context.options.selector
-        if selector is None:
-            return namespace not in self._unmanaged
-        held = self._watches.namespaces.cache.named("", namespace)
-        labels = {} if held is None else held.object.metadata.labels or {}
-        return selector.matches(labels)
+        else:
+            await self._keep(kind, job, at, workload)
 
     async def _make(self, kind: JobKind, job: Json) -> None:
         if not is_suspended(kind, job):
-            await self._stop(kind, job, _MISSING)
-        elif not is_active(kind, job):
+            await self._stop(kind, job, MISSING)
+        elif is_active(kind, job):
+            return
+        elif pod_sets_of(kind, job):
             await self._workloads.make(kind, job)
+        else:
+            text = "the job describes no pods"
+            if kind.runtime is not None:
+                text = f"runtime '{first(job, kind.runtime.name)}' not found"
+            self._composer.tell(kind, job, Event("", "Warning", "ErrWorkloadCompose", text))
 
     async def _keep(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         suspended, active = is_suspended(kind, job), is_active(kind, job)
         eviction = condition_of(workload.status.conditions, "Evicted")
-        admitted = _true(workload, "Admitted")
-        if is_true(eviction) and workload.status.admission is not None:
+        admission, admitted = workload.status.admission, _true(workload, "Admitted")
+        if is_true(eviction) and admission is not None:
             if not suspended:
                 await self._stop(kind, job, eviction.message)
             elif not active:
@@ -130,26 +195,31 @@ class JobReconciler:
                 await self._releasing.release(at, workload)
             return
         if not suspended and not admitted:
-            await self._stop(kind, job, "Not admitted by cluster queue")
+            await self._stop(kind, job, NOT_ADMITTED)
+            return
+        if suspended and not active and admission is None and is_injected(kind, job):
+            await self._restore(kind, job, at)
             return
         if not await self._workloads.matches(kind, job, at, workload):
             await self._mend(kind, job, at, workload)
             return
-        if suspended and admitted:
+        await self._workloads.follow_labels(kind, job, at, workload, queue=suspended)
+        on_hold = is_on_hold(kind, job)
+        if kind.on_hold:
+            await self._workloads.hold(at, workload, _ON_HOLD if on_hold else "")
+        if suspended and admitted and not on_hold:
             await self._start(kind, job, at, workload)
-        elif suspended and not active and workload.status.admission is None:
-            await self._workloads.follow_labels(kind, job, at, workload)
-            await self._restore(kind, job, at)
         await self._workloads.observe(kind, job, at, workload)
 
     async def _mend(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         """Make up for a job that was changed."""
-        if workload.status.admission is None and is_suspended(kind, job):
-            await self._workloads.update(kind, job, at, workload)
-            return
         if not is_suspended(kind, job):
-            await self._stop(kind, job, _UNMATCHED)
-        await self._workloads.delete(kind, job, at, workload)
+            await self._stop(kind, job, UNMATCHED)
+        elif workload.status.admission is None:
+            await self._workloads.update(kind, job, at, workload)
+        elif not is_active(kind, job):
+            await self._restore(kind, job, at)
+            await self._workloads.delete(kind, job, at, workload)
 
     async def _start(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         admission = workload.status.admission
@@ -164,10 +234,10 @@ class JobReconciler:
             text = f"Admitted by clusterQueue {admission.cluster_queue}"
             self._composer.tell(kind, job, Event("", "Normal", "Started", text))
 
-    async def _stop(self, kind: JobKind, job: Json, why: str) -> None:
+    async def _stop(self, kind: JobKind, job: Json, why: str, reason: str = "Stopped") -> None:
         if await self._writer.stop(kind, job):
             log.info("%s/%s suspended: %s", kind.kind, job["metadata"]["name"], why)
-            self._composer.tell(kind, job, Event("", "Normal", "Stopped", why))
+            self._composer.tell(kind, job, Event("", "Normal", reason, why))
 
     async def _restore(self, kind: JobKind, job: Json, at: str) -> None:
         """Put back what a start changed in the templates."""
@@ -177,12 +247,12 @@ class JobReconciler:
         if not is_restored(kind, job, pod_sets):
             await self._writer.restore(kind, job, pod_sets)
 
-    async def _follow_ancestor(self, kind: JobKind, job: Json, above: JobKind, owner: Any) -> None:
-        workload = self._state.workload(workload_key(above, owner.object))
-        if workload is not None and _true(workload, "Admitted"):
+    async def _follow_ancestor(self, kind: JobKind, job: Json, above: Ancestor) -> None:
+        workload = self._state.workload(above.workload)
+        if not kind.suspend or (workload is not None and _true(workload, "Admitted")):
             return
         if not is_suspended(kind, job) and end(kind, job) is None:
-            await self._stop(kind, job, "Kueue managed child job suspended")
+            await self._stop(kind, job, CHILD, "Suspended")
 
 
 def _true(workload: Workload, kind: str) -> bool:

@@ -16,7 +16,7 @@ from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.decisions import Decisions
 from reprieve.controllers.quota.held_pairs import HeldPairs
 from reprieve.controllers.quota.in_use import InUse
-from reprieve.controllers.quota.job_lookup import JobLookup, job_key, workload_key
+from reprieve.controllers.quota.job_lookup import JobLookup
 from reprieve.controllers.quota.jobs import JobReconciler
 from reprieve.controllers.quota.meters import Meters
 from reprieve.controllers.quota.preemptions import Preemptions
@@ -80,6 +80,7 @@ class QuotaPlane:
             self.lookup,
             self.workloads,
             namespace,
+            self._jobs_due.add_at,
         )
         self._kueue = KaiwoWatch(context.client, namespace, context.clock, _KUEUE_LEASE)
         self._meters = Meters(context, self.state)
@@ -182,13 +183,21 @@ class QuotaPlane:
 
     def _subscribe_to(self, kind: JobKind) -> None:
         def changed(old: Held[Json] | None, new: Held[Json] | None) -> None:
-            held = new or old
-            assert held is not None
-            self._jobs_due.add(job_key(kind, held.namespace, held.name))
-            if new is None:
-                self._workloads_due.add(workload_key(kind, held.object))
+            if new is None and old is not None:
+                self.lookup.note_gone(kind, old)
+            for held in filter(None, (old, new)):
+                for key in self.lookup.keys(kind, held):
+                    self._jobs_due.add(key)
 
         self.watches.jobs[kind.key].cache.subscribe(changed)
+        for name, *_ in kind.runtime.kinds if kind.runtime is not None else ():
+            self.watches.runtimes[name].cache.subscribe(lambda old, new: self._again(kind))
+
+    def _again(self, kind: JobKind) -> None:
+        """Look at all jobs of a kind: what describes their pods has changed."""
+        for held in self.watches.jobs[kind.key].cache:
+            for key in self.lookup.keys(kind, held):
+                self._jobs_due.add(key)
 
     def _workload_changed(self, key: str) -> None:
         self._workloads_due.add(key)
@@ -196,8 +205,7 @@ class QuotaPlane:
         if workload is None:
             self.jobs.forget(key)
             return
-        owner = self.lookup.key_of_owner(workload)
-        if owner:
+        for owner in self.lookup.keys_of_owners(workload):
             self._jobs_due.add(owner)
 
     def _class_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
@@ -205,8 +213,7 @@ class QuotaPlane:
         self.state.protection_changed(old, new)
         if old is None and new is not None:
             for kind in self.context.options.kinds:
-                for held in self.watches.jobs[kind.key].cache:
-                    self._jobs_due.add(job_key(kind, held.namespace, held.name))
+                self._again(kind)
 
     def _wake(self) -> None:
         self.decisions.wake()

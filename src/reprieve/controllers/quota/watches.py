@@ -7,7 +7,7 @@ sections 1 and 10; the design's "How data flows".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,6 +15,7 @@ import msgspec
 
 from reprieve.api import kueue
 from reprieve.api.core import ObjectMeta
+from reprieve.controllers.quota.pod_records import pod_indexes, slim
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.model import JobKind
 from reprieve.kube.cache import Cache
@@ -117,12 +118,19 @@ class Watches:
         self._clock = clock
         self._failing: dict[str, Nanos] = {}
 
-        def watch(resource: Resource, wire: type[W], *, required: bool = True) -> Watch[W]:
+        def watch(
+            resource: Resource,
+            wire: type[W],
+            *,
+            required: bool = True,
+            convert: Callable[[W], Held[W]] = Held.of,
+            indexes: Mapping[str, Callable[[Any], Iterable[str]]] | None = None,
+        ) -> Watch[W]:
             def tell(trouble: Exception) -> None:
                 if required or not isinstance(trouble, NotFound):
                     report(trouble)
 
-            cache: Cache[W, Held[W]] = Cache(Held.of)
+            cache: Cache[W, Held[W]] = Cache(convert, indexes)
             reflector = Reflector(
                 client,
                 resource,
@@ -144,7 +152,24 @@ class Watches:
         self.namespaces = watch(NAMESPACES, NamespaceObject)
         self.priorities = watch(_PRIORITIES, PriorityClass)
         self.jobs: dict[str, Watch[dict[str, Any]]] = {
-            kind.key: watch(resource_of(kind), dict[str, Any], required=False) for kind in kinds
+            kind.key: watch(
+                resource_of(kind),
+                dict[str, Any],
+                required=False,
+                convert=(lambda pod: Held.of(slim(pod))) if kind.gate else Held.of,
+                indexes=pod_indexes(kinds) if kind.gate else None,
+            )
+            for kind in kinds
+        }
+        self.runtimes: dict[str, Watch[dict[str, Any]]] = {
+            name: watch(
+                Resource(*_group_version(version), plural, name, namespaced),
+                dict[str, Any],
+                required=False,
+            )
+            for kind in kinds
+            if kind.runtime is not None
+            for name, version, plural, namespaced in kind.runtime.kinds
         }
 
     def __iter__(self) -> Iterator[Watch[Any]]:
@@ -159,6 +184,7 @@ class Watches:
             self.namespaces,
             self.priorities,
             *self.jobs.values(),
+            *self.runtimes.values(),
         )
         yield from every
 
@@ -202,3 +228,8 @@ class Watches:
     def _is_synced(watch: Watch[Any]) -> bool:
         absent = not watch.required and watch.reflector.health is Health.NOT_SERVED
         return absent or watch.reflector.synced.is_set()
+
+
+def _group_version(text: str) -> tuple[str, str]:
+    group, _, version = text.rpartition("/")
+    return group, version

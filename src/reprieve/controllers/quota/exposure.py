@@ -1,0 +1,57 @@
+"""Events about jobs that cannot be suspended, in queues that can be hit by preemption.
+
+Source: specification of the quota plane, section 10.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reprieve.controllers.quota.composing import Composer
+from reprieve.controllers.quota.job_lookup import queue_name
+from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.watches import Watches
+from reprieve.engine.quota.exposure import exposures
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json
+from reprieve.wording.kueue import Event
+from reprieve.wording.kueue_jobs import NON_SUSPENDABLE, exposed
+
+__all__ = ["ExposureEvents", "settings_that_hit"]
+
+
+def settings_that_hit(
+    watches: Watches, state: QuotaState, namespace: str, local_queue: str
+) -> Sequence[str]:
+    """Return what can hit workloads of a LocalQueue: a setting and its ClusterQueue, each."""
+    held = watches.local_queues.cache.named(namespace, local_queue)
+    if held is None:
+        return ()
+    return tuple(
+        f"{each.setting} of ClusterQueue {each.cluster_queue}"
+        for each in exposures(state.holdings, held.object.spec.cluster_queue)
+    )
+
+
+class ExposureEvents:
+    """Tells each job once of each set of settings."""
+
+    def __init__(self, watches: Watches, state: QuotaState, composer: Composer) -> None:
+        self._watches = watches
+        self._state = state
+        self._composer = composer
+        self._told: dict[str, Sequence[str]] = {}
+
+    def tell(self, kind: JobKind, job: Json) -> None:
+        """Tell a job that cannot be suspended what can hit its queue."""
+        metadata, queue = job["metadata"], queue_name(job)
+        found = settings_that_hit(self._watches, self._state, metadata["namespace"], queue)
+        if not found or self._told.get(metadata["uid"]) == found:
+            return
+        self._told[metadata["uid"]] = found
+        text = exposed(kind.kind, metadata["namespace"], queue, found)
+        self._composer.tell(kind, job, Event("", "Warning", NON_SUSPENDABLE, text))
+
+    def forget(self, uid: str) -> None:
+        """Forget a job that is gone."""
+        self._told.pop(uid, None)

@@ -1,0 +1,61 @@
+"""What is said of jobs that cannot be suspended, and of pods.
+
+Source: specification of the quota plane, sections 10.4, 10.5 and 10.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = [
+    "CHILD",
+    "DELETED",
+    "MISSING",
+    "NON_SUSPENDABLE",
+    "NOT_ADMITTED",
+    "NOT_LISTED",
+    "UNMATCHED",
+    "conflicting_workload",
+    "exposed",
+    "orphaned",
+]
+
+# Why a job is stopped.
+MISSING: Final = "Missing Workload; unable to restore pod templates"
+UNMATCHED: Final = "No matching Workload; restoring pod templates according to existent Workload"
+NOT_ADMITTED: Final = "Not admitted by cluster queue"
+DELETED: Final = "Workload is deleted"
+CHILD: Final = "Kueue managed child job suspended"
+#: Reason of the event about a job that nothing stops but the loss of its pods.
+NON_SUSPENDABLE: Final = "NonSuspendableInPreemptibleQueue"
+#: Warning about pods that are gated and that nobody lets go.
+NOT_LISTED: Final = (
+    "this pod is held back and nothing starts it: the framework pod is not listed in "
+    "integrations.frameworks, so that only pods of listed Deployments, StatefulSets and "
+    "LeaderWorkerSets are queued"
+)
+
+
+def exposed(kind: str, namespace: str, local_queue: str, settings: Sequence[str]) -> str:
+    """Return what a job's owner is told; `settings` name what can hit the queue."""
+    return (
+        f"{kind} cannot be suspended, and LocalQueue {namespace}/{local_queue} can be hit by "
+        f"preemption ({'; '.join(settings)}), which deletes its pods; use a queue that cannot"
+    )
+
+
+def orphaned(key: str) -> str:
+    """Return what is said of the Workload of a pod that is gone."""
+    return (
+        f"Workload '{key}' is declared finished: its pod is gone, and a pod of its own is not "
+        "started again"
+    )
+
+
+def conflicting_workload(group: str) -> str:
+    """Return what is said where another's Workload has the name of a group."""
+    return (
+        f"Workload '{group}' is not that of the pod group '{group}', whose pods stay gated; "
+        "choose another name for the group, or delete the Workload"
+    )
