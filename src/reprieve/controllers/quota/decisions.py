@@ -9,30 +9,26 @@ and 9; the design's "Processes and time".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from reprieve.api.kueue import API_VERSION, PodSetRequest, Workload
+from reprieve.api.kueue import API_VERSION, Workload
 from reprieve.api.reprieve import ObjectRef
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
+from reprieve.controllers.quota.explanations import Explanations
 from reprieve.controllers.quota.held_pairs import HeldPairs
 from reprieve.controllers.quota.meters import place_of, ready_for
 from reprieve.controllers.quota.preemptions import Marking, Preemptions
 from reprieve.controllers.quota.state import QuotaState
-from reprieve.controllers.quota.transitions import evictions_of, pending, reserved
+from reprieve.controllers.quota.transitions import evictions_of, reserved
 from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.controllers.solve import Solver
 from reprieve.engine.quota import model
-from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.checks import required_checks
 from reprieve.engine.quota.cycle import cycles, preemptions_failed, undo_admission
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.queues import ALIKE, shape
-from reprieve.engine.quota.requests import pod_set_requests
-from reprieve.engine.quota.state import effective_priority
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.execution.fence import Deposed
 from reprieve.intake.quota_workloads import condition_of, is_true
@@ -44,8 +40,10 @@ from reprieve.wording import kueue
 __all__ = ["Decisions"]
 
 _MOST: Final = 1_000  # cycles in one run
-_EXPLANATIONS: Final = 10_000
 _PAUSE: Final = 5 * MILLISECOND
+# How much longer than a run the pause before the next one is, and how long at most.
+_REST: Final = 4
+_LONGEST_PAUSE: Final = 50 * MILLISECOND
 
 
 class Decisions:
@@ -60,6 +58,7 @@ class Decisions:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         held_back: Callable[[], str],
         held_pairs: HeldPairs,
+        explanations: Explanations,
     ) -> None:
         self._context = context
         self._state = state
@@ -71,11 +70,10 @@ class Decisions:
         self._wake = asyncio.Event()
         self._number = 0
         self._held_pairs = held_pairs
+        self._explanations = explanations
         # ClusterQueues in which somebody was spared for a time.
         self.retries: DirtyKeys[str] = DirtyKeys(context.clock)
         self._last_skips: set[str] = set()
-        # The last entry that got no quota, by ClusterQueue and shape.
-        self._explanations: dict[tuple[str, object], Entry] = {}
 
     def wake(self) -> None:
         """Ask for a run."""
@@ -83,17 +81,21 @@ class Decisions:
 
     async def run(self) -> None:
         """Decide until cancelled."""
+        clock = self._context.clock
         try:
+            pause = _PAUSE
             while True:
                 await self._wake.wait()
-                # What comes together is decided together.
-                await self._context.clock.sleep(_PAUSE)
+                # What comes together is decided together, the more of it the longer that takes.
+                await clock.sleep(pause)
                 self._wake.clear()
                 if self._held_back():
-                    await self._context.clock.sleep(SECOND // 5)
+                    await clock.sleep(SECOND // 5)
                     self._wake.set()
                     continue
+                started = clock.monotonic()
                 await self._decide()
+                pause = max(_PAUSE, min(_REST * (clock.monotonic() - started), _LONGEST_PAUSE))
         finally:
             self._solver.close()
 
@@ -128,8 +130,8 @@ class Decisions:
                 if entry.outcome is Outcome.ADMITTED:
                     self._admit(entry)
                 else:
-                    self._leave(entry)
-            self._explain(last)
+                    self._explanations.tell(entry)
+            self._explanations.tell_those_alike(last)
 
     # Admissions
 
@@ -170,7 +172,7 @@ class Decisions:
         self._state.decided(key)
         if stored is None:
             return
-        log.info("%s: quota reserved in %s", key, queue)
+        log.debug("%s: quota reserved in %s", key, queue)
         reference = reference_of(stored)
         queued = queue_timestamp(entry.workload, settings)
         event = kueue.quota_reserved_event(entry.workload, queue, queued, now, entry.assignment)
@@ -225,7 +227,7 @@ class Decisions:
                 self._held_pairs.failed(entry.workload.uid, victims)
             for key in failed:
                 self._state.look_at(key)
-            self._leave(entry)
+            self._explanations.tell(entry)
         self._held_pairs.written(entry.workload.uid, (each.victim.uid for each in markings))
 
     def _evicted(self, stored: Workload, marking: Marking) -> None:
@@ -235,64 +237,6 @@ class Decisions:
             first=evictions_of(stored, "Preempted") == 1,
             ready_for=ready_for(stored, self._context.clock.wall()),
         )
-
-    # The others
-
-    def _leave(self, entry: Entry) -> None:
-        """Write why a head got no quota, unless that is written already."""
-        workload = self._state.workload(entry.workload.key)
-        if workload is None or workload.status.admission is not None:
-            return
-        condition = condition_of(workload.status.conditions, "QuotaReserved")
-        told = condition is not None and (condition.status, condition.reason, condition.message)
-        if told == ("False", entry.reason, entry.message):
-            return
-        self._spawn(self._write_pending(entry))
-
-    def _explain(self, considered: Mapping[str, Entry]) -> None:
-        """Tell those that were set aside unseen what one of the same shape was told."""
-        state = self._state
-        settings = state.configuration.settings
-        for entry in considered.values():
-            if entry.requeue in ALIKE:
-                same = shape(entry.workload, effective_priority(entry.workload, settings))
-                if len(self._explanations) >= _EXPLANATIONS:
-                    self._explanations.clear()
-                self._explanations[entry.cluster_queue, same] = entry
-        if not state.unexplained or not settings.gates.scheduling_equivalence_hashing:
-            return
-        for key in sorted(state.unexplained - considered.keys()):
-            found = state.workload(key)
-            row = None if found is None else state.row(found)
-            local = None if row is None else state.configuration.local_queues.get(row.queue)
-            if row is None or local is None:
-                continue
-            same = shape(row, effective_priority(row, settings))
-            twin = self._explanations.get((local.cluster_queue, same))
-            if twin is not None:
-                state.unexplained.discard(key)
-                self._leave(replace(twin, workload=row))
-
-    async def _write_pending(self, entry: Entry) -> None:
-        key, now = entry.workload.key, self._context.clock.wall()
-        requests = resource_requests(entry.workload, self._state.configuration.settings)
-        gated = entry.outcome is Outcome.GATED
-        reason, message = str(entry.reason), entry.message
-
-        def change(workload: Workload) -> Workload | None:
-            if workload.status.admission is not None:
-                return None
-            return pending(workload, reason, message, requests, now, gated=gated)
-
-        try:
-            stored = await self._writer.change(key, entry.workload.uid, change)
-        except ApiError as failure:
-            log.warning("%s: %s", key, failure)
-            self._state.look_at(key)
-            return
-        if stored is not None:
-            event = kueue.pending_event(entry.workload, reason, message)
-            self._context.announce(reference_of(stored), event)
 
     def _measure(self, results: Sequence[CycleResult], seconds: float) -> None:
         metrics = self._context.quota_metrics
@@ -308,11 +252,3 @@ class Decisions:
 
 def _reference(workload: model.Workload) -> ObjectRef:
     return ObjectRef(API_VERSION, "Workload", workload.name, workload.uid, workload.namespace)
-
-
-def resource_requests(workload: model.Workload, settings: model.Settings) -> list[PodSetRequest]:
-    """Return what a Workload asked for when it was considered."""
-    return [
-        PodSetRequest(each.pod_set.name, {name: text(name, n) for name, n in each.amounts.items()})
-        for each in pod_set_requests(workload, settings)
-    ]

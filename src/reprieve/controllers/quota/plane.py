@@ -14,6 +14,7 @@ from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.decisions import Decisions
+from reprieve.controllers.quota.explanations import Explanations
 from reprieve.controllers.quota.held_pairs import HeldPairs
 from reprieve.controllers.quota.in_use import InUse
 from reprieve.controllers.quota.job_lookup import JobLookup
@@ -86,6 +87,7 @@ class QuotaPlane:
         self._meters = Meters(context, self.state)
         self._in_use = InUse(context, self.state, self.watches)
         self.statuses = Statuses(context, self.state, self.watches)
+        self.explanations = Explanations(context, self.state, self.writer)
         self.decisions = Decisions(
             context,
             self.state,
@@ -94,6 +96,7 @@ class QuotaPlane:
             self._spawn,
             self._held_back,
             self.held_pairs,
+            self.explanations,
         )
 
     @property
@@ -145,6 +148,7 @@ class QuotaPlane:
                 tasks.create_task(look_at_each(self._jobs_due, self._look_at_job, clock))
                 tasks.create_task(look_at_each(self._workloads_due, self._look_at_workload, clock))
                 tasks.create_task(self.decisions.run())
+                tasks.create_task(self.explanations.run())
                 retries = self.decisions.retries
                 tasks.create_task(look_at_each(retries, self.decisions.retry, clock))
                 tasks.create_task(self._housekeeping())

@@ -61,6 +61,8 @@ class QuotaState:
         self.protections = Protections(context, watches)
         self.idle = IdleFacts(context, self._take_again)
         self._written: dict[str, kueue.Workload] = {}
+        # The row of each Workload that was asked for last and is not finished.
+        self._row_of: dict[str, tuple[kueue.Workload, Workload]] = {}
         self._dirty: dict[str, None] = {}
         self._stale = True
         self._unusable: dict[str, str] = {}
@@ -135,18 +137,29 @@ class QuotaState:
         self._woken()
 
     def _take_again(self, key: str) -> None:
+        """Note that something beside the Workload says otherwise of it than before."""
+        self._row_of.pop(key, None)
         self._dirty[key] = None
         self._woken()
 
     def row(self, workload: kueue.Workload) -> Workload:
         """Return the engine's row of a Workload."""
-        return workload_row(
+        key = key_of(workload)
+        known = self._row_of.get(key)
+        if known is not None and known[0] is workload:
+            return known[1]
+        row = workload_row(
             workload,
             self._rows,
             waits_for_pods=self._context.options.settings.block_admission,
             min_runtimes_s=self.protections.of(workload),
-            idle=self.idle.of(key_of(workload), workload),
+            idle=self.idle.of(key, workload),
         )
+        if row.finished:
+            self._row_of.pop(key, None)
+        else:
+            self._row_of[key] = (workload, row)
+        return row
 
     # Between two runs of cycles
 
@@ -250,6 +263,7 @@ class QuotaState:
     def protection_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
         """Look at those who hold quota again if a queue or class protects them otherwise now."""
         if self.protections.changed(old, new):
+            self._row_of.clear()
             admitted = (each for each in self.workloads() if each.status.admission is not None)
             self._dirty.update(dict.fromkeys(map(key_of, admitted)))
             self._woken()
@@ -273,9 +287,16 @@ class QuotaState:
         key = f"{held.namespace}/{held.name}"
         if new is None:
             self.idle.forget(held.object)
+            self._row_of.pop(key, None)
         written = self._written.get(key)
         if written is not None and (new is None or _version(written) <= new.resource_version):
             del self._written[key]
+            if new is not None and _version(written) == new.resource_version:
+                # Nothing but what is known already.
+                known = self._row_of.get(key)
+                if known is not None and known[0] is written:
+                    self._row_of[key] = (new.object, known[1])
+                return
         self.look_at(key)
 
 

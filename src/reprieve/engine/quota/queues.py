@@ -285,6 +285,17 @@ class Queues:
         }
         return {name: keys for name, keys in found.items() if keys}
 
+    def workload(self, key: str) -> Workload | None:
+        """Return a workload that is queued, set aside or being decided about."""
+        return self._workloads.get(key)
+
+    def shape_of(self, workload: Workload) -> object:
+        """Return the shape of a workload, known or not."""
+        known = self._shapes.get(workload.key)
+        if known is not None and known[0] is workload:
+            return known[1]
+        return shape(workload, effective_priority(workload, self.configuration.settings))
+
     def counts(self, cluster_queue: str) -> tuple[int, int]:
         """Return how many are queued in a ClusterQueue, and how many are set aside."""
         queue = self._queues.get(cluster_queue)
@@ -351,11 +362,9 @@ class Queues:
         return strategy is QueueingStrategy.BEST_EFFORT_FIFO
 
     def _shape(self, workload: Workload) -> object:
-        known = self._shapes.get(workload.key)
-        if known is None or known[0] is not workload:
-            priority = effective_priority(workload, self.configuration.settings)
-            known = self._shapes[workload.key] = (workload, shape(workload, priority))
-        return known[1]
+        found = self.shape_of(workload)
+        self._shapes[workload.key] = (workload, found)
+        return found
 
     def _row(self, workload: Workload) -> Row:
         settings = self.configuration.settings

@@ -1,0 +1,128 @@
+"""Why a Workload waits: written into its status, and said in an event.
+
+What the cycles said last of a Workload is kept and written a little later by a few writers of
+their own, so that a queue of thousands holds no admission up, and what was admitted in the meantime
+costs no write. Those that were set aside unseen are told what one of the same shape was told.
+Source: specification of the quota plane, section 8.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from reprieve.api.kueue import PodSetRequest, Workload
+from reprieve.controllers.dirty import DirtyKeys
+from reprieve.controllers.quota.context import QuotaContext, log, reference_of
+from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.transitions import pending
+from reprieve.controllers.quota.writing import StatusWriter
+from reprieve.controllers.workers import look_at_each
+from reprieve.engine.quota import model
+from reprieve.engine.quota.amounts import text
+from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.queues import ALIKE
+from reprieve.engine.quota.requests import pod_set_requests
+from reprieve.intake.quota_workloads import condition_of
+from reprieve.kube.errors import ApiError
+from reprieve.units.durations import MILLISECOND
+from reprieve.units.instants import Nanos
+from reprieve.wording import kueue
+
+__all__ = ["Explanations"]
+
+_KEPT: Final = 10_000
+_LATER: Final = 200 * MILLISECOND
+_WRITERS: Final = 4
+
+
+class Explanations:
+    """What was said of Workloads that got no quota, and what of it is still to be written."""
+
+    def __init__(self, context: QuotaContext, state: QuotaState, writer: StatusWriter) -> None:
+        self._context = context
+        self._state = state
+        self._writer = writer
+        # What is to be written, by key.
+        self._due: DirtyKeys[str] = DirtyKeys(context.clock)
+        self._said: dict[str, Entry] = {}
+        # The last entry that got no quota, by ClusterQueue and shape.
+        self._of_shape: dict[tuple[str, object], Entry] = {}
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await look_at_each(self._due, self._write, self._context.clock, at_once=_WRITERS)
+
+    def tell(self, entry: Entry) -> None:
+        """Write why a head got no quota, unless that is written already."""
+        key = entry.workload.key
+        if self._is_written(entry):
+            self._said.pop(key, None)
+            return
+        if key not in self._said:
+            self._due.add_at(key, Nanos(self._context.clock.wall() + _LATER))
+        self._said[key] = entry
+
+    def tell_those_alike(self, considered: Mapping[str, Entry]) -> None:
+        """Tell those that were set aside unseen what one of the same shape was told."""
+        queues = self._state.queues
+        for entry in considered.values():
+            if entry.requeue in ALIKE:
+                if len(self._of_shape) >= _KEPT:
+                    self._of_shape.clear()
+                self._of_shape[entry.cluster_queue, queues.shape_of(entry.workload)] = entry
+        unexplained = self._state.unexplained
+        gates = self._state.configuration.settings.gates
+        if not unexplained or not gates.scheduling_equivalence_hashing:
+            return
+        for key in sorted(unexplained - considered.keys()):
+            workload = queues.workload(key)
+            if workload is None:
+                continue
+            local = self._state.configuration.local_queues[workload.queue]
+            twin = self._of_shape.get((local.cluster_queue, queues.shape_of(workload)))
+            if twin is not None:
+                unexplained.discard(key)
+                self.tell(replace(twin, workload=workload))
+
+    def _is_written(self, entry: Entry) -> bool:
+        """Tell whether there is nothing to write: it is known, or the Workload got quota."""
+        workload = self._state.workload(entry.workload.key)
+        if workload is None or workload.status.admission is not None:
+            return True
+        condition = condition_of(workload.status.conditions, "QuotaReserved")
+        told = condition is not None and (condition.status, condition.reason, condition.message)
+        return told == ("False", entry.reason, entry.message)
+
+    async def _write(self, key: str) -> None:
+        entry = self._said.pop(key, None)
+        if entry is None or key in self._state.deciding or self._is_written(entry):
+            return
+        now, settings = self._context.clock.wall(), self._state.configuration.settings
+        requests = resource_requests(entry.workload, settings)
+        gated = entry.outcome is Outcome.GATED
+        reason, message = str(entry.reason), entry.message
+
+        def change(workload: Workload) -> Workload | None:
+            if workload.status.admission is not None or key in self._state.deciding:
+                return None
+            return pending(workload, reason, message, requests, now, gated=gated)
+
+        try:
+            stored = await self._writer.change(key, entry.workload.uid, change)
+        except ApiError as failure:
+            log.warning("%s: %s", key, failure)
+            self._state.look_at(key)
+            return
+        if stored is not None:
+            event = kueue.pending_event(entry.workload, reason, message)
+            self._context.announce(reference_of(stored), event)
+
+
+def resource_requests(workload: model.Workload, settings: model.Settings) -> list[PodSetRequest]:
+    """Return what a Workload asked for when it was considered."""
+    return [
+        PodSetRequest(each.pod_set.name, {name: text(name, n) for name, n in each.amounts.items()})
+        for each in pod_set_requests(workload, settings)
+    ]
