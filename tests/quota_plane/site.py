@@ -245,6 +245,10 @@ class Site:
         for obj in objects:
             await self.client.create(_RESOURCES[obj["kind"]], obj, dict)
 
+    async def change_queue(self, name: str, spec: Object) -> None:
+        """Change the spec of a ClusterQueue."""
+        await self.client.patch(CLUSTER_QUEUES, "", name, {"spec": spec}, dict)
+
     async def workloads(self) -> dict[str, Object]:
         """Return the Workloads by the name of their job."""
         page = await self.client.list(WORKLOADS, dict, namespace=NAMESPACE)

@@ -25,9 +25,19 @@ _ATTEMPTS: Final = 6
 
 def status_patch(before: Any, after: Any) -> dict[str, Any]:
     """Return what a merge patch needs to lead from one status to the other."""
-    old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
-    patch = {name: value for name, value in new.items() if old.get(name) != value}
-    patch.update({name: None for name in old if name not in new})
+    return _difference(msgspec.to_builtins(before), msgspec.to_builtins(after))
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    patch: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        known = old.get(name)
+        if isinstance(value, dict) and isinstance(known, dict):
+            # A merge patch keeps what it does not name.
+            if changed := _difference(known, value):
+                patch[name] = changed
+        elif known != value:
+            patch[name] = value
     return patch
 
 
