@@ -123,6 +123,12 @@ def group(name: str = "g", *, namespace: str = "default", **facts: Any) -> Group
     return GroupRow(namespace=namespace, name=name, **facts)
 
 
+def composite(name: str, *, namespace: str = "default", **facts: Any) -> GroupRow:
+    """A CompositePodGroup; `min_count` child groups make it a gang."""
+    facts.setdefault("uid", Uid(f"composite-{namespace}-{name}"))
+    return group(name, namespace=namespace, composite=True, **facts)
+
+
 def gang(
     size: int,
     name: str = "g",
@@ -132,6 +138,7 @@ def gang(
     min_count: int | None = None,
     all_or_nothing: bool = False,
     topology_key: str = "",
+    parent: str = "",
     nodes: Iterable[str] = (),
     **given: Any,
 ) -> list[GroupRow | PodRow]:
@@ -146,6 +153,7 @@ def gang(
         min_count=size if min_count is None else min_count,
         all_or_nothing=all_or_nothing,
         topology_key=topology_key,
+        parent=parent,
     )
     places = [*nodes]
     places += [""] * (size - len(places))
