@@ -23,6 +23,7 @@ from reprieve.engine.cluster.rows import (
     BudgetRow,
     Entry,
     GroupRow,
+    IdleRow,
     Kind,
     NodeRow,
     PodClass,
@@ -78,6 +79,7 @@ class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
     resource_claims: tuple[ResourceClaimRow, ...] = ()
     resource_slices: tuple[ResourceSliceRow, ...] = ()
     device_classes: tuple[DeviceClassRow, ...] = ()
+    idle: tuple[IdleRow, ...] = ()
 
 
 class PlacedPods(msgspec.Struct, frozen=True):
@@ -92,13 +94,15 @@ class PlacedPods(msgspec.Struct, frozen=True):
     priorities: list[int]
     starts: list[int | None]
     flags: list[int]
+    checkpoints: list[int] = []  # empty where nobody said when
 
 
 class SchedulingInput(msgspec.Struct, frozen=True):
     """Everything that the attempt depends on; `program` is Reprieve's version then.
 
     `nominations`: pod, node, priority, as they stood when the unit's turn came. `overdue`: victims
-    that did not end, with whose room nobody plans.
+    that did not end, with whose room nobody plans. `now`: Unix seconds of the decision, 0 where it
+    made no difference.
     """
 
     unit: Unit
@@ -115,6 +119,7 @@ class SchedulingInput(msgspec.Struct, frozen=True):
     overdue: tuple[Uid, ...] = ()
     tables: Tables = Tables()
     program: str = ""
+    now: int = 0
 
 
 _FIELDS: Final[Mapping[Kind, str]] = {
@@ -128,6 +133,7 @@ _FIELDS: Final[Mapping[Kind, str]] = {
     Kind.RESOURCE_CLAIM: "resource_claims",
     Kind.RESOURCE_SLICE: "resource_slices",
     Kind.DEVICE_CLASS: "device_classes",
+    Kind.IDLE: "idle",
 }
 
 
@@ -137,6 +143,7 @@ def encode_scheduling(
     unit: Unit,
     earlier: Iterable[Attempt] = (),
     overdue: Collection[Uid] = (),
+    now: int = 0,
 ) -> dict[str, Any]:
     """Return the value for `spec.input`.
 
@@ -150,6 +157,7 @@ def encode_scheduling(
     wanted = dict.fromkeys((*unit.pods, *(uid for uid, _, _ in nominations)))
     pending = tuple(snapshot.pending[uid].row for uid in wanted if uid in snapshot.pending)
     classes, class_of = np.unique(snapshot.pod_class[slots], return_inverse=True)
+    checkpoints = snapshot.pod_checkpoint[slots]
     labels, label_of = np.unique(snapshot.pod_labels[slots], return_inverse=True)
     decided_on = SchedulingInput(
         unit=unit,
@@ -170,12 +178,14 @@ def encode_scheduling(
             priorities=snapshot.pod_priority[slots].tolist(),
             starts=[None if at == NO_START else at for at in snapshot.pod_start[slots].tolist()],
             flags=snapshot.pod_flags[slots].tolist(),
+            checkpoints=checkpoints.tolist() if checkpoints.any() else [],
         ),
         pending=pending,
         nominations=nominations,
         overdue=tuple(sorted(overdue)),
         tables=_tables(snapshot, pending),
         program=reprieve.__version__,
+        now=now,
     )
     return packed(msgspec.json.encode(decided_on, order="deterministic"), omitted)
 
@@ -241,6 +251,7 @@ def _tables(snapshot: Snapshot, pending: Sequence[PodRow]) -> Tables:
         group.claims for group in groups
     ):
         kinds += _DEVICES
+    kinds.append(Kind.IDLE)
     return Tables(
         namespaces=tuple(
             (name, dict(labels)) for (_, name), labels in sorted(_of(held, Kind.NAMESPACE))
@@ -290,8 +301,9 @@ def _placed(decided_on: SchedulingInput) -> Iterator[tuple[PodRow, bool]]:
         pods.priorities,
         pods.starts,
         pods.flags,
+        pods.checkpoints or [0] * len(pods.uids),
     )
-    for uid, key, node, pod_class, labels, group, priority, start, flags in zip(
+    for uid, key, node, pod_class, labels, group, priority, start, flags, checkpoint in zip(
         *columns, strict=True
     ):
         namespace, _, name = key.partition("/")
@@ -308,5 +320,6 @@ def _placed(decided_on: SchedulingInput) -> Iterator[tuple[PodRow, bool]]:
             start=start,
             deleting=bool(flags & Flag.DELETING),
             preempted=bool(flags & Flag.PREEMPTED),
+            checkpoint=checkpoint,
         )
         yield row, bool(flags & Flag.ASSUMED)

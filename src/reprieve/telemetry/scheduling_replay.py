@@ -112,7 +112,8 @@ def decide_scheduling_again(
             raise PluginMissing(f"the plugin {missing[0]} is not installed here")
     try:
         snapshot = restored(decided_on)
-        session = Session(snapshot, policy, plugins=plugins, overdue=decided_on.overdue)
+        overdue, now = decided_on.overdue, decided_on.now
+        session = Session(snapshot, policy, plugins=plugins, overdue=overdue, now=now)
         attempt = session.attempt(decided_on.unit)
     except (AssertionError, LookupError, TypeError, ValueError) as failure:
         # Well-formed JSON that no operator wrote: numbers that lead nowhere.

@@ -81,7 +81,10 @@ def decide(
 
     A plan whose proof fails is a failure of its unit, and goes no further.
     """
-    session = Session(snapshot, policy, plugins=plugins, overdue=overdue, gangs=gangs, jobs=jobs)
+    wall = clock.wall() // SECOND if policy.timed else 0
+    session = Session(
+        snapshot, policy, plugins=plugins, overdue=overdue, gangs=gangs, jobs=jobs, now=wall
+    )
     decided: list[Decided] = []
     start = clock.monotonic()
     before = start
@@ -104,7 +107,7 @@ def decide(
         record = None
         if attempt.plan is not None and attempt.gang is None:
             earlier = [each.attempt for each in decided if each.attempt is not None]
-            record = partial(encode_scheduling, snapshot, policy, unit, earlier, overdue)
+            record = partial(encode_scheduling, snapshot, policy, unit, earlier, overdue, wall)
         decided.append(Decided(unit, attempt, now - before, record=record))
         before = now
     return decided, []

@@ -129,6 +129,7 @@ class PodColumns:
         self.pod_class: I32 = np.zeros(CHUNK, np.int32)
         self.labels: I32 = np.zeros(CHUNK, np.int32)
         self.start: I64 = np.zeros(CHUNK, np.int64)
+        self.checkpoint: I64 = np.zeros(CHUNK, np.int64)
         self.flags: U8 = np.zeros(CHUNK, np.uint8)
         self.used: I64 = np.zeros((64, width), np.int64)  # by node number
         self.scored: I64 = np.zeros((64, 2), np.int64)
@@ -168,10 +169,11 @@ class PodColumns:
             self.huge[node] = self.huge.get(node, 0) + 1
         return slot
 
-    def set_facts(self, slot: int, priority: int, start: int, flags: int) -> None:
+    def set_facts(self, slot: int, priority: int, start: int, checkpoint: int, flags: int) -> None:
         """Write what a pod has besides what it uses."""
         self.priority[slot] = priority
         self.start[slot] = start
+        self.checkpoint[slot] = checkpoint
         self.flags[slot] = flags
 
     def remove(self, slot: int, node: int, pod_class: int, classes: ClassColumns) -> None:
@@ -188,7 +190,7 @@ class PodColumns:
         self.keys[slot] = ""
         self.node[slot] = self.pod_class[slot] = self.labels[slot] = 0
         self.group[slot] = -1
-        self.priority[slot] = self.start[slot] = self.flags[slot] = 0
+        self.priority[slot] = self.start[slot] = self.checkpoint[slot] = self.flags[slot] = 0
         self._free.append(slot)
 
     def usage(self, nodes: NDArray[np.intp], classes: ClassColumns) -> tuple[I64, I64]:
@@ -216,6 +218,7 @@ class PodColumns:
         self.pod_class = grown(self.pod_class, count)
         self.labels = grown(self.labels, count)
         self.start = grown(self.start, count)
+        self.checkpoint = grown(self.checkpoint, count)
         self.flags = grown(self.flags, count)
 
 

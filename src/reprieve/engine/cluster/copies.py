@@ -99,6 +99,7 @@ class Copies:
             pod_labels=column(lambda pods: pods.labels),
             pod_requests=_frozen(classes.requests.take(pod_class, axis=0)),
             pod_start=column(lambda pods: pods.start),
+            pod_checkpoint=column(lambda pods: pods.checkpoint),
             pod_flags=column(lambda pods: pods.flags),
             classes=self.classes,
             labels=self.labels,

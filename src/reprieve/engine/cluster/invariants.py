@@ -56,6 +56,7 @@ def contents(snapshot: Snapshot) -> Contents:
             _labels(snapshot, int(snapshot.pod_labels[slot])),
             _amounts(snapshot, snapshot.pod_requests[slot].tolist()),
             int(snapshot.pod_start[slot]),
+            int(snapshot.pod_checkpoint[slot]),
             int(snapshot.pod_flags[slot]),
         )
     return {
@@ -143,6 +144,7 @@ def rebuilt(
             labels,
             _positive(amounts),
             NO_START if row.start is None else row.start,
+            row.checkpoint,
             flags,
         )
         if node in used:

@@ -45,7 +45,9 @@ def put_pod(state: State, row: PodRow) -> None:
     ):
         pod.row = row
         if pod.slot >= 0:
-            state.placed.set_facts(pod.slot, row.priority, _started(row), _flags(row))
+            state.placed.set_facts(
+                pod.slot, row.priority, _started(row), row.checkpoint, _flags(row)
+            )
         elif not row.finished:
             show(state, pod)
         return
@@ -97,7 +99,7 @@ def show(state: State, pod: HeldPod) -> None:
     assumption = overlay.assumed.get(row.uid)
     if assumption is not None:
         flags = _flags(row) | Flag.ASSUMED
-        state.assumed.set_facts(assumption.slot, row.priority, _started(row), flags)
+        state.assumed.set_facts(assumption.slot, row.priority, _started(row), row.checkpoint, flags)
         return
     if expected is not None:
         row = replace(row, nominated=expected.node)
@@ -148,7 +150,7 @@ def _slot(state: State, columns: PodColumns, pod: HeldPod, node: int, flags: int
     slot = columns.add(
         row.uid, pod.key, node, pod.pod_class, pod.labels, pod.group, state.class_columns
     )
-    columns.set_facts(slot, row.priority, _started(row), flags)
+    columns.set_facts(slot, row.priority, _started(row), row.checkpoint, flags)
     return slot
 
 

@@ -273,6 +273,7 @@ class PodRow:
     gang_says: Labels = ()  # the annotations that say what that gang is
     phase: str = ""  # of members of such gangs, as are the names of all their owners
     owners: tuple[str, ...] = ()
+    checkpoint: int = 0  # Unix seconds of the last one, 0 where none was said
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +314,7 @@ class GroupRow:
     deleting: bool = False
     scheduled: bool = False  # PodGroupInitiallyScheduled is True
     composite: bool = False
+    checkpoint: int = 0  # Unix seconds of the last one of all members, 0 where none was said
 
     @property
     def key(self) -> str:
@@ -385,6 +387,19 @@ class Kind(StrEnum):
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"
+    IDLE = "GpuWorkload"
+
+
+@dataclass(frozen=True, slots=True)
+class IdleRow:
+    """Work whose devices are idle: names of its pods, and Unix seconds of the last measurement."""
+
+    uid: Uid
+    namespace: str
+    name: str
+    version: int
+    pods: tuple[str, ...]
+    measured: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ class Snapshot:
     pod_labels: I32  # (slots,) index into labels
     pod_requests: I64  # (slots, resources)
     pod_start: I64  # (slots,) Unix seconds, NO_START where unknown
+    pod_checkpoint: I64  # (slots,) Unix seconds of the pod's last one, 0 where none was said
     pod_flags: U8  # (slots,) Flag
 
     classes: tuple[PodClass | None, ...]  # None where the number is free

@@ -158,7 +158,9 @@ class Policy:
     together. `kep_messages`: conditions in KEP-5710's own words. `binary_search_priority`: only the
     lowest priorities that are needed are considered. `max_placements` and `topology_preemption`:
     for how many placements victims are chosen. `cascade_aware`: of two that do equal harm, the one
-    whose victims find other nodes.
+    whose victims find other nodes. `harm_order`: among equals of the KEP's order idle work goes
+    first, then what loses least; `max_lost_work`: seconds that work without a checkpoint loses at
+    most.
     """
 
     profiles: tuple[Profile, ...] = (Profile(),)
@@ -173,6 +175,13 @@ class Policy:
     max_placements: int = field(default=1, metadata={_OPTION: True})
     topology_preemption: bool = field(default=False, metadata={_OPTION: True})
     cascade_aware: bool = field(default=False, metadata={_OPTION: True})
+    harm_order: bool = field(default=False, metadata={_OPTION: True})
+    max_lost_work: int = field(default=3_600, metadata={_OPTION: True})
+
+    @property
+    def timed(self) -> bool:
+        """Whether decisions depend on what time it is."""
+        return self.harm_order
 
     def profile(self, scheduler_name: str) -> Profile | None:
         """Return the profile of that scheduler name, None when we do not serve it."""

@@ -59,7 +59,8 @@ class Simulation:
     `evictable`: (slots,) pods that may be chosen as victims; all, unless somebody takes some out.
     `nominated`: by node, pods that others have to fit beside there (`respect`); they count in no
     column and no score.
-    `search_start`: where the next search begins when not all nodes are examined (17.1).
+    `search_start`: where the next search begins when not all nodes are examined (17.1). `now`: Unix
+    seconds of the decision, 0 where the policy asks for none.
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy, profile: Profile) -> None:
@@ -69,6 +70,7 @@ class Simulation:
         self.present: Mask = snapshot.pod_node >= 0
         self.evictable: Mask = np.ones(len(self.present), np.bool_)
         self.search_start = 0
+        self.now = 0
         self.nominated: Mapping[int, tuple[Placed, ...]] = {}
         self.simulated: list[Placed] = []
         self.used: I64 = snapshot.used.copy()

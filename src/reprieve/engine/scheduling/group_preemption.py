@@ -12,27 +12,34 @@ Source: specification, sections 7 and 13.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import Flag, Mask, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import I64, Flag, Mask, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Checkpoint, Simulation
-from reprieve.engine.scheduling.alternatives import least_harmful
+from reprieve.engine.scheduling.alternatives import Examined, least_harmful, set_harm
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
+from reprieve.engine.scheduling.cascade import homeless
 from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.harm import lost_work
 from reprieve.engine.scheduling.hierarchy import effective_priority
+from reprieve.engine.scheduling.least_harm import least_harm
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
 from reprieve.engine.scheduling.placing import Choose
-from reprieve.engine.scheduling.priority_search import empty_state, lowest_empty_state
+from reprieve.engine.scheduling.priority_search import lowest_priority
 from reprieve.engine.scheduling.reprieve import reprieve
 from reprieve.engine.scheduling.trackers import Members
 from reprieve.engine.scheduling.tree_placing import place_unit
 from reprieve.engine.scheduling.units import Units, potential_units
 
 __all__ = ["ongoing", "preempt_for_group", "select_victims"]
+
+_NOBODY: Final = np.zeros(0, np.int64)
 
 
 def preempt_for_group(
@@ -75,37 +82,106 @@ def select_victims(
     choose: Choose,
 ) -> Preemption:
     """Return the victims of a group that may preempt; the simulation is left as it was."""
-    before = simulation.checkpoint()
-    units = _potential(simulation, before, group.priority, policy)
+    full = simulation.checkpoint()
+    search = _Search(simulation, full, group, queued, policy, choose, group.priority)
+    units = search.units(_NOBODY)
     if not len(units):
         return Preemption(Code.UNRESOLVABLE, Explanation(Sentence.NO_VICTIMS_GROUP))
-
-    def place(within: Mask | None) -> GroupPlacing:
-        return place_unit(simulation, group, queued, policy, choose, within)
-
     try:
-        search = lowest_empty_state if policy.binary_search_priority else empty_state
-        empty = search(simulation, units, place)
-        if empty.placing.failure is not None:
-            code = Code.ERROR if empty.placing.error else Code.UNSCHEDULABLE
-            return Preemption(code, empty.placing.failure, placements=empty.runs)
-        if empty.priority is not None:
-            units = _potential(simulation, before, empty.priority + 1, policy)
-        budgets = budget_matches(simulation)
-
-        def reprieved(members: Members) -> Preemption:
-            return _reprieved(simulation, units, members, budgets, policy)
-
-        return least_harmful(
-            simulation, before, empty, group, queued, policy, choose, place, reprieved
-        )
+        if policy.binary_search_priority:
+            lowest = lowest_priority(units.priority, search.place_below)
+            search.limit(lowest.priority + 1)
+            placing = lowest.placing
+        else:
+            placing = search.place(None, _NOBODY)
+        if placing.failure is not None:
+            code = Code.ERROR if placing.error else Code.UNSCHEDULABLE
+            return Preemption(code, placing.failure, placements=search.runs)
+        found = least_harmful(simulation, search, placing, group, queued, policy)
+        return replace(found, placements=search.runs)
     finally:
-        simulation.rollback(before)
+        simulation.rollback(full)
 
 
-def _potential(simulation: Simulation, full: Checkpoint, below: int, policy: Policy) -> Units:
-    present = full.present & simulation.evictable
-    return potential_units(simulation.snapshot, present, below, policy)
+@dataclass(slots=True)
+class _Search:
+    """Tries placements with the units below a priority gone, and chooses victims for them.
+
+    `full`: the state in which nobody was taken out. `runs`: placements tried.
+    """
+
+    simulation: Simulation
+    full: Checkpoint
+    group: GroupRow
+    queued: Sequence[Pending]
+    policy: Policy
+    choose: Choose
+    below: int
+    runs: int = 0
+    budgets: BudgetMatches | None = None
+    lost: I64 | None = None
+    _units: Units | None = None
+    _spared: tuple[int, ...] = ()
+    _empty: Checkpoint | None = None
+
+    def units(self, spared: I64) -> Units:
+        """Return the units that may be victims."""
+        present = self.full.present & self.simulation.evictable
+        present[spared] = False
+        now = self.simulation.now
+        return potential_units(self.simulation.snapshot, present, self.below, self.policy, now=now)
+
+    def limit(self, below: int) -> None:
+        """Let only units below this priority be victims."""
+        self.below, self._units = below, None
+
+    def place_below(self, below: int) -> GroupPlacing:
+        """Place the preemptor with the units below this priority gone."""
+        self.limit(below)
+        return self.place(None, _NOBODY)
+
+    def place(self, within: Mask | None, spared: I64) -> GroupPlacing:
+        """Place the preemptor on these nodes, all where None."""
+        simulation, policy = self.simulation, self.policy
+        units = self._without(spared)
+        choose = least_harm(units, self.choose) if policy.harm_order else self.choose
+        self.runs += 1
+        placing = place_unit(simulation, self.group, self.queued, policy, choose, within)
+        assert self._empty is not None
+        simulation.rollback(self._empty)
+        return placing
+
+    def examine(self, placing: GroupPlacing, spared: I64) -> Examined:
+        """Return the victims of a placement that was found with these pods spared."""
+        simulation, policy = self.simulation, self.policy
+        units = self._without(spared)
+        members = [
+            (pending, node)
+            for pending, node in zip(self.queued, placing.nodes, strict=True)
+            if node >= 0
+        ]
+        if self.budgets is None:
+            self.budgets = budget_matches(simulation)
+        found = _reprieved(simulation, units, members, self.budgets, policy)
+        if policy.harm_order and self.lost is None:
+            self.lost = lost_work(simulation.snapshot, simulation.now, policy.max_lost_work)
+        harm = set_harm(simulation.snapshot, found, self.lost)
+        if policy.cascade_aware and (policy.max_placements > 1 or policy.topology_preemption):
+            victims = found.victims
+            left = homeless(simulation, self.full, members, victims, self.choose)
+            harm = (*harm, left)
+        return Examined(placing, found, harm)
+
+    def _without(self, spared: I64) -> Units:
+        """Bring the simulation into the state without the units, and return these."""
+        asked = tuple(spared.tolist())
+        if self._units is None or asked != self._spared:
+            self.simulation.rollback(self.full)
+            self._units = self.units(spared)
+            self.simulation.remove(self._units.slots())
+            self._empty = self.simulation.checkpoint()
+            self._spared = asked
+        return self._units
 
 
 def _reprieved(

@@ -3,9 +3,10 @@
 More important first; the first difference decides (specification 7.5):
 1. higher priority;
 2. units of a composite group before those of a group, and these before plain pods;
-3. larger number of pods;
-4. earlier start time, an unknown one counts as now;
-5. smaller uid of the unit's first pod, so that the order is total.
+3. with `harmOrder`, more work that would be lost; idle units lose less than nothing;
+4. larger number of pods;
+5. earlier start time, an unknown one counts as now;
+6. smaller uid of the unit's first pod, so that the order is total.
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ _BITS: Final = 63
 
 
 def importance_order(
-    priority: I64, grouped: I64, size: I64, start: I64, uid: Callable[[int], str]
+    priority: I64,
+    grouped: I64,
+    size: I64,
+    start: I64,
+    uid: Callable[[int], str],
+    lost: I64 | None = None,
 ) -> I64:
     """Return the indices of the units, most important first: (units,) int64.
 
     All arrays are (units,) int64; `grouped` is 1 for units of type group, 2 for a composite one.
-    `uid(i)` is asked for units that are equal in everything else.
+    `uid(i)` is asked for units that are equal in everything else. `lost`: device-seconds, None
+    where they play no role.
     """
     count = len(priority)
     if count < 2:
@@ -36,7 +43,8 @@ def importance_order(
     known = start != NO_START
     latest = int(start[known].max()) if known.any() else 0
     seconds = np.where(known, start, latest + 1)
-    columns = (-priority, -grouped, -size, seconds)  # ascending is descending importance
+    # Ascending is descending importance.
+    columns = (-priority, -grouped, *(() if lost is None else (-lost,)), -size, seconds)
     spans = [(int(column.min()), int(column.max())) for column in columns]
     widths = [(high - low).bit_length() for low, high in spans]
     if sum(widths) <= _BITS:

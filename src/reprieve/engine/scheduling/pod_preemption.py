@@ -102,6 +102,7 @@ def find_candidates(
         simulation.present & simulation.evictable,
         pending.row.priority,
         policy,
+        now=simulation.now,
     )
     budgets = budget_matches(simulation)
     # Nodes that are kept for others as well are few, and asked twice each (8.7).
@@ -192,10 +193,11 @@ def choose_node(candidates: Candidates) -> int:
 
     1. fewest pods that break a budget;
     2. lowest priority of the first victim;
-    3. lowest sum over the victims of (priority + 2**31);
-    4. fewest pods;
-    5. latest of the earliest start times among the victims of the highest priority;
-    6. first node by name.
+    3. with `harmOrder`, least lost work;
+    4. lowest sum over the victims of (priority + 2**31);
+    5. fewest pods;
+    6. latest of the earliest start times among the victims of the highest priority;
+    7. first node by name.
 
     Priorities are the pods' own, not those of their groups.
     """
@@ -208,10 +210,14 @@ def choose_node(candidates: Candidates) -> int:
     highest = np.maximum.reduceat(totals.highest[flat], starts)
     at_top = totals.highest[flat] == np.repeat(highest, np.diff(edges))
     earliest = np.minimum.reduceat(np.where(at_top, totals.start[flat], NO_START), starts)
+    lost: tuple[I64, ...] = ()
+    if units.lost is not None:
+        lost = (np.add.reduceat(np.clip(units.lost[flat], 0, None), starts),)
     keys = (
         -earliest,
         np.add.reduceat(units.size[flat], starts),
         np.add.reduceat(totals.sum[flat], starts),
+        *lost,
         totals.first[flat[starts]],
         np.add.reduceat(candidates.violating[: edges[-1]], starts),
     )

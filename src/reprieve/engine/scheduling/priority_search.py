@@ -12,67 +12,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import Mask
-from reprieve.engine.placement.simulation import Checkpoint, Simulation
+from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.scheduling.domains import GroupPlacing
-from reprieve.engine.scheduling.units import Units
 
-__all__ = ["EmptyState", "Place", "empty_state", "lowest_empty_state"]
-
-#: Places the preemptor on these nodes, all where None; what is placed stays in the simulation.
-Place: TypeAlias = Callable[[Mask | None], GroupPlacing]
+__all__ = ["LowestPriority", "lowest_priority"]
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyState:
-    """A placement with units gone: those up to `priority`, all potential ones where it is None.
+class LowestPriority:
+    """The placement with all units up to `priority` gone; a failure when even all do not help."""
 
-    `state`: the simulation without these units and without the preemptor. `runs`: placements tried.
-    """
-
+    priority: int
     placing: GroupPlacing
-    state: Checkpoint
-    priority: int | None = None
-    runs: int = 1
 
 
-def empty_state(simulation: Simulation, units: Units, place: Place) -> EmptyState:
-    """Return the placement with all these units gone; the simulation is left without them."""
-    simulation.remove(units.slots())
-    state = simulation.checkpoint()
-    placing = place(None)
-    simulation.rollback(state)
-    return EmptyState(placing, state)
+def lowest_priority(priorities: I64, place_below: Callable[[int], GroupPlacing]) -> LowestPriority:
+    """Return the lowest of the units' priorities, (units,), that is enough.
 
-
-def lowest_empty_state(simulation: Simulation, units: Units, place: Place) -> EmptyState:
-    """Return the placement with the fewest priorities gone; the simulation is left without them.
-
-    Where even all units are not enough, that is the placement with all of them gone.
+    `place_below`: places the preemptor with the units below a priority gone.
     """
-    before = simulation.checkpoint()
-    levels = np.unique(units.priority)
-    slots = units.slots()
-    of_slot = units.priority[units.of_slot[slots]]
-    low, high, runs = 0, len(levels), 0
-    best: EmptyState | None = None
+    levels = np.unique(priorities).tolist()
+    low, high = 0, len(levels)
+    best: LowestPriority | None = None
     while low < high:
         middle = (low + high) // 2
-        simulation.remove(slots[of_slot <= levels[middle]])
-        state = simulation.checkpoint()
-        placing = place(None)
-        runs += 1
-        simulation.rollback(before)
+        placing = place_below(levels[middle] + 1)
         if placing.failure is None:
             high = middle
         else:
             low = middle + 1
         if placing.failure is None or best is None or best.placing.failure is not None:
-            best = EmptyState(placing, state, int(levels[middle]))
+            best = LowestPriority(levels[middle], placing)
     assert best is not None, "there are units"
-    simulation.rollback(best.state)
-    return EmptyState(best.placing, best.state, best.priority, runs)
+    return best

@@ -51,7 +51,8 @@ class Session:
     `plugins`: PodGroupPostFilter plugins by name, our own and those of others. `choose`: which of
     the nodes that pass is taken; by scores unless somebody wants it otherwise. `overdue`: victims
     that should be gone by now; nobody waits for them, and no plan counts on them again. `gangs`:
-    groups of older front doors by the key of their unit; `jobs`: how they preempt.
+    groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`: Unix
+    seconds, for a policy that is `timed`.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Session:
         choose: Choose = best_node,
         gangs: Mapping[str, GangGroup] = MappingProxyType({}),
         jobs: JobOptions = NO_JOBS,
+        now: int = 0,
     ) -> None:
         self.snapshot = snapshot
         self._gangs = gangs
@@ -72,6 +74,7 @@ class Session:
         self._plugins = plugins
         self._choose = choose
         self._overdue = frozenset(overdue)
+        self._now = now
         self._simulations: dict[str, Simulation] = {}
         self._placed: list[Placed] = []
         self._nominations = {each.uid: each for each in nominations_of(snapshot, policy)}
@@ -170,6 +173,7 @@ class Session:
             profile = self._policy.profile(name)
             assert profile is not None
             known = self._simulations[name] = Simulation(self.snapshot, self._policy, profile)
+            known.now = self._now
             if self._overdue:
                 known.evictable = np.array(
                     [uid not in self._overdue for uid in self.snapshot.pod_uids], np.bool_

@@ -10,12 +10,13 @@ Source: specification 4.3, 7.3, 8.4 and 13.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I32, I64, Mask, Snapshot
 from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.harm import IDLE, lost_work
 from reprieve.engine.scheduling.hierarchy import effective_priority, whole_groups
 from reprieve.engine.scheduling.importance import importance_order
 from reprieve.engine.scheduling.outcome import UnitVictim
@@ -42,6 +43,7 @@ class Units:
     singles: int
     of_slot: I64
     tie: Callable[[int], str] | None = None  # orders units that are equal otherwise; None: by uid
+    lost: I64 | None = None  # device-seconds, `harm.IDLE` for idle units; None: they play no role
 
     def __len__(self) -> int:
         return len(self.first)
@@ -75,6 +77,7 @@ class Units:
             self.size[units],
             self.start[units],
             lambda index: self.leading_uid(int(units[index])),
+            None if self.lost is None else self.lost[units],
         )
         return units[order]
 
@@ -123,14 +126,32 @@ class Units:
 
 
 def potential_units(
-    snapshot: Snapshot, present: Mask, below: int, policy: Policy, *, on: int | None = None
+    snapshot: Snapshot,
+    present: Mask,
+    below: int,
+    policy: Policy,
+    *,
+    on: int | None = None,
+    now: int = 0,
 ) -> Units:
     """Return the units of a priority strictly below `below`.
 
-    `present`: (slots,) pods that are there. `on`: only units that have a pod on this node.
+    `present`: (slots,) pods that are there. `on`: only units that have a pod on this node. `now`:
+    Unix seconds, for a policy that is `timed`.
     """
     priority = effective_priority(snapshot, policy)
-    return _units(snapshot, present & (priority < below), priority, policy, on)
+    units = _units(snapshot, present & (priority < below), priority, policy, on)
+    return replace(units, lost=_lost(units, policy, now)) if policy.harm_order else units
+
+
+def _lost(units: Units, policy: Policy, now: int) -> I64:
+    """Return what each unit loses; a group is idle when all of its pods are."""
+    of_pods = lost_work(units.snapshot, now, policy.max_lost_work)
+    lost = of_pods[units.first]
+    for place, slots in enumerate(units.group_pods, units.singles):
+        found = of_pods[slots]
+        lost[place] = IDLE if (found == IDLE).all() else np.clip(found, 0, None).sum()
+    return lost
 
 
 def all_units(snapshot: Snapshot, policy: Policy, *, on: int | None = None) -> Units:

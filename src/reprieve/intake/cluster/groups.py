@@ -12,7 +12,13 @@ from typing import Final
 
 from reprieve.api.scheduling import DisruptionMode, PodGroup
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.intake.cluster.metadata import claims_of, created_of, uid_of, version_of
+from reprieve.intake.cluster.metadata import (
+    checkpoint_of,
+    claims_of,
+    created_of,
+    uid_of,
+    version_of,
+)
 
 __all__ = ["composite_row", "group_row"]
 
@@ -46,6 +52,7 @@ def group_row(group: PodGroup) -> GroupRow:
             condition.type in _SCHEDULED and condition.status == "True"
             for condition in status.conditions or ()
         ),
+        checkpoint=checkpoint_of(metadata),
     )
 
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from reprieve.api.core import ObjectMeta
 from reprieve.api.scheduling import PodResourceClaim, ResourceClaimStatus
 from reprieve.units.ids import Uid
 from reprieve.units.instants import parse_instant
 
-__all__ = ["claims_of", "created_of", "owner_of", "seconds_of", "uid_of", "version_of"]
+__all__ = [
+    "LAST_CHECKPOINT",
+    "checkpoint_of",
+    "claims_of",
+    "created_of",
+    "owner_of",
+    "seconds_of",
+    "uid_of",
+    "version_of",
+]
+
+#: When the work last wrote down how far it is, RFC 3339; on a pod or its PodGroup.
+LAST_CHECKPOINT: Final = "reprieve.dev/last-checkpoint"
 
 
 def uid_of(metadata: ObjectMeta) -> Uid:
@@ -34,6 +47,11 @@ def seconds_of(text: str | None) -> int | None:
 def created_of(metadata: ObjectMeta) -> int:
     """Return the time of creation in Unix seconds, 0 where it is missing."""
     return seconds_of(metadata.creation_timestamp) or 0
+
+
+def checkpoint_of(metadata: ObjectMeta) -> int:
+    """Return Unix seconds of the last checkpoint, 0 for none or one that cannot be read."""
+    return seconds_of((metadata.annotations or {}).get(LAST_CHECKPOINT)) or 0
 
 
 def owner_of(metadata: ObjectMeta) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from reprieve.intake.cluster.affinity import (
 )
 from reprieve.intake.cluster.extended import extended_requests
 from reprieve.intake.cluster.metadata import (
+    checkpoint_of,
     claims_of,
     created_of,
     owner_of,
@@ -94,6 +95,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         gang_says=gang_annotations(metadata.annotations or {}) if gang else (),
         phase=(status.phase or "") if gang else "",
         owners=tuple(each.name for each in metadata.owner_references or ()) if gang else (),
+        checkpoint=checkpoint_of(metadata),
     )
 
 
