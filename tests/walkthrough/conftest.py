@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import os
 import re
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import NodeSpec
 
 NODES = [NodeSpec("gpu-node-0", {"amd.com/gpu": "4"})]
@@ -116,6 +117,18 @@ async def site(bare_site: Site) -> AsyncIterator[Site]:
         yield bare_site
     finally:
         await operator.stop()
+
+
+async def explained(site: Site, *arguments: str) -> tuple[int | None, str]:
+    """Return the exit code and the output of `reprieve explain`."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "reprieve", "explain", "-n", OPERATOR_NAMESPACE),
+        *("--kubeconfig", str(site.embedded.kubeconfig), *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return process.returncode, output.decode()
 
 
 def normalised(text: str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,12 +12,12 @@ import msgspec
 import pytest
 
 from reprieve.scenarios.catalogue import packaged
-from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
+from reprieve.scenarios.embedded import embedded_stage
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.steps import Sleep
-from tests.walkthrough.conftest import Site
+from tests.walkthrough.conftest import Site, explained
 
 SCENARIO = packaged("quota")
 SHARES = (
@@ -56,17 +54,6 @@ async def played(tmp_path: Path, kubectl: Path) -> AsyncIterator[Site]:
 def rows(table: str) -> list[list[str]]:
     """The cells of a kubectl table without its last column, which is an age."""
     return [re.split(r" {2,}", line.rstrip()) for line in table.splitlines()]
-
-
-async def explain(site: Site, *arguments: str) -> tuple[int | None, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "reprieve", "explain", "-n", OPERATOR_NAMESPACE),
-        *("--kubeconfig", str(site.embedded.kubeconfig), *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    return process.returncode, output.decode()
 
 
 @pytest.mark.slow
@@ -116,6 +103,11 @@ async def test_both_policies_are_played_and_tell_who_made_way_and_why(played: Si
         ("job-a", "job-b", "InCohortReclamation"): 3,
         ("job-a", "job-b", "InCohortFairSharing"): 2,
     }
+    for each in items:
+        code, story = await explained(played, each["metadata"]["name"])
+        assert code == 0 and ": the same plan" in story, story
+        fair = re.match(r"job-a-\d-", each["spec"]["preemptor"]["name"]) is not None
+        assert ("Shares before: team-a " in story) is fair
     told = await played.says(
         *("get", "events", "-n", "research", "--field-selector", "reason=EvictedDueToPreempted"),
         *("-o", 'jsonpath={range .items[*]}{.message}{"\\n"}{end}'),

@@ -18,7 +18,7 @@ import yaml
 
 from reprieve.scenarios.embedded import embedded_stage
 from reprieve.scenarios.model import NodeSpec
-from tests.walkthrough.conftest import Site
+from tests.walkthrough.conftest import Site, explained
 
 GUIDES = Path(__file__).parents[2].parent / "shared" / "guides"
 OWN = """
@@ -202,3 +202,8 @@ async def test_a_higher_priority_evicts_in_one_queue_and_waits_in_the_other(
         *("-o", "jsonpath={.items[*].involvedObject.name}"),
     )
     assert re.fullmatch(rf"job-{victim}-[0-9a-f]{{5}}", evicted)
+    (record,) = (await cluster.says("get", "preemptions", "-A", "-o", "name")).split()
+    code, story = await explained(cluster, record.partition("/")[2])
+    assert code == 0
+    assert ": the same plan" in story
+    assert f"{evicted} ({names[0]}, priority 100, 8 cpu, 1Gi memory) makes way" in story

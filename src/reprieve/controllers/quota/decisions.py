@@ -26,7 +26,7 @@ from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.controllers.solve import Solver
 from reprieve.engine.quota import model
 from reprieve.engine.quota.checks import required_checks
-from reprieve.engine.quota.cycle import cycles, preemptions_failed, undo_admission
+from reprieve.engine.quota.cycle import preemptions_failed, undo_admission
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.timing import queue_timestamp
@@ -34,6 +34,7 @@ from reprieve.execution.fence import Deposed
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import ApiError
 from reprieve.kube.writes import Priority
+from reprieve.telemetry.quota_record import policy_text, recorded_cycles
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.wording import kueue
 
@@ -112,20 +113,22 @@ class Decisions:
             started, now = clock.monotonic(), clock.wall()
             ledger = self._held_pairs.ledger
             self._held_pairs.show(now)
-            results: list[CycleResult] = await self._solver.run(
-                lambda: list(cycles(state.holdings, state.queues, now, _MOST, self._number, ledger))
+            recorded = await self._solver.run(
+                lambda: recorded_cycles(
+                    state.holdings, state.queues, now, _MOST, self._number, ledger
+                )
             )
-            self._number += len(results)
+            self._number += len(recorded)
             seconds = (clock.monotonic() - started) / SECOND
-            self._measure([each for each in results if each.entries], seconds)
+            self._measure([result for result, _ in recorded if result.entries], seconds)
             last: dict[str, Entry] = {}
-            for result in results:
+            for result, inputs in recorded:
                 for queue, until in result.retries.items():
                     self.retries.add_at(queue, until)
                 for entry in result.entries:
                     last[entry.workload.key] = entry
                     if entry.issued:
-                        self._preempt(entry)
+                        self._preempt(entry, inputs.get(entry.workload.key))
             for entry in last.values():
                 if entry.outcome is Outcome.ADMITTED:
                     self._admit(entry)
@@ -182,10 +185,10 @@ class Decisions:
 
     # Preemptions
 
-    def _preempt(self, entry: Entry) -> None:
+    def _preempt(self, entry: Entry, decision_input: dict[str, Any] | None) -> None:
         state = self._state
         tree, settings = state.holdings.tree, state.configuration.settings
-        policy = repr(state.configuration.cluster_queues.get(entry.cluster_queue))
+        policy = policy_text(state.configuration, entry.cluster_queue)
         plan = plan_of(entry, tree, state.revision, policy)
         preemptor = state.workload(entry.workload.key)
         if plan is None or preemptor is None:
@@ -204,15 +207,20 @@ class Decisions:
             events = kueue.eviction_events(entry.workload, victim, message, boosted)
             told = kueue.preempted_workload_event(entry.workload, victim, name, boosted)
             markings.append(Marking(victim, target.reason, message, events, told))
-        self._spawn(self._carry(entry, preemptor, plan, tuple(markings)))
+        self._spawn(self._carry(entry, preemptor, plan, tuple(markings), decision_input))
 
     async def _carry(
-        self, entry: Entry, preemptor: Workload, plan: Any, markings: tuple[Marking, ...]
+        self,
+        entry: Entry,
+        preemptor: Workload,
+        plan: Any,
+        markings: tuple[Marking, ...],
+        decision_input: dict[str, Any] | None,
     ) -> None:
         failed = {marking.victim.key for marking in markings}
         try:
             failed = await self._preemptions.carry(
-                plan, preemptor, entry.cluster_queue, markings, self._evicted
+                plan, preemptor, entry.cluster_queue, markings, self._evicted, decision_input
             )
         except Deposed:
             raise

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -142,14 +142,17 @@ class Preemptions:
         queue: str,
         markings: tuple[Marking, ...],
         evicted: Callable[[Workload, Marking], None],
+        decision_input: dict[str, Any] | None = None,
     ) -> set[str]:
         """Write the intent and the marks; return the keys of victims that could not be marked.
+
+        `decision_input` is what the plan was decided on, for the record.
 
         Raises:
             Deposed: the fence is closed.
             ApiError: the intent could not be written; nobody is marked.
         """
-        intent = await self._begin(plan)
+        intent = await self._begin(plan, decision_input)
         found = _Open(intent, {}, {})
         self._open[intent.metadata.name] = found
         results = await asyncio.gather(*(self._mark(found, marking) for marking in markings))
@@ -201,14 +204,15 @@ class Preemptions:
             self._clean_at = type(now)(now + _CLEAN_EVERY)
             await self._clean()
 
-    async def _begin(self, plan: Plan) -> Preemption:
+    async def _begin(self, plan: Plan, decision_input: dict[str, Any] | None) -> Preemption:
         assert plan.preemptor is not None
         uid = plan.preemptor.uid
         attempt = self._attempts[uid] = self._attempts.get(uid, 0) + 1
         failures = 0
         while True:
             actions = [Action.SUSPEND] * len(plan.victims)
-            spec = intent_spec(plan, attempt, self._context.clock.wall(), actions=actions)
+            now = self._context.clock.wall()
+            spec = intent_spec(plan, attempt, now, actions=actions, decision_input=decision_input)
             name = intent_name(plan, attempt)
             try:
                 return await self._log.start(await self._log.create(name, spec))
