@@ -13,7 +13,7 @@ import msgspec
 from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.watches import Watches
 from reprieve.jobs.paths import Json
-from reprieve.jobs.writing import WORKLOAD, Injection
+from reprieve.jobs.writing import WORKLOAD, Conflicting, Injection
 
 __all__ = ["injections"]
 
@@ -24,7 +24,11 @@ _LABEL: Final = 63
 
 
 def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
-    """Return what the pods of an admitted Workload are told, by name of the pod set."""
+    """Return what the pods of an admitted Workload are told, by name of the pod set.
+
+    Raises:
+        Conflicting: a check asks for what a flavor, or another check, says otherwise.
+    """
     admission = workload.status.admission
     assert admission is not None
     updates: dict[str, list[Mapping[str, Any]]] = {}
@@ -45,12 +49,24 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
                 selector.update(held.object.spec.node_labels or {})
                 tolerations += [_given(t) for t in held.object.spec.tolerations or ()]
         for asked in updates.get(assigned.name, ()):
-            selector.update(asked.get("nodeSelector") or {})
-            labels.update(asked.get("labels") or {})
-            annotations.update(asked.get("annotations") or {})
+            for name, into in (
+                ("annotations", annotations),
+                ("labels", labels),
+                ("nodeSelector", selector),
+            ):
+                _merge(name, into, asked.get(name) or {})
             tolerations += list(asked.get("tolerations") or ())
         told[assigned.name] = Injection(assigned.count, selector, tolerations, labels, annotations)
     return told
+
+
+def _merge(name: str, into: dict[str, str], asked: Mapping[str, str]) -> None:
+    for key, value in asked.items():
+        if into.setdefault(key, value) != value:
+            raise Conflicting(
+                f"invalid admission check PodSetUpdate: conflict for {name}: "
+                f"conflict for key={key}, value1={into[key]}, value2={value}"
+            )
 
 
 def _given(toleration: Any) -> Json:
