@@ -7,9 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.core import Node, Pod
+from reprieve.api.core import KueueWorkload, Node, Pod
 from reprieve.engine.idle.vendors import AMD, NVIDIA
-from reprieve.intake.pods import admitted_nodes, gpus_of, node_row, pod_row
+from reprieve.intake.pods import (
+    admitted_nodes,
+    gpus_of,
+    lacks_quota,
+    node_row,
+    pod_row,
+    workload_gpus,
+)
 
 
 def pod(**spec: Any) -> Pod:
@@ -118,3 +125,53 @@ def test_other_vendors_count_when_they_are_watched() -> None:
 
 def test_a_quantity_that_cannot_be_read_counts_as_none() -> None:
     assert gpus_of(pod(containers=[{"resources": {"limits": {"amd.com/gpu": "many"}}}])) == {}
+
+
+FITS_NEVER = (
+    "couldn't assign flavors to pod set main: insufficient quota for amd.com/gpu in flavor a, "
+    "previously considered podsets requests (0) + current podset request (8) > maximum capacity (4)"
+)
+WAITS = "insufficient unused quota for amd.com/gpu in flavor b, 2 more needed"
+
+
+@pytest.mark.parametrize(
+    ("message", "waits"),
+    [
+        (f"couldn't assign flavors to pod set main: {WAITS}", True),
+        (f"{FITS_NEVER}, {WAITS}", True),
+        (FITS_NEVER, False),
+        (FITS_NEVER.replace("amd.com/gpu", "cpu"), False),
+        ("couldn't assign flavors: resource amd.com/gpu unavailable in ClusterQueue", False),
+        # Quota makes room for it already.
+        (f"couldn't assign flavors: {WAITS}. Pending the preemption of 1 workload(s)", False),
+        (f"{WAITS}. Not preempted: 1 workload(s) within their minimum runtime, the first", True),
+    ],
+)
+def test_waiting_for_quota_is_a_demand_if_others_can_give_it_back(
+    message: str, waits: bool
+) -> None:
+    pods = [{"count": 3, "template": {"spec": {"containers": [gpus(2)]}}}, {"count": 1}]
+    condition = {"type": "QuotaReserved", "status": "False", "message": message}
+    found = msgspec.convert(
+        {"spec": {"podSets": pods}, "status": {"conditions": [condition]}}, KueueWorkload
+    )
+    assert lacks_quota(found, ["AMD.com/gpu"]) is waits
+    assert not lacks_quota(found, ["nvidia.com/gpu"])
+    assert workload_gpus(found) == {"amd.com/gpu": 6}
+
+
+def test_a_group_is_named_by_scheduling_by_kueue_or_by_an_older_front_door() -> None:
+    def group(spec: dict[str, Any] | None = None, **metadata: dict[str, str]) -> str:
+        return pod_row(
+            msgspec.convert({"metadata": metadata, "spec": spec or {}}, Pod), {}, ()
+        ).group
+
+    kueue = "kueue.x-k8s.io/pod-group-name"
+    assert group() == ""
+    assert group(labels={kueue: "a"}) == group(labels={kueue: "b"}, annotations={kueue: "a"}) == "a"
+    assert group({"schedulingGroup": {"podGroupName": "c"}}, labels={kueue: "a"}) == "c"
+    assert group(labels={"pod-group.scheduling.sigs.k8s.io": "d"}) == "d"
+
+
+def gpus(count: int) -> dict[str, Any]:
+    return {"resources": {"limits": {"amd.com/gpu": count}}}

@@ -15,7 +15,9 @@ __all__ = [
     "Affinity",
     "Container",
     "ContainerResources",
+    "KueuePodSet",
     "KueueWorkload",
+    "KueueWorkloadSpec",
     "Namespace",
     "Node",
     "NodeAffinity",
@@ -32,6 +34,7 @@ __all__ = [
     "PodSpec",
     "PodStatus",
     "PodTemplate",
+    "SchedulingGroup",
     "Taint",
     "TemplatedObject",
     "TemplatedSpec",
@@ -135,6 +138,12 @@ class Affinity(_Struct, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
+class SchedulingGroup(_Struct, frozen=True):
+    """The group that a pod is scheduled with."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(_Struct, frozen=True):
     """What decides where a pod may go and how many GPUs it asks for."""
 
@@ -144,6 +153,7 @@ class PodSpec(_Struct, frozen=True):
     node_selector: dict[str, str] | None = None
     tolerations: list[Toleration] | None = None
     affinity: Affinity | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class PodTemplate(_Struct, frozen=True):
@@ -246,10 +256,24 @@ class WorkloadStatus(_Struct, frozen=True):
     conditions: list[WorkloadCondition] | None = None
 
 
+class KueuePodSet(_Struct, frozen=True):
+    """Pods of one shape."""
+
+    count: int = 1
+    template: PodTemplate = PodTemplate()
+
+
+class KueueWorkloadSpec(_Struct, frozen=True):
+    """What a Kueue Workload asks for."""
+
+    pod_sets: list[KueuePodSet] | None = None
+
+
 class KueueWorkload(_Struct, frozen=True):
-    """A Kueue Workload, for whether it lacks GPU quota."""
+    """A Kueue Workload, for whether it lacks GPU quota, and how many GPUs it asks for."""
 
     metadata: ObjectMeta = ObjectMeta()
+    spec: KueueWorkloadSpec = KueueWorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
     api_version: str = "kueue.x-k8s.io/v1beta1"
     kind: str = "Workload"

@@ -1,13 +1,17 @@
 """Pod -> engine row: GPUs it asks for, whether it is a GPU demand, which nodes admit it.
 
 Demand: the scheduler says `Insufficient <name>` of a tracked name, or Kueue keeps the pod gated for
-lack of GPU quota. Admission looks at node selector, required node affinity and taints, so that the
-placement proof never counts a node that the scheduler would refuse for those. Source: specification
-of the idle plane, sections 8 and 13 (with its Kueue extension, difference D8).
+lack of GPU quota: its Workload, or that of what it belongs to, waits for quota that others may give
+back. What can never fit is none, nor is what preempts others by quota already.
+
+Admission looks at node selector, required node affinity and taints, so that the placement proof
+never counts a node that the scheduler would refuse for those. Source: specification of the idle
+plane, sections 8 and 13 (with its Kueue extension, difference D8).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -34,6 +38,7 @@ from reprieve.engine.idle.resources import (
 )
 from reprieve.engine.idle.vendors import Vendor
 from reprieve.engine.plan import Ref
+from reprieve.intake.gangs import gang_name
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.units.quantities import InvalidQuantity, parse_quantity
@@ -43,14 +48,24 @@ __all__ = [
     "found",
     "gpus_of",
     "is_demand",
+    "lacks_quota",
     "node_row",
     "pod_row",
     "quota_short",
     "template_gpus",
+    "workload_gpus",
 ]
 
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 _REPELLING: Final = ("NoSchedule", "NoExecute")
+_KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
+#: Kueue's words about flavors that could not give the quota if nobody else had any of it.
+_NEVER: Final = re.compile(
+    r"insufficient quota for \S+ in flavor \S+, previously considered podsets requests \(.*?\)"
+    r" \+ current podset request \(.*?\) > maximum capacity \(.*?\)"
+    r"|resource \S+ unavailable in ClusterQueue"
+)
+_PREEMPTING: Final = re.compile(r"\. Pending the preemption of \d+ workload\(s\)$")
 
 
 def gpus_of(pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> dict[str, int]:
@@ -77,10 +92,12 @@ def pod_row(
     tracked: Iterable[str],
     kueue: Iterable[KueueWorkload] = (),
     nodes: Sequence[Node] | None = None,
+    of_root: Iterable[KueueWorkload] = (),
 ) -> PodRow:
     """Return the engine's row.
 
-    `gpus`: its own GPUs (`gpus_of`). `tracked`: the GPU names of its workload's total. `nodes`:
+    `gpus`: its own GPUs (`gpus_of`). `tracked`: the GPU names of its workload's total. `kueue`:
+    Kueue Workloads, of which those that it owns count; `of_root`: those of its workload. `nodes`:
     all nodes, to be given where a placement is to be proven.
     """
     return PodRow(
@@ -89,17 +106,23 @@ def pod_row(
         phase=pod.status.phase,
         gpus=gpus,
         node=pod.spec.node_name or None,
-        demand=is_demand(pod, tracked, kueue),
+        demand=is_demand(pod, tracked, kueue, of_root),
         terminating=pod.metadata.deletion_timestamp is not None,
         started=_instant(pod.status.start_time),
         nodes=None if nodes is None or pod.spec.node_name else admitted_nodes(pod, nodes),
         created=_instant(pod.metadata.creation_timestamp),
         # The API sets it to the time of the request plus the grace period.
         ends=_instant(pod.metadata.deletion_timestamp),
+        group=_group(pod),
     )
 
 
-def is_demand(pod: Pod, tracked: Iterable[str], kueue: Iterable[KueueWorkload] = ()) -> bool:
+def is_demand(
+    pod: Pod,
+    tracked: Iterable[str],
+    kueue: Iterable[KueueWorkload] = (),
+    of_root: Iterable[KueueWorkload] = (),
+) -> bool:
     """Return whether the pod waits for GPUs of one of the tracked names."""
     if pod.status.phase != "Pending":
         return False
@@ -112,21 +135,50 @@ def is_demand(pod: Pod, tracked: Iterable[str], kueue: Iterable[KueueWorkload] =
     return (
         scheduled.reason == "SchedulingGated"
         and (pod.metadata.labels or {}).get(KUEUE_MANAGED) == "true"
-        and quota_short(Uid(pod.metadata.uid), tracked, kueue)
+        and (
+            quota_short(Uid(pod.metadata.uid), tracked, kueue)
+            or any(lacks_quota(each, tracked) for each in of_root)
+        )
     )
 
 
 def quota_short(owner: Uid, tracked: Iterable[str], kueue: Iterable[KueueWorkload]) -> bool:
     """Return whether a Kueue Workload of this owner waits for quota of a tracked GPU name."""
-    names = [name.lower() for name in tracked]
     return any(
-        condition.type == "QuotaReserved"
-        and condition.status == "False"
-        and any(name in (condition.message or "").lower() for name in names)
+        lacks_quota(workload, tracked)
         for workload in kueue
         if any(reference.uid == owner for reference in workload.metadata.owner_references or ())
-        for condition in workload.status.conditions or ()
     )
+
+
+def lacks_quota(workload: KueueWorkload, tracked: Iterable[str]) -> bool:
+    """Return whether a Kueue Workload waits for quota of a tracked GPU name.
+
+    Not if it can never have it, nor if it has preempted others for it.
+    """
+    for condition in workload.status.conditions or ():
+        if condition.type == "QuotaReserved" and condition.status == "False":
+            message = condition.message or ""
+            if _PREEMPTING.search(message):
+                return False
+            waits = _NEVER.sub("", message).lower()
+            return any(name.lower() in waits for name in tracked)
+    return False
+
+
+def workload_gpus(
+    workload: KueueWorkload, vendors: Sequence[Vendor] = DEFAULT_VENDORS
+) -> dict[str, int] | None:
+    """Return the GPUs that all pods of a Kueue Workload ask for together; None without pods."""
+    if not workload.spec.pod_sets:
+        return None
+    total: dict[str, int] = {}
+    for pod_set in workload.spec.pod_sets:
+        spec = pod_set.template.spec
+        rows = (_rows(spec.containers, vendors), _rows(spec.init_containers, vendors))
+        for name, count in pod_gpus(*rows, vendors).items():
+            total[name] = total.get(name, 0) + count * pod_set.count
+    return total
 
 
 def found(thing: Pod | OwnedObject) -> Found:
@@ -167,6 +219,18 @@ def node_row(
 def admitted_nodes(pod: Pod, nodes: Iterable[Node]) -> frozenset[str]:
     """Return the names of the nodes that selector, required affinity and taints leave."""
     return frozenset(node.metadata.name for node in nodes if _admits(node, pod))
+
+
+def _group(pod: Pod) -> str:
+    """Return the group that the pod starts with, whoever keeps it together; empty for none."""
+    labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
+    group = pod.spec.scheduling_group
+    return (
+        (group.pod_group_name if group is not None else None)
+        or annotations.get(_KUEUE_GROUP)
+        or labels.get(_KUEUE_GROUP)
+        or gang_name(labels, annotations)
+    )
 
 
 def _rows(containers: Iterable[Container] | None, vendors: Sequence[Vendor]) -> list[ContainerRow]:

@@ -17,10 +17,11 @@ from reprieve.engine.plan import Ref
 from reprieve.kube.cache import Cache
 from reprieve.units.ids import Uid
 
-__all__ = ["BY_NODE", "BY_OWNER", "Ownership", "pod_found"]
+__all__ = ["BY_GROUP", "BY_NODE", "BY_OWNER", "Ownership", "pod_found"]
 
 BY_OWNER = "owner"
 BY_NODE = "node"
+BY_GROUP = "group"
 
 
 def pod_found(pod: PodRecord) -> Found:

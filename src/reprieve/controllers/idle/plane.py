@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from reprieve.api.core import KueueWorkload
 from reprieve.api.kaiwo import CONFIG_NAME
 from reprieve.api.reprieve import ON_PREEMPTION, Action, Preemption
 from reprieve.controllers.dirty import DirtyKeys
@@ -26,7 +25,8 @@ from reprieve.controllers.idle.announcements import (
 from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.idle.context import IdleContext, log
 from reprieve.controllers.idle.evaluator import Evaluator
-from reprieve.controllers.idle.ownership import BY_OWNER, Ownership, pod_found
+from reprieve.controllers.idle.ownership import Ownership, pod_found
+from reprieve.controllers.idle.queued import Queued
 from reprieve.controllers.idle.reconcile import Reconciler
 from reprieve.controllers.idle.records import (
     ConfigRecord,
@@ -39,7 +39,7 @@ from reprieve.controllers.idle.records import (
 from reprieve.controllers.idle.roots import Roots
 from reprieve.controllers.idle.snapshots import Snapshots
 from reprieve.controllers.idle.tracking import Tracking
-from reprieve.controllers.idle.watches import ServiceIndex, Watches
+from reprieve.controllers.idle.watches import KUEUE_GROUP, ServiceIndex, Watches
 from reprieve.controllers.idle.workloads import (
     KnownPoll,
     TrackedWorkloads,
@@ -63,6 +63,7 @@ from reprieve.engine.plan import Plane, Ref
 from reprieve.execution.executor import Executor
 from reprieve.execution.intents import IntentLog
 from reprieve.execution.recovery import claim_open
+from reprieve.kube.discovery import NotServed
 from reprieve.kube.errors import ApiError
 from reprieve.settings.idle import kaiwo_config_tier
 from reprieve.telemetry.metrics import IdleGpuSeconds
@@ -102,8 +103,7 @@ class IdlePlane:
         self._pods_due: DirtyKeys[str] = DirtyKeys(clock)
         self._roots_due: DirtyKeys[str] = DirtyKeys(clock)
         self._kueue_due: DirtyKeys[str] = DirtyKeys(clock)
-        # By root uid: GPUs of one pod of a root that Kueue holds back before it has any.
-        self._queued: dict[str, dict[str, int]] = {}
+        self._queued = Queued(self.watches, self._roots, tuple(start.vendors))
         self._due: DirtyKeys[GpuWorkloadKey] = DirtyKeys(clock)
         # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
         self._known_roots: dict[str, Root] = {}
@@ -135,13 +135,18 @@ class IdlePlane:
             held_back=self._held_back,
         )
         self._snapshots = Snapshots(
-            context, self.workloads, self._ownership, self.watches, self._action_of
+            context,
+            self.workloads,
+            self._ownership,
+            self.watches,
+            self._action_of,
+            self._queued.workloads,
         )
         self._reconciler = Reconciler(
             context,
             self.workloads,
             self._tracking,
-            self._kueue_of,
+            self._queued.workloads,
             self._due.add_at,
             self.evaluator.ask,
         )
@@ -170,6 +175,7 @@ class IdlePlane:
         """
         try:
             async with open_session() as session, asyncio.TaskGroup() as group:
+                await self._find_kueue()
                 self.watches.start(group)
                 await self.watches.synced()
                 self._subscribe()
@@ -206,6 +212,14 @@ class IdlePlane:
         finally:
             self.ready = False
             self._solver.close()
+
+    async def _find_kueue(self) -> None:
+        """Read Kueue's Workloads as they are stored, where that version is served."""
+        try:
+            await self.context.mapper.resource_for(f"{KUEUE_GROUP}/v1beta2", "Workload")
+        except (ApiError, NotServed):
+            return
+        self.watches.read_kueue_as("v1beta2")
 
     # What changed
 
@@ -274,14 +288,19 @@ class IdlePlane:
     def _kueue_changed(self, old: KueueRecord | None, new: KueueRecord | None) -> None:
         record = new or old
         assert record is not None
-        if new is not None and new.owner is not None:
+        root = self._queued.root_of(record.uid)
+        concerned = {*record.owner_uids, *([root.ref.uid] if root is not None else ())}
+        if new is None:
+            self._queued.forget(record.uid)
+        else:
             self._kueue_due.add(new.uid)
-        for uid in record.owner_uids:
+        for uid in tuple(concerned):
             pod = self.watches.pods.cache.get(uid)
-            roots = self._ownership.owners_of(pod) if pod is not None else {uid}
-            for root in roots:
-                for held in self.workloads.of_root(root):
-                    self._due.add(held.key)
+            if pod is not None:
+                concerned |= self._ownership.owners_of(pod)
+        for uid in concerned:
+            for held in self.workloads.of_root(uid):
+                self._due.add(held.key)
 
     def _root_changed(self, root: Ref) -> None:
         self._roots_due.add(root.uid)
@@ -317,20 +336,15 @@ class IdlePlane:
 
     async def _resolve_queued(self, uid: str) -> None:
         """Find the root behind a Kueue Workload: a suspended job without pods may be a demand."""
-        record = self.watches.kueue.cache.get(uid)
-        if record is None or record.owner is None:
+        known = self._queued.root_of(uid)
+        root = await self._queued.resolve(uid)
+        if root is None or known == root:
             return
-        try:
-            root = await self._roots.resolve_owner(record.owner, record.namespace)
-        except ResolutionError:
-            return
-        if root.ref.kind == "Pod" or root.ref.uid in self._known_roots:
-            return
-        gpus = await self._roots.template_gpus(root.ref, self.context.start.vendors)
-        if gpus:
-            self._queued[root.ref.uid] = gpus
+        if root.ref.uid not in self._known_roots and self._queued.gpus(root.ref.uid):
             self._known_roots[root.ref.uid] = root
             self._roots_due.add(root.ref.uid)
+        for held in self.workloads.of_root(root.ref.uid):
+            self._due.add(held.key)
 
     async def _follow(self, uid: str) -> None:
         root = self._known_roots.get(uid)
@@ -338,7 +352,7 @@ class IdlePlane:
             return
         facts = self._roots.facts(uid) or await self._roots.read(root.ref)
         gpus = add(*(pod.row.gpus for pod in self._ownership.pods_of(root.ref)))
-        await self._tracking.follow(root, facts, gpus or self._queued.pop(uid, {}))
+        await self._tracking.follow(root, facts, gpus or self._queued.gpus(uid))
 
     async def _reconcile(self, key: GpuWorkloadKey) -> None:
         held = self.workloads.get(key)
@@ -353,17 +367,17 @@ class IdlePlane:
         """Read every root again at each polling interval, but at least once a minute."""
         while True:
             await self.context.clock.sleep(min(self.context.start.policy.polling_interval, MINUTE))
-            alive: dict[str, Root] = {root.ref.uid: root for root in self._ownership.roots()}
+            alive: dict[str, Root] = {root.ref.uid: root for root in self._queued.roots()}
+            alive.update((root.ref.uid, root) for root in self._ownership.roots())
             for held in self.workloads:
                 if held.root.uid not in alive:
                     chain = held.object.status.owner_chain
                     alive[held.root.uid] = Root(held.root, chain)
             self._known_roots = alive
             living = {held.root.uid for held in self.workloads if not held.over}
-            with_pods = {root.ref.uid for root in self._ownership.roots()}
-            await self._roots.read_all(
-                root.ref for uid, root in alive.items() if uid in living or uid in with_pods
-            )
+            living |= {root.ref.uid for root in self._ownership.roots()}
+            living |= {root.ref.uid for root in self._queued.roots()}
+            await self._roots.read_all(root.ref for uid, root in alive.items() if uid in living)
             self._roots.forget_between(self._ownership.between())
 
     async def _keep_house(self) -> None:
@@ -430,9 +444,6 @@ class IdlePlane:
             for record in self.watches.intents.cache
             if record.namespace == self._namespace and record.intent.spec.plane == Plane.IDLE
         ]
-
-    def _kueue_of(self, uid: str) -> Sequence[KueueWorkload]:
-        return [record.workload for record in self.watches.kueue.cache.by(BY_OWNER, uid)]
 
     def _namespace_annotations(self, name: str) -> Mapping[str, str]:
         record = self.watches.namespaces.cache.named("", name)

@@ -30,12 +30,12 @@ from reprieve.engine.idle.lifecycle import Action, Facts, MetricsHealth, Step, s
 from reprieve.engine.idle.model import Phase, PodRow, Workload
 from reprieve.engine.idle.samples import write_due
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
-from reprieve.intake.pods import pod_row, quota_short
+from reprieve.intake.pods import lacks_quota, pod_row
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.durations import SECOND
-from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.instants import Nanos
 from reprieve.wording.kaiwo import amounts_text, conditions_after, event_text
 
@@ -50,11 +50,15 @@ def row_of(
     pods: Iterable[PodRecord],
     kueue: Sequence[KueueWorkload] = (),
     nodes: Sequence[Node] | None = None,
+    of_root: Sequence[KueueWorkload] = (),
 ) -> Workload:
-    """Return the engine's row of a GpuWorkload with its owned pods."""
+    """Return the engine's row of a GpuWorkload with its owned pods.
+
+    `kueue`: Kueue Workloads that its pods own, `of_root` those that its root owns.
+    """
     settings = resolve(overrides_of(held.object.spec), context.tiers)
     tracked = held.object.spec.gpu_resources
-    rows = [_pod_row(pod, tracked, kueue, nodes) for pod in pods]
+    rows = [_pod_row(pod, tracked, kueue, nodes, of_root) for pod in pods]
     return workload_row(held.object, settings, rows, held.released, held.status)
 
 
@@ -109,14 +113,14 @@ class Reconciler:
             return
         kueue = [workload for pod in pods for workload in self._kueue_of(pod.uid)]
         of_root = self._kueue_of(held.root.uid)
-        workload = row_of(context, held, pods, kueue)
+        workload = row_of(context, held, pods, kueue, of_root=of_root)
         if not workload.status.owner_chain and chain:
             status = replace(workload.status, owner_chain=chain)
             workload = replace(workload, status=status)
         facts = Facts(
             root=root.state,
             metrics=self._metrics_health(held, pods),
-            quota_short=quota_short(Uid(held.root.uid), held.object.spec.gpu_resources, of_root),
+            quota_short=any(lacks_quota(w, held.object.spec.gpu_resources) for w in of_root),
         )
         outcome = step(workload, facts, context.start.policy, now)
         self._workloads.remember(held, outcome.status)
@@ -219,7 +223,8 @@ def _pod_row(
     tracked: Iterable[str],
     kueue: Sequence[KueueWorkload],
     nodes: Sequence[Node] | None,
+    of_root: Sequence[KueueWorkload],
 ) -> PodRow:
     if pod.pending is None:
         return pod.row
-    return pod_row(pod.pending, pod.row.gpus, tracked, kueue, nodes)
+    return pod_row(pod.pending, pod.row.gpus, tracked, kueue, nodes, of_root)

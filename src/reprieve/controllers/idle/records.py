@@ -14,13 +14,20 @@ from typing import Any
 
 import msgspec
 
-from reprieve.api.core import KueueWorkload, Namespace, Node, ObjectMeta, Pod
+from reprieve.api.core import (
+    KueueWorkload,
+    KueueWorkloadSpec,
+    Namespace,
+    Node,
+    ObjectMeta,
+    Pod,
+)
 from reprieve.api.kaiwo import GpuWorkload, KaiwoConfig
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.idle.discovery import Owner
 from reprieve.engine.idle.model import PodRow
 from reprieve.engine.idle.vendors import Vendor
-from reprieve.intake.pods import found, gpus_of, pod_row
+from reprieve.intake.pods import found, gpus_of, pod_row, workload_gpus
 from reprieve.kube.objects import version_number
 from reprieve.units.ids import Uid
 
@@ -33,6 +40,7 @@ __all__ = [
     "PodRecord",
     "WatchedGpuWorkload",
     "WorkloadRecord",
+    "kueue_converter",
     "pod_converter",
 ]
 
@@ -62,7 +70,12 @@ def pod_converter(vendors: Sequence[Vendor]) -> Callable[[Pod], PodRecord]:
         metadata = pod.metadata
         gpus = gpus_of(pod, vendors)
         row = pod_row(pod, {sys.intern(name): count for name, count in gpus.items()}, ())
-        row = replace(row, phase=sys.intern(row.phase), node=row.node and sys.intern(row.node))
+        row = replace(
+            row,
+            phase=sys.intern(row.phase),
+            node=row.node and sys.intern(row.node),
+            group=sys.intern(row.group),
+        )
         return PodRecord(
             uid=metadata.uid,
             namespace=sys.intern(metadata.namespace),
@@ -126,18 +139,14 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True)
 class KueueRecord:
-    """A Kueue Workload."""
+    """A Kueue Workload without its templates; `gpus` is what its pods ask for, if it has any."""
 
     uid: str
     namespace: str
     name: str
     resource_version: int
     workload: KueueWorkload
-
-    @classmethod
-    def of(cls, workload: KueueWorkload) -> KueueRecord:
-        """Return the record of a Kueue Workload."""
-        return cls(*_identity(workload.metadata), workload)
+    gpus: dict[str, int] | None
 
     @property
     def owner(self) -> Owner | None:
@@ -154,6 +163,16 @@ class KueueRecord:
     def owner_uids(self) -> tuple[str, ...]:
         """Uids of all owners: the job, or the pod for pod integrations."""
         return tuple(owner.uid for owner in self.workload.metadata.owner_references or ())
+
+
+def kueue_converter(vendors: Sequence[Vendor]) -> Callable[[KueueWorkload], KueueRecord]:
+    """Return the conversion of Kueue Workloads under these vendors' resource names."""
+
+    def convert(workload: KueueWorkload) -> KueueRecord:
+        kept = msgspec.structs.replace(workload, spec=KueueWorkloadSpec())
+        return KueueRecord(*_identity(workload.metadata), kept, workload_gpus(workload, vendors))
+
+    return convert
 
 
 class _ManagedMeta(ObjectMeta, frozen=True, rename="camel"):

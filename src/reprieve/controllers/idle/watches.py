@@ -12,7 +12,7 @@ import msgspec
 from reprieve.api.core import KueueWorkload, Namespace, Node, ObjectMeta, Pod
 from reprieve.api.kaiwo import KaiwoConfig
 from reprieve.api.reprieve import Preemption
-from reprieve.controllers.idle.ownership import BY_NODE, BY_OWNER
+from reprieve.controllers.idle.ownership import BY_GROUP, BY_NODE, BY_OWNER
 from reprieve.controllers.idle.records import (
     ConfigRecord,
     IntentRecord,
@@ -22,6 +22,7 @@ from reprieve.controllers.idle.records import (
     PodRecord,
     WatchedGpuWorkload,
     WorkloadRecord,
+    kueue_converter,
     pod_converter,
 )
 from reprieve.controllers.metric_sources import ReadyAddress
@@ -45,9 +46,9 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["KUEUE_WORKLOADS", "ServiceIndex", "Watch", "Watches"]
+__all__ = ["KUEUE_GROUP", "ServiceIndex", "Watch", "Watches"]
 
-KUEUE_WORKLOADS: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
+KUEUE_GROUP: Final = "kueue.x-k8s.io"
 _BY_SERVICE: Final = "service"
 _TOLERANCE: Final = 10 * SECOND
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
@@ -119,6 +120,9 @@ class Watches:
             {
                 BY_OWNER: lambda pod: [owner.uid for owner in pod.owners],
                 BY_NODE: lambda pod: [pod.row.node] if pod.occupies and pod.row.gpus else [],
+                BY_GROUP: lambda pod: (
+                    [f"{pod.namespace}/{pod.row.group}"] if pod.row.group and pod.row.gpus else []
+                ),
             },
         )
         self.namespaces = watch(NAMESPACES, Namespace, NamespaceRecord.of)
@@ -127,13 +131,18 @@ class Watches:
         self.intents: Watch[Preemption, IntentRecord] = watch(
             PREEMPTIONS, Preemption, IntentRecord.of
         )
-        self.kueue: Watch[KueueWorkload, KueueRecord] = watch(
-            KUEUE_WORKLOADS,
-            KueueWorkload,
-            KueueRecord.of,
-            {BY_OWNER: lambda workload: workload.owner_uids},
-            required=False,
-        )
+
+        def queued(version: str) -> Watch[KueueWorkload, KueueRecord]:
+            return watch(
+                Resource(KUEUE_GROUP, version, "workloads", "Workload"),
+                KueueWorkload,
+                kueue_converter(vendors),
+                {BY_OWNER: lambda workload: workload.owner_uids},
+                required=False,
+            )
+
+        self._queued = queued
+        self.kueue = queued("v1beta1")
         self.nodes = watch(NODES, Node, NodeRecord.of) if nodes else None
         self.slices: Watch[_Slice, _SliceRecord] | None = (
             watch(
@@ -158,6 +167,10 @@ class Watches:
             self.slices,
         )
         return (watch for watch in every if watch is not None)
+
+    def read_kueue_as(self, version: str) -> None:
+        """Read Kueue's Workloads in this version; before anything is started."""
+        self.kueue = self._queued(version)
 
     async def synced(self) -> None:
         """Wait for the first list of every required kind."""

@@ -107,7 +107,8 @@ class PodRow:
     `demand`: the scheduler says that a GPU resource is short (section 13). `nodes`: for a pod
     without a node, the names of the nodes that its selectors and tolerations admit; None means all.
     `started`: when it was accepted by its kubelet; `created`: when the object was made; `ends`:
-    when the graceful end of a pod that is being deleted should be over.
+    when the graceful end of a pod that is being deleted should be over. `group`: the pods of one
+    namespace with one group, empty for none, start together.
     """
 
     uid: Uid
@@ -121,6 +122,7 @@ class PodRow:
     nodes: frozenset[str] | None = None
     created: Nanos | None = None
     ends: Nanos | None = None
+    group: str = ""
 
     @property
     def live(self) -> bool:

@@ -1,0 +1,79 @@
+"""Pods that start together wait together: their workloads are one demand.
+
+A pod without a controller is its own root, so that a group of them has as many GpuWorkloads as
+pods. Each for itself would collect victims, more than the group needs, or only for some of it. So
+the waiting members of a gang are seen as one demand: the oldest of them by creation, then by
+namespace/name, asks for the GPUs of all. What was taken for a member earlier is for that one.
+
+Source: issue contract of the quota plane (a waiting gang reclaims once); the design's promise
+"Feasible".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from reprieve.engine.idle.model import Phase, Workload
+from reprieve.engine.idle.resources import add
+from reprieve.units.ids import GpuWorkloadKey
+
+__all__ = ["gang_of", "joined"]
+
+
+def gang_of(workload: Workload) -> str:
+    """Return `namespace/group` of its pods; empty where they are not all of one group."""
+    groups = {pod.group for pod in workload.pods if pod.live}
+    if len(groups) != 1:
+        return ""
+    (group,) = groups
+    return f"{workload.ref.namespace}/{group}" if group else ""
+
+
+def joined(
+    workloads: Sequence[Workload], members: Mapping[str, Collection[GpuWorkloadKey]]
+) -> tuple[tuple[Workload, ...], dict[GpuWorkloadKey, GpuWorkloadKey]]:
+    """Return the workloads with each waiting gang as one, and who speaks for whom.
+
+    Args:
+        workloads: of a snapshot.
+        members: GpuWorkloads of each gang, also of those that wait no longer.
+    """
+    waiting: dict[str, list[Workload]] = {}
+    for workload in workloads:
+        gang = gang_of(workload) if workload.status.phase is Phase.PENDING_GPU else ""
+        if gang:
+            waiting.setdefault(gang, []).append(workload)
+    speakers: dict[GpuWorkloadKey, GpuWorkloadKey] = {}
+    demands: dict[GpuWorkloadKey, Workload] = {}
+    for gang, several in waiting.items():
+        first = min(several, key=lambda each: (each.created, each.key))
+        speakers.update(dict.fromkeys((each.key for each in several), first.key))
+        speakers.update(dict.fromkeys(members.get(gang, ()), first.key))
+        demands[first.key] = _together(first, several)
+    if not demands:
+        return tuple(workloads), {}
+    names = {_name(key): _name(speaker) for key, speaker in speakers.items()}
+    silent = {each.key for several in waiting.values() for each in several} - demands.keys()
+    kept = (each for each in workloads if each.key not in silent)
+    return tuple(_renamed(demands.get(w.key, w), names) for w in kept), speakers
+
+
+def _together(first: Workload, several: Sequence[Workload]) -> Workload:
+    pods = {pod.uid: pod for each in several for pod in each.pods}
+    return replace(
+        first,
+        gpus=add(*(each.gpus for each in several)),
+        pods=tuple(sorted(pods.values(), key=lambda pod: (pod.name, pod.uid))),
+    )
+
+
+def _renamed(workload: Workload, names: Mapping[str, str]) -> Workload:
+    whom = workload.status.preempted_for
+    if names.get(whom, whom) == whom:
+        return workload
+    return replace(workload, status=replace(workload.status, preempted_for=names[whom]))
+
+
+def _name(key: GpuWorkloadKey) -> str:
+    return key.partition("/")[2]
