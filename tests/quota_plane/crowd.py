@@ -74,12 +74,16 @@ class Crowd:
         await self._until("intents are closed", self._closed)
 
     async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
-        end = asyncio.get_running_loop().time() + _PATIENCE_S
+        """Wait until it holds; patience begins anew with everyone who ends."""
+        now = asyncio.get_running_loop().time
+        ended, end = -1, 0.0
         while not await holds():
+            if ended != len(self.finished):
+                ended, end = len(self.finished), now() + _PATIENCE_S
             for task in (*self.cluster._tasks, self._watch):
                 if task is not None and task.done():
                     task.result()
-            if asyncio.get_running_loop().time() > end:
+            if now() > end:
                 raise AssertionError("\n".join((f"not {what}", *await self._left())))
             await asyncio.sleep(0.1)
 
