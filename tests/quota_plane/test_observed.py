@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
 from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.engine.quota.model import Settings
@@ -38,6 +39,15 @@ NAMES = (
 TOLD_BY = ("kueue-admission", "batch/job-kueue-controller")
 #: Told when two heads met in one cycle, which is a matter of milliseconds.
 BY_CHANCE = "Workload no longer fits after processing another workload"
+#: Series that depend on the number of cycles, on the program, and on earlier runs of it.
+NOT_COMPARED = (
+    "kueue_admission_attempt_duration_seconds",
+    "kueue_admission_attempts_total",
+    "kueue_build_info",
+    "kueue_finished_workloads_total",
+    "kueue_workload_creation_latency_seconds",
+)
+Series = tuple[str, tuple[tuple[str, str], ...]]
 KEPT = ("flavorsReservation", "flavorsUsage", "pendingWorkloads", "reservingWorkloads")
 
 
@@ -100,6 +110,24 @@ def told(events: list[Object], uids: set[str], namespace: str) -> Counter[object
     return Counter({each: 1 if each[1] == "Warning" else n for each, n in found.items()})
 
 
+def counted(text: str, namespace: str) -> dict[Series, float]:
+    """Return all series that are not zero, without times and without who said it."""
+    found = {}
+    for line in text.splitlines():
+        name, _, value = line.rpartition(" ")
+        family, _, labels = name.partition("{")
+        if not family.startswith("kueue_") or family.startswith(NOT_COMPARED):
+            continue
+        if family.endswith(("_bucket", "_sum", "_created")) or float(value) == 0:
+            continue
+        said = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        said.pop("replica_role", None)
+        if said.get("namespace") == namespace:
+            said["namespace"] = "NS"
+        found[family, tuple(sorted(said.items()))] = float(value)
+    return found
+
+
 def shown(queues: list[Object]) -> dict[str, Object]:
     """Return the statuses of ClusterQueues and LocalQueues."""
     return {
@@ -152,6 +180,7 @@ async def now(cluster: Site) -> tuple[object, ...]:
         told(events, uids_of(workloads), NAMESPACE),
         shown(ready),
         held_back((await cluster.client.list(JOBS, dict, namespace=NAMESPACE)).items),
+        counted(generate_latest(cluster.metrics.registry).decode(), NAMESPACE),
     )
 
 
@@ -186,10 +215,11 @@ async def test_the_real_controllers_run_is_repeated(name: str, tmp_path: Path) -
         told(of("Event", after), uids_of(workloads), namespace),
         shown([*of("ClusterQueue", after), *of("LocalQueue", after)]),
         held_back(of("Job", after)),
+        counted((OBSERVED / f"kueue-{name}.2-after.metrics.txt").read_text(), namespace),
     )
     nodes = [node("node-0", 16)]
     objects = (flavor(), *queues, *doors)
-    options = QuotaOptions(settings=settings)
+    options = QuotaOptions(settings=settings, queue_metrics=True)
     async with site(tmp_path, *objects, nodes=nodes, options=options) as cluster:
         for each in sorted(first, key=lambda w: w["metadata"]["creationTimestamp"]):
             await cluster.create(copied(each))
@@ -211,4 +241,8 @@ async def test_the_real_controllers_run_is_repeated(name: str, tmp_path: Path) -
 def _difference(have: object, wanted: object) -> str:
     if isinstance(have, Counter) and isinstance(wanted, Counter):
         return f"too much:\n{have - wanted}\nmissing:\n{wanted - have}"
+    if isinstance(have, dict) and isinstance(wanted, dict):
+        keys = sorted(have.keys() | wanted.keys())
+        odd = [key for key in keys if have.get(key) != wanted.get(key)]
+        return "\n".join(f"{key}: {have.get(key)} instead of {wanted.get(key)}" for key in odd)
     return f"{have}\n{wanted}"
