@@ -36,6 +36,11 @@ from tests.scheduling.site import NAMESPACE, POD_GROUPS, Object
 
 LEASE = 15 * SECOND
 PRIORITIES = {"low": 1000, "middle": 10_000, "high": 100_000}
+_KINDS = {
+    "Pod": "pods",
+    "PodGroup": "podgroups.scheduling.k8s.io",
+    "CompositePodGroup": "compositepodgroups.scheduling.k8s.io",
+}
 _OPERATOR_NAMESPACE = "reprieve-system"
 _IDLE_TURNS = 3
 
@@ -410,7 +415,7 @@ class Memory:
             if spec.get("priorityClassName"):
                 spec["priority"] = PRIORITIES[spec["priorityClassName"]]
             status = {"phase": "Pending"} if obj["kind"] == "Pod" else {}
-            kind = "pods" if obj["kind"] == "Pod" else "podgroups.scheduling.k8s.io"
+            kind = _KINDS[obj["kind"]]
             metadata = {**obj["metadata"], "namespace": NAMESPACE}
             self.api.put(kind, {**obj, "metadata": metadata, "spec": spec, "status": status})
 
@@ -455,6 +460,9 @@ class Memory:
 
     def group(self, name: str) -> Object:
         return self.api.objects["podgroups.scheduling.k8s.io"][NAMESPACE, name]
+
+    def composite(self, name: str) -> Object:
+        return self.api.objects["compositepodgroups.scheduling.k8s.io"][NAMESPACE, name]
 
     def placed(self) -> dict[str, str]:
         return {n: p["spec"]["nodeName"] for n, p in self.pods.items() if p["spec"].get("nodeName")}

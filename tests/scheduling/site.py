@@ -34,13 +34,16 @@ from reprieve.units.clock import SystemClock
 
 NAMESPACE = "team"
 POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
+COMPOSITE_GROUPS = Resource(
+    "scheduling.k8s.io", "v1alpha3", "compositepodgroups", "CompositePodGroup"
+)
 PRIORITY_CLASSES = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 _RESOURCES = {
     resource.kind: resource
-    for resource in (PODS, NAMESPACES, POD_GROUPS, PRIORITY_CLASSES, BUDGETS)
+    for resource in (PODS, NAMESPACES, POD_GROUPS, COMPOSITE_GROUPS, PRIORITY_CLASSES, BUDGETS)
 }
 _PATIENCE_S = 30.0
 _LOOK_S = 0.05
@@ -82,19 +85,34 @@ def pod(
 
 
 def group(
-    name: str, *, min_count: int | None = None, mode: str = "single", priority: str = ""
+    name: str,
+    *,
+    min_count: int | None = None,
+    mode: str = "single",
+    priority: str = "",
+    parent: str = "",
+    resource: Resource = POD_GROUPS,
 ) -> Object:
-    """Return a PodGroup, a gang if it has a minimum."""
-    policy: Object = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
+    """Return a PodGroup, a gang if it has a minimum; `parent` is a composite group."""
+    least = "minGroupCount" if resource is COMPOSITE_GROUPS else "minCount"
+    policy: Object = {"basic": {}} if min_count is None else {"gang": {least: min_count}}
     spec: Object = {"schedulingPolicy": policy, "disruptionMode": {mode: {}}}
     if priority:
         spec["priorityClassName"] = priority
+    if parent:
+        spec["parentCompositePodGroupName"] = parent
+        spec["workloadRef"] = {"workloadName": "workload", "templateName": "template"}
     return {
-        "apiVersion": POD_GROUPS.api_version,
-        "kind": "PodGroup",
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": spec,
     }
+
+
+def composite(name: str, **facts: Any) -> Object:
+    """Return a CompositePodGroup, with the facts of `group`; the minimum is one of groups."""
+    return group(name, resource=COMPOSITE_GROUPS, **facts)
 
 
 def priority_class(name: str, value: int, policy: str = "PreemptLowerPriority") -> Object:
