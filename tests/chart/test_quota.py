@@ -67,6 +67,7 @@ def test_kinds_of_kueue_come_with_the_quota_plane_alone(tmp_path: Path) -> None:
 
 def test_the_values_become_the_operators_settings(tmp_path: Path) -> None:
     plain = settings_of(tmp_path)
+    assert plain.serves_webhooks
     assert plain.configuration.settings.fair_sharing is None
     assert settings_of(tmp_path, preemptionPolicy="FairSharing").configuration.settings == (
         quota_settings({"preemptionPolicy": "FairSharing"}).configuration.settings
@@ -154,6 +155,27 @@ def test_cert_manager_keeps_the_certificate_where_it_is_chosen(tmp_path: Path) -
         if injected.items() <= each["metadata"]["annotations"].items()
     }
     assert marked == {name for name in KUEUE_NAMES if "conversion" in load(name)["spec"]}
+
+
+def test_certificates_of_nobody_are_not_rendered(tmp_path: Path) -> None:
+    off = {**OFF_OLD, "internalCertManagement": {"enable": False}}
+    with pytest.raises(RenderingFailed, match=r"say with quota\.webhooks\.certManager\.enabled"):
+        render(tmp_path, quota(configuration=off))
+    values = quota(configuration=off, webhooks={"certManager": {"enabled": True}})
+    assert render(tmp_path, values).all("Certificate")
+
+
+def test_the_secret_of_the_certificates_is_the_one_that_the_operator_may_write(
+    tmp_path: Path,
+) -> None:
+    named = {**OFF_OLD, "internalCertManagement": {"webhookSecretName": "certs"}}
+    options = webhook_options(settings_of(tmp_path, configuration=named), "ns")
+    rendered = render(tmp_path, quota(configuration=named))
+    (role,) = (
+        each for each in rendered.all("Role") if each["metadata"]["name"] == options.place.service
+    )
+    names = [name for rule in role["rules"] for name in rule.get("resourceNames", [])]
+    assert names == [options.secret] == ["certs"]
 
 
 def test_an_unknown_value_of_the_quota_plane_is_refused(tmp_path: Path) -> None:

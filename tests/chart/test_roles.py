@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reprieve.jobs.table import job_kinds
 from tests.chart.helm import Rendered, render
 
 READ = {"get", "list", "watch"}
@@ -43,7 +44,13 @@ def rights(rules: list[dict[str, Any]], name: str | None = None) -> Rights:
 
 
 def cluster(rendered: Rendered) -> Rights:
-    return rights(rendered.one("ClusterRole")["rules"])
+    """Return what the planes may do everywhere, apart from telling about webhooks."""
+    (found,) = (
+        role
+        for role in rendered.all("ClusterRole")
+        if not role["metadata"]["name"].endswith("-webhook")
+    )
+    return rights(found["rules"])
 
 
 def test_every_owner_kind_can_be_found_and_deleted(tmp_path: Path) -> None:
@@ -99,6 +106,53 @@ def test_the_scheduling_plane_alone_has_the_rights_of_a_scheduler(tmp_path: Path
         ("resource.k8s.io", "resourceslices"): watch,
         ("resource.k8s.io", "deviceclasses"): watch,
     }
+
+
+def test_the_quota_plane_has_the_rights_to_every_kind_of_its_table(tmp_path: Path) -> None:
+    own = {"apiVersion": "science.example/v1", "kind": "Simulation", "plural": "simulations"}
+    own |= {"framework": "science.example/simulation"}
+    own |= {"suspend": "spec.paused", "clearStatus": "status.started"}
+    row = {**own, "podSets": [{"template": "spec.template"}]}
+    granted = cluster(render(tmp_path, {"controllers": ["quota"], "quota": {"jobKinds": [row]}}))
+    jobs = READ | {"update", "delete"}
+    queued = {(kind.group, kind.plural): jobs for kind in job_kinds([row])}
+    described = {
+        (version.rpartition("/")[0], plural): {"list", "watch"}
+        for kind in job_kinds()
+        if kind.runtime is not None
+        for _, version, plural, _ in kind.runtime.kinds
+    }
+    assert granted == {
+        **queued,
+        **described,
+        ("batch", "jobs/status"): {"patch"},
+        ("science.example", "simulations/status"): {"patch"},
+        ("", "pods"): jobs | {"patch"},
+        ("", "pods/status"): {"patch"},
+        ("", "nodes"): READ,
+        ("", "namespaces"): READ,
+        ("kueue.x-k8s.io", "workloads"): jobs | {"create", "patch"},
+        ("kueue.x-k8s.io", "clusterqueues"): READ | {"update"},
+        ("kueue.x-k8s.io", "resourceflavors"): READ | {"update"},
+        ("kueue.x-k8s.io", "cohorts"): {"list", "watch"},
+        ("kueue.x-k8s.io", "localqueues"): {"list", "watch"},
+        ("kueue.x-k8s.io", "workloadpriorityclasses"): {"list", "watch"},
+        ("kueue.x-k8s.io", "admissionchecks"): {"list", "watch"},
+        ("kueue.x-k8s.io", "workloads/status"): {"patch"},
+        ("kueue.x-k8s.io", "clusterqueues/status"): {"patch"},
+        ("kueue.x-k8s.io", "localqueues/status"): {"patch"},
+        ("kueue.x-k8s.io", "cohorts/status"): {"patch"},
+        ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
+        ("events.k8s.io", "events"): {"create", "patch"},
+    }
+
+
+def test_what_is_idle_is_read_by_the_quota_plane_only_where_it_is_preferred(
+    tmp_path: Path,
+) -> None:
+    plain = cluster(render(tmp_path, {"controllers": ["quota"]}))
+    idle = cluster(render(tmp_path, {"controllers": ["quota"], "quota": {"idleFirst": True}}))
+    assert idle == {**plain, ("kaiwo.silogen.ai", "gpuworkloads"): {"list", "watch"}}
 
 
 def test_nodes_are_written_only_where_schedulers_share_them(tmp_path: Path) -> None:
@@ -190,6 +244,7 @@ def test_the_roles_are_bound_to_the_operators_account(tmp_path: Path) -> None:
 
 
 def test_roles_can_be_left_to_the_user(tmp_path: Path) -> None:
-    rendered = render(tmp_path, {"rbac": {"create": False}})
     kinds = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
-    assert [rendered.all(kind) for kind in kinds] == [[], [], [], []]
+    for planes in (["idle"], ["scheduling"], ["quota"]):
+        rendered = render(tmp_path, {"rbac": {"create": False}, "controllers": planes})
+        assert [rendered.all(kind) for kind in kinds] == [[], [], [], []]

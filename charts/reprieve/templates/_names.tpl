@@ -65,6 +65,10 @@ quota:
 {{- fail (printf "quota.preemptionPolicy is %s, but quota.configuration says %s" $given.preemptionPolicy $said) }}
 {{- end }}
 {{- end }}
+{{- $own := dig "internalCertManagement" "enable" true ($file | default dict) }}
+{{- if and (not $own) (not $given.webhooks.certManager.enabled) }}
+{{- fail "quota.configuration turns internalCertManagement off: say with quota.webhooks.certManager.enabled who makes the certificate" }}
+{{- end }}
 {{- range $key := list "preemptionPolicy" "configuration" "jobKinds" }}
 {{- with get $given $key }}
 {{ dict $key . | toYaml }}
@@ -86,8 +90,33 @@ webhooks:
   {{- end }}
 {{- end }}
 
+{{- /* The Secret of the certificates that the operator makes. */}}
+{{- define "reprieve.webhookSecret" -}}
+{{- dig "internalCertManagement" "webhookSecretName" "" .Values.quota.configuration | default "reprieve-webhook-certificates" }}
+{{- end }}
+
 {{- define "reprieve.webhookName" -}}
 {{- printf "%s-webhook" (include "reprieve.fullname" . | trunc 55 | trimSuffix "-") }}
+{{- end }}
+
+{{- /* Kinds of jobs by their group: those of the built-in table, then those of the values. */}}
+{{- define "reprieve.queuedKinds" -}}
+{{- $kinds := dict
+  "batch" (list "jobs")
+  "jobset.x-k8s.io" (list "jobsets")
+  "trainer.kubeflow.org" (list "trainjobs")
+  "kubeflow.org" (list "jaxjobs" "mpijobs" "paddlejobs" "pytorchjobs" "tfjobs" "xgboostjobs")
+  "ray.io" (list "rayclusters" "rayjobs" "rayservices")
+  "workload.codeflare.dev" (list "appwrappers")
+  "sparkoperator.k8s.io" (list "sparkapplications")
+  "leaderworkerset.x-k8s.io" (list "leaderworkersets")
+  "apps" (list "deployments" "statefulsets") }}
+{{- range .Values.quota.jobKinds }}
+{{- $parts := splitList "/" .apiVersion }}
+{{- $group := ternary (first $parts) "" (gt (len $parts) 1) }}
+{{- $_ := set $kinds $group (append (get $kinds $group | default list) .plural | uniq) }}
+{{- end }}
+{{- toYaml $kinds }}
 {{- end }}
 
 {{- /* The planes that run, separated by commas; empty when there is none. */}}

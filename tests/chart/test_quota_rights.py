@@ -1,0 +1,206 @@
+"""The quota plane runs with the chart's roles and no other right, through its whole story."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+
+from reprieve.jobs.table import BUILT_IN
+from reprieve.kube.client import connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.errors import AlreadyExists
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
+from reprieve.scenarios.operator import OperatorProcesses
+from reprieve.units.clock import SystemClock
+from tests.chart.helm import Rendered
+from tests.chart.test_rights_suffice import (
+    EVERYBODY,
+    account,
+    installed_beside_the_stage,
+    roles_of,
+)
+from tests.quota_plane.site import (
+    CLUSTER_QUEUES,
+    JOBS,
+    NAMESPACE,
+    WORKLOADS,
+    Object,
+    Site,
+    flavor,
+    job,
+    node,
+)
+from tests.quota_plane.test_jobs import LOWER, base
+
+Rights = set[tuple[str, str, str]]
+
+NOT_ON_THE_TOUR = {
+    ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),  # by applying
+    ("create", "admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    # What made a Workload has changed, or its time is over.
+    ("delete", "kueue.x-k8s.io", "workloads"),
+    ("patch", "kueue.x-k8s.io", "workloads"),
+    ("delete", "batch", "jobs"),
+    ("patch", "batch", "jobs/status"),  # start times, which the embedded controller ends itself
+    # Flavors that the webhook missed, or that are deleted.
+    ("get", "kueue.x-k8s.io", "resourceflavors"),
+    ("update", "kueue.x-k8s.io", "resourceflavors"),
+    ("patch", "kueue.x-k8s.io", "cohorts/status"),
+    ("patch", "", "pods/status"),
+    # Where fitting nodes have to be proven.
+    ("get", "", "nodes"),
+    ("list", "", "nodes"),
+    ("watch", "", "nodes"),
+}
+OLD_WORKLOADS = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
+SERVICES = Resource("", "v1", "services", "Service")
+SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+
+
+def granted(rendered: Rendered, kind: str) -> Rights:
+    return {
+        (verb, group, resource)
+        for role in rendered.all(kind)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+async def test_jobs_are_queued_and_preempted_with_exactly_the_roles_of_the_chart(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    frameworks = ",".join(dict.fromkeys(kind.framework for kind in BUILT_IN))
+    configuration = (
+        "apiVersion=config.kueue.x-k8s.io/v1beta2",
+        "kind=Configuration",
+        f"integrations.frameworks={{{frameworks}}}",
+        "managedJobsNamespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name=" + NAMESPACE,
+    )
+    arguments = [f"quota.configuration.{each}" for each in configuration]
+    arguments += ["controllers={quota}", f"quota.webhooks.port={port}", "quota.idleFirst=true"]
+    rendered = installed_beside_the_stage(*(part for each in arguments for part in ("--set", each)))
+    user = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{account(rendered)}"
+    config = tmp_path / "config.yaml"
+    config.write_text(rendered.one("ConfigMap")["data"]["config.yaml"])
+    async with embedded_stage(
+        [node("node-0", pool="a")],
+        tmp_path,
+        tls=True,
+        rbac=True,
+        operator_user=user,
+        operator_roles=roles_of(rendered),
+    ) as embedded:
+        client = connect(await load_connection(str(embedded.kubeconfig)), SystemClock())
+        cluster = Site(embedded, client)
+        operator = OperatorProcesses(
+            embedded.operator_kubeconfig,
+            {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
+            arguments=(
+                *("--controllers", "quota", "--metrics-port", "0", "--lease-duration", "2s"),
+                *("--config", str(config)),
+            ),
+        )
+        try:
+            await install(cluster, rendered, port)
+            await operator.start()
+            await story(cluster)
+        finally:
+            print(*operator.tail(), sep="\n")
+            await operator.stop()
+            await client.close()
+        requests, refused = list(embedded.cluster.requests), dict(embedded.cluster.refused)
+    asked = {tuple(question) for who, *question in requests if who == user and question[-1]}
+    assert refused == {}
+    everywhere, at_home = granted(rendered, "ClusterRole"), granted(rendered, "Role")
+    assert asked - everywhere - at_home - EVERYBODY == set()
+    assert {one for one in asked if one[0] == "watch"} - everywhere == set()
+    # Nothing is granted beyond that, but to kinds of jobs of which none was queued here.
+    kinds = {(kind.group, kind.plural) for kind in BUILT_IN} - {("batch", "jobs")}
+    kinds |= {("trainer.kubeflow.org", f"{each}trainingruntimes") for each in ("", "cluster")}
+    spare = {one for one in everywhere - asked if one[1:] not in kinds}
+    assert spare == NOT_ON_THE_TOUR
+
+
+async def install(cluster: Site, rendered: Rendered, port: int) -> None:
+    """Do what Helm and the kubelet do: the kinds, the Service and the address behind it."""
+    for crd in rendered.all("CustomResourceDefinition"):
+        with contextlib.suppress(AlreadyExists):
+            await cluster.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd, dict)
+            continue
+        await cluster.client.modify(
+            CUSTOM_RESOURCE_DEFINITIONS,
+            "",
+            crd["metadata"]["name"],
+            lambda held, crd=crd: {  # type: ignore[misc]
+                **crd,
+                "metadata": {**held["metadata"], "labels": crd["metadata"]["labels"]},
+            },
+        )
+    (service,) = (
+        each for each in rendered.all("Service") if each["metadata"]["name"].endswith("-webhook")
+    )
+    await cluster.client.create(SERVICES, service, dict)
+    name = service["metadata"]["name"]
+    address = {
+        "metadata": {
+            "name": name,
+            "namespace": OPERATOR_NAMESPACE,
+            "labels": {"kubernetes.io/service-name": name},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
+        "ports": [{"name": "webhook", "port": port, "protocol": "TCP"}],
+    }
+    await cluster.client.create(SLICES, address, dict)
+
+
+async def story(cluster: Site) -> None:
+    """Admit, preempt, requeue and end jobs; read the old version; delete a queue."""
+    client = cluster.client
+
+    async def registered() -> bool:
+        made: Object = await client.create(JOBS, job("probe", suspend=False), dict)
+        await client.delete(JOBS, NAMESPACE, "probe")
+        return made["spec"]["suspend"] is True
+
+    await cluster.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    await cluster.until("jobs are suspended at their creation", registered, 60)
+    await cluster.create(*base(4, preemption=LOWER)[1:], flavor(nodeLabels={"pool": "a"}))
+    await cluster.create(job("low-a", priority="low"), job("low-b", priority="low"))
+    await admitted(cluster, "low-a", "low-b")
+    await cluster.create(job("high", priority="high", pods=4))
+    await admitted(cluster, "high")
+    old = await client.list(OLD_WORKLOADS, dict, namespace=NAMESPACE)
+    sources = {each["spec"]["priorityClassSource"] for each in old.items}
+    assert sources == {"kueue.x-k8s.io/workloadpriorityclass"}
+    for name in ("high", "low-a", "low-b"):
+        await client.delete(JOBS, NAMESPACE, name)
+
+    async def empty() -> bool:
+        return not (await client.list(WORKLOADS, dict, namespace=NAMESPACE)).items
+
+    await cluster.until("the Workloads are gone", empty, 60)
+    await client.delete(CLUSTER_QUEUES, "", "cq")
+
+    async def gone() -> bool:
+        return not (await client.list(CLUSTER_QUEUES, dict)).items
+
+    await cluster.until("the queue is gone", gone, 60)
+
+
+async def admitted(cluster: Site, *names: str) -> None:
+    async def holds() -> bool:
+        return await cluster.admitted() == set(names) == await cluster.running()
+
+    await cluster.until(f"{sorted(names)} admitted", holds, 60)
