@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from reprieve.settings.quota_configuration import (
     read_quota_configuration,
 )
 from reprieve.settings.quota_configuration_parts import PodsReady
+from reprieve.settings.quota_gates import DEFAULTS
 from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.errors import UsageError
 
@@ -262,6 +264,13 @@ def test_usage_based_admission_is_off_until_it_is_named() -> None:
     found = new(admissionFairSharing=sharing)
     assert found.usage_based == UsageBased(7200.0, 300.0, {"cpu": 2.0, "memory": 0.5})
     assert found.settings.admission_fair_sharing
+
+
+def test_every_gate_of_the_engine_can_be_switched() -> None:
+    default = quota_configuration().settings.gates
+    found = new(featureGates={name: not on for name, on in DEFAULTS.items()}).settings.gates
+    for each in fields(default):
+        assert getattr(found, each.name) is not getattr(default, each.name), each.name
 
 
 def test_gates_come_from_one_place() -> None:

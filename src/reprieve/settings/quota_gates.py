@@ -1,7 +1,7 @@
 """Feature gates of the quota plane, under the reference's names and with its defaults.
 
-Gates that change decisions become `Gates` of the engine; the others are for whoever asks for them
-by name. An unknown gate ends the start.
+Gates that change decisions, or what is said of them, become `Gates` of the engine; the others are
+for whoever asks for them by name. An unknown gate ends the start.
 
 Source: specification of the quota plane, its first table, and sections 1.6 and 10.1.
 """
@@ -34,9 +34,9 @@ DECIDING: Final[Mapping[str, str]] = {
     "PrioritizePreemptorWorkloads": "prioritize_preemptor_workloads",
     "ConcurrentAdmission": "concurrent_admission",
     "MultiKueueOrchestratedPreemption": "multi_kueue_orchestrated_preemption",
+    "UnadmittedWorkloadsObservability": "unadmitted_workloads_observability",
 }
 _ON: Final = (
-    "UnadmittedWorkloadsObservability",
     "QuotaCheckStrategy",
     "TopologyAwareScheduling",
     "WorkloadIdentifierAnnotations",
