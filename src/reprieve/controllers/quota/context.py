@@ -12,6 +12,7 @@ from reprieve.api.kueue import API_VERSION, Workload
 from reprieve.engine.quota.model import LabelSelector, Settings
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.requeuing import Backoff
+from reprieve.engine.quota.usage_based import UsageBased
 from reprieve.execution.fence import Fence
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import BUILT_IN, queued_kinds
@@ -38,11 +39,12 @@ ADMISSION: Final = "kueue-admission"
 class QuotaOptions:
     """What an operator chooses.
 
-    `pods_ready`: by when the pods of an admitted workload must be ready, None for as long as it
-    takes. Finished Workloads, and jobs of Workloads that were deactivated for it, are deleted after
-    so many seconds, None is never. `without_queue_name`: jobs without a queue name are held back as
-    well. `selector`: namespaces whose jobs are queued. `queue_metrics`: quotas and shares of queues
-    are shown as metrics. Two workloads that preempted each other `loop_limit` times within
+    `usage_based`: how the use of LocalQueues fades, None where it does not count. `pods_ready`: by
+    when the pods of an admitted workload must be ready, None for as long as it takes. Finished
+    Workloads, and jobs of Workloads that were deactivated for it, are deleted after so many
+    seconds, None is never. `without_queue_name`: jobs without a queue name are held back as well.
+    `selector`: namespaces whose jobs are queued. `queue_metrics`: quotas and shares of queues are
+    shown as metrics. Two workloads that preempted each other `loop_limit` times within
     `loop_window` nanoseconds are held; 0 holds none. `external`: kinds that others queue, as
     `Kind.version.group`.
     """
@@ -51,6 +53,7 @@ class QuotaOptions:
     rules: RequestRules = NO_RULES
     kinds: tuple[JobKind, ...] = BUILT_IN
     backoff: Backoff = field(default_factory=Backoff)
+    usage_based: UsageBased | None = None
     pods_ready: PodsReady | None = field(default_factory=lambda: quota_configuration().pods_ready)
     after_finished_s: float | None = None
     after_deactivated_s: float | None = None
@@ -76,6 +79,7 @@ class QuotaOptions:
             rules=said.rules,
             kinds=kinds,
             backoff=said.backoff,
+            usage_based=said.usage_based,
             pods_ready=said.pods_ready,
             after_finished_s=said.after_finished_s,
             after_deactivated_s=said.after_deactivated_s,

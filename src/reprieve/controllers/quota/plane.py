@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.coexistence import KaiwoWatch
+from reprieve.controllers.quota.consumption import ConsumptionSampler
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.decisions import Decisions
 from reprieve.controllers.quota.explanations import Explanations
@@ -85,6 +86,7 @@ class QuotaPlane:
         )
         self._kueue = KaiwoWatch(context.client, namespace, context.clock, _KUEUE_LEASE)
         self._meters = Meters(context, self.state)
+        self._consumption = ConsumptionSampler(context, self.state, self.watches)
         self._in_use = InUse(context, self.state, self.watches)
         self.statuses = Statuses(context, self.state, self.watches)
         self.explanations = Explanations(context, self.state, self.writer)

@@ -22,6 +22,7 @@ from reprieve.engine.quota.model import Configuration, FlavorResource, Workload
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.requests import held_amounts
 from reprieve.engine.quota.state import Holdings, inactive_queues
+from reprieve.engine.quota.usage_based import Consumptions
 from reprieve.intake.quota import (
     Unusable,
     cluster_queue_row,
@@ -31,6 +32,8 @@ from reprieve.intake.quota import (
 )
 from reprieve.intake.quota_workloads import PodSetRows, condition_of, is_true, workload_row
 from reprieve.kube.objects import version_number
+from reprieve.kube.series_events import Reference
+from reprieve.wording.kueue import Event
 
 __all__ = ["QuotaState", "key_of"]
 
@@ -74,6 +77,10 @@ class QuotaState:
         self.holdings = Holdings(self.configuration)
         self.queues = Queues(self.configuration)
         self.tallies = Tallies()
+        # What LocalQueues used, where admission fair sharing is on.
+        self.consumptions: Consumptions | None = None
+        # Called between two runs of cycles, before changes are taken over.
+        self.settlers: list[Callable[[], None]] = []
         # Told of every change of a Workload that the watch shows.
         self.listeners: list[
             Callable[[Held[kueue.Workload] | None, Held[kueue.Workload] | None], None]
@@ -168,6 +175,8 @@ class QuotaState:
         if self._stale:
             self._stale = False
             self._configure()
+        for settler in self.settlers:
+            settler()
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             if key in self.deciding:
@@ -230,7 +239,7 @@ class QuotaState:
                 except Unusable as error:
                     if self._unusable.get(held.uid) != str(error):
                         self._unusable[held.uid] = str(error)
-                        log.warning("%s cannot be used: %s", held.name, error)
+                        self._tell_unusable(held, str(error))
             return found
 
         before = self.configuration
@@ -267,6 +276,14 @@ class QuotaState:
             admitted = (each for each in self.workloads() if each.status.admission is not None)
             self._dirty.update(dict.fromkeys(map(key_of, admitted)))
             self._woken()
+
+    def _tell_unusable(self, held: Held[Any], problem: str) -> None:
+        """Say what is wrong with an object that a webhook would have refused."""
+        log.warning("%s cannot be used: %s", held.name, problem)
+        kind = type(held.object).__name__
+        about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, held.uid)
+        text = f"It cannot be used: {problem}"
+        self._context.announce(about, Event(held.name, "Warning", "Misconfigured", text))
 
     def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
         self.protection_changed(old, new)

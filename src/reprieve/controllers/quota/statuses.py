@@ -20,6 +20,7 @@ from reprieve.api.kueue import (
     LocalQueue,
     ResourceUsage,
 )
+from reprieve.controllers.quota.consumption import fair_sharing_status
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.gauges import Gauges
 from reprieve.controllers.quota.state import QuotaState
@@ -196,7 +197,8 @@ class Statuses:
         active = local_queue_active(
             row, known=queue is not None, active=row.cluster_queue not in tree.inactive
         )
-        self._gauges.show_local_queue(row, tally, active[0], None)
+        sharing, used = fair_sharing_status(self._state.consumptions, obj)
+        self._gauges.show_local_queue(row, tally, active[0], used)
         return msgspec.structs.replace(
             obj.status,
             conditions=self._conditions(obj, active),
@@ -205,6 +207,7 @@ class Statuses:
             pending_workloads=tally.pending,
             reserving_workloads=tally.reserving,
             admitted_workloads=tally.admitted,
+            fair_sharing=sharing,
         )
 
     def _cohorts(self, names: Collection[str]) -> list[_Write]:

@@ -105,6 +105,10 @@ class Tallies:
             self._add(standing, 1)
             self._standings[workload] = standing
 
+    def standing(self, workload: str) -> Standing | None:
+        """Return what a workload is counted as."""
+        return self._standings.get(workload)
+
     def of(self, queue: str) -> Tally:
         """Return the tally of a queue."""
         return self._tallies.get(queue) or Tally()

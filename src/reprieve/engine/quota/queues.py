@@ -34,6 +34,7 @@ from reprieve.engine.quota.model import Configuration, QueueingStrategy, StopPol
 from reprieve.engine.quota.pending import Pending, Row
 from reprieve.engine.quota.state import effective_priority, inactive_queues
 from reprieve.engine.quota.timing import queue_timestamp
+from reprieve.engine.quota.usage_based import Consumptions
 from reprieve.units.instants import Nanos
 
 __all__ = ["ALIKE", "LastScan", "Queues", "RequeueReason", "shape"]
@@ -111,6 +112,8 @@ class Queues:
         self._doors: Counter[str] = Counter()
         self._now = Nanos(0)
         self.local_queue_usage: dict[str, float] = {}
+        # Charged with each reservation, where admission fair sharing is on.
+        self.consumptions: Consumptions | None = None
         self.configure(configuration)
 
     def configure(self, configuration: Configuration) -> None:
@@ -142,6 +145,8 @@ class Queues:
             self._count(workload, 1)
             self._workloads[key] = workload
             return
+        if self.consumptions is not None:
+            self.consumptions.refund(key)
         before, scan = self._workloads.get(key), self._scans.get(key)
         same = before is not None and _same(before, workload)
         aside = before is not None and self._is_aside(before)
@@ -249,6 +254,8 @@ class Queues:
 
     def admitted(self, key: str) -> None:
         """Forget a head that got its quota."""
+        if self.consumptions is not None:
+            self.consumptions.charge(self._workloads[key], self.configuration)
         self.delete(key)
 
     def preemption_failed(self, key: str) -> None:

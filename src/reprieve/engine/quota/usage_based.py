@@ -8,7 +8,11 @@ admitted workloads hold now, weighted so that what is not held any more is halve
 
 An admission adds at once what one interval of holding it would (`penalized`), so that a burst is
 not admitted before the first sample. LocalQueues are compared by the weighted sum over resources
-divided by their weight. Without a half-life nothing is ever counted.
+divided by their weight. Without a half-life nothing is ever counted. Amounts of consumption are in
+base units: cpus, not thousandths.
+
+`Consumptions` keeps this for all LocalQueues. A reservation is charged as soon as it is decided;
+the charge becomes consumption with the admission, and is dropped where there is none.
 
 Source: specification of the quota plane, sections 1.6 and 6.3; KEP-4136.
 """
@@ -16,13 +20,16 @@ Source: specification of the quota plane, sections 1.6 and 6.3; KEP-4136.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from reprieve.engine.quota.model import Configuration, Workload
+from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["Consumption", "UsageBased"]
+__all__ = ["Consumption", "Consumptions", "UsageBased", "base_amounts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class UsageBased:
     sampling_s: float = 300.0
     weights: Mapping[str, float] = field(default_factory=dict)
 
-    def sampled(self, before: Consumption, held: Mapping[str, int], now: Nanos) -> Consumption:
+    def sampled(self, before: Consumption, held: Mapping[str, float], now: Nanos) -> Consumption:
         """Return the consumption at `now`, with `held` in use since the last sample."""
         elapsed = self.sampling_s if before.at is None else (now - before.at) / SECOND
         alpha = self._alpha(elapsed)
@@ -54,7 +61,7 @@ class UsageBased:
             now,
         )
 
-    def penalized(self, before: Consumption, requests: Mapping[str, int]) -> Consumption:
+    def penalized(self, before: Consumption, requests: Mapping[str, float]) -> Consumption:
         """Return the consumption right after an admission of `requests`."""
         alpha = self._alpha(self.sampling_s)
         names = sorted({*before.amounts, *requests})
@@ -76,3 +83,99 @@ class UsageBased:
         if not self.half_life_s:
             return 0.0
         return 1.0 - math.pow(0.5, max(0.0, elapsed_s) / self.half_life_s)
+
+
+def base_amounts(amounts: Iterable[tuple[str, int]]) -> dict[str, float]:
+    """Return sums by resource in base units, from amounts in engine units."""
+    found: Counter[str] = Counter()
+    for resource, amount in amounts:
+        found[resource] += amount
+    return {name: found[name] / 1_000 if name == "cpu" else float(found[name]) for name in found}
+
+
+@dataclass(slots=True)
+class Consumptions:
+    """What each LocalQueue used, by key, and the charges of reservations that are not admitted.
+
+    `weights` are those of LocalQueues, 1 where absent. `usage` is what they are compared by, kept
+    up to date; others may hold on to it.
+    """
+
+    rules: UsageBased
+    weights: Mapping[str, float] = field(default_factory=dict)
+    usage: dict[str, float] = field(default_factory=dict)
+    _known: dict[str, Consumption] = field(default_factory=dict)
+    # What workloads asked for, by LocalQueue, and the LocalQueue of each.
+    _charges: dict[str, dict[str, Mapping[str, float]]] = field(default_factory=dict)
+    _queue_of: dict[str, str] = field(default_factory=dict)
+
+    def of(self, queue: str) -> Consumption | None:
+        """Return what a LocalQueue used, None where it was never looked at."""
+        return self._known.get(queue)
+
+    def put(self, queue: str, consumption: Consumption) -> None:
+        """Go on from what is known of a LocalQueue."""
+        self._known[queue] = consumption
+        self._weigh(queue)
+
+    def keep(self, queues: Mapping[str, float]) -> None:
+        """Take the weights of the LocalQueues that count, and forget all others."""
+        self.weights = queues
+        for queue in [queue for queue in self._known if queue not in queues]:
+            del self._known[queue]
+            self.usage.pop(queue, None)
+        for queue in self._known:
+            self._weigh(queue)
+
+    def sample(self, queue: str, held: Mapping[str, float], now: Nanos) -> None:
+        """Look at a LocalQueue, whose admitted workloads hold this."""
+        before = self._known.get(queue, Consumption())
+        if not self.rules.half_life_s:
+            self.put(queue, Consumption({}, now))
+        else:
+            self.put(queue, self.rules.sampled(before, held, now))
+
+    def charge(self, workload: Workload, configuration: Configuration) -> None:
+        """Charge a reservation that was decided, in a ClusterQueue where usage counts."""
+        queue = workload.queue
+        local = configuration.local_queues.get(queue)
+        if local is None or not configuration.cluster_queues[local.cluster_queue].usage_based:
+            return
+        asked = pod_set_requests(workload, configuration.settings)
+        amounts = base_amounts(pair for each in asked for pair in each.amounts.items())
+        self._charges.setdefault(queue, {})[workload.key] = amounts
+        self._queue_of[workload.key] = queue
+        self._weigh(queue)
+
+    def refund(self, workload: str) -> None:
+        """Drop the charge of a reservation that came to nothing."""
+        queue, _ = self._uncharged(workload)
+        if queue:
+            self._weigh(queue)
+
+    def settle(self, workload: str, held: Mapping[str, float], now: Nanos) -> None:
+        """Turn the charge of a workload that is admitted now into consumption.
+
+        `held` is what its LocalQueue holds with it.
+        """
+        queue, requests = self._uncharged(workload)
+        if queue:
+            self.sample(queue, held, now)
+            if self.rules.half_life_s:
+                self.put(queue, self.rules.penalized(self._known[queue], requests))
+
+    def _uncharged(self, workload: str) -> tuple[str, Mapping[str, float]]:
+        queue = self._queue_of.pop(workload, "")
+        if not queue:
+            return "", {}
+        charges = self._charges[queue]
+        requests = charges.pop(workload)
+        if not charges:
+            del self._charges[queue]
+        return queue, requests
+
+    def _weigh(self, queue: str) -> None:
+        found = self._known.get(queue, Consumption())
+        for requests in self._charges.get(queue, {}).values():
+            found = self.rules.penalized(found, requests)
+        self.usage[queue] = self.rules.usage(found, self.weights.get(queue, 1.0))
