@@ -24,6 +24,7 @@ __all__ = [
     "admit_create",
     "complete_update",
     "has_generation",
+    "note_gates",
     "prepared",
 ]
 
@@ -216,7 +217,11 @@ def _complete_pod(api: Api, obj: dict[str, Any]) -> None:
         and api.store.get("serviceaccounts", metadata["namespace"], "default") is not None
     ):
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
-    if spec.get("schedulingGates"):
+
+
+def note_gates(kind: Kind, obj: dict[str, Any]) -> None:
+    """Say of a new pod that it is gated, whoever gave it its gates."""
+    if kind.resource == "pods" and obj["spec"].get("schedulingGates"):
         obj["status"]["conditions"] = [
             {
                 "type": "PodScheduled",

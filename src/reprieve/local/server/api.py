@@ -259,6 +259,7 @@ class Api:
         admission.admit_create(self, kind, obj)
         request = Request(kind, "CREATE", namespace, metadata["name"], None, options)
         obj = mutated(self, request, obj)
+        admission.note_gates(kind, obj)
         check(kind, obj, None)
         escalation.check(self, kind, obj, None)
         webhooks.validated(self, request, obj)
