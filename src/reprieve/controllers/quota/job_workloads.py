@@ -39,6 +39,8 @@ from reprieve.jobs.reading import digest, is_ready, is_suspended, reclaimable
 from reprieve.jobs.writing import is_injected
 from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.kube.writes import Priority
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import parse_instant
 from reprieve.wording.kueue import Event
 
 __all__ = ["JobWorkloads"]
@@ -77,10 +79,18 @@ class JobWorkloads:
         except AlreadyExists:
             stored = await self.stored(at)
         self._note(stored)
+        self._measure(kind, job, stored)
         log.info("%s/%s: Workload %s made", kind.kind, job["metadata"]["name"], metadata["name"])
         self._composer.tell(
             kind, job, Event("", _NORMAL, "CreatedWorkload", f"Created Workload: {at}")
         )
+
+    def _measure(self, kind: JobKind, job: Json, stored: Json) -> None:
+        """Count how long a job had no Workload; one that was changed since says nothing."""
+        made = [each["metadata"].get("creationTimestamp") for each in (job, stored)]
+        if job["metadata"].get("generation", 1) == 1 and all(made):
+            seconds = (parse_instant(made[1]) - parse_instant(made[0])) / SECOND
+            self._context.quota_metrics.made(kind.kind, seconds)
 
     async def stored(self, at: str) -> Json:
         """Return a Workload as the API server has it, whole."""

@@ -6,6 +6,7 @@ Source: specification of the quota plane, sections 10.4 and 10.5.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.composing import Composer
@@ -13,12 +14,17 @@ from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.injections import injections
 from reprieve.controllers.quota.watches import Watches
 from reprieve.execution.pods import PodWriter
+from reprieve.intake.quota_workloads import condition_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.reading import is_suspended
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import parse_instant
 from reprieve.wording.kueue import Event
 
 __all__ = ["PodSteps", "Why"]
+
+_GROUP: Final = "kueue.x-k8s.io/is-group-workload"
 
 
 class Why(StrEnum):
@@ -34,6 +40,7 @@ class PodSteps:
     """Starts and ends pods of one kind row."""
 
     def __init__(self, context: QuotaContext, watches: Watches, composer: Composer) -> None:
+        self._context = context
         self._watches = watches
         self._composer = composer
         self.writer = PodWriter(context.client, context.fence, context.clock)
@@ -50,6 +57,13 @@ class PodSteps:
             return
         if await self.writer.let_go(pod, kind.gate, told):
             log.info("%s/%s started", kind.kind, pod["metadata"]["name"])
+            admitted = condition_of(workload.status.conditions, "Admitted")
+            if admitted is not None:
+                now, since = self._context.clock.wall(), admitted.last_transition_time
+                group = (workload.metadata.annotations or {}).get(_GROUP) == "true"
+                seconds = (now - parse_instant(since)) / SECOND
+                queue = admission.cluster_queue
+                self._context.quota_metrics.ungated(kind.gate, queue, group, seconds)
             text = f"Admitted by clusterQueue {admission.cluster_queue}"
             self._composer.tell(kind, pod, Event("", "Normal", "Started", text))
 
