@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 # Mixes.
 
 
-def _mixes(seeds: int, nodes: int = 250, arriving: int = 40) -> None:
+def _mixes(seeds: int, nodes: int = 250, arriving: int = 20) -> None:
     policies = {
         "KEP": _KEP,
         "harmOrder": _HARM,
@@ -224,7 +224,7 @@ def _optima(instances: int, placements: int) -> None:
     refused = exact = most = 0
     for seed in range(instances):
         chance = random.Random(f"optimum {seed}")
-        nodes = chance.randint(3, 10)
+        nodes = chance.randint(3, 14)
         cluster = Cluster()
         rows = [*_nodes(nodes), *_small(chance, nodes)]
         each, size = chance.choice([(1, 4), (2, 3), (4, 2), (8, 2), (8, 3), (4, 6)])
@@ -269,7 +269,7 @@ def _small(chance: random.Random, nodes: int) -> Iterable[Change]:
     """Yield at most 40 units: gangs of one to three pods of 1 to 8 GPUs on any nodes."""
     free = [8] * nodes
     for number in range(40):
-        gpus = chance.choice([1, 2, 2, 4, 4, 8])
+        gpus = chance.choice([1, 1, 2, 2, 4, 4, 8])
         rooms = [index for index, room in enumerate(free) if room >= gpus]
         size = min(len(rooms), chance.choice([1, 1, 1, 2, 3]))
         if not size:

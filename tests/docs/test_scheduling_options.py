@@ -75,6 +75,30 @@ def elsewhere() -> Snapshot:
     )
 
 
+NOW = 1_800_000_000
+
+
+def checkpoints() -> Snapshot:
+    ago = {"start": NOW - 7_200, "priority": 1, "gpus": 8}
+    return snapshot_of(
+        node("a", gpus=8, cpu=64_000),
+        node("b", gpus=8, cpu=32_000),
+        pod("silent", node="a", **ago),
+        pod("saved", node="b", checkpoint=NOW - 600, **ago),
+        gang(1, "train", gpus=8, cpu=1000, priority=10),
+    )
+
+
+def silences() -> Snapshot:
+    return snapshot_of(
+        node("a", gpus=8, cpu=64_000),
+        node("b", gpus=8, cpu=32_000),
+        pod("saved", node="a", gpus=8, priority=1, start=NOW - 7_200, checkpoint=NOW - 2_400),
+        pod("silent", node="b", gpus=8, priority=1, start=NOW - 7_200),
+        gang(1, "train", gpus=8, cpu=1000, priority=10),
+    )
+
+
 EXAMPLES = {
     "binarySearchPriority": Example(
         (
@@ -118,6 +142,27 @@ EXAMPLES = {
         (("false", False), ("true", True)),
         (("max_placements", 2),),
     ),
+    "harmOrder": Example(
+        (
+            "a  8 GPUs, 64 CPUs: silent (8 GPUs, priority 1, runs for 2 h)",
+            "b  8 GPUs, 32 CPUs: saved (8 GPUs, priority 1, runs for 2 h, checkpoint 10 min ago)",
+            "waits: train (8 GPUs, priority 10)",
+        ),
+        checkpoints,
+        "harm_order",
+        (("false", False), ("true", True)),
+    ),
+    "maxLostWork": Example(
+        (
+            "a  8 GPUs, 64 CPUs: saved (8 GPUs, priority 1, runs for 2 h, checkpoint 40 min ago)",
+            "b  8 GPUs, 32 CPUs: silent (8 GPUs, priority 1, runs for 2 h)",
+            "waits: train (8 GPUs, priority 10), with harmOrder: true",
+        ),
+        silences,
+        "max_lost_work",
+        (("1h", 3_600), ("30m", 1_800)),
+        (("harm_order", True),),
+    ),
 }
 
 
@@ -127,7 +172,8 @@ def shown(option: str, example: Example) -> str:
     lines = [*example.words, ""]
     for text, value in example.settings:
         policy = replace(Policy(), **dict(example.beside), **{example.field: value})
-        attempt = Session(snapshot, policy).attempt(Unit(tuple(snapshot.pending), "default/train"))
+        unit = Unit(tuple(snapshot.pending), "default/train")
+        attempt = Session(snapshot, policy, now=NOW).attempt(unit)
         assert attempt is not None and attempt.plan is not None
         nodes = ", ".join(sorted({node for _, node in attempt.plan.placement}))
         victims = ", ".join(sorted(victim.root.name for victim in attempt.plan.victims))

@@ -11,7 +11,7 @@ from reprieve.engine.placement.profile import Profile
 from reprieve.settings.gates import GATES
 from reprieve.settings.scheduler_arguments import ARGUMENTS
 from reprieve.settings.scheduling import read_scheduling, scheduling_settings
-from reprieve.units.durations import parse_duration
+from reprieve.units.durations import SECOND, parse_duration
 from tests.docs.generated import DOCS
 
 TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
@@ -44,6 +44,7 @@ def test_every_option_is_described_with_its_default() -> None:
     policy = settings.policy
     shown = {row[0]: row[1] for row in rows("option `scheduling.`")}
     assert parse_duration(shown.pop("victimDeadline")) == settings.victim_deadline
+    assert parse_duration(shown.pop("maxLostWork")) == policy.max_lost_work * SECOND
     assert shown == {
         "secondReprievePass": str(policy.second_reprieve_pass).lower(),
         "kepMessages": str(policy.kep_messages).lower(),
@@ -52,6 +53,8 @@ def test_every_option_is_described_with_its_default() -> None:
         "maxPlacements": str(policy.max_placements),
         "topologyPreemption": str(policy.topology_preemption).lower(),
         "cascadeAware": str(policy.cascade_aware).lower(),
+        "harmOrder": str(policy.harm_order).lower(),
+        "compositePriority": policy.composite_priority.value,
         "featureGates": "see below",
         "configuration": "see below",
     }

@@ -21,6 +21,8 @@ scheduling:
   maxPlacements: 3
   topologyPreemption: true
   cascadeAware: true
+  harmOrder: true
+  maxLostWork: 30m
   compositePriority: Nearest
   victimDeadline: 90s
   featureGates: {CompositePodGroup: true, SchedulerAsyncPreemption: false}
@@ -62,6 +64,8 @@ def test_everything_that_can_be_said() -> None:
         max_placements=3,
         topology_preemption=True,
         cascade_aware=True,
+        harm_order=True,
+        max_lost_work=1_800,
         composite_priority=CompositePriority.NEAREST,
     )
     assert (found.initial_backoff_seconds, found.max_backoff_seconds) == (2, 20)
@@ -88,8 +92,8 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, maxPlacements, compositePriority, victimDeadline, featureGates, "
-                "configuration, gangs"
+                "cascadeAware, harmOrder, maxPlacements, maxLostWork, compositePriority, "
+                "victimDeadline, featureGates, configuration, gangs"
             ),
         ),
         (
@@ -97,8 +101,8 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, maxPlacements, compositePriority, victimDeadline, featureGates, "
-                "configuration, gangs"
+                "cascadeAware, harmOrder, maxPlacements, maxLostWork, compositePriority, "
+                "victimDeadline, featureGates, configuration, gangs"
             ),
         ),
         (

@@ -8,6 +8,8 @@
       maxPlacements: 1              # for how many placements of a group victims are compared
       topologyPreemption: false     # compare victims across all domains of a constraint
       cascadeAware: false           # of equal victims those that find another node
+      harmOrder: false              # of equal victims idle ones, then those that lose least
+      maxLostWork: 1h               # what a victim without a checkpoint counts as losing at most
       compositePriority: Root       # or Nearest: whose priority counts in trees of groups
       victimDeadline: 5m            # how long past its grace period a victim may take to end
       featureGates: {CompositePodGroup: true}
@@ -38,7 +40,7 @@ from reprieve.settings.scheduler_configuration import (
     SchedulerConfiguration,
     scheduler_configuration,
 )
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import MINUTE, SECOND
 
 __all__ = ["SECTION", "SchedulingSettings", "read_scheduling", "scheduling_settings"]
 
@@ -51,10 +53,12 @@ _SWITCHES: Final[Mapping[str, str]] = {
     "binarySearchPriority": "binary_search_priority",
     "topologyPreemption": "topology_preemption",
     "cascadeAware": "cascade_aware",
+    "harmOrder": "harm_order",
 }
 _KEYS: Final = (
     *_SWITCHES,
     "maxPlacements",
+    "maxLostWork",
     "compositePriority",
     "victimDeadline",
     "featureGates",
@@ -126,6 +130,9 @@ def scheduling_settings(
     placements = 1
     if section.get("maxPlacements") is not None:
         placements = integer(section["maxPlacements"], f"{place}.maxPlacements", 1, 64)
+    most_lost = Policy().max_lost_work
+    if section.get("maxLostWork") is not None:
+        most_lost = duration(section["maxLostWork"], f"{place}.maxLostWork") // SECOND
     priority = CompositePriority.ROOT
     if section.get("compositePriority") is not None:
         where_priority = f"{place}.compositePriority"
@@ -143,6 +150,7 @@ def scheduling_settings(
             gates=gates,
             composite_priority=priority,
             max_placements=placements,
+            max_lost_work=most_lost,
             **switches,
         ),
         initial_backoff_seconds=configuration.initial_backoff_seconds,

@@ -15,9 +15,11 @@ Source: KEP-5710, "Future extensions"; specification 5.5, 7.4 and 8.6.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -27,12 +29,13 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.scores.placements import FeasiblePlacement, placement_scores
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.domains import GroupPlacing, members_of
-from reprieve.engine.scheduling.outcome import Preemption
+from reprieve.engine.scheduling.outcome import Preemption, UnitVictim
 
 __all__ = ["Examined", "Search", "least_harmful", "set_harm"]
 
-_OFFSET = 2**31
-_NONE = -(2**63)
+_OFFSET: Final = 2**31
+_NONE: Final = -(2**63)
+_NOBODY: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,13 @@ class Search(Protocol):
         """Place the preemptor on these nodes, all where None."""
         ...
 
+    def cheapest(self, spared: I64) -> I64:
+        """Return these pods and all others that stay when the cheapest units make room.
+
+        None at all where all units have to go, or nothing tells what is cheap.
+        """
+        ...
+
     def examine(self, placing: GroupPlacing, spared: I64) -> Examined:
         """Return the victims of a placement that was found with these pods spared."""
         ...
@@ -70,13 +80,17 @@ def least_harmful(
 ) -> Preemption:
     """Return the victims of the placement that does the least harm; `first`: the best-scored."""
     wanted = policy.max_placements
-    nobody = np.zeros(0, np.int64)
-    examined = [search.examine(first, nobody)]
+    examined = [search.examine(first, _NOBODY)]
+    cheapest = search.cheapest(_NOBODY)
+    if len(cheapest):
+        placing = search.place(None, cheapest)
+        if placing.failure is None:
+            examined.append(search.examine(placing, cheapest))
     if group.topology_key and (wanted > 1 or policy.topology_preemption):
         others = _other_domains(simulation, search, first, group, queued)
         limit = len(others) if policy.topology_preemption else wanted - 1
-        examined += [search.examine(placing, nobody) for placing in others[:limit]]
-    return _climbed(search, examined, wanted).found
+        examined += [search.examine(placing, _NOBODY) for placing in others[:limit]]
+    return _searched(search, examined, wanted).found
 
 
 def set_harm(snapshot: Snapshot, found: Preemption, lost: I64 | None = None) -> tuple[int, ...]:
@@ -118,7 +132,7 @@ def _other_domains(
     found: list[tuple[FeasiblePlacement, GroupPlacing]] = []
     for value in sorted({value for value in values if value is not None} - taken):
         within: Mask = np.array([each == value for each in values], np.bool_)
-        placing = search.place(within, np.zeros(0, np.int64))
+        placing = search.place(within, _NOBODY)
         if placing.failure is None:
             classes = tuple(
                 pending.pod_class
@@ -132,20 +146,43 @@ def _other_domains(
     return [placing for _, (_, placing) in ranked]
 
 
-def _climbed(search: Search, examined: list[Examined], wanted: int) -> Examined:
-    """Examine alternatives while that many are wanted; return the best of all."""
+def _searched(search: Search, examined: list[Examined], wanted: int) -> Examined:
+    """Examine alternatives while that many are wanted; return the best of all.
+
+    The best placement so far is asked for an alternative first, and one that did more harm when it
+    has no more of them.
+    """
     best = min(examined, key=lambda each: each.harm)
-    spared: tuple[int, ...] = ()
-    victims = list(best.found.victims)
     tried = len(examined)
-    while tried < wanted and victims:
-        tried += 1
-        keep = np.array([*spared, *victims.pop(0).pods], np.int64)
-        placing = search.place(None, keep)
-        if placing.failure is not None:
+    number = itertools.count()
+    seen: set[frozenset[int]] = set()
+    # Harm, age, pods spared, and the victims that were not spared yet.
+    open_: list[tuple[tuple[int, ...], int, I64, list[UnitVictim]]] = []
+    for each in examined:
+        open_.append((each.harm, next(number), _NOBODY, list(each.found.victims)))
+    heapq.heapify(open_)
+    while tried < wanted and open_:
+        _, _, spared, victims = open_[0]
+        if not victims:
+            heapq.heappop(open_)
             continue
-        other = search.examine(placing, keep)
-        if other.harm < best.harm:
-            best, spared = other, tuple(keep.tolist())
-            victims = list(best.found.victims)
+        keep = np.union1d(spared, victims.pop(0).pods)
+        if frozenset(keep.tolist()) in seen:
+            continue
+        seen.add(frozenset(keep.tolist()))
+        for one in _tried(search, keep, wanted - tried):
+            tried += 1
+            if one is not None:
+                heapq.heappush(open_, (one.harm, next(number), keep, list(one.found.victims)))
+                best = min(best, one, key=lambda each: each.harm)
     return best
+
+
+def _tried(search: Search, spared: I64, most: int) -> list[Examined | None]:
+    """Return what comes of sparing these pods; None where the preemptor does not fit then."""
+    found: list[Examined | None] = []
+    cheapest = search.cheapest(spared)
+    for keep in (spared, cheapest)[: most if len(cheapest) else 1]:
+        placing = search.place(None, keep)
+        found.append(search.examine(placing, keep) if placing.failure is None else None)
+    return found

@@ -25,6 +25,7 @@ from reprieve.engine.placement.simulation import Checkpoint, Simulation
 from reprieve.engine.scheduling.alternatives import Examined, least_harmful, set_harm
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.cascade import homeless
+from reprieve.engine.scheduling.cheapest_room import units_to_spare
 from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.harm import lost_work
 from reprieve.engine.scheduling.hierarchy import effective_priority
@@ -150,6 +151,13 @@ class _Search:
         assert self._empty is not None
         simulation.rollback(self._empty)
         return placing
+
+    def cheapest(self, spared: I64) -> I64:
+        """Return these pods and all others that stay when the cheapest units make room."""
+        if not self.policy.harm_order:
+            return _NOBODY
+        more = units_to_spare(self.simulation, self._without(spared), self.queued)
+        return np.union1d(spared, more) if len(more) else _NOBODY
 
     def examine(self, placing: GroupPlacing, spared: I64) -> Examined:
         """Return the victims of a placement that was found with these pods spared."""
