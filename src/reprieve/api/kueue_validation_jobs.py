@@ -199,7 +199,7 @@ def pod_update_errors(pod: Json, old: Json) -> Iterator[str]:
     """Yield what is wrong with a pod after a change."""
     yield from pod_errors(pod)
     group, where = _group(pod)
-    if group != _group(old)[0]:
+    if _group(old)[0] not in ("", group):
         yield wrong.immutable(where, group)
     final = _annotations(old).get(RETRIABLE) == "false"
     if final and _annotations(pod).get(RETRIABLE) != "false":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import uuid
 from collections.abc import Iterator, Mapping
@@ -140,10 +141,32 @@ def validated_part(
 
 
 def _hooks(api: Api, resource: str, request: Request) -> Iterator[Mapping[str, Any]]:
-    """Yield the stored webhooks, none for requests that are about such configurations."""
+    """Yield the stored webhooks for a resource, none for requests about such configurations."""
     if request.kind.group != _GROUP and api.store.count(resource):
         for stored in api.store.range(resource, None):
-            yield from stored.decode().get("webhooks") or ()
+            for hook, plurals in _decoded(stored.body):
+                if not plurals.isdisjoint(("*", request.kind.plural)):
+                    yield hook
+
+
+@functools.lru_cache(maxsize=16)
+def _decoded(body: bytes) -> tuple[tuple[Mapping[str, Any], frozenset[str]], ...]:
+    """Return the webhooks of a configuration, each with the resources that it is for.
+
+    Kept, since a configuration with many certificates takes a millisecond to read, at every write.
+    """
+    hooks = orjson.loads(body).get("webhooks") or ()
+    return tuple(
+        (
+            hook,
+            frozenset(
+                str(name).partition("/")[0]
+                for rule in hook.get("rules") or ()
+                for name in rule.get("resources") or ()
+            ),
+        )
+        for hook in hooks
+    )
 
 
 def _asked_as(
