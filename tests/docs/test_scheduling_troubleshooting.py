@@ -84,7 +84,7 @@ def first_steps() -> list[str]:
 def example() -> list[dict[str, Any]]:
     """The gang of the document."""
     blocks = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
-    (block,) = [block for block in blocks if "kind: PodGroup" in block]
+    (block,) = [block for block in blocks if "kind: Pod\n" in block]
     return list(yaml.safe_load_all(block))
 
 
