@@ -14,9 +14,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from reprieve.engine.idle.vendors import KNOWN_VENDORS
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.table import BUILT_IN
 from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.quota_series import COUNTERS, GAUGES, HISTOGRAMS
 from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.wording.documentation import switches_markdown, transitions_markdown
+from tests.docs.quota_examples import fair_rows, preemption_rows
 from tests.kubectl.exceptions import embedded_markdown
 from tests.scheduling.filters.documentation import filters_markdown
 
@@ -57,6 +61,50 @@ def scheduler_metrics() -> str:
     return _metrics(registry.collect())
 
 
+def quota_metrics() -> str:
+    """Return the quota plane's metrics of Kueue's names, in name order."""
+    kinds = {"_total": COUNTERS, "": GAUGES}
+    rows = [
+        (f"`kueue_{name}{suffix}`", "counter" if suffix else "gauge", _code(labels), text)
+        for suffix, found in kinds.items()
+        for name, (text, labels) in found.items()
+    ]
+    rows += [
+        (f"`kueue_{name}`", "histogram", _code(labels), text)
+        for name, (text, labels, _) in HISTOGRAMS.items()
+    ]
+    return _table(("metric", "type", "labels", "meaning"), sorted(rows))
+
+
+def quota_kinds() -> str:
+    """Return the built-in kinds of jobs, as they stand in their table."""
+    return _table(
+        ("kind", "API", "`integrations.frameworks`", "held back by"),
+        (
+            (each.kind, f"`{each.api_version}`", f"`{each.framework}`", _held(each))
+            for each in BUILT_IN
+        ),
+    )
+
+
+def _held(kind: JobKind) -> str:
+    if kind.suspend:
+        return f"`{kind.suspend}`"
+    return f"gate `{kind.gate}`" if kind.gate else "the gates of its pods"
+
+
+def quota_preemptions() -> str:
+    """Return who makes way by each value of `spec.preemption`, decided by the engine."""
+    head = ("what runs", "`team-a` says", "asks for", "with priority", "who makes way")
+    return _table(head, preemption_rows())
+
+
+def quota_fair() -> str:
+    """Return who makes way by fair sharing, job by job, decided by the engine."""
+    one, two = "makes way, equal weights", "makes way, `team-a` has weight 2"
+    return _table(("job of `team-a`", one, "shares a : b", two, "shares a : b"), fair_rows())
+
+
 def _metrics(families: Iterable[Metric]) -> str:
     return _table(
         ("metric", "type", "meaning"),
@@ -83,6 +131,10 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "vendors": vendors,
     "metrics": metrics,
     "scheduler-metrics": scheduler_metrics,
+    "quota-metrics": quota_metrics,
+    "quota-kinds": quota_kinds,
+    "quota-preemptions": quota_preemptions,
+    "quota-fair": quota_fair,
     "exceptions": embedded_markdown,
     "filters": filters_markdown,
 }
