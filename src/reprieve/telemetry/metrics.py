@@ -49,6 +49,12 @@ class Metrics:
             "idle_gpu_seconds", "GPU-seconds held by idle workloads.", "namespace", "resource"
         )
         self.plans = self._counter("plans", "Plans by outcome.", "plane", "outcome")
+        self.lost_device_seconds = self._counter(
+            "lost_device_seconds",
+            "Work lost by victims: time since checkpoint or start, times devices.",
+            "plane",
+            "reason",
+        )
         self.preemptions = self._counter(
             "preemptions", "Victims by rule and outcome.", "plane", "rule", "outcome"
         )

@@ -25,6 +25,7 @@ from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Nomination
 from reprieve.engine.plan import Plan, Plane
+from reprieve.engine.scheduling.harm import lost_by
 from reprieve.execution.executor import Outcome
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
 from reprieve.execution.preempt import PodPreemption
@@ -303,10 +304,16 @@ class Preemptions:
         self._context.metrics.count_preemption(
             _plan_id(intent), Plane.SCHEDULING, victim.rule, "evicted"
         )
+        row = self._state.pod(Uid(victim.root.uid))
+        if row is not None:
+            group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
+            lost = lost_by(row, group, self._context.clock.wall() // SECOND)
+            self._context.metrics.lost_device_seconds.labels(
+                Plane.SCHEDULING.value, victim.rule
+            ).inc(lost)
         preemptor = self._preemptors.get(intent.metadata.name)
         if preemptor is None:
             return
-        row = self._state.pod(Uid(victim.root.uid))
         root = victim.root
         about = (
             pod_reference(row)

@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.rows import Kind
+from reprieve.engine.cluster.rows import GroupRow, Kind, PodRow
 from reprieve.engine.cluster.snapshot import I64, NO_START, Mask, Snapshot
 
-__all__ = ["IDLE", "lost_work"]
+__all__ = ["IDLE", "idle_pods", "lost_by", "lost_work"]
 
 #: Stands for the lost work of idle pods: less than nothing.
 IDLE: Final = -1
@@ -46,6 +46,15 @@ def lost_work(snapshot: Snapshot, now: int, most: int) -> I64:
     return lost
 
 
+def lost_by(row: PodRow, group: GroupRow | None, now: int) -> int:
+    """Return the device-seconds that one pod loses; without a checkpoint all since its start."""
+    start = now if row.start is None else row.start
+    said = max(row.checkpoint, 0 if group is None else group.checkpoint)
+    since = max(start, said) if said <= now else start
+    devices = sum(amount for name, amount in row.pod_class.requests if _is_device(name))
+    return max(0, now - since) * devices
+
+
 def idle_pods(snapshot: Snapshot, now: int) -> Mask:
     """Return which pods belong to work that was idle when it was last measured: (slots,)."""
     rows = snapshot.tables.get(Kind.IDLE, {}).values()
@@ -61,10 +70,10 @@ def idle_pods(snapshot: Snapshot, now: int) -> Mask:
 
 
 def _devices(snapshot: Snapshot) -> I64:
-    columns = [
-        number
-        for number, name in enumerate(snapshot.resources)
-        if name not in _NO_DEVICES and not name.startswith(_NO_DEVICE_PREFIXES)
-    ]
+    columns = [number for number, name in enumerate(snapshot.resources) if _is_device(name)]
     devices: I64 = snapshot.pod_requests[:, columns].sum(axis=1)
     return devices
+
+
+def _is_device(name: str) -> bool:
+    return name not in _NO_DEVICES and not name.startswith(_NO_DEVICE_PREFIXES)

@@ -145,6 +145,7 @@ class UnitVictim:
     group: str = ""
     whole_group: bool = False  # disruption mode all
     violating: int = 0  # pods whose eviction breaks a budget
+    lost: int | None = None  # device-seconds, `harm.IDLE` for idle work; None: it played no role
 
 
 @dataclass(frozen=True, slots=True)

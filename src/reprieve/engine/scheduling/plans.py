@@ -13,7 +13,8 @@ import numpy as np
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
-from reprieve.engine.scheduling.outcome import Preemption
+from reprieve.engine.scheduling.harm import IDLE
+from reprieve.engine.scheduling.outcome import Preemption, UnitVictim
 
 __all__ = ["COMPOSITE_API_VERSION", "GROUP_API_VERSION", "plan_of"]
 
@@ -22,6 +23,8 @@ COMPOSITE_API_VERSION = "scheduling.k8s.io/v1alpha3"
 
 _WHOLE = "lower priority, whole group"
 _SINGLE = "lower priority"
+_IDLE = "idle"
+_LEAST_LOST = "least lost work"
 
 
 def plan_of(
@@ -57,7 +60,7 @@ def plan_of(
     classes = iter(snapshot.pod_class[slots].tolist())
     uids, keys = snapshot.pod_uids, snapshot.pod_keys
     for unit in found.victims:
-        rule = _WHOLE if unit.whole_group else _SINGLE
+        rule = _rule(unit)
         for slot in unit.pods:
             own = requests(next(classes))
             namespace, _, name = keys[slot].partition("/")
@@ -81,3 +84,11 @@ def plan_of(
         placement=found.nominated,
         reprieved=dict(found.reprieved),
     )
+
+
+def _rule(unit: UnitVictim) -> str:
+    """Return why the unit was chosen: what it lacks, then what told it from its equals."""
+    rule = _WHOLE if unit.whole_group else _SINGLE
+    if unit.lost is None:
+        return rule
+    return f"{rule}, {_IDLE if unit.lost == IDLE else _LEAST_LOST}"

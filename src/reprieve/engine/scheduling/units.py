@@ -107,13 +107,15 @@ class Units:
                 keys[group] if group >= 0 else "",
                 unit >= self.singles,
                 count,
+                lost,
             )
-            for unit, slot, priority, group, count in zip(
+            for unit, slot, priority, group, count, lost in zip(
                 units.tolist(),
                 first.tolist(),
                 self.priority[units].tolist(),
                 groups,
                 violating.tolist(),
+                [None] * len(units) if self.lost is None else self.lost[units].tolist(),
                 strict=True,
             )
         )
