@@ -30,10 +30,10 @@ from tests.quota_plane.site import (
     site,
 )
 from tests.quota_plane.test_jobs import base
-from tests.quota_plane.test_kinds import KINDS, manifest
+from tests.quota_plane.test_kinds import ROWS, manifest
 
 CONFIGURATION = "reprieve-quota"
-JOB_SET = KINDS["JobSet"]
+JOB_SET = ROWS["JobSet"]
 SECRET = "reprieve-webhook-certificates"
 QUEUE = "kueue.x-k8s.io/queue-name"
 SERVICES = Resource("", "v1", "services", "Service")
@@ -114,9 +114,9 @@ async def test_a_process_judges_fills_in_converts_and_renews(tmp_path: Path) -> 
             )
 
             # A job below one that is queued runs with that one, also with a queue of its own.
-            above: Object = await client.create(
-                resource_of(JOB_SET), manifest(JOB_SET, "set", "low"), dict
-            )
+            wanted = manifest("JobSet", "set")
+            wanted["metadata"]["labels"] = {QUEUE: "q", "kueue.x-k8s.io/priority-class": "low"}
+            above: Object = await client.create(resource_of(JOB_SET), wanted, dict)
             assert above["spec"]["suspend"] is True
 
             async def queued() -> bool:
