@@ -44,7 +44,7 @@ class SchedulingPlane:
         self.context = context
         self._tasks: asyncio.TaskGroup | None = None
         self.state = ClusterState(
-            Cluster(Watches.kinds(trees=context.policy.gates.composite_pod_group)),
+            Cluster(Watches.kinds(context.policy)),
             context.clock,
             context.scheduler_names,
             changed=self._changed,

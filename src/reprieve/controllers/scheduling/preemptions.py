@@ -24,6 +24,7 @@ from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.snapshot import Nomination
+from reprieve.engine.cluster.trees import Way
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
 from reprieve.execution.executor import Outcome
@@ -351,13 +352,13 @@ class Preemptions:
         return True
 
     def _needed(self, spec: PreemptionSpec) -> bool:
-        """Whether a pod of the preemptor still waits for a node."""
+        """Whether a pod of the preemptor still waits for a node, with all groups above it there."""
         rows = (self._state.pod(Uid(place.uid)) for place in spec.placement)
         waiting = [row for row in rows if row is not None and self._state.ours(row)]
         groups = {f"{row.namespace}/{row.group}" for row in waiting if row.group}
         if not self._context.policy.gates.generic_workload:
             groups.clear()
-        return bool(waiting) and all(self._state.group(key) is not None for key in groups)
+        return bool(waiting) and all(self._state.root(key)[0] is not Way.MISSING for key in groups)
 
     def _overdue(self, each: _Open, uid: Uid) -> None:
         each.deadlines.pop(uid)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.scheduling import (
     Condition,
     LabelSelectorOwner,
@@ -37,6 +38,7 @@ from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS, pod_groups
 from reprieve.controllers.scheduling.state import ClusterState, Written
 from reprieve.engine.cluster.rows import Change, Entry, Gone, Kind
+from reprieve.engine.placement.profile import Policy
 from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
 from reprieve.execution.turns import ANNOTATION, NodeTurns
 from reprieve.intake.cluster.devices import (
@@ -45,6 +47,7 @@ from reprieve.intake.cluster.devices import (
     resource_slice_entry,
 )
 from reprieve.intake.cluster.groups import composite_row, group_row
+from reprieve.intake.cluster.idle import idle_entry
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pods import PodClasses, pod_row
 from reprieve.intake.cluster.policies import budget_row, namespace_entry, selector_row
@@ -59,7 +62,7 @@ from reprieve.intake.cluster.storage import (
 )
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.reflector import Health, Reflector
-from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
+from reprieve.kube.resource import GPU_WORKLOADS, NAMESPACES, NODES, PODS, Resource
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording.kube_scheduler import (
@@ -124,16 +127,15 @@ class Watches:
         self._listed: dict[Kind, asyncio.Event] = {}
         self._failing: dict[Kind, Nanos] = {}
         self._groups: tuple[Resource, asyncio.Task[None]] | None = None
-        trees = context.policy.gates.composite_pod_group
-        self._kinds = _kinds(turns, trees=trees)
+        self._kinds = _kinds(context.policy, turns)
         for watched in self._kinds:
             self._add(watched)
         self._listed[Kind.GROUP] = asyncio.Event()
 
     @staticmethod
-    def kinds(*, trees: bool = False) -> tuple[Kind, ...]:
-        """Return the kinds without which there is no snapshot; `trees`: gate CompositePodGroup."""
-        return (*(watched.kind for watched in _kinds(trees=trees)), Kind.GROUP)
+    def kinds(policy: Policy) -> tuple[Kind, ...]:
+        """Return the kinds without which there is no snapshot."""
+        return (*(watched.kind for watched in _kinds(policy)), Kind.GROUP)
 
     @property
     def groups(self) -> Resource | None:
@@ -253,13 +255,15 @@ class Watches:
         self._groups = resource, group.create_task(reflector.run(), name="watch podgroups")
 
 
-def _kinds(turns: NodeTurns | None = None, *, trees: bool = False) -> Sequence[_Watched[Any]]:
+def _kinds(policy: Policy, turns: NodeTurns | None = None) -> Sequence[_Watched[Any]]:
     apps, core = ("apps", "v1"), ("", "v1")
+    trees, idle = policy.gates.composite_pod_group, policy.harm_order
     composite = _Watched(
         Kind.COMPOSITE, COMPOSITE_GROUPS, PodGroup, _composite_converter, optional=True
     )
     return (
         *((composite,) if trees else ()),
+        *((_IDLE,) if idle else ()),
         _Watched(Kind.POD, PODS, PodObject, _pod_converter()),
         _Watched(Kind.NODE, NODES, NodeObject, _node_converter(turns)),
         _Watched(
@@ -281,6 +285,15 @@ def _kinds(turns: NodeTurns | None = None, *, trees: bool = False) -> Sequence[_
             for kind, resource, wire, convert in _TABLES
         ),
     )
+
+
+_IDLE: Final = _Watched(
+    Kind.IDLE,
+    GPU_WORKLOADS,
+    GpuWorkload,
+    lambda found: (idle_entry(found), None),
+    optional=True,
+)
 
 
 def _entry(convert: Callable[[Any], Entry]) -> Callable[[Any], Converted]:
