@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from reprieve.units.clock import Clock
 from reprieve.units.instants import Nanos
@@ -29,6 +29,9 @@ class DirtyKeys(Generic[Key]):
         # Entries whose deadline is no longer the one in _deadlines are skipped when they come up.
         self._heap: list[tuple[Nanos, Key]] = []
         self._wake = asyncio.Event()
+        # Wakes the consumer at the earliest deadline, or before.
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_at = Nanos(0)
 
     def add(self, key: Key) -> None:
         """Ask for a look at `key` now."""
@@ -65,18 +68,24 @@ class DirtyKeys(Generic[Key]):
                 self._due.clear()
                 return keys
             self._wake.clear()
-            await self._wait(self._heap[0][0] - now if self._heap else None)
+            if self._heap:
+                self._set_alarm(self._heap[0][0])
+            try:
+                await self._wake.wait()
+            except asyncio.CancelledError:
+                if self._alarm is not None:
+                    self._alarm.cancel()
+                raise
 
-    async def _wait(self, nanoseconds: int | None) -> None:
-        waits = [asyncio.ensure_future(self._wake.wait())]
-        if nanoseconds is not None:
-            waits.append(asyncio.ensure_future(self._slept(nanoseconds)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+    def _set_alarm(self, instant: Nanos) -> None:
+        """Wake at the instant; an alarm that rings earlier sets the next one."""
+        if self._alarm is not None and not self._alarm.done():
+            if self._alarm_at <= instant:
+                return
+            self._alarm.cancel()
+        self._alarm_at = instant
+        self._alarm = asyncio.create_task(self._ring(instant))
 
-    async def _slept(self, nanoseconds: int) -> Literal[True]:
-        await self._clock.sleep(nanoseconds)
-        return True
+    async def _ring(self, instant: Nanos) -> None:
+        await self._clock.sleep(max(0, instant - self._clock.monotonic()))
+        self._wake.set()

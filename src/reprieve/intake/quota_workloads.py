@@ -11,6 +11,7 @@ Source: specification of the quota plane, sections 1.3, 1.6 and 2.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeGuard
@@ -50,6 +51,7 @@ __all__ = [
     "PodSetRows",
     "condition_of",
     "is_true",
+    "queue_key",
     "workload_row",
 ]
 
@@ -144,7 +146,7 @@ def workload_row(
         namespace=namespace,
         name=metadata.name,
         uid=metadata.uid,
-        queue=f"{namespace}/{spec.queue_name}",
+        queue=queue_key(workload),
         priority=spec.priority or 0,
         boost=_boost(annotations),
         created=_instant(metadata.creation_timestamp) or _NOTHING,
@@ -172,6 +174,11 @@ def workload_row(
         reclaim_min_runtime_s=min_runtimes_s[1],
         idle=idle,
     )
+
+
+def queue_key(workload: kueue.Workload) -> str:
+    """Return the key of a Workload's LocalQueue, one string for all that name it."""
+    return sys.intern(f"{workload.metadata.namespace}/{workload.spec.queue_name}")
 
 
 def condition_of(conditions: Sequence[kueue.Condition] | None, kind: str) -> kueue.Condition | None:

@@ -1,15 +1,17 @@
 """From bytes to wire structs: objects, pages of lists, lines of watches.
 
-Decoders are built once per type. A page is decoded in one go; only if that fails are its items
-decoded one by one, so that one object of unexpected shape is skipped and reported and the others
-are not lost.
+Decoders are built once per type. A line of a watch is read in one go, unless it is none that says
+what became of an object of a wire struct. A page is decoded in one go; only if that fails are its
+items decoded one by one, so that one object of unexpected shape is skipped and reported and the
+others are not lost.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -66,6 +68,13 @@ class _Line(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
+class _Change(msgspec.Struct, Generic[T], gc=False):
+    """A line that says what became of an object: by far the most of them."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: T
+
+
 class _Annotated(msgspec.Struct, gc=False):
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     name: str = ""
@@ -84,6 +93,11 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 @functools.cache
 def _list_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(_List[kind])
+
+
+@functools.cache
+def _change_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(_Change[kind])
 
 
 def decode_object(body: bytes, kind: type[T], call: Call | None = None) -> T:
@@ -138,6 +152,11 @@ def decode_event(line: bytes, kind: type[T], call: Call | None = None) -> WatchE
         ApiError: the line is an ERROR event; the class tells which, such as `Expired`.
         Undecodable: the line or its object is not what it should be.
     """
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        # Another type of event, and what is to be told with its name, are read again.
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            change = _change_decoder(cast("Any", kind)).decode(line)
+            return WatchEvent(change.type, change.object, change.object.metadata.resource_version)
     event = decode_object(line, _Line, call)
     if event.type == "ERROR":
         status: Any = decode_object(event.object, dict, call)

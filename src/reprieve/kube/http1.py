@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import ssl
 import time
@@ -102,7 +103,7 @@ class Connections:
             OSError: no connection, or one that ended too early.
             ValueError: a header that would be two.
         """
-        target = f"{self._prefix}{path}{'?' + urlencode(query, safe=',') if query else ''}"
+        target = self._prefix + path + (_encoded(tuple(query.items())) if query else "")
         lines = [f"{method} {target} HTTP/1.1", f"Host: {self._named}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         lines.append(f"Content-Length: {len(body)}")
@@ -266,6 +267,11 @@ class _Head(NamedTuple):
     chunked: bool
     length: int | None
     kept: bool
+
+
+@functools.lru_cache(maxsize=64)
+def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+    return "?" + urlencode(query, safe=",")
 
 
 def _head(text: str, start: int) -> _Head:

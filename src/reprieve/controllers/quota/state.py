@@ -30,7 +30,13 @@ from reprieve.intake.quota import (
     local_queue_row,
     resource_flavor_row,
 )
-from reprieve.intake.quota_workloads import PodSetRows, condition_of, is_true, workload_row
+from reprieve.intake.quota_workloads import (
+    PodSetRows,
+    condition_of,
+    is_true,
+    queue_key,
+    workload_row,
+)
 from reprieve.kube.objects import version_number
 from reprieve.kube.series_events import Reference
 from reprieve.wording.kueue import Event
@@ -162,10 +168,7 @@ class QuotaState:
             min_runtimes_s=self.protections.of(workload),
             idle=self.idle.of(key, workload),
         )
-        if row.finished:
-            self._row_of.pop(key, None)
-        else:
-            self._row_of[key] = (workload, row)
+        self._row_of[key] = (workload, row)
         return row
 
     # Between two runs of cycles
@@ -195,13 +198,14 @@ class QuotaState:
         found = self.workload(key)
         self.unexplained.discard(key)
         holder = self.holdings.holders.get(key)
-        row = None if found is None else self.row(found)
-        if row is None or found is None or row.finished or row.admission is None:
+        finished = found is not None and _is_finished(found)
+        row = None if found is None or finished else self.row(found)
+        if found is None or row is None or row.admission is None:
             self.holdings.release(key)
             if holder is not None:
                 self._flush(self.holdings.tree.names[holder.queue])
-            self.tallies.put(key, None if row is None else _standing(row, found))
-            if row is None or found is None or row.finished or found.metadata.deletion_timestamp:
+            self.tallies.put(key, None if found is None else _standing(found, row))
+            if found is None or row is None or found.metadata.deletion_timestamp:
                 self.queues.delete(key)
             else:
                 self.queues.push(row)
@@ -216,7 +220,7 @@ class QuotaState:
             if before is not None and _offers(before) != _offers(row):
                 self._flush(row.admission.cluster_queue)
         amounts = tuple(held_amounts(row, self.configuration.settings))
-        self.tallies.put(key, _standing(row, found, amounts))
+        self.tallies.put(key, _standing(found, row, amounts))
 
     def _flush(self, cluster_queue: str) -> None:
         self.queues.flush(self.holdings.related(cluster_queue) or [cluster_queue])
@@ -304,6 +308,7 @@ class QuotaState:
         key = f"{held.namespace}/{held.name}"
         if new is None:
             self.idle.forget(held.object)
+        if new is None or _is_finished(new.object):
             self._row_of.pop(key, None)
         written = self._written.get(key)
         if written is not None and (new is None or _version(written) <= new.resource_version):
@@ -317,32 +322,35 @@ class QuotaState:
         self.look_at(key)
 
 
+def _is_finished(workload: kueue.Workload) -> bool:
+    return is_true(condition_of(workload.status.conditions, "Finished"))
+
+
 def _offers(workload: Workload) -> object:
     """Return what, when it changes, may let others in who do not fit now."""
     return workload.reclaimable, workload.preempt_min_runtime_s, workload.reclaim_min_runtime_s
 
 
 def _standing(
-    row: Workload,
-    found: kueue.Workload | None,
+    found: kueue.Workload,
+    row: Workload | None,
     amounts: tuple[tuple[FlavorResource, int], ...] = (),
 ) -> Standing:
-    """Return what a workload counts as; `amounts` are those of its reservation."""
-    conditions = () if found is None else found.status.conditions or ()
-    admitted = condition_of(conditions, "Admitted")
-    reserved = condition_of(conditions, "QuotaReserved")
+    """Return what a workload counts as; `row` None is finished, `amounts` are those it reserves."""
+    if row is None:
+        return Standing(queue_key(found), Phase.FINISHED, "")
+    admitted = condition_of(found.status.conditions, "Admitted")
+    reserved = condition_of(found.status.conditions, "QuotaReserved")
     unadmitted = None
-    if row.finished:
-        phase = Phase.FINISHED
-    elif row.admission is not None:
+    if row.admission is not None:
         phase = Phase.ADMITTED if is_true(admitted) else Phase.RESERVING
     else:
         phase = Phase.PENDING if row.active and not row.admission_gated else Phase.ASIDE
-    if not row.finished and admitted is not None and admitted.status == "False":
+    if admitted is not None and admitted.status == "False":
         waits = reserved is not None and reserved.status == "False"
         unadmitted = (admitted.reason, reserved.reason if reserved is not None and waits else "")
     queue = row.admission.cluster_queue if row.admission is not None else ""
-    return Standing(row.queue, phase, "" if row.finished else queue, amounts, unadmitted)
+    return Standing(row.queue, phase, queue, amounts, unadmitted)
 
 
 def _rules(configuration: Configuration) -> list[object]:

@@ -116,8 +116,10 @@ class PodSetAssignment:
         """Return the worst mode of its resources."""
         if not self.fits:
             return Mode.NO_FIT
-        modes = {choice.mode for choice in self.flavors.values()}
-        return Mode.PREEMPT if Mode.PREEMPT in modes else Mode.FIT
+        for choice in self.flavors.values():
+            if choice.mode is Mode.PREEMPT:
+                return Mode.PREEMPT
+        return Mode.FIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +134,14 @@ class Assignment:
     @property
     def mode(self) -> Mode:
         """Return the worst mode of its pod sets."""
-        modes = {each.mode for each in self.pod_sets}
-        for mode in (Mode.NO_FIT, Mode.PREEMPT):
-            if mode in modes:
+        worst = Mode.FIT
+        for each in self.pod_sets:
+            mode = each.mode
+            if mode is Mode.NO_FIT:
                 return mode
-        return Mode.FIT
+            if mode is Mode.PREEMPT:
+                worst = mode
+        return worst
 
     @property
     def level(self) -> int:

@@ -181,6 +181,10 @@ class Holdings:
             inactive_queues(configuration),
             used,
         )
+        self._related: dict[int, list[str]] = {}
+        for name, node in self.tree.queues.items():
+            if self.tree.path[node]:
+                self._related.setdefault(self.tree.root(node), []).append(name)
         size = len(self.tree.names)
         self.usage: list[Column] = [[0] * size for _ in self.tree.flavor_resources]
         self._lists: list[Lists] = [{} for _ in self.tree.queues]
@@ -255,12 +259,7 @@ class Holdings:
         node = self.tree.queues.get(cluster_queue)
         if node is None or not self.tree.path[node]:
             return []
-        root = self.tree.root(node)
-        return [
-            name
-            for name, other in self.tree.queues.items()
-            if self.tree.path[other] and self.tree.root(other) == root
-        ]
+        return self._related.get(self.tree.root(node), [])
 
     @property
     def all_ready(self) -> bool:
