@@ -182,17 +182,21 @@ async def test_a_person_deactivates_reactivates_and_reorders_workloads(tmp_path:
         await until_said(cluster, "first", Requeued=("False", "Deactivated", off))
         await until_suspended(cluster, "third", suspended=False)
         await pods(cluster, "third", 2, 2)
-        # `second` asks later and comes first, since it is of a higher class by then.
+        # `second` asks later and comes first, since it is of a higher class by then; so is what
+        # runs, which is told of its new class too.
         await patch("first", {"active": True})
         await until_said(
             cluster, "first", Requeued=("True", "Reactivated", "The workload was reactivated")
         )
         high: Any = {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "high"}}}
-        await cluster.client.patch(JOBS, NAMESPACE, "second", high, dict)
+        for name in ("second", "third"):
+            await cluster.client.patch(JOBS, NAMESPACE, name, high, dict)
 
         async def raised() -> bool:
-            spec = (await workload(cluster, "second"))["spec"]
-            return bool(spec["priority"] == 10000 and spec["priorityClassRef"]["name"] == "high")
+            specs = [(await workload(cluster, name))["spec"] for name in ("second", "third")]
+            return [(each["priority"], each["priorityClassRef"]["name"]) for each in specs] == [
+                (10000, "high")
+            ] * 2
 
         await cluster.until("the priority follows", raised)
         await patch("second", {"active": True})

@@ -137,9 +137,12 @@ def test_buckets_are_those_of_the_real_controller() -> None:
     doubled = [1.0, *(2.5 * 2**n for n in range(15))]
     infinite = [float("inf")]
     fast = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
-    longer = ("admission_wait_time_seconds", "execution_time_seconds")
     # The reference gives the wait for admission at a LocalQueue two buckets less.
-    longer += ("local_queue_execution_time_seconds",)
+    longer = (
+        "admission_wait_time_seconds",
+        "execution_time_seconds",
+        "local_queue_execution_time_seconds",
+    )
     for name, found in buckets.items():
         wanted = doubled[:14]
         if name in longer:

@@ -225,7 +225,10 @@ async def _run(
             fence=fence,
             events=told,
             metrics=metrics,
-            quota_metrics=QuotaMetrics(metrics.registry),
+            quota_metrics=QuotaMetrics(
+                metrics.registry,
+                local_queues=settings.quota.configuration.local_queue_metrics,
+            ),
             options=QuotaOptions.of(settings.quota),
             lagging=lagging,
             dry_run=options.dry_run,

@@ -12,9 +12,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from reprieve.engine.quota.model import ClusterQueue, LocalQueue, StopPolicy, Workload
+from reprieve.engine.quota.model import (
+    ClusterQueue,
+    Configuration,
+    LocalQueue,
+    StopPolicy,
+    Workload,
+)
 
-__all__ = ["Active", "cluster_queue_active", "local_queue_active", "queue_blocker"]
+__all__ = [
+    "Active",
+    "cluster_queue_active",
+    "local_queue_active",
+    "queue_blocker",
+    "reservation_blocker",
+]
 
 # status, reason, message
 Active = tuple[str, str, str]
@@ -101,4 +113,22 @@ def queue_blocker(
         return "Misconfigured", f"ClusterQueue {local_queue.cluster_queue} doesn't exist"
     if local_queue.cluster_queue in inactive:
         return "Suspended", f"ClusterQueue {local_queue.cluster_queue} is inactive"
+    return "", ""
+
+
+def reservation_blocker(workload: Workload, configuration: Configuration) -> tuple[str, str]:
+    """Return why a workload loses a reservation that was not admitted yet; empty if it keeps it."""
+    assert workload.admission is not None
+    name = workload.admission.cluster_queue
+    local = configuration.local_queues.get(workload.queue)
+    queue = configuration.cluster_queues.get(name)
+    door = workload.queue.partition("/")[2]
+    if local is None:
+        return "Misconfigured", f"LocalQueue {door} is terminating or missing"
+    if local.stop_policy is not StopPolicy.NONE:
+        return "Suspended", f"LocalQueue {door} is stopped"
+    if queue is None or queue.terminating:
+        return "Misconfigured", f"ClusterQueue {name} is terminating or missing"
+    if queue.stop_policy is not StopPolicy.NONE:
+        return "Suspended", f"ClusterQueue {name} is stopped"
     return "", ""

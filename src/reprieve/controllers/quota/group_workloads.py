@@ -66,15 +66,18 @@ def workload_of(
     return made
 
 
-def observed(workload: Workload, here: Roster, now: Nanos) -> Workload:
-    """Show whether members are missing, whether all are ready, and which are not needed more."""
+def observed(workload: Workload, here: Roster, now: Nanos, *, waited: bool = True) -> Workload:
+    """Show whether members are missing, whether all are ready, and which are not needed more.
+
+    Where nobody waits for pods (`waited`), nobody is told whether they are ready.
+    """
     present = [pod for pod in here.kept if is_runnable(pod)]
     admitted = is_true(condition_of(workload.status.conditions, "Admitted"))
     wanted = sum(each.count for each in workload.spec.pod_sets)
     ready = admitted and len(present) >= wanted and all(is_ready(pod) for pod in present)
     fast = any(FAST in annotations_of(pod) for pod in here.kept)
     changed = _waiting(workload, here.absent, now, fast=fast)
-    changed = pods_ready(changed, ready, now)
+    changed = pods_ready(changed, ready, now) if waited else changed
     if any(is_serving(pod) for pod in here.kept):
         return changed
     done = Counter(role_of(pod) for pod in here.kept if first(pod, "status.phase") == "Succeeded")

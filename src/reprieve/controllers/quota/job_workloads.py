@@ -257,11 +257,13 @@ class JobWorkloads:
         surplus = reclaimable(kind, job)
         reclaims = bool(kind.min_count) or kind.progress is not None
         now = self._context.clock.wall()
+        unasked = self._context.options.pods_ready is None
 
         def change(current: Workload) -> Workload | None:
             if _true(current, "Finished") or _true(current, "Admitted") != admitted:
                 return None
-            changed = pods_ready(current, ready, now)
+            # Where nobody waits for pods, nobody is told of them.
+            changed = current if unasked else pods_ready(current, ready, now)
             return reclaimed(changed, surplus) if reclaims else changed
 
         if change(workload) is not workload:

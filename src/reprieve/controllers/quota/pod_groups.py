@@ -225,12 +225,12 @@ class GroupReconciler:
         return runs
 
     async def _observe(self, at: str, workload: Workload, here: Roster) -> None:
-        now = self._context.clock.wall()
+        now, waited = self._context.clock.wall(), self._context.options.pods_ready is not None
 
         def change(current: Workload) -> Workload | None:
             if _true(current, "Finished"):
                 return None
-            return observed(current, here, now)
+            return observed(current, here, now, waited=waited)
 
         if change(workload) is not workload:
             await self._writer.change(at, workload.metadata.uid, change)

@@ -173,6 +173,13 @@ class QuotaState:
 
     # Between two runs of cycles
 
+    async def configured(self) -> Configuration:
+        """Return the configuration as the watches show it now."""
+        if self._stale:
+            async with self.engine:
+                self.settle()
+        return self.configuration
+
     def settle(self) -> None:
         """Take over what has changed."""
         if self._stale:

@@ -29,6 +29,7 @@ from reprieve.controllers.quota.retention import Retention
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.transitions import (
     DEACTIVATED,
+    DEACTIVATED_MESSAGE,
     backed_off,
     deactivated,
     deactivation_asked,
@@ -39,8 +40,8 @@ from reprieve.controllers.quota.transitions import (
 )
 from reprieve.controllers.quota.watches import WORKLOADS
 from reprieve.controllers.quota.writing import StatusWriter
-from reprieve.engine.quota.model import Configuration, StopPolicy
-from reprieve.engine.quota.requeuing import backoff_end
+from reprieve.engine.quota.model import Configuration
+from reprieve.engine.quota.requeuing import EvictionReason, backoff_end, eviction_reason
 from reprieve.engine.quota.state import inactive_queues
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import NotFound
@@ -49,11 +50,17 @@ from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording import kueue
 from reprieve.wording.kueue_checks import checks_message, retry_until
+from reprieve.wording.kueue_queues import reservation_blocker
 
 __all__ = ["WorkloadReconciler"]
 
 #: Reasons of evictions after which a workload is queued again at once.
 _AT_ONCE: Final = ("Preempted", "NodeFailures")
+_STOPPED: Final = {
+    EvictionReason.CLUSTER_QUEUE_STOPPED: "The ClusterQueue is stopped",
+    EvictionReason.LOCAL_QUEUE_STOPPED: "The LocalQueue is stopped",
+    EvictionReason.DEACTIVATED: DEACTIVATED_MESSAGE,
+}
 _TOO_OFTEN: Final = ("RequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")
 _TOO_LONG: Final = ("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")
 
@@ -100,6 +107,7 @@ class WorkloadReconciler:
             return
         if not workload.spec.active:
             workload = await self._evict_inactive(key, workload)
+        await self._state.configured()
         if workload is not None:
             workload = await self._follow(key, workload)
         if workload is None:
@@ -161,40 +169,24 @@ class WorkloadReconciler:
 
     async def _follow_stop(self, key: str, workload: Workload) -> bool:
         """Give the quota back where the queues are stopped; tell whether it was."""
-        admission, configuration = workload.status.admission, self._state.configuration
-        assert admission is not None
-        local = configuration.local_queues.get(
-            f"{workload.metadata.namespace}/{workload.spec.queue_name}"
-        )
-        queue = configuration.cluster_queues.get(admission.cluster_queue)
-        for kind, name, found in (
-            ("LocalQueue", workload.spec.queue_name, local),
-            ("ClusterQueue", admission.cluster_queue, queue),
-        ):
-            if _true(workload, "Admitted"):
-                if found is not None and found.stop_policy is StopPolicy.HOLD_AND_DRAIN:
-                    await self._evict(key, workload, f"{kind}Stopped", f"The {kind} is stopped")
-                    return True
-                continue
-            gone = found is None or (kind == "ClusterQueue" and queue and queue.terminating)
-            if gone:
-                reason, said = "Misconfigured", f"{kind} {name} is terminating or missing"
-            elif found is not None and found.stop_policy is not StopPolicy.NONE:
-                reason, said = "Suspended", f"{kind} {name} is stopped"
-            else:
-                continue
-            now = self._context.clock.wall()
+        configuration, row = self._state.configuration, self._state.row(workload)
+        if _true(workload, "Admitted"):
+            found = eviction_reason(configuration, row)
+            if found is not None:
+                await self._evict(key, workload, str(found), _STOPPED[found])
+            return found is not None
+        reason, message = reservation_blocker(row, configuration)
+        if not reason:
+            return False
+        now, word = self._context.clock.wall(), self._word(reason)
 
-            def change(
-                current: Workload, reason: str = reason, said: str = said
-            ) -> Workload | None:
-                if current.status.admission is None or _true(current, "Admitted"):
-                    return None
-                return unreserved(current, self._word(reason), said, now)  # noqa: B023
+        def change(current: Workload) -> Workload | None:
+            if current.status.admission is None or _true(current, "Admitted"):
+                return None
+            return unreserved(current, word, message, now)
 
-            await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
-            return True
-        return False
+        await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
+        return True
 
     async def _retry(self, key: str, workload: Workload) -> None:
         """Evict a Workload that a check sends back, until the check, or else the backoff, ends."""

@@ -1,9 +1,9 @@
 """Evictions that are not preemptions, and how long a workload waits after them.
 
-A workload is evicted because it was deactivated, or because its ClusterQueue or LocalQueue is
-stopped and drained. After an eviction for pods that were not ready or by an admission check it
-waits `base * 2^(n-1)` seconds, at most the maximum, n being how often that happened; beyond the
-limit it is deactivated. A preempted workload waits for nothing.
+A workload is evicted because it was deactivated, or because its LocalQueue or ClusterQueue, in this
+order, is stopped and drained. After an eviction for pods that were not ready or by an admission
+check it waits `base * 2^(n-1)` seconds, at most the maximum, n being how often that happened;
+beyond the limit it is deactivated. A preempted workload waits for nothing.
 
 Source: specification of the quota plane, sections 1.6, 9 and 10.6.
 """
@@ -52,10 +52,10 @@ def eviction_reason(configuration: Configuration, workload: Workload) -> Evictio
         return EvictionReason.DEACTIVATED
     if workload.admission is None:
         return None
-    queue = configuration.cluster_queues.get(workload.admission.cluster_queue)
-    if queue is not None and queue.stop_policy is StopPolicy.HOLD_AND_DRAIN:
-        return EvictionReason.CLUSTER_QUEUE_STOPPED
     local = configuration.local_queues.get(workload.queue)
     if local is not None and local.stop_policy is StopPolicy.HOLD_AND_DRAIN:
         return EvictionReason.LOCAL_QUEUE_STOPPED
+    queue = configuration.cluster_queues.get(workload.admission.cluster_queue)
+    if queue is not None and queue.stop_policy is StopPolicy.HOLD_AND_DRAIN:
+        return EvictionReason.CLUSTER_QUEUE_STOPPED
     return None
