@@ -230,3 +230,17 @@ async def test_checks_hold_an_admission_send_it_back_and_end_it(tmp_path: Path) 
             "conflict for key=pool, value1=plain, value2=other"
         )
         await until_said(cluster, "one", Finished=("True", "FailedToStart", conflict))
+
+        # A check that a queue asks for stays until none does.
+        await cluster.client.delete(ADMISSION_CHECKS, "", "nodes")
+        held: Object = await cluster.client.get(ADMISSION_CHECKS, "", "nodes", dict)
+        assert held["metadata"]["finalizers"] == ["kueue.x-k8s.io/resource-in-use"]
+        await cluster.change_queue(
+            "cq", {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}
+        )
+
+        async def gone() -> bool:
+            found = await cluster.client.list(ADMISSION_CHECKS, dict)
+            return [each["metadata"]["name"] for each in found.items] == ["budget"]
+
+        await cluster.until("the check is gone", gone)

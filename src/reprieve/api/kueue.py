@@ -331,7 +331,7 @@ class AdmissionCheckStatus(_Struct, frozen=True):
 class AdmissionCheck(_Struct, frozen=True):
     """A check by another controller before a workload starts."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: MetaWithFinalizers = MetaWithFinalizers()
     spec: AdmissionCheckSpec = AdmissionCheckSpec()
     status: AdmissionCheckStatus = AdmissionCheckStatus()
 

@@ -1,20 +1,26 @@
-"""ClusterQueues and ResourceFlavors that are in use stay until they are not.
+"""ClusterQueues, ResourceFlavors and AdmissionChecks that are in use stay until they are not.
 
 A finalizer holds them: the webhook puts it on at creation, here it is put on what the webhook
 missed. It is taken off an object that is being deleted, a ClusterQueue once no workload holds its
-quota, a ResourceFlavor once no ClusterQueue has it.
+quota, a ResourceFlavor or AdmissionCheck once no ClusterQueue has it.
 
-Source: specification of the quota plane, section 12; the reference's controllers of both kinds.
+Source: specification of the quota plane, section 12; the reference's controllers of these kinds.
 """
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-from reprieve.api.kueue import RESOURCE_IN_USE, ClusterQueue, ResourceFlavor, Workload
+from reprieve.api.kueue import (
+    RESOURCE_IN_USE,
+    AdmissionCheck,
+    ClusterQueue,
+    ResourceFlavor,
+    Workload,
+)
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.state import QuotaState
-from reprieve.controllers.quota.watches import CLUSTER_QUEUES, FLAVORS, Held, Watches
+from reprieve.controllers.quota.watches import CHECKS, CLUSTER_QUEUES, FLAVORS, Held, Watches
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.client import Json
 from reprieve.kube.errors import ApiError, NotFound
@@ -24,7 +30,7 @@ from reprieve.units.durations import SECOND
 
 __all__ = ["InUse"]
 
-W = TypeVar("W", ClusterQueue, ResourceFlavor)
+W = TypeVar("W", ClusterQueue, ResourceFlavor, AdmissionCheck)
 
 
 class InUse:
@@ -45,6 +51,9 @@ class InUse:
             for flavor in list(self._watches.flavors.cache):
                 if self._is_due(flavor) and not (_goes(flavor) and self._users(flavor.name)):
                     await self._change(flavor, FLAVORS)
+            for check in list(self._watches.checks.cache):
+                if self._is_due(check) and not (_goes(check) and self._asks(check.name)):
+                    await self._change(check, CHECKS)
             await self._context.clock.sleep(SECOND)
 
     def _is_due(self, held: Held[W]) -> bool:
@@ -54,6 +63,18 @@ class InUse:
     def _users(self, flavor: str) -> bool:
         """Tell whether a ClusterQueue has a flavor."""
         return any(_has(queue.object, flavor) for queue in self._watches.cluster_queues.cache)
+
+    def _asks(self, check: str) -> bool:
+        """Tell whether a ClusterQueue has a check."""
+        strategies = (
+            queue.object.spec.admission_checks_strategy
+            for queue in self._watches.cluster_queues.cache
+        )
+        return any(
+            rule.name == check
+            for strategy in strategies
+            for rule in (strategy.admission_checks if strategy is not None else ())
+        )
 
     def _holders(self, cluster_queue: str) -> bool:
         """Tell whether a workload holds quota of a ClusterQueue, or is about to."""

@@ -29,6 +29,7 @@ from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
 __all__ = [
+    "CHECKS",
     "CLUSTER_QUEUES",
     "COHORTS",
     "FLAVORS",
@@ -52,7 +53,7 @@ LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)
 COHORTS: Final = _kueue("cohorts", "Cohort")
 FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
 _CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
-_CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
+CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
 _PRIORITIES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
@@ -148,7 +149,7 @@ class Watches:
         self.cohorts = watch(COHORTS, kueue.Cohort)
         self.flavors = watch(FLAVORS, kueue.ResourceFlavor)
         self.classes = watch(_CLASSES, kueue.WorkloadPriorityClass)
-        self.checks = watch(_CHECKS, kueue.AdmissionCheck)
+        self.checks = watch(CHECKS, kueue.AdmissionCheck)
         self.namespaces = watch(NAMESPACES, NamespaceObject)
         self.priorities = watch(_PRIORITIES, PriorityClass)
         self.jobs: dict[str, Watch[dict[str, Any]]] = {
