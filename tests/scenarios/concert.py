@@ -11,15 +11,21 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from reprieve.scenarios.embedded import embedded_stage
 from reprieve.scenarios.model import load
 from reprieve.scenarios.result import ScenarioResult
 from reprieve.scenarios.runner import play_scenario
+from reprieve.scenarios.steps import Requires
 
 AT_ONCE = 6
 # Replicas that take over from each other within a scenario must not wait out a whole lease.
-LEASE = ("--lease-duration", "5s")
+LEASE: tuple[str, ...] = ("--lease-duration", "5s")
+# Who requires Kueue gets our quota plane: its kinds are read as v1beta1, which webhooks convert.
+WITH_WEBHOOKS: dict[str, Any] = {"quota": {"webhooks": {"url": "https://127.0.0.1:0"}}}
 
 
 class Concert:
@@ -77,9 +83,13 @@ class Concert:
             async with places:
                 folder = self._folder / f"{file.parent.name}-{file.stem}"
                 folder.mkdir()
-                scenario = load(file)
+                scenario, arguments = load(file), LEASE
+                kueue = any(isinstance(step, Requires) for step in scenario.steps)
+                if kueue:
+                    scenario = msgspec.structs.replace(scenario, operator_config=WITH_WEBHOOKS)
+                    arguments = (*LEASE, "--controllers", "idle,quota")
                 async with embedded_stage(
-                    scenario.nodes, folder, operator_arguments=LEASE
+                    scenario.nodes, folder, operator_arguments=arguments, kueue=kueue
                 ) as embedded:
                     result = await play_scenario(scenario, embedded.stage)
                 future.set_result(result)

@@ -146,8 +146,12 @@ def test_preemptions_and_admissions_are_told_at_the_time_of_their_last_event() -
         at = "2026-03-04T10:00:00.000000Z"
         return {
             "metadata": {"namespace": "ml", "name": reason + kind, "resourceVersion": "1"},
-            **{"involvedObject": about, "reason": reason, "action": action},
-            **{"eventTime": at, "message": "said", **more},
+            "involvedObject": about,
+            "reason": reason,
+            "action": action,
+            "eventTime": at,
+            "message": "said",
+            **more,
         }
 
     again = {"count": 2, "lastObservedTime": "2026-03-04T10:00:07.000000Z"}

@@ -155,7 +155,8 @@ async def require(play: Play, step: Requires) -> None:
 
 async def kueue_cluster_queue(play: Play, step: KueueClusterQueue) -> None:
     """Make a flavor, a ClusterQueue with one quota, and a LocalQueue of the same name."""
-    version = "kueue.x-k8s.io/v1beta1"
+    known = play.stage.objects.resource_of("kueue.x-k8s.io/v1beta2", "ClusterQueue")
+    version = f"kueue.x-k8s.io/{'v1beta1' if known is None else 'v1beta2'}"
     quota = {"name": step.resource, "nominalQuota": step.nominal_quota}
     manifests: list[dict[str, Any]] = [
         {

@@ -161,6 +161,7 @@ async def _do(play: Play, step: Step) -> None:
             await actions.change_rights(play, step)
         case Requires():
             await actions.require(play, step)
+            await play.operator.start()
         case KueueClusterQueue():
             await actions.kueue_cluster_queue(play, step)
         case StopOperator():
