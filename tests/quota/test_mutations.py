@@ -176,7 +176,7 @@ MUTATIONS = [
     ),
     Mutation(
         "candidates are looked for by all that is asked, not by what is missing",
-        "cycle",
+        "nominations",
         "found.usage, found.need)",
         "found.usage, frozenset(found.usage))",
         "plans",

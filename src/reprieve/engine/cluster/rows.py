@@ -273,6 +273,7 @@ class PodRow:
     gang_says: Labels = ()  # the annotations that say what that gang is
     phase: str = ""  # of members of such gangs, as are the names of all their owners
     owners: tuple[str, ...] = ()
+    workload: str = ""  # namespace/name of the Kueue Workload that it runs for
     checkpoint: int = 0  # Unix seconds of the last one, 0 where none was said
 
 

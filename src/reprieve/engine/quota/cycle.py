@@ -13,30 +13,27 @@ Source: specification of the quota plane, section 8.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import (
     Assignment,
     Mode,
     PodSetAssignment,
 )
-from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.classical import take
-from reprieve.engine.quota.entries import CycleResult, Entry, Outcome, Recomputation, Unready
+from reprieve.engine.quota.entries import CycleResult, Entry, Outcome, Unready
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
-    Check,
     Policy,
     Workload,
 )
-from reprieve.engine.quota.partial import reduced, reduction_steps
-from reprieve.engine.quota.preemption import SearchOracle, find_targets
-from reprieve.engine.quota.protection import Ledger, protected
-from reprieve.engine.quota.queues import LastScan, Queues, RequeueReason, shape
-from reprieve.engine.quota.state import Holder, Holdings, Snapshot, effective_priority
+from reprieve.engine.quota.node_proof import NodeProof
+from reprieve.engine.quota.nominations import Nominations
+from reprieve.engine.quota.protection import Ledger
+from reprieve.engine.quota.queues import Queues, RequeueReason
+from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.engine.quota.tournament import classical_order, fair_order
 from reprieve.engine.quota.tree import available
 from reprieve.units.instants import Nanos
@@ -56,6 +53,7 @@ def cycle(
     now: Nanos,
     number: int = 0,
     ledger: Ledger | None = None,
+    proof: NodeProof | None = None,
 ) -> CycleResult:
     """Run one cycle.
 
@@ -65,8 +63,9 @@ def cycle(
         now: the instant of all decisions.
         number: of the cycle; a bookmark lives from one to the next.
         ledger: of who preempted whom, where pairs are to be held; changed.
+        proof: that preemptors fit on nodes, where that is asked for; changed.
     """
-    run = _Cycle(holdings, queues, now, number, ledger)
+    run = _Cycle(holdings, queues, now, number, ledger, proof)
     run.process(run.nominate(queues.heads(now)))
     return run.result
 
@@ -78,6 +77,7 @@ def cycles(
     limit: int,
     first: int = 0,
     ledger: Ledger | None = None,
+    proof: NodeProof | None = None,
 ) -> Iterator[CycleResult]:
     """Yield cycles back to back, at most `limit`, until they change nothing any more.
 
@@ -86,7 +86,7 @@ def cycles(
     """
     seen: set[str] = set()
     for number in range(first, first + limit):
-        result = cycle(holdings, queues, now, number, ledger)
+        result = cycle(holdings, queues, now, number, ledger, proof)
         yield result
         if result.progress:
             seen.clear()
@@ -150,7 +150,9 @@ class _Cycle:
         now: Nanos,
         number: int,
         ledger: Ledger | None,
+        proof: NodeProof | None,
     ) -> None:
+        self.proof = proof
         self.holdings = holdings
         self.queues = queues
         self.now = now
@@ -162,6 +164,7 @@ class _Cycle:
         self.designated: set[str] = set()
         self.designated_in: dict[int, list[Holder]] = {}  # by root
         self.result = CycleResult()
+        self.nominations = Nominations(self.snapshot, holdings, queues, now, number, ledger)
 
     def nominate(self, heads: Sequence[tuple[str, Workload]]) -> list[Entry]:
         """Give every head that may be considered its assignment and its targets."""
@@ -172,9 +175,7 @@ class _Cycle:
                 self.queues.delete(workload.key)
                 continue
             entry.preempts = self.queues.awaits_preemption(workload.key)
-            if self._admissible(entry):
-                entry.queue = self.snapshot.tree.queues[name]
-                self._assign(entry)
+            if self.nominations.admit(entry):
                 nominated.append(entry)
             else:
                 self._finish(entry, Outcome.INADMISSIBLE)
@@ -190,111 +191,12 @@ class _Cycle:
         for entry in ordered:
             self._process(entry)
 
-    def _admissible(self, entry: Entry) -> bool:
-        workload, configuration = entry.workload, self.snapshot.configuration
-        queue = configuration.cluster_queues.get(entry.cluster_queue)
-        entry.reason = Unready.MISCONFIGURED
-        if any(state in (Check.RETRY, Check.REJECTED) for state in workload.checks.values()):
-            entry.reason = Unready.PENDING_EVALUATION
-            entry.message = "The workload has failed admission checks"
-        elif entry.cluster_queue in self.snapshot.tree.inactive:
-            entry.message = f"ClusterQueue {entry.cluster_queue} is inactive"
-        elif queue is None:
-            entry.message = f"ClusterQueue {entry.cluster_queue} not found"
-        elif queue.selector is None or not queue.selector.matches(
-            configuration.namespaces.get(workload.namespace, {})
-        ):
-            entry.message = "workload namespace doesn't match ClusterQueue selector"
-            entry.requeue = RequeueReason.NAMESPACE_MISMATCH
-        elif workload.invalid:
-            entry.message = workload.invalid
-        else:
-            entry.reason = ""
-            return True
-        return False
-
-    def _assign(self, entry: Entry) -> None:
-        """Nominate: the full assignment, or a reduced one where only that helps."""
-        workload = entry.workload
-        who = self._preemptor(entry)
-        last = self._last_scan(workload, entry.cluster_queue)
-        entry.resumed = last.bookmark if last else None
-        snapshot, only = self.snapshot, None
-        entry.replaced = self.holdings.holders.get(workload.replaces)
-        if entry.replaced is not None:
-            # A larger slice takes the place of the smaller one, on the same flavors.
-            snapshot, only = snapshot.without((entry.replaced,)), _flavors_of(entry.replaced)
-        assigner = Assigner(
-            snapshot,
-            workload,
-            entry.queue,
-            SearchOracle(snapshot, who),
-            entry.resumed,
-            only,
-            entry.replaced is not None,
-        )
-        full, targets = self._attempt(assigner, snapshot, who, None)
-        entry.assignment, entry.targets = full, targets
-        good = full.mode is Mode.FIT or (full.mode is Mode.PREEMPT and targets)
-        if (
-            not good
-            and self.settings.gates.partial_admission
-            and reduction_steps(workload.pod_sets)
-        ):
-
-            def probe(counts: Sequence[int]) -> tuple[Assignment, tuple[Target, ...]] | None:
-                found, targets = self._attempt(assigner, snapshot, who, counts)
-                fits = found.mode is Mode.FIT or (found.mode is Mode.PREEMPT and targets)
-                return (found, targets) if fits else None
-
-            smaller = reduced(workload.pod_sets, probe)
-            if smaller is not None:
-                entry.assignment, entry.targets = smaller
-        self._note_scan(entry)
-
-    def _preemptor(self, entry: Entry) -> Preemptor:
-        who = preemptor(entry.workload, entry.queue, self.settings)
-        entry.spared = protected(who, self.now, self.holdings.protects, self.ledger)
-        return who if entry.spared is None else replace(who, spares=entry.spared)
-
-    def _attempt(
-        self,
-        assigner: Assigner,
-        snapshot: Snapshot,
-        who: Preemptor,
-        counts: Sequence[int] | None,
-    ) -> tuple[Assignment, tuple[Target, ...]]:
-        found = assigner.assign(counts)
-        if found.mode is not Mode.PREEMPT:
-            return found, ()
-        search = find_targets(snapshot, who, found.usage, found.need)
-        return found, search.targets if search else ()
-
-    def _last_scan(self, workload: Workload, cluster_queue: str) -> LastScan | None:
-        last = self.queues.last_scan(workload.key)
-        if last is None or last.generation >= self.holdings.generations[cluster_queue]:
-            return last
-        keep = self.settings.gates.flavor_fungibility_preserve_scan_progress
-        recent = last.cycle >= self.number - 1
-        return last if keep and recent and last.shape == self._shape(workload) else None
-
-    def _note_scan(self, entry: Entry) -> None:
-        assert entry.assignment is not None
-        entry.scan = LastScan(
-            entry.assignment.bookmark,
-            entry.assignment.has_pending_flavors,
-            self.holdings.generations[entry.cluster_queue],
-            self.number,
-            self._shape(entry.workload),
-        )
-
-    def _shape(self, workload: Workload) -> object:
-        return shape(workload, effective_priority(workload, self.settings))
-
     def _process(self, entry: Entry) -> None:
         overlap = self._overlaps(entry)
         if overlap and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
-            self._recompute(entry)
+            without = self.snapshot.without(self._designated_with(entry))
+            key = (entry.cluster_queue, self.nominations.again(entry, without))
+            self.result.recomputations[key] = self.result.recomputations.get(key, 0) + 1
         assignment = entry.assignment
         assert assignment is not None
         mode = entry.mode
@@ -327,8 +229,24 @@ class _Cycle:
         elif not self._fits(entry):
             message = "Workload no longer fits after processing another workload"
             self._skip(entry, message, mode is Mode.PREEMPT)
+        elif why := self._unproven(entry):
+            entry.reason = Unready.WAITING_FOR_QUOTA
+            entry.message = f"{assignment.message}. {why}"
+            # Others of its shape may have pods that nodes take.
+            entry.requeue = RequeueReason.GENERIC
+            self._finish(entry, Outcome.UNPROVEN)
         else:
             self._accept(entry, assignment)
+
+    def _unproven(self, entry: Entry) -> str:
+        """Return why nodes would not take the entry once its targets are gone; empty if they do."""
+        if self.proof is None:
+            return ""
+        flavors = self.snapshot.configuration.flavors
+        if any(not target.holder.evicted for target in entry.targets):
+            return self.proof.refusal(entry, self.holdings.holders.values(), flavors)
+        self.proof.claim(entry, flavors)
+        return ""
 
     def _accept(self, entry: Entry, assignment: Assignment) -> None:
         if assignment.mode is Mode.PREEMPT:
@@ -405,38 +323,6 @@ class _Cycle:
             skipped[entry.cluster_queue] = skipped.get(entry.cluster_queue, 0) + 1
         self._finish(entry, Outcome.SKIPPED)
 
-    def _recompute(self, entry: Entry) -> None:
-        """Look again as if everything designated were gone, at the flavors of the nomination."""
-        assert entry.assignment is not None
-        without = self.snapshot.without(self._designated_with(entry))
-        who = self._preemptor(entry)
-        chosen = {
-            (each.name, resource): choice.flavor
-            for each in entry.assignment.pod_sets
-            for resource, choice in each.flavors.items()
-        }
-        assigner = Assigner(
-            without,
-            entry.workload,
-            entry.queue,
-            SearchOracle(without, who),
-            None,
-            lambda name, resource: chosen.get((name, resource)),
-        )
-        counts = [each.count for each in entry.assignment.pod_sets]
-        found, targets = self._attempt(assigner, without, who, counts)
-        entry.assignment, entry.targets = found, targets
-        entry.deferred = found.mode is Mode.FIT
-        self._note_scan(entry)
-        if entry.deferred:
-            result = Recomputation.DEFERRED_FIT
-        elif targets:
-            result = Recomputation.NEW_TARGETS
-        else:
-            result = Recomputation.SKIPPED
-        key = (entry.cluster_queue, result)
-        self.result.recomputations[key] = self.result.recomputations.get(key, 0) + 1
-
     def _overlaps(self, entry: Entry) -> bool:
         return any(target.holder.key in self.designated for target in entry.targets)
 
@@ -484,16 +370,6 @@ class _Cycle:
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
         self.result.progress = self.result.progress or moved
         self.result.scanned = self.result.scanned or bookmarks[0] != bookmarks[1]
-
-
-def _flavors_of(holder: Holder) -> Callable[[str, str], str | None]:
-    assert holder.workload.admission is not None
-    flavors = {
-        (pod_set.name, resource): flavor
-        for pod_set in holder.workload.admission.pod_sets
-        for resource, flavor in pod_set.flavors.items()
-    }
-    return lambda name, resource: flavors.get((name, resource))
 
 
 def _admitted(pod_set: PodSetAssignment) -> AdmittedPodSet:

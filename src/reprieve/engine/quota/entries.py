@@ -28,6 +28,7 @@ class Outcome(StrEnum):
     DEFERRED = "deferred"
     NO_FIT = "no fit"
     NO_CANDIDATES = "no candidates"
+    UNPROVEN = "unproven"  # by option: nodes would not take it
     SKIPPED = "skipped"
     GATED = "gated"
     BLOCKED = "blocked"

@@ -1,0 +1,191 @@
+"""Nomination: whether a head may be considered, its flavors, and who would make way for it.
+
+A head gets the full assignment, or a reduced one where only that helps. One whose targets were
+designated by another head of the cycle is looked at again as if those were gone (`again`). Source:
+specification of the quota plane, sections 5, 8.2 and 8.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from reprieve.engine.quota.assigner import Assigner
+from reprieve.engine.quota.assignment import Assignment, Mode
+from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
+from reprieve.engine.quota.entries import Entry, Recomputation, Unready
+from reprieve.engine.quota.model import Check, Workload
+from reprieve.engine.quota.partial import reduced, reduction_steps
+from reprieve.engine.quota.preemption import SearchOracle, find_targets
+from reprieve.engine.quota.protection import Ledger, protected
+from reprieve.engine.quota.queues import LastScan, Queues, RequeueReason, shape
+from reprieve.engine.quota.state import Holder, Holdings, Snapshot, effective_priority
+from reprieve.units.instants import Nanos
+
+__all__ = ["Nominations"]
+
+
+class Nominations:
+    """Nominates heads on one snapshot, which the cycle goes on to change."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        holdings: Holdings,
+        queues: Queues,
+        now: Nanos,
+        number: int,
+        ledger: Ledger | None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.holdings = holdings
+        self.queues = queues
+        self.now = now
+        self.number = number
+        self.ledger = ledger
+        self.settings = snapshot.settings
+
+    def admit(self, entry: Entry) -> bool:
+        """Nominate a head; return False, with the reason in the entry, if it may not be."""
+        if not self._is_admissible(entry):
+            return False
+        entry.queue = self.snapshot.tree.queues[entry.cluster_queue]
+        self._assign(entry)
+        return True
+
+    def again(self, entry: Entry, without: Snapshot) -> Recomputation:
+        """Look again at the flavors of the nomination, as if everything designated were gone."""
+        assert entry.assignment is not None
+        who = self._preemptor(entry)
+        chosen = {
+            (each.name, resource): choice.flavor
+            for each in entry.assignment.pod_sets
+            for resource, choice in each.flavors.items()
+        }
+        assigner = Assigner(
+            without,
+            entry.workload,
+            entry.queue,
+            SearchOracle(without, who),
+            None,
+            lambda name, resource: chosen.get((name, resource)),
+        )
+        counts = [each.count for each in entry.assignment.pod_sets]
+        found, targets = self._attempt(assigner, without, who, counts)
+        entry.assignment, entry.targets = found, targets
+        entry.deferred = found.mode is Mode.FIT
+        self._note_scan(entry)
+        if entry.deferred:
+            return Recomputation.DEFERRED_FIT
+        return Recomputation.NEW_TARGETS if targets else Recomputation.SKIPPED
+
+    def _is_admissible(self, entry: Entry) -> bool:
+        workload, configuration = entry.workload, self.snapshot.configuration
+        queue = configuration.cluster_queues.get(entry.cluster_queue)
+        entry.reason = Unready.MISCONFIGURED
+        if any(state in (Check.RETRY, Check.REJECTED) for state in workload.checks.values()):
+            entry.reason = Unready.PENDING_EVALUATION
+            entry.message = "The workload has failed admission checks"
+        elif entry.cluster_queue in self.snapshot.tree.inactive:
+            entry.message = f"ClusterQueue {entry.cluster_queue} is inactive"
+        elif queue is None:
+            entry.message = f"ClusterQueue {entry.cluster_queue} not found"
+        elif queue.selector is None or not queue.selector.matches(
+            configuration.namespaces.get(workload.namespace, {})
+        ):
+            entry.message = "workload namespace doesn't match ClusterQueue selector"
+            entry.requeue = RequeueReason.NAMESPACE_MISMATCH
+        elif workload.invalid:
+            entry.message = workload.invalid
+        else:
+            entry.reason = ""
+            return True
+        return False
+
+    def _assign(self, entry: Entry) -> None:
+        """Nominate: the full assignment, or a reduced one where only that helps."""
+        workload = entry.workload
+        who = self._preemptor(entry)
+        last = self._last_scan(workload, entry.cluster_queue)
+        entry.resumed = last.bookmark if last else None
+        snapshot, only = self.snapshot, None
+        entry.replaced = self.holdings.holders.get(workload.replaces)
+        if entry.replaced is not None:
+            # A larger slice takes the place of the smaller one, on the same flavors.
+            snapshot, only = snapshot.without((entry.replaced,)), _flavors_of(entry.replaced)
+        assigner = Assigner(
+            snapshot,
+            workload,
+            entry.queue,
+            SearchOracle(snapshot, who),
+            entry.resumed,
+            only,
+            entry.replaced is not None,
+        )
+        full, targets = self._attempt(assigner, snapshot, who, None)
+        entry.assignment, entry.targets = full, targets
+        good = full.mode is Mode.FIT or (full.mode is Mode.PREEMPT and targets)
+        if (
+            not good
+            and self.settings.gates.partial_admission
+            and reduction_steps(workload.pod_sets)
+        ):
+
+            def probe(counts: Sequence[int]) -> tuple[Assignment, tuple[Target, ...]] | None:
+                found, targets = self._attempt(assigner, snapshot, who, counts)
+                fits = found.mode is Mode.FIT or (found.mode is Mode.PREEMPT and targets)
+                return (found, targets) if fits else None
+
+            smaller = reduced(workload.pod_sets, probe)
+            if smaller is not None:
+                entry.assignment, entry.targets = smaller
+        self._note_scan(entry)
+
+    def _preemptor(self, entry: Entry) -> Preemptor:
+        who = preemptor(entry.workload, entry.queue, self.settings)
+        entry.spared = protected(who, self.now, self.holdings.protects, self.ledger)
+        return who if entry.spared is None else replace(who, spares=entry.spared)
+
+    def _attempt(
+        self,
+        assigner: Assigner,
+        snapshot: Snapshot,
+        who: Preemptor,
+        counts: Sequence[int] | None,
+    ) -> tuple[Assignment, tuple[Target, ...]]:
+        found = assigner.assign(counts)
+        if found.mode is not Mode.PREEMPT:
+            return found, ()
+        search = find_targets(snapshot, who, found.usage, found.need)
+        return found, search.targets if search else ()
+
+    def _last_scan(self, workload: Workload, cluster_queue: str) -> LastScan | None:
+        last = self.queues.last_scan(workload.key)
+        if last is None or last.generation >= self.holdings.generations[cluster_queue]:
+            return last
+        keep = self.settings.gates.flavor_fungibility_preserve_scan_progress
+        recent = last.cycle >= self.number - 1
+        return last if keep and recent and last.shape == self._shape(workload) else None
+
+    def _note_scan(self, entry: Entry) -> None:
+        assert entry.assignment is not None
+        entry.scan = LastScan(
+            entry.assignment.bookmark,
+            entry.assignment.has_pending_flavors,
+            self.holdings.generations[entry.cluster_queue],
+            self.number,
+            self._shape(entry.workload),
+        )
+
+    def _shape(self, workload: Workload) -> object:
+        return shape(workload, effective_priority(workload, self.settings))
+
+
+def _flavors_of(holder: Holder) -> Callable[[str, str], str | None]:
+    assert holder.workload.admission is not None
+    flavors = {
+        (pod_set.name, resource): flavor
+        for pod_set in holder.workload.admission.pod_sets
+        for resource, flavor in pod_set.flavors.items()
+    }
+    return lambda name, resource: flavors.get((name, resource))
