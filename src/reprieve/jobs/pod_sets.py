@@ -104,7 +104,8 @@ def _of_source(source: PodSetSource, item: Json, job: Json) -> Iterator[Found]:
     added = tuple(
         {
             "name": sidecar.name,
-            "resources": first(job, sidecar.resources) or {"requests": dict(sidecar.requests)},
+            "resources": (first(job, sidecar.resources) if sidecar.resources else None)
+            or {"requests": dict(sidecar.requests)},
         }
         for sidecar in source.sidecars
         if holds(sidecar.when, job)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reprieve.controllers.quota.composing import Composer
-from reprieve.controllers.quota.context import QuotaContext
+from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.job_lookup import JobLookup, queue_name, workload_key
 from reprieve.controllers.quota.watches import Watches
 from reprieve.jobs.model import JobKind
@@ -22,7 +22,7 @@ from reprieve.jobs.naming import workload_name
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.discovery import NotServed, RestMapper
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import Forbidden, NotFound
 from reprieve.wording.kueue import Event
 
 __all__ = ["Ancestor", "Ancestry"]
@@ -124,5 +124,8 @@ class Ancestry:
                 resource, below["metadata"]["namespace"], owner["name"], dict
             )
         except (NotFound, NotServed):
+            return None
+        except Forbidden as refusal:
+            log.warning("%s is not followed: %s", owner["kind"], refusal)
             return None
         return found if found["metadata"]["uid"] == owner["uid"] else None
