@@ -13,7 +13,7 @@ from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
 from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
-from tests.scheduling.site import Object, composite, group, pod
+from tests.scheduling.site import NAMESPACE, Object, composite, group, pod
 
 POD_GROUP = "PodGroupInitiallyScheduled"
 COMPOSITE = "CompositePodGroupInitiallyScheduled"
@@ -163,6 +163,29 @@ async def test_the_next_plane_goes_on_after_a_crash_between_two_deletions() -> N
         await cluster.until(over)
         assert cluster.api.deleted == dict.fromkeys(("low-a-0", "low-a-1", "low-b-0"), 1)
         assert told(cluster) == [("True", "Scheduled", "")] * 4
+
+
+async def test_nobody_goes_for_a_tree_whose_root_went_while_nobody_led() -> None:
+    async with memory() as cluster:
+        cluster.nodes([3])
+        run(cluster, tree("low", 1, mode="all", name="low"), "node-0")
+        cluster.create(*tree("high", 1))
+        start(cluster)
+
+        def die(verb: str, where: Any) -> None:
+            if verb == "patch" and where.kind == "pods" and where.name.startswith("low"):
+                cluster.kill()
+
+        cluster.api.after = die
+        await cluster.until(lambda: cluster.dead)
+        assert cluster.condition(cluster.pod("low-a-0"), "DisruptionTarget")[0] == "True"
+        cluster.api.after = lambda verb, where: None
+        cluster.api.remove("compositepodgroups.scheduling.k8s.io", NAMESPACE, "tree")
+        start(cluster)
+        await cluster.pass_time(60 * SECOND)
+        assert cluster.victims() == set()
+        for name in ("low-a-0", "low-a-1", "low-b-0"):
+            assert cluster.condition(cluster.pod(name), "DisruptionTarget")[0] != "True"
 
 
 async def test_with_the_gate_off_groups_are_scheduled_alone() -> None:
