@@ -12,7 +12,17 @@ from dataclasses import dataclass, field, replace
 
 from reprieve.engine.cluster.rows import Change, Gone, GroupRow, Kind, NodeRow, PodRow
 from reprieve.units.ids import Uid
-from tests.engine.builders import GIB, budget, group, labels_of, namespace, node, pod, pod_class
+from tests.engine.builders import (
+    GIB,
+    budget,
+    composite,
+    group,
+    labels_of,
+    namespace,
+    node,
+    pod,
+    pod_class,
+)
 
 NODES = ("n1", "n2", "n3", "n4")
 GROUPS = ("", "", "g1", "g2", "g3")
@@ -43,6 +53,8 @@ def lives(seed: int) -> Lives:
         _node(chance, made, name)
     for name in ("g1", "g2", "g3"):
         _group(chance, made, name)
+    for name in ("g1", "c2"):
+        _composite(chance, made, name)
     for number in range(chance.randint(4, 12)):
         _pod(chance, made, f"p{number}")
     limit = budget("b", {"a": "1"}, allowed=1)
@@ -104,11 +116,28 @@ def _group(chance: random.Random, made: Lives, name: str) -> None:
             life.append(Gone(Kind.GROUP, row.uid, "default", name))
             row = None
         else:
-            row = group(name, priority=chance.randint(0, 9), uid=Uid(f"{name}-{len(life)}"))
+            row = group(
+                name,
+                priority=chance.randint(0, 9),
+                uid=Uid(f"{name}-{len(life)}"),
+                parent=chance.choice(("", "g1", "c2", "nobody")),
+            )
             life.append(row)
     made.events.append(life)
     if row is not None:
         made.final[Kind.GROUP]["default", name] = row
+
+
+def _composite(chance: random.Random, made: Lives, name: str) -> None:
+    """A composite group, which may have the name of a pod group."""
+    row = composite(name, priority=3, parent=chance.choice(("", "c2")))
+    life: list[Change] = [row]
+    if chance.random() < 0.4:
+        life.append(Gone(Kind.COMPOSITE, row.uid, "default", name))
+        made.seen["composite removed"] += 1
+    else:
+        made.final[Kind.COMPOSITE]["default", name] = row
+    made.events.append(life)
 
 
 def _pod(chance: random.Random, made: Lives, name: str) -> None:

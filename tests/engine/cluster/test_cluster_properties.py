@@ -22,6 +22,7 @@ INTERESTING = (
     "of a predecessor",
     "node removed",
     "node returned",
+    "composite removed",
     "uid replaced",
     "resize",
     "finish",
