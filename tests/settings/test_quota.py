@@ -14,7 +14,14 @@ from reprieve.engine.quota.model import Settings, Strategy
 from reprieve.engine.quota.request_rules import Transformation
 from reprieve.engine.quota.requeuing import Backoff
 from reprieve.engine.quota.usage_based import UsageBased
-from reprieve.settings.quota import MinRuntimes, min_runtimes, quota_settings, read_quota
+from reprieve.settings.quota import (
+    MinRuntimes,
+    QuotaSource,
+    min_runtimes,
+    quota_settings,
+    read_quota,
+)
+from reprieve.settings.quota_changes import configuration_changes
 from reprieve.settings.quota_configuration import (
     NEW,
     OLD,
@@ -374,3 +381,34 @@ def test_a_minimum_runtime_is_a_duration_of_a_week_at_most() -> None:
         assert min_runtimes({preempt: text, reclaim: "1m"}) == MinRuntimes(0, 60, (said,))
     said = f"annotation {reclaim} is '1000h', cut; {accepted}"
     assert min_runtimes({reclaim: "1000h"}) == MinRuntimes(0, 168 * 3_600, (said,))
+
+
+def test_a_config_map_is_named_instead_of_a_configuration() -> None:
+    section = {"configurationMap": "kueue-manager-config"}
+    text = yaml.safe_dump(
+        {
+            "apiVersion": NEW,
+            "kind": "Configuration",
+            "fairSharing": {"preemptionStrategies": [str(FINAL)]},
+        }
+    )
+    before = QuotaSource(section, "--config", "ops").settings()
+    assert before.configuration_map == "kueue-manager-config"
+    found = QuotaSource(section, "--config", "ops").settings(text)
+    assert found.configuration.settings.fair_sharing == (FINAL,)
+    with pytest.raises(UsageError, match=r"accepted: FairSharing, as quota\.configurationMap says"):
+        QuotaSource({**section, "preemptionPolicy": "Classical"}).settings(text)
+    with pytest.raises(UsageError, match="either configuration or configurationMap, not both"):
+        quota_settings({**section, "configuration": {}})
+
+
+def test_changes_of_a_configuration_are_named_with_when_they_take_effect() -> None:
+    before = "{waitForPodsReady: {timeout: 5m, recoveryTimeout: 5m}, featureGates: {A: true}}"
+    after = "{waitForPodsReady: {timeout: 9m, recoveryTimeout: 5m}, integrations: {x: [1]}}"
+    found = configuration_changes(before, after)
+    assert [(str(each), each.live) for each in found] == [
+        ("featureGates.A: true -> unset (when the operator restarts)", False),
+        ("integrations.x: unset -> [1] (when the operator restarts)", False),
+        ('waitForPodsReady.timeout: "5m" -> "9m"', True),
+    ]
+    assert configuration_changes(before, f"# nothing new\n{before}") == ()

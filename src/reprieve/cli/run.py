@@ -68,6 +68,12 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     help="A KubeSchedulerConfiguration for the scheduling plane.",
 )
 @click.option(
+    "--quota-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A Configuration of Kueue for the quota plane.",
+)
+@click.option(
     "--scheduler-name",
     "scheduler_names",
     multiple=True,
@@ -98,6 +104,7 @@ def run(
     log_format: str,
     feature_gates: str,
     scheduler_config: Path | None,
+    quota_config: Path | None,
     scheduler_names: tuple[str, ...],
     verbosity: int,
     shared_nodes: bool,
@@ -129,6 +136,7 @@ def run(
         log_format=log_format,
         feature_gates=feature_gates,
         scheduler_config=scheduler_config,
+        quota_config=quota_config,
         scheduler_names=scheduler_names,
         shared_nodes=shared_nodes,
         verbosity=verbosity,

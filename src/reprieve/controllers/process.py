@@ -30,6 +30,7 @@ from reprieve.controllers.process_settings import (
     operator_settings,
 )
 from reprieve.controllers.quota.context import QuotaContext, QuotaOptions
+from reprieve.controllers.quota.live_configuration import LiveConfiguration, stored_settings
 from reprieve.controllers.quota.plane import QuotaPlane
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.plane import SchedulingPlane
@@ -151,8 +152,9 @@ async def _run(
                 profile,
                 plugin,
             )
-    if settings.quota is not None:
-        for notice in settings.quota.notices:
+    given = None if settings.quota is None else await stored_settings(client, settings.quota)
+    if given is not None:
+        for notice in given.settings.notices:
             log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
     if IDLE in options.controllers and not options.dry_run:
         await _make_kaiwo_config(client)
@@ -182,6 +184,7 @@ async def _run(
     webhooks: ProcessWebhooks | None = None
     pages: Callable[[str], Page] | None = None
     recorders: list[EventRecorder | SeriesEvents] = []
+    runners: list[LiveConfiguration] = []
     if IDLE in options.controllers:
         events = EventRecorder(client, clock, component=COMPONENT, instance=identity, report=report)
         recorders.append(events)
@@ -216,7 +219,7 @@ async def _run(
         plane = SchedulingPlane(scheduling, namespace)
         planes.append(plane)
         pages = plane.gangs.page
-    if settings.quota is not None:
+    if given is not None:
         told = SeriesEvents(client, clock, instance=identity, report=report)
         recorders.append(told)
         quota = QuotaContext(
@@ -227,16 +230,18 @@ async def _run(
             metrics=metrics,
             quota_metrics=QuotaMetrics(
                 metrics.registry,
-                local_queues=settings.quota.configuration.local_queue_metrics,
+                local_queues=given.settings.configuration.local_queue_metrics,
             ),
-            options=QuotaOptions.of(settings.quota),
+            options=QuotaOptions.of(given.settings),
             lagging=lagging,
             dry_run=options.dry_run,
         )
         quota_plane = QuotaPlane(quota, namespace)
         planes.append(quota_plane)
-        if not options.dry_run and settings.quota.serves_webhooks:
-            webhooks = ProcessWebhooks(quota_plane, settings.quota, namespace, elector.wait_leading)
+        if given.content is not None:
+            runners.append(LiveConfiguration(quota, given, quota_plane.take))
+        if not options.dry_run and given.settings.serves_webhooks:
+            webhooks = ProcessWebhooks(quota_plane, given.settings, namespace, elector.wait_leading)
 
     def healthy() -> Iterator[Check]:
         yield Check("loop", passed=True)
@@ -258,7 +263,7 @@ async def _run(
         metrics.registry, healthy, ready, options.metrics_port, pages=pages
     ) as port:
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
-        background = [asyncio.create_task(each.run()) for each in (*recorders, lag)]
+        background = [asyncio.create_task(each.run()) for each in (*recorders, lag, *runners)]
         serving = None if webhooks is None else asyncio.create_task(webhooks.run())
         background += [] if serving is None else [serving]
         try:

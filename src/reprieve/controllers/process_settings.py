@@ -11,7 +11,7 @@ from typing import Final
 from reprieve.controllers.scheduling.plugins import Installed, installed, load
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.settings.fields import read_yaml
-from reprieve.settings.quota import QuotaSettings, quota_settings, read_quota
+from reprieve.settings.quota import QuotaSource, read_quota
 from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import StartUp, read_config, start_up
 from reprieve.units.durations import SECOND
@@ -52,6 +52,7 @@ class OperatorOptions:
     log_format: str = "text"
     feature_gates: str = ""
     scheduler_config: Path | None = None
+    quota_config: Path | None = None
     scheduler_names: tuple[str, ...] = ()
     verbosity: int = 0
     shared_nodes: bool = False
@@ -65,7 +66,7 @@ class OperatorSettings:
     scheduling: SchedulingSettings | None
     installed: Installed
     plugins: Mapping[str, PostFilter]
-    quota: QuotaSettings | None = None
+    quota: QuotaSource | None = None
 
 
 def operator_settings(options: OperatorOptions) -> OperatorSettings:
@@ -91,14 +92,23 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
         )
     quota = None
     if QUOTA in options.controllers:
-        quota = quota_settings(
-            read_quota(text, where) if text else None, where, start.operator_namespace
-        )
+        quota = QuotaSource(_quota(options, text, where), where, start.operator_namespace)
+        quota.settings()
     if SCHEDULING not in options.controllers:
         return OperatorSettings(start, None, Installed(), {}, quota)
     offered = installed()
     scheduling = _scheduling(options, text, where, offered)
     return OperatorSettings(start, scheduling, offered, load(offered, scheduling.policy), quota)
+
+
+def _quota(options: OperatorOptions, text: str, where: str) -> Mapping[str, object]:
+    section = dict(read_quota(text, where)) if text else {}
+    if options.quota_config is not None:
+        where = f"--quota-config {options.quota_config}"
+        if section.get("configuration") is not None:
+            raise UsageError(f"{where}: the --config file has a quota.configuration already")
+        section["configuration"] = read_yaml(_text(options.quota_config, where), where)
+    return section
 
 
 def _scheduling(

@@ -3,6 +3,7 @@
     quota:
       preemptionPolicy: FairSharing   # Classical, or what `configuration` says
       configuration: {apiVersion: config.kueue.x-k8s.io/v1beta2, kind: Configuration, ...}
+      configurationMap: ""            # or a ConfigMap of the operator's namespace that has one
       proveNodes: false               # preempt quota only if the preemptor then fits on nodes
       idleFirst: false                # among equal candidates the idle ones first
       loopWindow: 1h                  # a pair that preempts each other `loopLimit` times in this
@@ -17,10 +18,11 @@
         annotations: {}               # of the configurations, for its injector
       jobKinds: []                    # rows of the table of kinds beyond the built-in ones
 
-`preemptionPolicy: FairSharing` alone means both strategies in the usual order; beside a whole
-`configuration` it has to say the same. Annotations of a ClusterQueue, LocalQueue or
-WorkloadPriorityClass, as Go durations, protect workloads for that long after their reservation:
-`reprieve.dev/preempt-min-runtime` from preemption within their queue,
+Of the ConfigMap the key `controller_manager_config.yaml` is read, as Kueue's own is written; it is
+watched, see `quota_changes`. `preemptionPolicy: FairSharing` alone means both strategies in the
+usual order; beside a whole configuration it has to say the same. Annotations of a ClusterQueue,
+LocalQueue or WorkloadPriorityClass, as Go durations, protect workloads for that long after their
+reservation: `reprieve.dev/preempt-min-runtime` from preemption within their queue,
 `reprieve.dev/reclaim-min-runtime` from others; of several the longest holds. More than 168h counts
 as 168h, so that nobody is safe for ever; what is no duration protects nobody.
 
@@ -47,7 +49,12 @@ from reprieve.settings.fields import (
     text,
 )
 from reprieve.settings.idle import Notice
-from reprieve.settings.quota_configuration import QuotaConfiguration, quota_configuration
+from reprieve.settings.quota_configuration import (
+    CONFIG_MAP_KEY,
+    QuotaConfiguration,
+    quota_configuration,
+    read_quota_configuration,
+)
 from reprieve.settings.quota_configuration_parts import namespace_selector
 from reprieve.units.durations import HOUR, SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.units.errors import UsageError
@@ -58,6 +65,7 @@ __all__ = [
     "SECTION",
     "MinRuntimes",
     "QuotaSettings",
+    "QuotaSource",
     "min_runtimes",
     "quota_settings",
     "read_quota",
@@ -85,6 +93,7 @@ _WEBHOOKS: Final = (
 _KEYS: Final = (
     "preemptionPolicy",
     "configuration",
+    "configurationMap",
     "proveNodes",
     "idleFirst",
     "loopWindow",
@@ -113,10 +122,12 @@ class QuotaSettings:
     `webhook_selector` chooses the namespaces in which webhooks of jobs are asked, as JSON; None is
     that of `configuration`. `serves_webhooks`: it was said where they are found, by their Service
     or, outside of the cluster, at `webhook_url`. `job_kinds` are rows for the table of kinds,
-    undecoded. `notices`: what was said and changes nothing.
+    undecoded. `notices`: what was said and changes nothing. `configuration_map` is the name of the
+    ConfigMap that the configuration is in, empty without.
     """
 
     configuration: QuotaConfiguration = field(default_factory=quota_configuration)
+    configuration_map: str = ""
     prove_nodes: bool = False
     loop_window: int = HOUR
     loop_limit: int = 2
@@ -148,31 +159,44 @@ def quota_settings(
     where: str = "--config",
     namespace: str = "",
     gates: Mapping[str, bool] | None = None,
+    content: str | None = None,
 ) -> QuotaSettings:
     """Return what the section says; `namespace` and `gates` as in `quota_configuration`.
+
+    `content` is what the section's ConfigMap has.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.
     """
     place = f"{where}: {SECTION}"
     given = mapping(section, place, _KEYS)
-    document = given.get("configuration")
-    found = quota_configuration(document, f"{place}.configuration", namespace, gates)
+    document: object = given.get("configuration")
+    named = str(given.get("configurationMap") or "")
+    if named and document is not None:
+        raise UsageError(f"{place}: accepted: either configuration or configurationMap, not both")
+    if named and content is not None:
+        document = content
+        map_place = f"ConfigMap {namespace}/{named}: {CONFIG_MAP_KEY}"
+        found = read_quota_configuration(content, map_place, namespace, gates)
+    else:
+        found = quota_configuration(document, f"{place}.configuration", namespace, gates)
     decided = found.settings
     policy = given.get("preemptionPolicy")
     if policy is not None:
         policy = choice(policy, f"{place}.preemptionPolicy", (CLASSICAL, FAIR_SHARING))
         said = CLASSICAL if decided.fair_sharing is None else FAIR_SHARING
-        if document is None:
+        if document is None and not named:
             decided = replace(decided, fair_sharing=_BOTH if policy == FAIR_SHARING else None)
-        elif policy != said:
-            refuse(f"{place}.preemptionPolicy", policy, f"{said}, as quota.configuration says")
+        elif document is not None and policy != said:
+            what = "configurationMap" if named else "configuration"
+            refuse(f"{place}.preemptionPolicy", policy, f"{said}, as quota.{what} says")
     idle_first = _switch(given, "idleFirst", place)
     hooks = mapping(given.get("webhooks"), f"{place}.webhooks", _WEBHOOKS)
     failure = hooks.get("jobFailurePolicy", "Ignore")
     url = _url(hooks.get("url"), f"{place}.webhooks.url")
     return QuotaSettings(
         configuration=replace(found, settings=replace(decided, idle_first=idle_first)),
+        configuration_map=named,
         prove_nodes=_switch(given, "proveNodes", place),
         loop_window=duration(given.get("loopWindow", "1h"), f"{place}.loopWindow"),
         loop_limit=integer(given.get("loopLimit", 2), f"{place}.loopLimit", 0, 1_000),
@@ -194,6 +218,23 @@ def quota_settings(
         job_kinds=tuple(row for row, _ in entries(given.get("jobKinds"), f"{place}.jobKinds")),
         notices=found.notices,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSource:
+    """Where the settings come from, so that they can be read again with another configuration."""
+
+    section: Mapping[str, Any] | None = None
+    where: str = "--config"
+    namespace: str = ""
+
+    def settings(self, content: str | None = None) -> QuotaSettings:
+        """Return the settings, with what the section's ConfigMap has.
+
+        Raises:
+            UsageError: what is wrong, where, and what is accepted.
+        """
+        return quota_settings(self.section, self.where, self.namespace, content=content)
 
 
 def min_runtimes(annotations: Mapping[str, str] | None) -> MinRuntimes:

@@ -14,10 +14,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from reprieve.api.gangs import DOORS, Door, ElasticQuota, PodGroup
+from reprieve.controllers.config_map import ConfigMap
 from reprieve.controllers.gangs.audit import Audit, Happened
 from reprieve.controllers.gangs.book import GangBook, Parked
 from reprieve.controllers.gangs.statuses import GroupStatuses
-from reprieve.controllers.gangs.watches import ConfigMap, GangWatches
+from reprieve.controllers.gangs.watches import GangWatches
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.references import pod_reference
 from reprieve.controllers.scheduling.state import ClusterState

@@ -12,21 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
-from reprieve.api.core import ObjectMeta
 from reprieve.api.gangs import DOORS, Door, ElasticQuota, PodGroup
+from reprieve.controllers.config_map import ConfigMap, config_map_reflector
 from reprieve.kube.client import Client
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import Resource
 from reprieve.settings.coscheduling import CONFIG_MAP, CONFIG_NAMESPACE
 from reprieve.units.clock import Clock
 
-__all__ = ["RESOURCES", "ConfigMap", "GangWatches"]
+__all__ = ["RESOURCES", "GangWatches"]
 
 log: Final = logging.getLogger("reprieve.scheduling")
-
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 
 
 def _resource(door: Door) -> Resource:
@@ -40,13 +36,6 @@ def _quotas(door: Door) -> Resource:
 
 
 RESOURCES: Final = {door.api_version: _resource(door) for door in DOORS}
-
-
-class ConfigMap(msgspec.Struct, frozen=True):
-    """Its data, and who it is."""
-
-    metadata: ObjectMeta
-    data: dict[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -104,27 +93,6 @@ class _Quotas:
         self.told(self.door, [*self.held.values()])
 
 
-@dataclass(slots=True)
-class _Configuration:
-    """Hands the ConfigMap on; None when it is gone."""
-
-    told: Callable[[ConfigMap | None], None]
-
-    def received(self, objects: list[ConfigMap]) -> list[ConfigMap]:
-        return objects
-
-    def replaced(self, objects: list[ConfigMap], resource_version: str) -> None:
-        del resource_version
-        self.told(objects[0] if objects else None)
-
-    def applied(self, obj: ConfigMap) -> None:
-        self.told(obj)
-
-    def deleted(self, obj: ConfigMap) -> None:
-        del obj
-        self.told(None)
-
-
 class GangWatches:
     """The reflectors, told apart from those without which nothing is scheduled."""
 
@@ -159,15 +127,8 @@ class GangWatches:
             for door in DOORS
         ]
         self._reflectors.append(
-            Reflector(
-                client,
-                CONFIG_MAPS,
-                ConfigMap,
-                _Configuration(configuration),
-                clock,
-                namespace=CONFIG_NAMESPACE,
-                field_selector=f"metadata.name={CONFIG_MAP}",
-                report=report,
+            config_map_reflector(
+                client, clock, (CONFIG_NAMESPACE, CONFIG_MAP), configuration, report
             )
         )
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.quota.consumption import ConsumptionSampler
-from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.context import QuotaContext, QuotaOptions, log
 from reprieve.controllers.quota.decisions import Decisions
 from reprieve.controllers.quota.explanations import Explanations
 from reprieve.controllers.quota.held_pairs import HeldPairs
@@ -22,7 +22,7 @@ from reprieve.controllers.quota.job_lookup import JobLookup
 from reprieve.controllers.quota.jobs import JobReconciler
 from reprieve.controllers.quota.meters import Meters
 from reprieve.controllers.quota.preemptions import Preemptions
-from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.state import QuotaState, key_of
 from reprieve.controllers.quota.statuses import Statuses
 from reprieve.controllers.quota.watches import Held, Watches
 from reprieve.controllers.quota.workloads import WorkloadReconciler
@@ -132,6 +132,14 @@ class QuotaPlane:
         """Take over changed queues in a process that decides nothing; one that does is settled."""
         if self._tasks is None:
             self.state.settle()
+
+    def take(self, options: QuotaOptions) -> None:
+        """Go on with other options; everything is looked at again under them."""
+        self.context.options = options
+        self.state.reconsider()
+        if self._tasks is not None:
+            for workload in self.state.workloads():
+                self.state.look_at(key_of(workload))
 
     async def run(self) -> None:
         """Work until cancelled, or until the lease is lost (`Deposed` in a group)."""

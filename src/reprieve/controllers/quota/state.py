@@ -112,6 +112,12 @@ class QuotaState:
         for watch in kinds:
             watch.cache.subscribe(self._configuration_changed)
 
+    def reconsider(self) -> None:
+        """Read what comes from now on under the context's options."""
+        self._rows = PodSetRows(self._context.options.rules)
+        self._row_of.clear()
+        self._stale = True
+
     # Workloads
 
     def workload(self, key: str) -> kueue.Workload | None:
