@@ -157,6 +157,21 @@ def test_cert_manager_keeps_the_certificate_where_it_is_chosen(tmp_path: Path) -
     assert marked == {name for name in KUEUE_NAMES if "conversion" in load(name)["spec"]}
 
 
+def test_a_config_map_is_named_and_may_be_read(tmp_path: Path) -> None:
+    named = settings_of(tmp_path, configurationMap="kueue-manager-config")
+    assert named.configuration_map == "kueue-manager-config"
+    rendered = render(tmp_path, quota(configurationMap="kueue-manager-config"))
+    granted = [
+        (rule["resources"], rule["resourceNames"], rule["verbs"])
+        for role in rendered.all("Role")
+        for rule in role["rules"]
+        if rule["resources"] == ["configmaps"]
+    ]
+    assert granted == [(["configmaps"], ["kueue-manager-config"], ["get", "list", "watch"])]
+    with pytest.raises(RenderingFailed, match="give one of them"):
+        render(tmp_path, quota(configurationMap="a", configuration=FAIR_NEW))
+
+
 def test_certificates_of_nobody_are_not_rendered(tmp_path: Path) -> None:
     off = {**OFF_OLD, "internalCertManagement": {"enable": False}}
     with pytest.raises(RenderingFailed, match=r"say with quota\.webhooks\.certManager\.enabled"):

@@ -65,11 +65,14 @@ quota:
 {{- fail (printf "quota.preemptionPolicy is %s, but quota.configuration says %s" $given.preemptionPolicy $said) }}
 {{- end }}
 {{- end }}
+{{- if and $file $given.configurationMap }}
+{{- fail "quota.configuration and quota.configurationMap: give one of them" }}
+{{- end }}
 {{- $own := dig "internalCertManagement" "enable" true ($file | default dict) }}
 {{- if and (not $own) (not $given.webhooks.certManager.enabled) }}
 {{- fail "quota.configuration turns internalCertManagement off: say with quota.webhooks.certManager.enabled who makes the certificate" }}
 {{- end }}
-{{- range $key := list "preemptionPolicy" "configuration" "jobKinds" }}
+{{- range $key := list "preemptionPolicy" "configuration" "configurationMap" "jobKinds" }}
 {{- with get $given $key }}
 {{ dict $key . | toYaml }}
 {{- end }}

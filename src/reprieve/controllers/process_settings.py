@@ -12,6 +12,7 @@ from reprieve.controllers.scheduling.plugins import Installed, installed, load
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.settings.fields import read_yaml
 from reprieve.settings.quota import QuotaSource, read_quota
+from reprieve.settings.quota_configuration import read_quota_configuration
 from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import StartUp, read_config, start_up
 from reprieve.units.durations import SECOND
@@ -92,7 +93,8 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
         )
     quota = None
     if QUOTA in options.controllers:
-        quota = QuotaSource(_quota(options, text, where), where, start.operator_namespace)
+        namespace = start.operator_namespace
+        quota = QuotaSource(_quota(options, text, where, namespace), where, namespace)
         quota.settings()
     if SCHEDULING not in options.controllers:
         return OperatorSettings(start, None, Installed(), {}, quota)
@@ -101,13 +103,15 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
     return OperatorSettings(start, scheduling, offered, load(offered, scheduling.policy), quota)
 
 
-def _quota(options: OperatorOptions, text: str, where: str) -> Mapping[str, object]:
+def _quota(options: OperatorOptions, text: str, where: str, namespace: str) -> Mapping[str, object]:
     section = dict(read_quota(text, where)) if text else {}
     if options.quota_config is not None:
         where = f"--quota-config {options.quota_config}"
         if section.get("configuration") is not None:
             raise UsageError(f"{where}: the --config file has a quota.configuration already")
-        section["configuration"] = read_yaml(_text(options.quota_config, where), where)
+        content = _text(options.quota_config, where)
+        read_quota_configuration(content, where, namespace)
+        section["configuration"] = read_yaml(content, where)
     return section
 
 
