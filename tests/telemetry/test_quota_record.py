@@ -13,7 +13,7 @@ import pytest
 
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.engine.plan import Plan
-from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.entries import Entry, NodeCheck
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Configuration,
@@ -61,11 +61,24 @@ def again(recorded: dict[str, Any]) -> QuotaReplay:
     return decide_quota_again(msgspec.json.decode(msgspec.json.encode(recorded)))
 
 
+class Refusing:
+    """Nodes that would not take every third workload."""
+
+    def refusal(self, entry: Entry, holders: Any, flavors: Any) -> str:
+        return "Not preempted: no node" if sum(entry.workload.name.encode()) % 3 == 0 else ""
+
+    def claim(self, entry: Entry, flavors: Any) -> None:
+        pass
+
+
 def preemptions(
-    holdings: Holdings, queues: Queues, ledger: Ledger | None = None
+    holdings: Holdings,
+    queues: Queues,
+    ledger: Ledger | None = None,
+    proof: NodeCheck | None = None,
 ) -> Iterator[Preempted]:
     """Run cycles; yield each entry that preempts with its plan and its stored input."""
-    for result, inputs in recorded_cycles(holdings, queues, NOW, 30, ledger=ledger):
+    for result, inputs in recorded_cycles(holdings, queues, NOW, 30, ledger=ledger, proof=proof):
         for entry in result.entries:
             if entry.issued:
                 policy = policy_text(holdings.configuration, entry.cluster_queue)
@@ -87,7 +100,8 @@ def test_the_cycle_run_again_gives_the_same_plan_and_an_answer_for_everybody() -
                 ledger.record(case.incoming.uid, workload.uid, NOW)
         for workload in (*case.pending, case.incoming):
             queues.push(workload)
-        for entry, plan, recorded in preemptions(holdings, queues, ledger):
+        proof = Refusing() if number % 5 == 0 else None
+        for entry, plan, recorded in preemptions(holdings, queues, ledger, proof):
             replay = again(recorded)
             assert replay.plan(7) == plan, number
             assert replay.entry.message == entry.message, number
@@ -103,9 +117,11 @@ def test_the_cycle_run_again_gives_the_same_plan_and_an_answer_for_everybody() -
             seen["fair" if fair else "classical"] += 1
             seen["scan resumed"] += entry.resumed is not None
             seen["others in the cycle"] += len(heads) > 1
+            seen["refused by nodes"] += any(head.refused for head in replay.decided_on.heads)
             seen["other trees"] += len(holders) < len(case.admitted)
-    wanted = [*Standing, "fair", "classical", "scan resumed", "others in the cycle", "other trees"]
-    assert min(seen[each] for each in wanted) >= 10, seen
+    wanted = ("fair", "classical", "scan resumed", "others in the cycle", "other trees")
+    assert min(seen[each] for each in (*Standing, *wanted)) >= 10, seen
+    assert seen["refused by nodes"] >= 3
 
 
 def small(**changes: Any) -> tuple[Holdings, Queues]:

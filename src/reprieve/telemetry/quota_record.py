@@ -18,7 +18,7 @@ import msgspec
 import reprieve
 from reprieve.engine.quota.assignment import Bookmark
 from reprieve.engine.quota.cycle import cycles
-from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Cohort,
@@ -45,13 +45,14 @@ class Head(msgspec.Struct, frozen=True):
     """A workload that the cycle took from its ClusterQueue.
 
     `scan`: where an earlier scan of its flavors had stopped, by pod set and resource. `preempts`:
-    it was waiting for victims of its own.
+    it was waiting for victims of its own. `refused`: why nodes would not have taken it.
     """
 
     cluster_queue: str
     workload: Workload
     scan: dict[str, dict[str, int]] | None = None
     preempts: bool = False
+    refused: str = ""
 
 
 class QuotaInput(msgspec.Struct, frozen=True):
@@ -83,6 +84,7 @@ def recorded_cycles(
     limit: int,
     first: int = 0,
     ledger: Ledger | None = None,
+    proof: NodeCheck | None = None,
 ) -> list[tuple[CycleResult, dict[str, dict[str, Any]]]]:
     """Run `engine.quota.cycle.cycles`; return each result with the inputs of its preemptions.
 
@@ -90,7 +92,7 @@ def recorded_cycles(
     """
     found = []
     held: Iterable[Pair] = () if ledger is None else ledger.held(now)
-    for result in cycles(holdings, queues, now, limit, first, ledger):
+    for result in cycles(holdings, queues, now, limit, first, ledger, proof):
         inputs = {
             entry.workload.key: _encoded(entry, result, holdings, queues, now, held)
             for entry in result.entries
@@ -212,7 +214,10 @@ def _before(names: set[str], result: CycleResult, holdings: Holdings) -> Iterato
 def _head(entry: Entry) -> Head:
     scan: Bookmark | None = entry.resumed
     plain = None if scan is None else {name: dict(tried) for name, tried in scan.items()}
-    return Head(entry.cluster_queue, entry.workload, plain, entry.preempts)
+    refused = ""
+    if entry.outcome is Outcome.UNPROVEN and entry.assignment is not None:
+        refused = entry.message.removeprefix(f"{entry.assignment.message}. ")
+    return Head(entry.cluster_queue, entry.workload, plain, entry.preempts, refused)
 
 
 def _with_branches(configuration: Configuration, above: set[str]) -> set[str]:

@@ -7,7 +7,7 @@ specification of the quota plane, sections 6 to 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,7 +16,7 @@ from reprieve.engine.plan import Plan
 from reprieve.engine.quota.candidates import Preemptor, preemptor, satisfies
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Entry
-from reprieve.engine.quota.model import Policy, Reason
+from reprieve.engine.quota.model import Policy, Reason, ResourceFlavor
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.protection import protected
 from reprieve.engine.quota.state import Holder, Snapshot
@@ -75,6 +75,21 @@ class QuotaReplay:
         return plan_of(self.entry, self.snapshot.tree, revision, policy)
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What nodes said then: why they would not have taken a head, by its key."""
+
+    refused: Mapping[str, str]
+
+    def refusal(
+        self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
+    ) -> str:
+        return self.refused[entry.workload.key]
+
+    def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
+        """Nodes are not looked at again."""
+
+
 def decide_quota_again(recorded: Mapping[str, Any]) -> QuotaReplay:
     """Return the decision that the stored input gives.
 
@@ -87,7 +102,8 @@ def decide_quota_again(recorded: Mapping[str, Any]) -> QuotaReplay:
         holdings, queues, ledger = restored(decided_on)
         snapshot, holders = holdings.snapshot(), tuple(holdings.holders.values())
         protects = holdings.protects
-        result = cycle(holdings, queues, decided_on.now, 1, ledger)
+        told = _Told({head.workload.key: head.refused for head in decided_on.heads})
+        result = cycle(holdings, queues, decided_on.now, 1, ledger, told)
         (entry,) = [e for e in result.entries if e.workload.key == decided_on.preemptor]
         if entry.assignment is None:
             raise ValueError(f"{decided_on.preemptor} was not considered: {entry.message}")

@@ -22,14 +22,13 @@ from reprieve.engine.quota.assignment import (
     PodSetAssignment,
 )
 from reprieve.engine.quota.classical import take
-from reprieve.engine.quota.entries import CycleResult, Entry, Outcome, Unready
+from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
     Policy,
     Workload,
 )
-from reprieve.engine.quota.node_proof import NodeProof
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues, RequeueReason
@@ -53,7 +52,7 @@ def cycle(
     now: Nanos,
     number: int = 0,
     ledger: Ledger | None = None,
-    proof: NodeProof | None = None,
+    proof: NodeCheck | None = None,
 ) -> CycleResult:
     """Run one cycle.
 
@@ -77,7 +76,7 @@ def cycles(
     limit: int,
     first: int = 0,
     ledger: Ledger | None = None,
-    proof: NodeProof | None = None,
+    proof: NodeCheck | None = None,
 ) -> Iterator[CycleResult]:
     """Yield cycles back to back, at most `limit`, until they change nothing any more.
 
@@ -150,7 +149,7 @@ class _Cycle:
         now: Nanos,
         number: int,
         ledger: Ledger | None,
-        proof: NodeProof | None,
+        proof: NodeCheck | None,
     ) -> None:
         self.proof = proof
         self.holdings = holdings

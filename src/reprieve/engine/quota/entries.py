@@ -5,19 +5,20 @@ Source: specification of the quota plane, sections 8.3 and 8.4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from reprieve.engine.quota.assignment import Assignment, Bookmark, Mode
 from reprieve.engine.quota.candidates import Target
-from reprieve.engine.quota.model import Admission, Workload
+from reprieve.engine.quota.model import Admission, ResourceFlavor, Workload
 from reprieve.engine.quota.protection import Spared
 from reprieve.engine.quota.queues import LastScan, RequeueReason
 from reprieve.engine.quota.state import Holder
 from reprieve.units.instants import Nanos
 
-__all__ = ["CycleResult", "Entry", "Outcome", "Recomputation", "Unready"]
+__all__ = ["CycleResult", "Entry", "NodeCheck", "Outcome", "Recomputation", "Unready"]
 
 
 class Outcome(StrEnum):
@@ -100,6 +101,20 @@ class Entry:
     def counted(self) -> Mapping[int, int]:
         """Return the usage of the assignment, by flavor-resource."""
         return self.assignment.usage if self.assignment else {}
+
+
+class NodeCheck(Protocol):
+    """Whether preemptors would fit on nodes; `node_proof` is the one that looks."""
+
+    def refusal(
+        self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
+    ) -> str:
+        """Return why an entry's targets are not preempted; empty if they may be."""
+        ...
+
+    def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
+        """Keep room for an entry that needs nobody evicted."""
+        ...
 
 
 @dataclass(slots=True)
