@@ -7,6 +7,7 @@ parents that are missing, and with either value of `compositePriority`.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -83,13 +84,12 @@ def agree(first: int) -> None:
     assert lacking == {}, f"of {CHUNK} cases"
 
 
-@pytest.mark.parametrize("first", [0, CHUNK])
-def test_engine_and_oracle_agree_about_trees(first: int) -> None:
-    agree(first)
+def test_engine_and_oracle_agree_about_trees() -> None:
+    agree(0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(2 * CHUNK, 20 * CHUNK, CHUNK))
+@pytest.mark.parametrize("first", range(CHUNK, 20 * CHUNK, CHUNK))
 def test_engine_and_oracle_agree_about_many_trees(first: int) -> None:
     agree(first)
 
@@ -121,6 +121,34 @@ def test_feasible_irreducible_and_the_same_whatever_the_order_of_events() -> Non
             assert returnable(choice, state, case["pending"]) == [], seed
     assert seen["preempting"] >= CHUNK // 5
     assert seen["irreducible"] >= CHUNK // 8
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_placements": 4},
+        {"topology_preemption": True, "cascade_aware": True},
+        {"binary_search_priority": True},
+        {"harm_order": True},
+    ],
+    ids=lambda options: "+".join(options),
+)
+def test_options_keep_the_promises_for_trees(options: Json) -> None:
+    preempting = 0
+    for seed in range(30_000, 30_000 + CHUNK // 4):
+        case = random_forest(seed)
+        policy = replace(policy_of(case), **options)
+        snapshot = cluster_of(case).snapshot()
+        attempt = engine_cycle.attempt_of(case, snapshot, policy)
+        if attempt is None or attempt.plan is None:
+            continue
+        assert faults_of(snapshot, policy, attempt) == (), seed
+        told = engine_cycle.told(case, snapshot, policy, attempt)
+        assert told is not None and told.choice is not None
+        preempting += 1
+        if not NOT_MONOTONE & set(case["situations"]):
+            assert returnable(told.choice, objects.Cluster.of(sound(case)), case["pending"]) == []
+    assert preempting >= 4
 
 
 def test_without_the_gate_trees_change_nothing() -> None:
