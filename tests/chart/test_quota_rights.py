@@ -44,9 +44,11 @@ NOT_ON_THE_TOUR = {
     ("patch", "kueue.x-k8s.io", "workloads"),
     ("delete", "batch", "jobs"),
     ("patch", "batch", "jobs/status"),  # start times, which the embedded controller ends itself
-    # Flavors that the webhook missed, or that are deleted.
+    # Flavors and checks that have no finalizer yet, or are deleted.
     ("get", "kueue.x-k8s.io", "resourceflavors"),
     ("update", "kueue.x-k8s.io", "resourceflavors"),
+    ("get", "kueue.x-k8s.io", "admissionchecks"),
+    ("update", "kueue.x-k8s.io", "admissionchecks"),
     ("patch", "kueue.x-k8s.io", "cohorts/status"),
     ("patch", "", "pods/status"),
     # Where fitting nodes have to be proven.

@@ -137,7 +137,7 @@ def test_the_quota_plane_has_the_rights_to_every_kind_of_its_table(tmp_path: Pat
         ("kueue.x-k8s.io", "cohorts"): {"list", "watch"},
         ("kueue.x-k8s.io", "localqueues"): {"list", "watch"},
         ("kueue.x-k8s.io", "workloadpriorityclasses"): {"list", "watch"},
-        ("kueue.x-k8s.io", "admissionchecks"): {"list", "watch"},
+        ("kueue.x-k8s.io", "admissionchecks"): READ | {"update"},
         ("kueue.x-k8s.io", "workloads/status"): {"patch"},
         ("kueue.x-k8s.io", "clusterqueues/status"): {"patch"},
         ("kueue.x-k8s.io", "localqueues/status"): {"patch"},
