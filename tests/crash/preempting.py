@@ -160,7 +160,7 @@ class Preempting:
             for victim in intent["status"].get("victims") or ()
             if victim["state"] == "Evicted" and victim["uid"] in uids.values()
         )
-        assert named == {uids[name]: 1 for name in LOW}, "a victim is in two intents"
+        assert named == {uids[name]: 1 for name in LOW}, "not each victim is in one intent"
 
     async def _run(self, *names: str) -> bool:
         return await self.cluster.admitted() == set(names) == await self.cluster.running()

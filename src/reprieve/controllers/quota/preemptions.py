@@ -126,7 +126,7 @@ class Preemptions:
                     found.marked[subject.uid] = key
                 elif workload.status.admission is None:
                     self._note(found, subject.uid, VictimState.EVICTED, "its quota is free")
-                elif _reserved_since(workload, intent.spec.decided_at):
+                elif _admitted_again(workload, intent):
                     self._note(found, subject.uid, VictimState.EVICTED, "admitted again since")
                 else:
                     detail = "its preemption was interrupted before it was marked"
@@ -291,10 +291,20 @@ class Preemptions:
             await self._log.remove(record)
 
 
-def _reserved_since(workload: Workload, at: str) -> bool:
-    """Tell whether a workload got the quota that it holds later than that."""
+def _admitted_again(workload: Workload, intent: Preemption) -> bool:
+    """Tell whether a victim without a mark had one: it got the quota that it holds later.
+
+    Instants are whole seconds; within one, what it was evicted for before decides.
+    """
+    decided = parse_instant(intent.spec.decided_at)
     reserved = condition_of(workload.status.conditions, "QuotaReserved")
-    return is_true(reserved) and parse_instant(reserved.last_transition_time) > parse_instant(at)
+    if is_true(reserved) and parse_instant(reserved.last_transition_time) > decided:
+        return True
+    before = condition_of(workload.status.conditions, "Evicted")
+    if before is None or intent.spec.preemptor is None:
+        return False
+    since = parse_instant(before.last_transition_time) >= decided
+    return since and f"(UID: {intent.spec.preemptor.uid}," in before.message
 
 
 def _as_known(intent: Preemption, found: _Open | None) -> Preemption:
