@@ -40,6 +40,18 @@ _PATIENCE_S = 120.0
 
 
 @dataclass
+class _Excess:
+    """By how much too much is held, and who holds it."""
+
+    amount: int
+    holders: dict[str, int]
+
+    def leaves(self, name: str) -> None:
+        """One of them is on the way out."""
+        self.amount -= self.holders.pop(name, 0)
+
+
+@dataclass
 class Crowd:
     """The Jobs that came, and what became of them."""
 
@@ -49,11 +61,11 @@ class Crowd:
     deleted: set[str] = field(default_factory=set)
     finished: set[str] = field(default_factory=set)
     evictions: Counter[str] = field(default_factory=Counter)
-    #: Versions in which more was held than the cohort has.
-    excess: list[str] = field(default_factory=list)
     versions: int = 0
     most: int = 0
     _held: dict[str, int] = field(default_factory=dict)
+    _excesses: list[_Excess] = field(default_factory=list)
+    _evicted: set[str] = field(default_factory=set)
     _watch: asyncio.Task[None] | None = None
 
     async def submit(self, count: int) -> None:
@@ -146,6 +158,14 @@ class Crowd:
 
     # What is stored
 
+    @property
+    def excess(self) -> list[_Excess]:
+        """The versions in which more was held than there is, but for who was making way.
+
+        As in the reference, room may be given away in the cycle that takes it from its holder.
+        """
+        return [each for each in self._excesses if each.amount > 0]
+
     async def watch(self, version: str) -> None:
         """Judge every stored version of a Workload, until cancelled."""
         events = self.cluster.client.watch(
@@ -165,7 +185,19 @@ class Crowd:
         total = sum(self._held.values())
         self.most = max(self.most, total)
         if total > QUOTA * len(QUEUES):
-            self.excess.append(f"{total}: { ({n: a for n, a in self._held.items() if a}) }")
+            excess = _Excess(total - QUOTA * len(QUEUES), dict(self._held))
+            for each in self._evicted:
+                excess.leaves(each)
+            self._excesses.append(excess)
+        if said.get("Evicted") == "True":
+            self._evicted.add(name)
+            for excess in self._excesses:
+                excess.leaves(name)
+        else:
+            self._evicted.discard(name)
+            if not self._held[name]:
+                for excess in self._excesses:
+                    excess.holders.pop(name, None)
         if over:
             self.finished.add(name)
         counts = (status.get("schedulingStats") or {}).get("evictions") or ()
