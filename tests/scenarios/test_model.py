@@ -12,7 +12,6 @@ from reprieve.scenarios.steps import (
     Apply,
     ExpectStatus,
     Reference,
-    RestartOperator,
     SetUtilization,
     Sleep,
     StopOperator,
@@ -35,8 +34,6 @@ steps:
 - wait_admitted: {queue: b, count: 3, timeout: 5}
 - wait_preempted: {job: j, reason: InClusterQueue, timeout: 5}
 - wait_share: {cluster_queue: q, share: null, timeout: 5}
-- restart_operator: {config: {quota: {preemptionPolicy: FairSharing}}}
-- restart_operator:
 """,
         "one.yaml",
     )
@@ -47,8 +44,6 @@ steps:
         WaitAdmitted("b", 3, 5.0),
         WaitPreempted("j", "InClusterQueue", 5.0),
         WaitShare("q", None, 5.0),
-        RestartOperator({"quota": {"preemptionPolicy": "FairSharing"}}),
-        RestartOperator(),
     )
 
 

@@ -169,8 +169,6 @@ async def _do(play: Play, step: Step) -> None:
         case StartOperator():
             await play.operator.start()
         case RestartOperator():
-            if step.config is not None:
-                play.operator.configure(step.config)
             await play.operator.restart()
         case Sleep():
             await play.stage.clock.sleep(round(step.seconds * SECOND))

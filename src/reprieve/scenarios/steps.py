@@ -264,9 +264,7 @@ class StartOperator(Strict, frozen=True):
 
 
 class RestartOperator(Strict, frozen=True):
-    """Stop all replicas, then start them, with `config` as their `--config` file if it is given."""
-
-    config: dict[str, Any] | None = None
+    """Stop all replicas, then start them."""
 
 
 class Revoke(Strict, frozen=True):
