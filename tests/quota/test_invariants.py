@@ -77,7 +77,7 @@ def stop(holdings: Holdings, queues: Queues, random: Random, now: Nanos) -> None
 def test_nothing_is_admitted_beyond_what_flows_and_what_fits_is_not_refused() -> None:
     random = Random(61)
     seen: Counter[str] = Counter()
-    for number in range(500):
+    for number in range(400):
         case = scene(random, size=SIZE)
         flows = Flows(plain(case))
         holdings, queues = start(case)
@@ -90,7 +90,7 @@ def test_nothing_is_admitted_beyond_what_flows_and_what_fits_is_not_refused() ->
             judge_admissions(result, holdings, flows, before, number, seen)
             stop(holdings, queues, random, now)
     wanted = ("admitted", "borrowing", "held back", "refused", "never")
-    assert min(seen[each] for each in wanted) >= 60, seen
+    assert min(seen[each] for each in wanted) >= 50, seen
 
 
 def judge_admissions(
@@ -157,7 +157,7 @@ def judge_refusals(
 def test_targets_of_cycles_are_those_of_the_plain_search_with_their_inequality() -> None:
     random = Random(62)
     seen: Counter[str] = Counter()
-    for number in range(600):
+    for number in range(450):
         case = scene(random, size=SIZE)
         holdings, queues = start(case)
         for index in range(ROUNDS):
@@ -211,7 +211,7 @@ def judge_targets(
 def test_whatever_order_built_them_the_same_objects_give_the_same_cycles() -> None:
     random = Random(63)
     seen: Counter[str] = Counter()
-    for number in range(150):
+    for number in range(120):
         case = scene(random, size=SIZE)
         other = scene(random, size=SIZE)
         holdings, queues = history(case, other, random, seen)
