@@ -240,8 +240,11 @@ def test_the_reasons_and_strategies_are_all_there() -> None:
         Reason.IN_COHORT_FAIR_SHARING,
     ]
     assert {row[0] for row in rows("strategy")} == {str(each) for each in Strategy}
-    waiting = {row[0] for row in rows("reason")}
-    assert waiting == {str(each) for each in (*Unready, *NoFitReason) if each}
+    waiting = {word for row in rows("reason") for word in row[0].split(", ")}
+    beside = {"Suspended", "OnHold", "Deactivated", "Inadmissible"}
+    assert waiting == {*beside, *(str(each) for each in (*Unready, *NoFitReason) if each)}
+    sources = "".join(file.read_text(encoding="utf-8") for file in SOURCES.rglob("*.py"))
+    assert [word for word in beside if f'"{word}"' not in sources] == []
     assert set(get_args(PreemptionReason)) == {str(each) for each in Reason}
 
 
