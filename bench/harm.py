@@ -1,7 +1,7 @@
 """`python -m bench.harm`: the work lost to preemptions, by the KEP's order and by `harmOrder`.
 
 Mixes: 2,000 GPUs full of gangs of 1 to 256 that go as a whole, all of one priority; half of them
-write checkpoints every 10 to 60 minutes. 40 gangs of a higher priority come one after the other,
+write checkpoints every 10 to 60 minutes. 20 gangs of a higher priority come one after the other,
 and stay. Counted is what the victims really lose, since their last
 checkpoint or else their start, per device-hour that the admitted gangs run (an hour each). All
 policies admit the same gangs.
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.harm", description=__doc__)
     parser.add_argument("--seeds", type=int, default=10, help="mixes")
     parser.add_argument("--instances", type=int, default=200, help="clusters with an optimum")
-    parser.add_argument("--placements", type=int, default=16, help="maxPlacements of the latter")
+    parser.add_argument("--placements", type=int, default=32, help="maxPlacements of the latter")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args(arguments)
     try:

@@ -8,6 +8,7 @@ victims or candidates differ from what the file says.
 
 `--nodes N,N... --gang SIZE`: generated clusters, and what a node costs more in the larger ones.
 `--throughput`: plain pods and gangs placed at 5,000 nodes with the default profile, engine only.
+`--options`: the gangs of the files with all options beyond KEP-5710, too, and what that costs.
 `--slo`: the three ratios of KEP-5710. `--cascade`: what victims evict in turn. `--quick`: small
 inputs that assert results and never times.
 """
@@ -17,9 +18,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bench.cascade import run_cascades
 from bench.measuring import Measurement, Stopwatch, best_of, peak_mib, print_line
@@ -51,6 +53,14 @@ _FILTERS = (
 )
 _PROFILE = Profile(filters=_FILTERS)
 _POLICY = Policy(profiles=(_PROFILE,), gates=Gates(topology_aware=False))
+_NOW = 1_800_000_000
+_ALL: Mapping[str, Any] = {
+    "binary_search_priority": True,
+    "max_placements": 2,
+    "topology_preemption": True,
+    "cascade_aware": True,
+    "harm_order": True,
+}
 
 
 class Mismatch(Exception):
@@ -72,6 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--throughput", action="store_true")
     parser.add_argument("--slo", action="store_true")
     parser.add_argument("--cascade", action="store_true")
+    parser.add_argument("--options", action="store_true", help="gangs with all options, too")
     parser.add_argument("--quick", action="store_true", help="small inputs, one run each")
     parser.add_argument("--runs", type=int, default=7)
     chosen = parser.parse_args(arguments)
@@ -100,6 +111,8 @@ async def _run(chosen: argparse.Namespace) -> None:
         await _gang(gang, chosen.runs, second=False)
         await _gang(gang, chosen.runs, second=True)
         await _pod(single, chosen.runs)
+        if chosen.options:
+            await _options(gang, chosen.runs)
     if chosen.nodes:
         per_node: dict[int, float] = {}
         for count in map(int, chosen.nodes.split(",")):
@@ -130,6 +143,23 @@ async def _gang(scenario: Scenario, runs: int, *, second: bool) -> float:
     return best.cpu_ms
 
 
+async def _options(scenario: Scenario, runs: int) -> None:
+    """Print what the options cost together; `maxPlacements` compares one alternative."""
+    costs: dict[str, float] = {}
+    for name, policy in (("none", _POLICY), ("all", replace(_POLICY, **_ALL))):
+        best = await _measured(
+            scenario, policy, runs, lambda decision: _check_plan(scenario, decision)
+        )
+        costs[name] = best.cpu_ms
+    ratio = round(costs["all"] / costs["none"], 2)
+    print_line(BENCH, f"{scenario.name}-options", cpu_ms=costs, ratio=ratio)
+
+
+def _check_plan(scenario: Scenario, decision: _Decision) -> None:
+    if decision.attempt.plan is None:
+        raise Mismatch(f"{scenario.name}: nobody makes way")
+
+
 async def _pod(scenario: Scenario, runs: int) -> None:
     profile = replace(_PROFILE, post_filters=("DefaultPreemption",))
     policy = replace(_POLICY, profiles=(profile,))
@@ -155,7 +185,7 @@ async def _measured(
         with watch.part("snapshot"):
             snapshot = cluster.snapshot()
         with watch.part("attempt"):
-            attempt = Session(snapshot, policy, choose=most_free_cpu).attempt(unit)
+            attempt = Session(snapshot, policy, choose=most_free_cpu, now=_NOW).attempt(unit)
         assert attempt is not None and attempt.preemption is not None
         with watch.part("proof"):
             faults = faults_of(snapshot, policy, attempt)

@@ -69,6 +69,10 @@ class Search(Protocol):
         """Return the victims of a placement that was found with these pods spared."""
         ...
 
+    def homeless(self, examined: Examined) -> int:
+        """Return how many pods of the victims would find no other node."""
+        ...
+
 
 def least_harmful(
     simulation: Simulation,
@@ -90,7 +94,32 @@ def least_harmful(
         others = _other_domains(simulation, search, first, group, queued)
         limit = len(others) if policy.topology_preemption else wanted - 1
         examined += [search.examine(placing, _NOBODY) for placing in others[:limit]]
-    return _searched(search, examined, wanted).found
+    best = _Best(search, policy.cascade_aware)
+    for each in examined:
+        best.offer(each)
+    _look_further(search, examined, wanted, best)
+    assert best.held is not None
+    return best.held.found
+
+
+@dataclass(slots=True)
+class _Best:
+    """The placement of least harm so far; where victims could go is asked only among equals."""
+
+    search: Search
+    cascade_aware: bool
+    held: Examined | None = None
+    homeless: int = -1  # of `held`, -1 where nobody has asked
+
+    def offer(self, other: Examined) -> None:
+        """Take the other one if it does less harm."""
+        if self.held is None or other.harm < self.held.harm:
+            self.held, self.homeless = other, -1
+        elif self.cascade_aware and other.harm == self.held.harm:
+            if self.homeless < 0:
+                self.homeless = self.search.homeless(self.held)
+            if self.homeless and (left := self.search.homeless(other)) < self.homeless:
+                self.held, self.homeless = other, left
 
 
 def set_harm(snapshot: Snapshot, found: Preemption, lost: I64 | None = None) -> tuple[int, ...]:
@@ -146,13 +175,12 @@ def _other_domains(
     return [placing for _, (_, placing) in ranked]
 
 
-def _searched(search: Search, examined: list[Examined], wanted: int) -> Examined:
-    """Examine alternatives while that many are wanted; return the best of all.
+def _look_further(search: Search, examined: list[Examined], wanted: int, best: _Best) -> None:
+    """Examine alternatives while that many are wanted.
 
     The best placement so far is asked for an alternative first, and one that did more harm when it
     has no more of them.
     """
-    best = min(examined, key=lambda each: each.harm)
     tried = len(examined)
     number = itertools.count()
     seen: set[frozenset[int]] = set()
@@ -174,8 +202,7 @@ def _searched(search: Search, examined: list[Examined], wanted: int) -> Examined
             tried += 1
             if one is not None:
                 heapq.heappush(open_, (one.harm, next(number), keep, list(one.found.victims)))
-                best = min(best, one, key=lambda each: each.harm)
-    return best
+                best.offer(one)
 
 
 def _tried(search: Search, spared: I64, most: int) -> list[Examined | None]:

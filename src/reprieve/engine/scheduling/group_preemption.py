@@ -27,7 +27,7 @@ from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.cascade import homeless
 from reprieve.engine.scheduling.cheapest_room import units_to_spare
 from reprieve.engine.scheduling.domains import GroupPlacing
-from reprieve.engine.scheduling.harm import lost_work
+from reprieve.engine.scheduling.harm import lost_pods
 from reprieve.engine.scheduling.hierarchy import effective_priority
 from reprieve.engine.scheduling.least_harm import least_harm
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
@@ -84,7 +84,8 @@ def select_victims(
 ) -> Preemption:
     """Return the victims of a group that may preempt; the simulation is left as it was."""
     full = simulation.checkpoint()
-    search = _Search(simulation, full, group, queued, policy, choose, group.priority)
+    lost = lost_pods(simulation)
+    search = _Search(simulation, full, group, queued, policy, choose, group.priority, lost)
     units = search.units(_NOBODY)
     if not len(units):
         return Preemption(Code.UNRESOLVABLE, Explanation(Sentence.NO_VICTIMS_GROUP))
@@ -118,9 +119,9 @@ class _Search:
     policy: Policy
     choose: Choose
     below: int
+    lost: I64 | None
     runs: int = 0
     budgets: BudgetMatches | None = None
-    lost: I64 | None = None
     _units: Units | None = None
     _spared: tuple[int, ...] = ()
     _empty: Checkpoint | None = None
@@ -129,8 +130,8 @@ class _Search:
         """Return the units that may be victims."""
         present = self.full.present & self.simulation.evictable
         present[spared] = False
-        now = self.simulation.now
-        return potential_units(self.simulation.snapshot, present, self.below, self.policy, now=now)
+        snapshot = self.simulation.snapshot
+        return potential_units(snapshot, present, self.below, self.policy, lost=self.lost)
 
     def limit(self, below: int) -> None:
         """Let only units below this priority be victims."""
@@ -163,22 +164,24 @@ class _Search:
         """Return the victims of a placement that was found with these pods spared."""
         simulation, policy = self.simulation, self.policy
         units = self._without(spared)
-        members = [
+        members = self._members(placing)
+        if self.budgets is None:
+            self.budgets = budget_matches(simulation)
+        found = _reprieved(simulation, units, members, self.budgets, policy)
+        return Examined(placing, found, set_harm(simulation.snapshot, found, self.lost))
+
+    def homeless(self, examined: Examined) -> int:
+        """Return how many pods of the victims would find no other node."""
+        members = self._members(examined.placing)
+        victims = examined.found.victims
+        return homeless(self.simulation, self.full, members, victims, self.choose)
+
+    def _members(self, placing: GroupPlacing) -> Members:
+        return [
             (pending, node)
             for pending, node in zip(self.queued, placing.nodes, strict=True)
             if node >= 0
         ]
-        if self.budgets is None:
-            self.budgets = budget_matches(simulation)
-        found = _reprieved(simulation, units, members, self.budgets, policy)
-        if policy.harm_order and self.lost is None:
-            self.lost = lost_work(simulation.snapshot, simulation.now, policy.max_lost_work)
-        harm = set_harm(simulation.snapshot, found, self.lost)
-        if policy.cascade_aware and (policy.max_placements > 1 or policy.topology_preemption):
-            victims = found.victims
-            left = homeless(simulation, self.full, members, victims, self.choose)
-            harm = (*harm, left)
-        return Examined(placing, found, harm)
 
     def _without(self, spared: I64) -> Units:
         """Bring the simulation into the state without the units, and return these."""

@@ -16,8 +16,9 @@ import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow, Kind, PodRow
 from reprieve.engine.cluster.snapshot import I64, NO_START, Mask, Snapshot
+from reprieve.engine.placement.simulation import Simulation
 
-__all__ = ["IDLE", "idle_pods", "lost_by", "lost_work"]
+__all__ = ["IDLE", "idle_pods", "lost_by", "lost_pods", "lost_work"]
 
 #: Stands for the lost work of idle pods: less than nothing.
 IDLE: Final = -1
@@ -25,6 +26,14 @@ IDLE: Final = -1
 _FRESH: Final = 180  # seconds
 _NO_DEVICES: Final = ("pods", "cpu", "memory", "ephemeral-storage")
 _NO_DEVICE_PREFIXES: Final = ("hugepages-", "attachable-volumes-")
+
+
+def lost_pods(simulation: Simulation) -> I64 | None:
+    """Return what goes with each pod, (slots,), or None where the policy does not ask."""
+    policy = simulation.policy
+    if not policy.harm_order:
+        return None
+    return lost_work(simulation.snapshot, simulation.now, policy.max_lost_work)
 
 
 def lost_work(snapshot: Snapshot, now: int, most: int) -> I64:

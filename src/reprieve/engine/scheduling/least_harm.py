@@ -16,6 +16,7 @@ left to the reprieve that follows. Source: KEP-5710, "Future extensions".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from reprieve.engine.scheduling.units import Units
 
 __all__ = ["least_harm"]
 
-_LOOKED_AT: Final = 8  # nodes
+_LOOKED_AT: Final = 4  # nodes
 _FEW: Final = 10  # units of a node: all sets of them are compared
 _LOST_BITS: Final = 40
 _MOST_LOST: Final = (1 << _LOST_BITS) - 1
@@ -149,9 +150,7 @@ class _LeastHarm:
         slots = self.slots[self.edges[node] : self.edges[node + 1]]
         unit_of = self.units.of_slot[slots]
         there = ~self.gone[unit_of]
-        here, row = np.unique(unit_of[there], return_inverse=True)
-        amounts = np.zeros((len(here), len(snapshot.resources)), np.int64)
-        np.add.at(amounts, row, snapshot.pod_requests[slots[there]])
+        here, amounts = _summed(unit_of[there], snapshot.pod_requests[slots[there]])
         missing = simulation.used[node] + simulation.requests_of(pending.pod_class)
         missing = missing - snapshot.allocatable[node] + amounts.sum(axis=0)
         if not (missing > 0).any():
@@ -168,16 +167,31 @@ class _LeastHarm:
         return _Leaving(cost, tuple(here[leaving].tolist()))
 
 
+def _summed(unit_of: I64, requests: I64) -> tuple[I64, I64]:
+    """Return the units, and what all pods of each request."""
+    if len(set(unit_of.tolist())) == len(unit_of):
+        return unit_of, requests
+    here, row = np.unique(unit_of, return_inverse=True)
+    amounts = np.zeros((len(here), requests.shape[1]), np.int64)
+    np.add.at(amounts, row, requests)
+    return here, amounts
+
+
 def _least_set(price: I64, amounts: I64, missing: I64) -> I64:
     """Return the indices of the cheapest set that frees enough; all units do."""
-    count = len(price)
-    sets = (np.arange(1, 1 << count)[:, None] >> np.arange(count)) & 1
+    sets = _sets(len(price))
     enough = (sets @ amounts >= missing).all(axis=1)
     sets = sets[enough]
     highest = (sets * (price >> _LOST_BITS)).max(axis=1)
     lost = sets @ (price & _MOST_LOST)
     best = np.lexsort((sets.sum(axis=1), lost, highest))[0]
     return np.flatnonzero(sets[best])
+
+
+@cache
+def _sets(count: int) -> I64:
+    """Return all sets of so many things but the empty one: (2**count - 1, count) of 0 and 1."""
+    return (np.arange(1, 1 << count)[:, None] >> np.arange(count)) & 1
 
 
 def _greedy_set(price: I64, amounts: I64, missing: I64) -> I64:

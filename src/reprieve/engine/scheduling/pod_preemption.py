@@ -20,6 +20,7 @@ from reprieve.engine.placement.reasons import PLUGIN, RESOLVABLE, Code, Reason, 
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.budgets import budget_matches
 from reprieve.engine.scheduling.group_preemption import ongoing
+from reprieve.engine.scheduling.harm import lost_pods
 from reprieve.engine.scheduling.node_by_node import (
     NO_VICTIMS,
     Candidates,
@@ -102,7 +103,7 @@ def find_candidates(
         simulation.present & simulation.evictable,
         pending.row.priority,
         policy,
-        now=simulation.now,
+        lost=lost_pods(simulation),
     )
     budgets = budget_matches(simulation)
     # Nodes that are kept for others as well are few, and asked twice each (8.7).

@@ -16,7 +16,7 @@ import numpy as np
 
 from reprieve.engine.cluster.snapshot import I32, I64, Mask, Snapshot
 from reprieve.engine.placement.profile import Policy
-from reprieve.engine.scheduling.harm import IDLE, lost_work
+from reprieve.engine.scheduling.harm import IDLE
 from reprieve.engine.scheduling.hierarchy import effective_priority, whole_groups
 from reprieve.engine.scheduling.importance import importance_order
 from reprieve.engine.scheduling.outcome import UnitVictim
@@ -134,21 +134,20 @@ def potential_units(
     policy: Policy,
     *,
     on: int | None = None,
-    now: int = 0,
+    lost: I64 | None = None,
 ) -> Units:
     """Return the units of a priority strictly below `below`.
 
-    `present`: (slots,) pods that are there. `on`: only units that have a pod on this node. `now`:
-    Unix seconds, for a policy that is `timed`.
+    `present`: (slots,) pods that are there. `on`: only units that have a pod on this node. `lost`:
+    (slots,) device-seconds that go with each pod, where they play a role.
     """
     priority = effective_priority(snapshot, policy)
     units = _units(snapshot, present & (priority < below), priority, policy, on)
-    return replace(units, lost=_lost(units, policy, now)) if policy.harm_order else units
+    return units if lost is None else replace(units, lost=_lost(units, lost))
 
 
-def _lost(units: Units, policy: Policy, now: int) -> I64:
+def _lost(units: Units, of_pods: I64) -> I64:
     """Return what each unit loses; a group is idle when all of its pods are."""
-    of_pods = lost_work(units.snapshot, now, policy.max_lost_work)
     lost = of_pods[units.first]
     for place, slots in enumerate(units.group_pods, units.singles):
         found = of_pods[slots]
