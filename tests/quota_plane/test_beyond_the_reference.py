@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.engine.quota.model import Settings
-from reprieve.kube.resource import EVENTS, GPU_WORKLOADS, Resource
+from reprieve.kube.resource import EVENTS, GPU_WORKLOADS, NODES, Resource
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
+from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.quota_plane.site import (
+    JOBS,
     NAMESPACE,
     WORKLOADS,
     Object,
@@ -19,6 +24,7 @@ from tests.quota_plane.site import (
     flavor,
     job,
     local_queue,
+    node,
     priority_class,
     site,
 )
@@ -241,6 +247,77 @@ async def test_of_equal_candidates_the_idle_one_makes_way(tmp_path: Path) -> Non
         await cluster.create(job("high", priority="high"))
         await cluster.until_admitted(busy, "high")
         assert await known() == []
+
+
+CORDON = {"spec": {"unschedulable": True}}
+TOO_LARGE = "Not preempted: 1 of 1 pod(s) would still fit on no node"
+
+
+async def would_not_fit(cluster: Site, name: str) -> bool:
+    said = (await cluster.conditions(name)).get("QuotaReserved", ("", "", ""))
+    return said[2].endswith(TOO_LARGE)
+
+
+async def test_nobody_is_preempted_for_a_pod_that_no_node_would_take(tmp_path: Path) -> None:
+    nodes = [node("large", 8), node("small", 3)]
+    options = QuotaOptions(prove_nodes=True)
+    async with site(tmp_path, *base(), nodes=nodes, options=options) as cluster:
+        await cluster.client.patch(NODES, "", "large", CORDON, dict)
+        await cluster.create(job("low", priority="low", pods=1, cpu="2"))
+        await cluster.until_admitted("low")
+        await cluster.create(job("high", priority="high", pods=1, cpu="4"))
+        await cluster.until("high is told", lambda: would_not_fit(cluster, "high"))
+        assert await cluster.admitted() == {"low"} == await cluster.running()
+        counted = "reprieve_quota_unproven_preemptions_total"
+        assert cluster.metrics.registry.get_sample_value(counted, {"cluster_queue": "cq"})
+        # Nothing else happens than that a node takes pods again.
+        await cluster.client.patch(NODES, "", "large", {"spec": {"unschedulable": None}}, dict)
+        await cluster.until_admitted("high")
+        # What is proven for one is not asked of what needs no preemption.
+        await cluster.client.patch(NODES, "", "large", CORDON, dict)
+        await cluster.client.delete(JOBS, NAMESPACE, "high")
+        await cluster.until_admitted("low")
+
+
+@pytest.mark.slow
+async def test_without_the_option_quota_is_preempted_in_vain(tmp_path: Path) -> None:
+    async with site(tmp_path, *base(), nodes=[node("small", 3)]) as cluster:
+        await cluster.create(job("low", priority="low", pods=1, cpu="2"))
+        await cluster.until_admitted("low")
+        await cluster.create(job("high", priority="high", pods=1, cpu="4"))
+
+        async def taken() -> bool:
+            return await cluster.admitted() == {"high"} and await cluster.running() == set()
+
+        await cluster.until("high has the quota and no node", taken)
+
+
+@pytest.mark.slow
+async def test_the_proof_reads_the_nodes_of_the_scheduling_plane_in_its_process(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "values.yaml"
+    config.write_text("quota: {proveNodes: true}\n")
+    arguments = ("--controllers", "scheduling,quota", "--metrics-port", "0")
+    nodes = [node("large", 8), node("small", 3)]
+    async with site(tmp_path, *base(), nodes=nodes, start=False) as cluster:
+        await cluster.client.patch(NODES, "", "large", CORDON, dict)
+        operator = OperatorProcesses(
+            cluster.embedded.operator_kubeconfig,
+            {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
+            arguments=(*arguments, "--lease-duration", "2s", "--config", str(config)),
+        )
+        await operator.start()
+        try:
+            await cluster.create(job("low", priority="low", pods=1, cpu="2"))
+            await cluster.until_admitted("low")
+            await cluster.create(job("high", priority="high", pods=1, cpu="4"))
+            await cluster.until("high is told", lambda: would_not_fit(cluster, "high"))
+            assert await cluster.running() == {"low"}
+            await cluster.client.patch(NODES, "", "large", {"spec": {"unschedulable": None}}, dict)
+            await cluster.until_admitted("high")
+        finally:
+            await operator.stop()
 
 
 async def _all_workloads(cluster: Site, count: int) -> dict[str, Object]:

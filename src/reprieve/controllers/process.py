@@ -34,6 +34,7 @@ from reprieve.controllers.quota.live_configuration import LiveConfiguration, sto
 from reprieve.controllers.quota.plane import QuotaPlane
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.plane import SchedulingPlane
+from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.plugins import one_sided
 from reprieve.controllers.webhook_process import ProcessWebhooks
 from reprieve.execution.fence import Deposed, Fence, Tenure
@@ -183,6 +184,7 @@ async def _run(
     planes: list[Plane] = []
     webhooks: ProcessWebhooks | None = None
     pages: Callable[[str], Page] | None = None
+    nodes: ClusterState | None = None
     recorders: list[EventRecorder | SeriesEvents] = []
     runners: list[LiveConfiguration] = []
     if IDLE in options.controllers:
@@ -218,7 +220,7 @@ async def _run(
         )
         plane = SchedulingPlane(scheduling, namespace)
         planes.append(plane)
-        pages = plane.gangs.page
+        pages, nodes = plane.gangs.page, plane.state
     if given is not None:
         told = SeriesEvents(client, clock, instance=identity, report=report)
         recorders.append(told)
@@ -236,7 +238,7 @@ async def _run(
             lagging=lagging,
             dry_run=options.dry_run,
         )
-        quota_plane = QuotaPlane(quota, namespace)
+        quota_plane = QuotaPlane(quota, namespace, nodes)
         planes.append(quota_plane)
         if given.content is not None:
             runners.append(LiveConfiguration(quota, given, quota_plane.take))

@@ -45,8 +45,8 @@ class QuotaOptions:
     seconds, None is never. `without_queue_name`: jobs without a queue name are held back as well.
     `selector`: namespaces whose jobs are queued. `queue_metrics`: quotas and shares of queues are
     shown as metrics. Two workloads that preempted each other `loop_limit` times within
-    `loop_window` nanoseconds are held; 0 holds none. `external`: kinds that others queue, as
-    `Kind.version.group`.
+    `loop_window` nanoseconds are held; 0 holds none. `prove_nodes`: nobody is preempted for what
+    would still not fit on nodes. `external`: kinds that others queue, as `Kind.version.group`.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -63,6 +63,7 @@ class QuotaOptions:
     external: tuple[str, ...] = ()
     loop_window: int = HOUR
     loop_limit: int = 0
+    prove_nodes: bool = False
     queue_metrics: bool = False
 
     @classmethod
@@ -89,6 +90,7 @@ class QuotaOptions:
             external=said.external_frameworks,
             loop_window=settings.loop_window,
             loop_limit=settings.loop_limit,
+            prove_nodes=settings.prove_nodes,
             queue_metrics=said.queue_metrics,
         )
 

@@ -19,6 +19,7 @@ from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.explanations import Explanations
 from reprieve.controllers.quota.held_pairs import HeldPairs
 from reprieve.controllers.quota.meters import place_of, ready_for
+from reprieve.controllers.quota.node_view import NodeView
 from reprieve.controllers.quota.preemptions import Marking, Preemptions
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.transitions import evictions_of, reserved
@@ -60,6 +61,7 @@ class Decisions:
         held_back: Callable[[], str],
         held_pairs: HeldPairs,
         explanations: Explanations,
+        nodes: NodeView,
     ) -> None:
         self._context = context
         self._state = state
@@ -72,6 +74,7 @@ class Decisions:
         self._number = 0
         self._held_pairs = held_pairs
         self._explanations = explanations
+        self._nodes = nodes
         # ClusterQueues in which somebody was spared for a time.
         self.retries: DirtyKeys[str] = DirtyKeys(context.clock)
         self._last_skips: set[str] = set()
@@ -113,9 +116,10 @@ class Decisions:
             started, now = clock.monotonic(), clock.wall()
             ledger = self._held_pairs.ledger
             self._held_pairs.show(now)
+            proof = self._nodes.proof(now)
             recorded = await self._solver.run(
                 lambda: recorded_cycles(
-                    state.holdings, state.queues, now, _MOST, self._number, ledger
+                    state.holdings, state.queues, now, _MOST, self._number, ledger, proof
                 )
             )
             self._number += len(recorded)
@@ -127,6 +131,8 @@ class Decisions:
                     self.retries.add_at(queue, until)
                 for entry in result.entries:
                     last[entry.workload.key] = entry
+                    if entry.outcome is Outcome.UNPROVEN:
+                        self._nodes.refused(entry.cluster_queue)
                     if entry.issued:
                         self._preempt(entry, inputs.get(entry.workload.key))
             for entry in last.values():

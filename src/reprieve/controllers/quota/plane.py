@@ -21,12 +21,15 @@ from reprieve.controllers.quota.in_use import InUse
 from reprieve.controllers.quota.job_lookup import JobLookup
 from reprieve.controllers.quota.jobs import JobReconciler
 from reprieve.controllers.quota.meters import Meters
+from reprieve.controllers.quota.node_view import NodeView
+from reprieve.controllers.quota.pod_templates import PodTemplates
 from reprieve.controllers.quota.preemptions import Preemptions
 from reprieve.controllers.quota.state import QuotaState, key_of
 from reprieve.controllers.quota.statuses import Statuses
 from reprieve.controllers.quota.watches import Held, Watches
 from reprieve.controllers.quota.workloads import WorkloadReconciler
 from reprieve.controllers.quota.writing import StatusWriter
+from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.workers import look_at_each
 from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
@@ -48,7 +51,10 @@ class QuotaPlane:
 
     name = "quota"
 
-    def __init__(self, context: QuotaContext, namespace: str) -> None:
+    def __init__(
+        self, context: QuotaContext, namespace: str, nodes: ClusterState | None = None
+    ) -> None:
+        """`nodes`: of the scheduling plane in this process, where there is one."""
         self.context = context
         kinds = context.options.kinds
         self._tasks: asyncio.TaskGroup | None = None
@@ -89,6 +95,7 @@ class QuotaPlane:
         self._consumption = ConsumptionSampler(context, self.state, self.watches)
         self._in_use = InUse(context, self.state, self.watches)
         self.statuses = Statuses(context, self.state, self.watches)
+        self._nodes = NodeView(context, PodTemplates(self.state, self.lookup), nodes)
         self.explanations = Explanations(context, self.state, self.writer)
         self.decisions = Decisions(
             context,
@@ -99,6 +106,7 @@ class QuotaPlane:
             self._held_back,
             self.held_pairs,
             self.explanations,
+            self._nodes,
         )
 
     @property
@@ -108,7 +116,7 @@ class QuotaPlane:
 
     def troubles(self) -> list[str]:
         """Return one line for each kind that cannot be read."""
-        return self.watches.troubles()
+        return [*self.watches.troubles(), *self._nodes.troubles()]
 
     def notice(self) -> str:
         """Return why nothing is written, empty when it is."""
@@ -152,6 +160,7 @@ class QuotaPlane:
             await self._until_alone()
             await self.context.registered.wait()
             self.state.idle.start(tasks)
+            self._nodes.start(tasks)
             self._subscribe()
             await self._recover()
             if self.context.writes:
@@ -239,7 +248,7 @@ class QuotaPlane:
             return self.context.read_only
         if not self.context.fence.open:
             return "the lease is not held for long enough"
-        return next(iter(self.watches.troubles()), "")
+        return next(iter(self.watches.troubles()), "") or self._nodes.held_back()
 
     async def _until_alone(self) -> None:
         """Wait while Kueue's own controller decides: two deciders would preempt twice."""
@@ -287,6 +296,8 @@ class QuotaPlane:
                 log.warning("intents: %s", failure)
             self.state.protections.tell()
             self.state.idle.expire()
+            for queue in self._nodes.to_try_again():
+                await self.decisions.retry(queue)
             # Backoffs end without an event.
             self.decisions.wake()
             await self.context.clock.sleep(_PERIOD)

@@ -18,7 +18,7 @@ from reprieve.engine.placement.filters.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.scheduling.outcome import Member
 
-__all__ = ["Reserved"]
+__all__ = ["Reserved", "unused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +123,9 @@ def _after(row: Any, expected: _Expected) -> Any:
     if expected.allocation is not None:
         row = replace(row, allocation=expected.allocation, in_flight=True)
     return row
+
+
+def unused(entry: Entry) -> bool:
+    """Whether it is a ResourceClaim that nobody uses."""
+    claim = entry.row
+    return isinstance(claim, ResourceClaimRow) and not claim.reserved_for

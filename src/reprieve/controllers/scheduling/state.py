@@ -13,7 +13,7 @@ from typing import Any
 
 from reprieve.controllers.scheduling.announced import Announced
 from reprieve.controllers.scheduling.gang_members import Members
-from reprieve.controllers.scheduling.reserved import Reserved
+from reprieve.controllers.scheduling.reserved import Reserved, unused
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.devices import ResourceClaimRow
 from reprieve.engine.cluster.forest import Forest
@@ -64,6 +64,7 @@ class ClusterState:
     pod_gone: Callable[[PodRow], None] = lambda row: None
     gangs: Members | None = None
     group_gone: Callable[[str], None] = lambda key: None
+    observed: Callable[[PodRow | None, PodRow | None], None] = lambda old, new: None
     queue: Queue = field(init=False)
     reserved: Reserved = field(init=False)
     _announced: Announced = field(init=False)
@@ -127,6 +128,10 @@ class ClusterState:
         for leaf in self.forest.leaves(key):
             for uid in self._members.get(leaf, ()):
                 yield self._pods[uid]
+
+    def pods(self) -> Iterator[PodRow]:
+        """Yield all pods as they were seen last."""
+        yield from self._pods.values()
 
     def ours(self, row: PodRow) -> bool:
         """Whether the pod waits for us to place it."""
@@ -194,6 +199,7 @@ class ClusterState:
         now = self.clock.monotonic()
         old = self._pods.get(row.uid)
         self._pods[row.uid] = row
+        self.observed(old, row)
         self._announced.seen(row)
         key = f"{row.namespace}/{row.group}" if row.group else ""
         if key:
@@ -301,7 +307,7 @@ class ClusterState:
         self._others.setdefault(kind, {})[row.namespace, row.name] = row
         self.disturbed += 1
         if isinstance(row, Entry):
-            self._offer(row, now, freed=_unused(row))
+            self._offer(row, now, freed=unused(row))
 
     def _offer(self, row: Entry, now: int, *, freed: bool) -> None:
         event = Event(
@@ -370,6 +376,7 @@ class ClusterState:
 
     def _pod_gone(self, uid: Uid, old: PodRow) -> None:
         self._pods.pop(uid, None)
+        self.observed(old, None)
         self.overdue.discard(uid)
         self._announced.gone(uid)
         if old.group:
@@ -388,8 +395,3 @@ class ClusterState:
 def _decisive(row: GroupRow) -> GroupRow:
     """Return the row without what changes with every write of a status."""
     return replace(row, version=0, scheduled=False)
-
-
-def _unused(row: Entry) -> bool:
-    claim = row.row
-    return isinstance(claim, ResourceClaimRow) and not claim.reserved_for

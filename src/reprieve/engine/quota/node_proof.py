@@ -84,6 +84,7 @@ class NodeProof:
         self._now = now
         self._simulation: Simulation | None = None
         self._promised: list[Entry] = []
+        self._waiting: list[Pending] = []
         self._slots: dict[Uid, int] = {}
         self._known: dict[tuple[PodClass, PodLabels], Pending] = {}
 
@@ -101,19 +102,23 @@ class NodeProof:
         leaving = self._slots_of(target.holder.key for target in entry.targets)
         leaving = leaving[simulation.present[leaving]]
         simulation.remove(leaving)
+        # Those who wait for a node already come first.
+        placed, waiting = self._place(self._waiting)
         wanted = self._wanted(entry, flavors)
-        placed, without = self._place(wanted)
+        found, without = self._place(wanted)
+        placed += found
         if not without:
+            self._waiting = waiting
             return ""
         for pod in reversed(placed):
             simulation.unplace(pod)
         simulation.restore(leaving)
-        return f"Not preempted: {without} of {len(wanted)} pod(s) would still fit on no node"
+        return f"Not preempted: {len(without)} of {len(wanted)} pod(s) would still fit on no node"
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
         """Keep room for an entry that has its quota, or waits for victims on their way out."""
         if self._simulation is not None:
-            self._place(self._wanted(entry, flavors))
+            self._promise(self._wanted(entry, flavors))
         elif entry.targets:
             # What gets its quota is among the holders when somebody asks.
             self._promised.append(entry)
@@ -136,13 +141,13 @@ class NodeProof:
         for pending in sorted(nodes.pending.values(), key=lambda each: each.row.uid):
             row = pending.row
             if row.workload in staying or row.nominated:
-                self._place((pending,), row.nominated)
+                self._promise((pending,), row.nominated)
         for holder in staying.values():
             reserved = holder.workload.reserved_at
             if holder.key not in self._pods and reserved and self._now - reserved < STARTING:
-                self._place(self._held(holder.workload, flavors))
+                self._promise(self._held(holder.workload, flavors))
         for entry in self._promised:
-            self._place(self._wanted(entry, flavors))
+            self._promise(self._wanted(entry, flavors))
         return simulation
 
     def _held(self, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Sequence[Pending]:
@@ -215,14 +220,20 @@ class NodeProof:
         assert entry is not None, "a pod's class is never free"
         return entry
 
-    def _place(self, pods: Sequence[Pending], nominated: str = "") -> tuple[list[Placed], int]:
-        """Place pods in order; return those with a node, and how many have none."""
-        simulation, placed, without = self._simulation, list[Placed](), 0
+    def _promise(self, pods: Sequence[Pending], nominated: str = "") -> None:
+        """Keep room for pods: now, or of what comes free."""
+        self._waiting += self._place(pods, nominated)[1]
+
+    def _place(
+        self, pods: Sequence[Pending], nominated: str = ""
+    ) -> tuple[list[Placed], list[Pending]]:
+        """Place pods in order; return those with a node, and those without."""
+        simulation, placed = self._simulation, list[Placed]()
         assert simulation is not None
-        hopeless: Pending | None = None
+        without: list[Pending] = []
         for pending in pods:
-            if pending is hopeless:
-                without += 1
+            if without and pending is without[-1]:
+                without.append(pending)  # one like it has found none
                 continue
             preferred = simulation.snapshot.node_index.get(nominated, -1)
             if preferred >= 0 and simulation.code_at(pending, preferred) == 0:
@@ -232,8 +243,7 @@ class NodeProof:
             if len(nodes):
                 placed.append(simulation.place(pending, self._tightest(pending, nodes)))
             else:
-                hopeless = pending
-                without += 1
+                without.append(pending)
         return placed, without
 
     def _tightest(self, pending: Pending, nodes: I64) -> int:

@@ -41,6 +41,8 @@ __all__ = ["PodClasses", "pod_class", "pod_row"]
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _FINISHED: Final = ("Succeeded", "Failed")
+_WORKLOAD: Final = "kueue.x-k8s.io/workload"
+_GROUP: Final = "kueue.x-k8s.io/pod-group-name"  # of a Workload with the same name
 _ALWAYS: Final = "Always"
 _KEPT: Final = 20_000  # templates; more than that many at once are read again
 
@@ -95,8 +97,16 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         gang_says=gang_annotations(metadata.annotations or {}) if gang else (),
         phase=(status.phase or "") if gang else "",
         owners=tuple(each.name for each in metadata.owner_references or ()) if gang else (),
+        workload=_workload(pod),
         checkpoint=checkpoint_of(metadata),
     )
+
+
+def _workload(pod: PodObject) -> str:
+    """Return the key of the Kueue Workload that a pod was started for, or is gated for."""
+    labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
+    name = annotations.get(_WORKLOAD) or annotations.get(_GROUP) or labels.get(_GROUP)
+    return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
 def pod_class(pod: PodObject) -> PodClass:
