@@ -169,7 +169,7 @@ async def test_a_preemption_is_over_when_its_victim_ends_before_it_is_stopped(
         status = {"admission": held["status"]["admission"], "conditions": ended}
         await cluster.client.patch_status(WORKLOADS, NAMESPACE, name, status, dict)
         (intent,) = await cluster.intents()
-        open_again = {"phase": "Evicting", "victims": [], "finishedAt": None}
+        open_again: Object = {"phase": "Evicting", "victims": [], "finishedAt": None}
         await cluster.client.patch_status(
             PREEMPTIONS, OPERATOR_NAMESPACE, intent["metadata"]["name"], open_again, dict
         )
