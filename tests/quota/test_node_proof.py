@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from reprieve.engine.cluster.rows import AffinityTerm, NodeRow, PodRow
+from reprieve.engine.plan import ProofLevel
 from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import (
@@ -21,6 +22,7 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.node_proof import NodeProof, Template
+from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.ids import Uid
@@ -102,7 +104,11 @@ def test_four_gpus_on_four_nodes_are_no_room_for_a_pod_of_four() -> None:
     )
     assert entry.message.endswith(". Not preempted: 1 of 1 pod(s) would still fit on no node")
     together = Site(nodes, [running(f"low-{n}", "n2", 1) for n in names], quota=4)
-    assert victims(together.decide(*low, high)) == [w.name for w in low]
+    for proof, level in ((True, ProofLevel.PLACEMENT), (False, ProofLevel.QUOTA)):
+        result = together.decide(*low, high, proof=proof)
+        assert victims(result) == [w.name for w in low]
+        plan = plan_of(result.entries[0], Holdings(together.configuration).tree, 1, "")
+        assert plan is not None and plan.proof.level is level
 
 
 def test_only_nodes_of_the_assigned_flavor_count() -> None:

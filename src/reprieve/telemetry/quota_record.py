@@ -45,7 +45,8 @@ class Head(msgspec.Struct, frozen=True):
     """A workload that the cycle took from its ClusterQueue.
 
     `scan`: where an earlier scan of its flavors had stopped, by pod set and resource. `preempts`:
-    it was waiting for victims of its own. `refused`: why nodes would not have taken it.
+    it was waiting for victims of its own. `refused`: why nodes would not have taken it; `proven`:
+    they would.
     """
 
     cluster_queue: str
@@ -53,6 +54,7 @@ class Head(msgspec.Struct, frozen=True):
     scan: dict[str, dict[str, int]] | None = None
     preempts: bool = False
     refused: str = ""
+    proven: bool = False
 
 
 class QuotaInput(msgspec.Struct, frozen=True):
@@ -217,7 +219,7 @@ def _head(entry: Entry) -> Head:
     refused = ""
     if entry.outcome is Outcome.UNPROVEN and entry.assignment is not None:
         refused = entry.message.removeprefix(f"{entry.assignment.message}. ")
-    return Head(entry.cluster_queue, entry.workload, plain, entry.preempts, refused)
+    return Head(entry.cluster_queue, entry.workload, plain, entry.preempts, refused, entry.proven)
 
 
 def _with_branches(configuration: Configuration, above: set[str]) -> set[str]:

@@ -80,10 +80,12 @@ class _Told:
     """What nodes said then: why they would not have taken a head, by its key."""
 
     refused: Mapping[str, str]
+    proven: frozenset[str]
 
     def refusal(
         self, entry: Entry, holders: Iterable[Holder], flavors: Mapping[str, ResourceFlavor]
     ) -> str:
+        entry.proven = entry.workload.key in self.proven
         return self.refused[entry.workload.key]
 
     def claim(self, entry: Entry, flavors: Mapping[str, ResourceFlavor]) -> None:
@@ -102,7 +104,10 @@ def decide_quota_again(recorded: Mapping[str, Any]) -> QuotaReplay:
         holdings, queues, ledger = restored(decided_on)
         snapshot, holders = holdings.snapshot(), tuple(holdings.holders.values())
         protects = holdings.protects
-        told = _Told({head.workload.key: head.refused for head in decided_on.heads})
+        told = _Told(
+            {head.workload.key: head.refused for head in decided_on.heads},
+            frozenset(head.workload.key for head in decided_on.heads if head.proven),
+        )
         result = cycle(holdings, queues, decided_on.now, 1, ledger, told)
         (entry,) = [e for e in result.entries if e.workload.key == decided_on.preemptor]
         if entry.assignment is None:

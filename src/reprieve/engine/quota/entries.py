@@ -64,7 +64,8 @@ class Entry:
     `QuotaReserved=False`; empty where the workload got quota. `issued` are the targets whose
     eviction has to be written, without those that are evicted already; `replaced` is the slice
     whose place the workload takes; `resumed` is where an earlier scan of flavors stopped and this
-    one went on; `spared` is whom it left alone by an option.
+    one went on; `spared` is whom it left alone by an option,
+    `proven` says that by another one nodes were found for all of its pods.
     """
 
     workload: Workload
@@ -85,6 +86,7 @@ class Entry:
     scan: LastScan | None = None
     resumed: Bookmark | None = None
     spared: Spared | None = None
+    proven: bool = False
 
     @property
     def mode(self) -> Mode:

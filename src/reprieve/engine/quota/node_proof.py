@@ -96,7 +96,7 @@ class NodeProof:
     ) -> str:
         """Return why an entry's targets are not preempted; empty if all of its pods find a node.
 
-        Those pods keep their nodes from then on, and the targets' pods are gone.
+        Then the entry counts as proven, its pods keep their nodes, and the targets' pods are gone.
         """
         simulation = self._ready(holders, flavors)
         leaving = self._slots_of(target.holder.key for target in entry.targets)
@@ -109,6 +109,7 @@ class NodeProof:
         placed += found
         if not without:
             self._waiting = waiting
+            entry.proven = True
             return ""
         for pod in reversed(placed):
             simulation.unplace(pod)

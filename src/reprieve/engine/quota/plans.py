@@ -3,7 +3,8 @@
 The proof is one of quota: what the preemptor asks for of each resource is no more than what its
 ClusterQueue has available, once the victims of plans before it in the cycle are gone, plus what its
 own victims hold of the same flavors. What is available to a queue never grows by more than what is
-released, so this follows from the search.
+released, so this follows from the search. By option each pod of the preemptor has found a node too,
+which is a proof of placement.
 
 Source: design ("Intent log and executor"); specification of the quota plane, section 9.
 """
@@ -60,7 +61,7 @@ def plan_of(entry: Entry, tree: Tree, revision: int, policy: str) -> Plan | None
         plane=Plane.QUOTA,
         revision=revision,
         proof=Proof(
-            ProofLevel.QUOTA,
+            ProofLevel.PLACEMENT if entry.proven else ProofLevel.QUOTA,
             need=_by_resource(tree, asked.items()),
             in_flight=_by_resource(tree, free.items()),
             freed=_by_resource(tree, freed),
