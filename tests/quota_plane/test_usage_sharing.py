@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.quota_plane.site import (
 from tests.quota_plane.test_time import complete, pods, until_suspended
 
 HOUR = 3600
-MODE = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
+MODE: dict[str, Any] = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
 
 
 async def consumed(cluster: Site, name: str) -> float | None:

@@ -18,9 +18,7 @@ from reprieve.controllers.quota.tallies import Tally
 from reprieve.engine.quota import model
 from reprieve.engine.quota.figures import cluster_queue_share, cohort_share
 from reprieve.engine.quota.model import FlavorResource
-from reprieve.engine.quota.queues import shape
 from reprieve.engine.quota.requests import pod_set_requests
-from reprieve.engine.quota.state import effective_priority
 from reprieve.telemetry.quota import Series
 
 __all__ = ["Gauges"]
@@ -87,29 +85,32 @@ class Gauges:
                 )
         self._metrics.show("queue", row.key, values)
 
-    def show_waiting(self, names: Collection[str], inactive: Collection[str]) -> None:
-        """Show what waits in these ClusterQueues; in `inactive` ones nothing of it is queued."""
+    def show_waiting(self, names: Mapping[str, Collection[str]], inactive: Collection[str]) -> None:
+        """Show what waits.
+
+        Args:
+            names: the ClusterQueues to show, with their LocalQueues.
+            inactive: ClusterQueues that cannot admit; what waits there is set aside.
+        """
         queues = self._state.queues
-        queued, aside = queues.active(), queues.inadmissible()
-        waiting = {workload.key: workload for workload in queues.pending()}
-        for name in sorted(names):
+        hashing = self._state.configuration.settings.gates.scheduling_equivalence_hashing
+        for name, doors in names.items():
             row = self._state.configuration.cluster_queues.get(name)
             if row is None:
                 continue
-            active = [waiting[key] for key in queued.get(name, ()) if key in waiting]
-            rest = [waiting[key] for key in aside.get(name, ()) if key in waiting]
-            if name in inactive:
-                active, rest = [], [*active, *rest]
+            numbers = {
+                "pending_workloads": queues.counts(name),
+                **({"pending_scheduling_hashes": queues.shapes(name)} if hashing else {}),
+            }
             values: dict[Series, float] = {}
-            for status, workloads in (("active", active), ("inadmissible", rest)):
-                values["pending_workloads", (name, status)] = len(workloads)
-                if self._state.configuration.settings.gates.scheduling_equivalence_hashing:
-                    series = ("pending_scheduling_hashes", (name, status))
-                    values[series] = self._shapes(workloads)
+            for what, (active, aside) in numbers.items():
+                off = name in inactive
+                values[what, (name, "active")] = 0 if off else active
+                values[what, (name, "inadmissible")] = aside + active if off else aside
             if self._amounts:
-                values.update(self._asked(row, (*active, *rest)))
+                values.update(self._asked(row, [w for each in queues.members(name) for w in each]))
             self._metrics.show("waiting", name, values)
-            self._show_local(name, active, rest)
+            self._show_doors(name, doors, off=name in inactive)
 
     def show_cohorts(self, members: Mapping[str, Collection[str]]) -> None:
         """Show cohorts; `members` are the ClusterQueues anywhere below, by cohort."""
@@ -175,25 +176,24 @@ class Gauges:
             for resource, amount in asked.items()
         }
 
-    def _shapes(self, workloads: Iterable[model.Workload]) -> int:
-        settings = self._state.configuration.settings
-        return len({shape(each, effective_priority(each, settings)) for each in workloads})
-
-    def _show_local(
-        self, queue: str, active: Iterable[model.Workload], aside: Iterable[model.Workload]
-    ) -> None:
-        counts = {
-            "active": Counter(each.queue for each in active),
-            "inadmissible": Counter(each.queue for each in aside),
-        }
-        for key, row in self._state.configuration.local_queues.items():
-            if row.cluster_queue == queue:
-                namespace, _, name = key.partition("/")
-                values: dict[Series, float] = {
-                    ("local_queue_pending_workloads", (name, namespace, status)): found[key]
-                    for status, found in counts.items()
-                }
-                self._metrics.show("waiting", key, values)
+    def _show_doors(self, queue: str, doors: Collection[str], *, off: bool) -> None:
+        """Show what waits by LocalQueue; the only one of a ClusterQueue has all of it."""
+        queues = self._state.queues
+        if len(doors) == 1:
+            counted = [Counter(dict.fromkeys(doors, n)) for n in queues.counts(queue)]
+        else:
+            counted = [Counter(each.queue for each in found) for found in queues.members(queue)]
+        for key in doors:
+            namespace, _, name = key.partition("/")
+            active, aside = (found[key] for found in counted)
+            if off:
+                active, aside = 0, active + aside
+            labels = (name, namespace)
+            values: dict[Series, float] = {
+                ("local_queue_pending_workloads", (*labels, "active")): active,
+                ("local_queue_pending_workloads", (*labels, "inadmissible")): aside,
+            }
+            self._metrics.show("waiting", key, values)
 
 
 def _quotas_of(row: model.ClusterQueue | None) -> list[tuple[FlavorResource, model.Quota]]:

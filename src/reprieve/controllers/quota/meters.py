@@ -51,6 +51,10 @@ class Meters:
         if before.status.conditions == after.status.conditions:
             return
         metrics, place = self._context.quota_metrics, place_of(after)
+        # Nothing is counted any more for a queue whose series are gone.
+        queues = self._state.configuration.cluster_queues
+        if place.cluster_queue and place.cluster_queue not in queues:
+            return
         waited = _queued_for(before, now)
         if _became(before, after, "QuotaReserved"):
             metrics.reserved(place, waited)

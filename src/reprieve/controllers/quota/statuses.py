@@ -1,7 +1,8 @@
 """The statuses of ClusterQueues, LocalQueues and Cohorts: usage, counts, shares, condition Active.
 
 Queues that changed are gathered and written a little later, so that a burst of admissions costs one
-write each. Source: specification of the quota plane, sections 1.1, 3.5 and 9.
+write each; under a load that lasts, writing them takes about a fifth of the time. Source:
+specification of the quota plane, sections 1.1, 3.5 and 9.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ __all__ = ["Statuses"]
 _EVERY: Final = 200 * MILLISECOND
 _GATHERED_EVERY: Final = SECOND
 _AT_ONCE: Final = 8
+#: How much longer than the last round of writes the pause before the next one is.
+_REST: Final = 4
+_MOST: Final = 10 * SECOND
 
 
 class _Write(NamedTuple):
@@ -72,16 +76,17 @@ class Statuses:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        context, state = self._context, self._state
-        slots = asyncio.Semaphore(_AT_ONCE)
+        context, state, clock = self._context, self._state, self._context.clock
+        slots, pause = asyncio.Semaphore(_AT_ONCE), _EVERY
 
         async def write(each: _Write) -> None:
             async with slots:
                 await self._write(each)
 
         while True:
-            await context.clock.sleep(_EVERY)
-            due = self._gathered and context.clock.monotonic() >= self._gather_at
+            await clock.sleep(pause)
+            started, pause = clock.monotonic(), _EVERY
+            due = self._gathered and started >= self._gather_at
             if not (state.tallies.changed or due) or not context.fence.open:
                 continue
             async with state.engine:
@@ -89,6 +94,7 @@ class Statuses:
                 writes = self._decided(changed)
                 self._show_gathered()
             await asyncio.gather(*(write(each) for each in writes))
+            pause = max(_EVERY, min(_REST * (clock.monotonic() - started), _MOST))
 
     def _decided(self, changed: set[str]) -> list[_Write]:
         """Return what is to be written, and show the metrics."""
@@ -160,7 +166,9 @@ class Statuses:
             return
         names, self._gathered = self._gathered, set()
         self._gather_at = now + _GATHERED_EVERY
-        self._gauges.show_waiting(names, self._inactive)
+        self._gauges.show_waiting(
+            {name: self._local.get(name, ()) for name in names}, self._inactive
+        )
         self._gauges.show_cohorts(
             {cohort: below for cohort, below in self._members.items() if names & {*below}}
         )

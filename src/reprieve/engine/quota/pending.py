@@ -144,6 +144,11 @@ class Pending:
         aside = sum(len(each.aside) for each in shapes)
         return sum(len(each.queued) for each in shapes), aside + len(self.backing)
 
+    def shapes(self) -> tuple[int, int]:
+        """Return of how many shapes are those that are queued, and those that are set aside."""
+        shapes = self._shapes.values()
+        return sum(bool(each.queued) for each in shapes), sum(bool(each.aside) for each in shapes)
+
     def _note_front(self, alike: Alike) -> None:
         if len(self._fronts) > 2 * len(self._shapes) + 16:
             shapes = self._shapes.values()

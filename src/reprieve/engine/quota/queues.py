@@ -308,6 +308,17 @@ class Queues:
         queue = self._queues.get(cluster_queue)
         return (0, 0) if queue is None else queue.counts()
 
+    def shapes(self, cluster_queue: str) -> tuple[int, int]:
+        """Return of how many shapes these are."""
+        queue = self._queues.get(cluster_queue)
+        return (0, 0) if queue is None else queue.shapes()
+
+    def members(self, cluster_queue: str) -> tuple[list[Workload], list[Workload]]:
+        """Return what is queued in a ClusterQueue, and what is set aside, in no order."""
+        queue, known = self._queues[cluster_queue], self._workloads
+        aside = [known[row[3]] for row in queue.aside()] + [known[key] for key in queue.backing]
+        return [known[row[3]] for row in queue.queued()], aside
+
     def waiting_in(self, local_queue: str) -> int:
         """Return how many are pending in a LocalQueue, also those that may not be queued."""
         return self._doors[local_queue]
