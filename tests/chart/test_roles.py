@@ -143,6 +143,8 @@ def test_the_quota_plane_has_the_rights_to_every_kind_of_its_table(tmp_path: Pat
         ("kueue.x-k8s.io", "localqueues/status"): {"patch"},
         ("kueue.x-k8s.io", "cohorts/status"): {"patch"},
         ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
+        ("", "limitranges"): {"list", "watch"},
+        ("node.k8s.io", "runtimeclasses"): {"list", "watch"},
         ("events.k8s.io", "events"): {"create", "patch"},
     }
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from reprieve.api import kueue
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.idle_facts import IdleFacts
+from reprieve.controllers.quota.pod_facts import PodFacts
 from reprieve.controllers.quota.protections import Protections
 from reprieve.controllers.quota.tallies import Phase, Standing, Tallies
 from reprieve.controllers.quota.watches import Held, Watch, Watches
@@ -31,7 +32,6 @@ from reprieve.intake.quota import (
     resource_flavor_row,
 )
 from reprieve.intake.quota_workloads import (
-    PodSetRows,
     condition_of,
     is_true,
     queue_key,
@@ -66,7 +66,7 @@ class QuotaState:
         self._watches = watches
         self._changed = changed
         self._woken = woken
-        self._rows = PodSetRows(context.options.rules)
+        self._pods = PodFacts(context, watches, lambda each: self._take_again(key_of(each)))
         self.protections = Protections(context, watches)
         self.idle = IdleFacts(context, self._take_again)
         self._written: dict[str, kueue.Workload] = {}
@@ -96,6 +96,7 @@ class QuotaState:
 
     def subscribe(self) -> None:
         """Take over the Workloads that the cache holds, and every change from now on."""
+        self._pods.follow()
         self._watches.workloads.cache.subscribe(self._workload_changed)
 
     def follow(self) -> None:
@@ -114,7 +115,7 @@ class QuotaState:
 
     def reconsider(self) -> None:
         """Read what comes from now on under the context's options."""
-        self._rows = PodSetRows(self._context.options.rules)
+        self._pods.reset()
         self._row_of.clear()
         self._stale = True
 
@@ -169,7 +170,7 @@ class QuotaState:
             return known[1]
         row = workload_row(
             workload,
-            self._rows,
+            self._pods.rows(workload.metadata.namespace),
             waits_for_pods=self._context.options.settings.block_admission,
             min_runtimes_s=self.protections.of(workload),
             idle=self.idle.of(key, workload),

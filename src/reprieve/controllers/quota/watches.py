@@ -17,6 +17,7 @@ from reprieve.api import kueue
 from reprieve.api.core import ObjectMeta
 from reprieve.controllers.quota.pod_records import pod_indexes, slim
 from reprieve.execution.jobs import resource_of
+from reprieve.intake.quota_limits import LimitRange
 from reprieve.jobs.model import JobKind
 from reprieve.kube.cache import Cache
 from reprieve.kube.client import Client
@@ -37,6 +38,7 @@ __all__ = [
     "WORKLOADS",
     "Held",
     "PriorityClass",
+    "RuntimeClass",
     "Watch",
     "Watches",
     "resource_of",
@@ -57,6 +59,10 @@ CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
 _PRIORITIES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
+_LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange")
+_RUNTIME_CLASSES: Final = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
+)
 _TOLERANCE: Final = 10 * SECOND
 
 W = TypeVar("W")
@@ -68,6 +74,19 @@ class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False
+
+
+class Overhead(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod takes beside its containers."""
+
+    pod_fixed: kueue.Amounts | None = None
+
+
+class RuntimeClass(msgspec.Struct, frozen=True, rename="camel"):
+    """A way to run pods, for its overhead."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    overhead: Overhead | None = None
 
 
 class NamespaceObject(msgspec.Struct, frozen=True, rename="camel"):
@@ -152,6 +171,8 @@ class Watches:
         self.checks = watch(CHECKS, kueue.AdmissionCheck)
         self.namespaces = watch(NAMESPACES, NamespaceObject)
         self.priorities = watch(_PRIORITIES, PriorityClass)
+        self.limit_ranges = watch(_LIMIT_RANGES, LimitRange)
+        self.runtime_classes = watch(_RUNTIME_CLASSES, RuntimeClass, required=False)
         self.jobs: dict[str, Watch[dict[str, Any]]] = {
             kind.key: watch(
                 resource_of(kind),
@@ -184,6 +205,8 @@ class Watches:
             self.checks,
             self.namespaces,
             self.priorities,
+            self.limit_ranges,
+            self.runtime_classes,
             *self.jobs.values(),
             *self.runtimes.values(),
         )
