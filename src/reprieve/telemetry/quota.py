@@ -15,16 +15,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Gauge
 
 from reprieve import __version__
+from reprieve.telemetry.compact import Counters, Gauges, Histograms
 from reprieve.telemetry.quota_series import COUNTERS, GAUGES, HISTOGRAMS
 
 __all__ = ["Place", "QuotaMetrics", "Series"]
 
-_ROLE: Final = "leader"
+_ROLE: Final = {"replica_role": "leader"}
 
 # A gauge's name without prefix, and the values of its labels.
 Series = tuple[str, tuple[str, ...]]
@@ -45,24 +44,24 @@ class QuotaMetrics:
 
     def __init__(self, registry: CollectorRegistry, *, local_queues: bool = True) -> None:
         self._local_queues = local_queues
-        role = ("replica_role",)
         self._counters = {
-            name: Counter(f"kueue_{name}", text, (*labels, *role), registry=registry)
+            name: Counters(f"kueue_{name}", text, labels, _ROLE)
             for name, (text, labels) in COUNTERS.items()
             if self._exists(name)
         }
         self._histograms = {
-            name: Histogram(
-                f"kueue_{name}", text, (*labels, *role), buckets=buckets, registry=registry
-            )
+            name: Histograms(f"kueue_{name}", text, labels, _ROLE, buckets)
             for name, (text, labels, buckets) in HISTOGRAMS.items()
             if self._exists(name)
         }
         self._gauges = {
-            name: _gauge(name, text, (*labels, *role), registry)
+            name: Gauges(f"kueue_{name}", text, labels, _ROLE)
             for name, (text, labels) in GAUGES.items()
             if self._exists(name)
         }
+        for series in (self._counters, self._histograms, self._gauges):
+            for each in series.values():
+                registry.register(each)
         self._shown: dict[tuple[str, str], dict[Series, float]] = {}
         build = Gauge(
             "kueue_build_info",
@@ -170,10 +169,10 @@ class QuotaMetrics:
         before = self._shown.get((what, owner), {})
         for series, value in values.items():
             if before.get(series) != value and series[0] in self._gauges:
-                self._gauges[series[0]].labels(*series[1], _ROLE).set(value)
+                self._gauges[series[0]].set(series[1], value)
         for name, labels in before.keys() - values.keys():
             if name in self._gauges:
-                self._gauges[name].remove(*labels, _ROLE)
+                self._gauges[name].remove(labels)
         if values:
             self._shown[what, owner] = dict(values)
         else:
@@ -199,30 +198,26 @@ class QuotaMetrics:
         self._forget({"cohort": cohort})
 
     def _forget(self, labels: Mapping[str, str]) -> None:
-        counted: tuple[Counter | Histogram, ...] = (
-            *self._counters.values(),
-            *self._histograms.values(),
-        )
+        counted: list[Counters | Histograms] = [*self._counters.values()]
+        counted += self._histograms.values()
         for metric in counted:
-            names = metric._labelnames
-            if not labels.keys() <= set(names):
+            if not labels.keys() <= set(metric.labels):
                 continue
-            # The client has no public way to read the label values that exist.
-            for values in list(metric._metrics):
-                if labels.items() <= dict(zip(names, values, strict=True)).items():
-                    metric.remove(*values)
+            for values in metric:
+                if labels.items() <= dict(zip(metric.labels, values, strict=True)).items():
+                    metric.remove(values)
 
     def _exists(self, name: str) -> bool:
         return self._local_queues or not name.startswith("local_queue_")
 
     def _count(self, name: str, *labels: str, by: int = 1) -> None:
         if name in self._counters:
-            self._counters[name].labels(*labels, _ROLE).inc(by)
+            self._counters[name].add(labels, by)
 
     def _observe(self, name: str, seconds: float, *labels: str) -> None:
         # Two clocks are compared, so that a duration may come out negative.
         if name in self._histograms:
-            self._histograms[name].labels(*labels, _ROLE).observe(max(0.0, seconds))
+            self._histograms[name].observe(labels, max(0.0, seconds))
 
     def _both(self, name: str, place: Place) -> None:
         self._count(name, place.cluster_queue, place.priority_class)
@@ -233,21 +228,3 @@ class QuotaMetrics:
         self._observe(name, seconds, place.cluster_queue, place.priority_class)
         local = (place.local_queue, place.namespace)
         self._observe(f"local_queue_{name}", seconds, *local, place.priority_class)
-
-
-class _Unclaimed(Collector):
-    """A gauge that claims no name: the reference has some of the name of a counter."""
-
-    def __init__(self, gauge: Gauge) -> None:
-        self._gauge = gauge
-
-    def collect(self) -> Iterable[Metric]:
-        return self._gauge.collect()
-
-
-def _gauge(name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Gauge:
-    if name not in COUNTERS:
-        return Gauge(f"kueue_{name}", text, labels, registry=registry)
-    gauge = Gauge(f"kueue_{name}", text, labels, registry=None)
-    registry.register(_Unclaimed(gauge))
-    return gauge
