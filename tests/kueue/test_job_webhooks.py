@@ -115,6 +115,17 @@ def test_every_kind_is_suspended_where_its_row_says(kind: Any) -> None:
     assert first(changed, kind.suspend) is True
 
 
+def test_rules_of_a_kind_hold_where_it_is_queued() -> None:
+    judge = hook("vrayjob.kb.io", Town()).judge
+    bare: Json = {"metadata": {"name": "a"}, "spec": {"rayClusterSpec": {}, "suspend": True}}
+    assert judge(Asked("CREATE", "team", bare)).errors == ()
+    queued = {**bare, "metadata": {"name": "a", "labels": {QUEUE: "main"}}}
+    told = "spec.shutdownAfterJobFinishes: Invalid value: false: "
+    for old in (None, bare, queued):
+        (error,) = judge(Asked("UPDATE" if old else "CREATE", "team", queued, old)).errors
+        assert error.startswith(told)
+
+
 def test_hooks_have_the_references_names_paths_and_operations() -> None:
     found = {each.name: each for each in job_hooks(BUILT_IN, Town(), JobRules(selector={"a": 1}))}
     assert len(found) == len(job_hooks(BUILT_IN, Town()))

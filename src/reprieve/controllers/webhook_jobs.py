@@ -29,6 +29,7 @@ from reprieve.api.kueue_validation_jobs import (
     job_errors,
     job_update_errors,
 )
+from reprieve.api.kueue_validation_kinds import KIND_ERRORS
 from reprieve.controllers.webhook_defaults import (
     DEFAULT,
     JobRules,
@@ -149,6 +150,7 @@ def _validating(kind: JobKind, tenancy: Tenancy) -> Judge:
         elastic=kind.kind in _ELASTIC,
     )
     is_batch = (kind.group, kind.kind) == ("batch", "Job")
+    own = KIND_ERRORS.get((kind.group, kind.kind))
 
     def judge(asked: Asked) -> Verdict:
         # Without a queue name, before and after, a job is nobody's business here.
@@ -158,6 +160,7 @@ def _validating(kind: JobKind, tenancy: Tenancy) -> Judge:
 
     def errors(asked: Asked) -> Iterator[str]:
         job, old = asked.obj, asked.old
+        yield from own(job) if own is not None else ()
         if old is None:
             yield from job_errors(job, text)
             yield from batch_job_errors(job) if is_batch else ()
