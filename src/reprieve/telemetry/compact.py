@@ -119,10 +119,11 @@ class Histograms(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return all series, for the registry."""
         family = HistogramMetricFamily(*self._said, labels=(*self.labels, *self._fixed))
-        ends = [*(floatToGoString(bound) for bound in self._bounds), _INFINITE]
+        # The client has no types for it.
+        ends = [floatToGoString(each) for each in self._bounds]  # type: ignore[no-untyped-call]
         for labels, counts in self._counts.items():
             total, buckets = 0, []
-            for end, count in zip(ends, counts, strict=True):
+            for end, count in zip((*ends, _INFINITE), counts, strict=True):
                 total += count
                 buckets.append((end, float(total)))
             values = (*labels, *self._fixed.values())
