@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.engine.placement.profile import CompositePriority, Gates, Policy, Profile
+from reprieve.engine.placement.profile import CompositePriority, Gates, Policy, Profile, Protection
 from reprieve.settings.scheduler_configuration import DEFAULT_PROFILES
 from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import read_config
@@ -23,6 +23,7 @@ scheduling:
   cascadeAware: true
   harmOrder: true
   maxLostWork: 30m
+  preemptionPriority: {cap: 1000, namespaces: {team-a: 500}}
   compositePriority: Nearest
   victimDeadline: 90s
   featureGates: {CompositePodGroup: true, SchedulerAsyncPreemption: false}
@@ -66,6 +67,7 @@ def test_everything_that_can_be_said() -> None:
         cascade_aware=True,
         harm_order=True,
         max_lost_work=1_800,
+        protection=Protection(1_000, (("team-a", 500),)),
         composite_priority=CompositePriority.NEAREST,
     )
     assert (found.initial_backoff_seconds, found.max_backoff_seconds) == (2, 20)
@@ -92,8 +94,8 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, harmOrder, maxPlacements, maxLostWork, compositePriority, "
-                "victimDeadline, featureGates, configuration, gangs"
+                "cascadeAware, harmOrder, maxPlacements, maxLostWork, preemptionPriority, "
+                "compositePriority, victimDeadline, featureGates, configuration, gangs"
             ),
         ),
         (
@@ -101,8 +103,8 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, harmOrder, maxPlacements, maxLostWork, compositePriority, "
-                "victimDeadline, featureGates, configuration, gangs"
+                "cascadeAware, harmOrder, maxPlacements, maxLostWork, preemptionPriority, "
+                "compositePriority, victimDeadline, featureGates, configuration, gangs"
             ),
         ),
         (

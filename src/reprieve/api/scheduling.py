@@ -463,6 +463,15 @@ class NamespaceObject(_Struct, frozen=True):
     kind: str = "Namespace"
 
 
+class PriorityClass(_Struct, frozen=True):
+    """A priority of pods, for its value."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    api_version: str = "scheduling.k8s.io/v1"
+    kind: str = "PriorityClass"
+
+
 class SelectorSpec(_Struct, frozen=True):
     """A selector that is a set of labels."""
 

@@ -8,6 +8,7 @@
       maxPlacements: 1              # for how many placements of a group victims are compared
       topologyPreemption: false     # compare victims across all domains of a constraint
       cascadeAware: false           # of equal victims those that find another node
+      preemptionPriority: {}        # how far a class of its own counts for work as a victim
       harmOrder: false              # of equal victims idle ones, then those that lose least
       maxLostWork: 1h               # what a victim without a checkpoint counts as losing at most
       compositePriority: Root       # or Nearest: whose priority counts in trees of groups
@@ -26,7 +27,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reprieve.engine.placement.profile import CompositePriority, Policy
+from reprieve.engine.placement.profile import CompositePriority, Policy, Protection
 from reprieve.settings.coscheduling import (
     CoschedulingSettings,
     gang_options,
@@ -45,6 +46,7 @@ from reprieve.units.durations import MINUTE, SECOND
 __all__ = ["SECTION", "SchedulingSettings", "read_scheduling", "scheduling_settings"]
 
 SECTION: Final = "scheduling"
+_PRIORITIES: Final = (-(2**31), 10**9)  # values that users' classes may have
 
 _SWITCHES: Final[Mapping[str, str]] = {
     "secondReprievePass": "second_reprieve_pass",
@@ -59,6 +61,7 @@ _KEYS: Final = (
     *_SWITCHES,
     "maxPlacements",
     "maxLostWork",
+    "preemptionPriority",
     "compositePriority",
     "victimDeadline",
     "featureGates",
@@ -151,6 +154,7 @@ def scheduling_settings(
             composite_priority=priority,
             max_placements=placements,
             max_lost_work=most_lost,
+            protection=_protection(section.get("preemptionPriority"), place),
             **switches,
         ),
         initial_backoff_seconds=configuration.initial_backoff_seconds,
@@ -160,3 +164,20 @@ def scheduling_settings(
         notices=(*notices, *configuration.notices),
         coscheduling=gangs,
     )
+
+
+def _protection(value: object, place: str) -> Protection | None:
+    """Return the limits of preemption priorities; an empty mapping is none."""
+    where = f"{place}.preemptionPriority"
+    given = mapping(value, where, ("cap", "namespaces"))
+    if not given:
+        return None
+    namespaces = given.get("namespaces") or {}
+    if not isinstance(namespaces, Mapping):
+        refuse(f"{where}.namespaces", namespaces, "a mapping of namespaces to limits")
+    limits = {
+        str(name): integer(limit, f"{where}.namespaces.{name}", *_PRIORITIES)
+        for name, limit in namespaces.items()
+    }
+    cap = integer(given.get("cap", Protection().cap), f"{where}.cap", *_PRIORITIES)
+    return Protection(cap, tuple(sorted(limits.items())))

@@ -80,6 +80,7 @@ class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
     resource_slices: tuple[ResourceSliceRow, ...] = ()
     device_classes: tuple[DeviceClassRow, ...] = ()
     idle: tuple[IdleRow, ...] = ()
+    priority_classes: tuple[tuple[str, int], ...] = ()
 
 
 class PlacedPods(msgspec.Struct, frozen=True):
@@ -95,6 +96,7 @@ class PlacedPods(msgspec.Struct, frozen=True):
     starts: list[int | None]
     flags: list[int]
     checkpoints: list[int] = []  # empty where nobody said when
+    protections: dict[int, str] = {}  # by place in these lists
 
 
 class SchedulingInput(msgspec.Struct, frozen=True):
@@ -179,6 +181,11 @@ def encode_scheduling(
             starts=[None if at == NO_START else at for at in snapshot.pod_start[slots].tolist()],
             flags=snapshot.pod_flags[slots].tolist(),
             checkpoints=checkpoints.tolist() if checkpoints.any() else [],
+            protections={
+                place: snapshot.protections[slot]
+                for place, slot in enumerate(slots.tolist() if snapshot.protections else ())
+                if slot in snapshot.protections
+            },
         ),
         pending=pending,
         nominations=nominations,
@@ -256,6 +263,9 @@ def _tables(snapshot: Snapshot, pending: Sequence[PodRow]) -> Tables:
         namespaces=tuple(
             (name, dict(labels)) for (_, name), labels in sorted(_of(held, Kind.NAMESPACE))
         ),
+        priority_classes=tuple(
+            (name, value) for (_, name), value in sorted(_of(held, Kind.PRIORITY_CLASS))
+        ),
         budgets=snapshot.budgets,
         selectors=tuple(
             row for (home, _), row in sorted(_of(held, Kind.SELECTOR), key=_key) if home in at_home
@@ -281,6 +291,8 @@ def _present(rows: Iterable[Any]) -> tuple[Any, ...]:
 def _changes(tables: Tables) -> Iterator[BudgetRow | SelectorRow | Entry]:
     for name, labels in tables.namespaces:
         yield Entry(Kind.NAMESPACE, Uid(f"namespace-{name}"), "", name, 0, labels)
+    for name, value in tables.priority_classes:
+        yield Entry(Kind.PRIORITY_CLASS, Uid(f"priority-class-{name}"), "", name, 0, value)
     yield from tables.budgets
     yield from tables.selectors
     for kind, field in _FIELDS.items():
@@ -303,9 +315,8 @@ def _placed(decided_on: SchedulingInput) -> Iterator[tuple[PodRow, bool]]:
         pods.flags,
         pods.checkpoints or [0] * len(pods.uids),
     )
-    for uid, key, node, pod_class, labels, group, priority, start, flags, checkpoint in zip(
-        *columns, strict=True
-    ):
+    for place, facts in enumerate(zip(*columns, strict=True)):
+        uid, key, node, pod_class, labels, group, priority, start, flags, checkpoint = facts
         namespace, _, name = key.partition("/")
         row = PodRow(
             uid=Uid(uid),
@@ -321,5 +332,6 @@ def _placed(decided_on: SchedulingInput) -> Iterator[tuple[PodRow, bool]]:
             deleting=bool(flags & Flag.DELETING),
             preempted=bool(flags & Flag.PREEMPTED),
             checkpoint=checkpoint,
+            protection=pods.protections.get(place, ""),
         )
         yield row, bool(flags & Flag.ASSUMED)

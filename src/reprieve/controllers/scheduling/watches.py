@@ -23,6 +23,7 @@ from reprieve.api.scheduling import (
     PodDisruptionBudget,
     PodGroup,
     PodObject,
+    PriorityClass,
     SelectorOwner,
 )
 from reprieve.api.storage import (
@@ -50,7 +51,12 @@ from reprieve.intake.cluster.groups import composite_row, group_row
 from reprieve.intake.cluster.idle import idle_entry
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pods import PodClasses, pod_row
-from reprieve.intake.cluster.policies import budget_row, namespace_entry, selector_row
+from reprieve.intake.cluster.policies import (
+    budget_row,
+    namespace_entry,
+    priority_class_entry,
+    selector_row,
+)
 from reprieve.intake.cluster.storage import (
     attachment_entry,
     capacity_entry,
@@ -257,13 +263,14 @@ class Watches:
 
 def _kinds(policy: Policy, turns: NodeTurns | None = None) -> Sequence[_Watched[Any]]:
     apps, core = ("apps", "v1"), ("", "v1")
-    trees, idle = policy.gates.composite_pod_group, policy.harm_order
+    trees = policy.gates.composite_pod_group
     composite = _Watched(
         Kind.COMPOSITE, COMPOSITE_GROUPS, PodGroup, _composite_converter, optional=True
     )
     return (
         *((composite,) if trees else ()),
-        *((_IDLE,) if idle else ()),
+        *((_IDLE,) if policy.harm_order else ()),
+        *((_PRIORITIES,) if policy.protection is not None else ()),
         _Watched(Kind.POD, PODS, PodObject, _pod_converter()),
         _Watched(Kind.NODE, NODES, NodeObject, _node_converter(turns)),
         _Watched(
@@ -293,6 +300,14 @@ _IDLE: Final = _Watched(
     GpuWorkload,
     lambda found: (idle_entry(found), None),
     optional=True,
+)
+
+
+_PRIORITIES: Final = _Watched(
+    Kind.PRIORITY_CLASS,
+    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False),
+    PriorityClass,
+    lambda found: (priority_class_entry(found), None),
 )
 
 

@@ -130,6 +130,7 @@ class PodColumns:
         self.labels: I32 = np.zeros(CHUNK, np.int32)
         self.start: I64 = np.zeros(CHUNK, np.int64)
         self.checkpoint: I64 = np.zeros(CHUNK, np.int64)
+        self.protections: dict[int, str] = {}  # by slot, of the few pods that have one
         self.flags: U8 = np.zeros(CHUNK, np.uint8)
         self.used: I64 = np.zeros((64, width), np.int64)  # by node number
         self.scored: I64 = np.zeros((64, 2), np.int64)
@@ -169,8 +170,20 @@ class PodColumns:
             self.huge[node] = self.huge.get(node, 0) + 1
         return slot
 
-    def set_facts(self, slot: int, priority: int, start: int, checkpoint: int, flags: int) -> None:
+    def set_facts(
+        self,
+        slot: int,
+        priority: int,
+        start: int,
+        checkpoint: int,
+        flags: int,
+        protection: str,
+    ) -> None:
         """Write what a pod has besides what it uses."""
+        if protection:
+            self.protections[slot] = protection
+        elif self.protections:
+            self.protections.pop(slot, None)
         self.priority[slot] = priority
         self.start[slot] = start
         self.checkpoint[slot] = checkpoint
@@ -190,6 +203,7 @@ class PodColumns:
         self.keys[slot] = ""
         self.node[slot] = self.pod_class[slot] = self.labels[slot] = 0
         self.group[slot] = -1
+        self.protections.pop(slot, None)
         self.priority[slot] = self.start[slot] = self.checkpoint[slot] = self.flags[slot] = 0
         self._free.append(slot)
 

@@ -95,6 +95,7 @@ class Copies:
             pod_node=_frozen(position.take(column(lambda pods: pods.node))),
             pod_priority=column(lambda pods: pods.priority),
             pod_group=column(lambda pods: pods.group),
+            protections=_protections(placed, assumed, length),
             pod_class=pod_class,
             pod_labels=column(lambda pods: pods.labels),
             pod_requests=_frozen(classes.requests.take(pod_class, axis=0)),
@@ -183,6 +184,12 @@ class Copies:
                 )
             )
         return tuple(sorted(found, key=lambda each: (each.namespace, each.name)))
+
+
+def _protections(placed: PodColumns, assumed: PodColumns, length: int) -> Mapping[int, str]:
+    """Return the protections by slot of the snapshot, assumed pods after the placed ones."""
+    more = {length + slot: name for slot, name in assumed.protections.items()}
+    return MappingProxyType({**placed.protections, **more})
 
 
 def _frozen(column: NDArray[N]) -> NDArray[N]:

@@ -57,6 +57,7 @@ def contents(snapshot: Snapshot) -> Contents:
             _amounts(snapshot, snapshot.pod_requests[slot].tolist()),
             int(snapshot.pod_start[slot]),
             int(snapshot.pod_checkpoint[slot]),
+            snapshot.protections.get(slot, ""),
             int(snapshot.pod_flags[slot]),
         )
     return {
@@ -145,6 +146,7 @@ def rebuilt(
             _positive(amounts),
             NO_START if row.start is None else row.start,
             row.checkpoint,
+            row.protection,
             flags,
         )
         if node in used:

@@ -46,7 +46,7 @@ def put_pod(state: State, row: PodRow) -> None:
         pod.row = row
         if pod.slot >= 0:
             state.placed.set_facts(
-                pod.slot, row.priority, _started(row), row.checkpoint, _flags(row)
+                pod.slot, row.priority, _started(row), row.checkpoint, _flags(row), row.protection
             )
         elif not row.finished:
             show(state, pod)
@@ -99,7 +99,9 @@ def show(state: State, pod: HeldPod) -> None:
     assumption = overlay.assumed.get(row.uid)
     if assumption is not None:
         flags = _flags(row) | Flag.ASSUMED
-        state.assumed.set_facts(assumption.slot, row.priority, _started(row), row.checkpoint, flags)
+        state.assumed.set_facts(
+            assumption.slot, row.priority, _started(row), row.checkpoint, flags, row.protection
+        )
         return
     if expected is not None:
         row = replace(row, nominated=expected.node)
@@ -150,7 +152,7 @@ def _slot(state: State, columns: PodColumns, pod: HeldPod, node: int, flags: int
     slot = columns.add(
         row.uid, pod.key, node, pod.pod_class, pod.labels, pod.group, state.class_columns
     )
-    columns.set_facts(slot, row.priority, _started(row), row.checkpoint, flags)
+    columns.set_facts(slot, row.priority, _started(row), row.checkpoint, flags, row.protection)
     return slot
 
 

@@ -275,6 +275,7 @@ class PodRow:
     owners: tuple[str, ...] = ()
     workload: str = ""  # namespace/name of the Kueue Workload that it runs for
     checkpoint: int = 0  # Unix seconds of the last one, 0 where none was said
+    protection: str = ""  # PriorityClass that counts for it as a victim, if it is in no group
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +317,7 @@ class GroupRow:
     scheduled: bool = False  # PodGroupInitiallyScheduled is True
     composite: bool = False
     checkpoint: int = 0  # Unix seconds of the last one of all members, 0 where none was said
+    protection: str = ""  # PriorityClass that counts for it as a victim
 
     @property
     def key(self) -> str:
@@ -389,6 +391,7 @@ class Kind(StrEnum):
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"
     IDLE = "GpuWorkload"
+    PRIORITY_CLASS = "PriorityClass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +408,9 @@ class IdleRow:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of a kind that is kept whole (`row`); for a Namespace the row is its labels, a mapping.
+    """A row of a kind that is kept whole (`row`).
+
+    For a Namespace the row is its labels, a mapping; for a PriorityClass its value.
 
     `namespace` is empty for cluster-wide kinds.
     """

@@ -118,6 +118,7 @@ class Snapshot:
     pod_start: I64  # (slots,) Unix seconds, NO_START where unknown
     pod_checkpoint: I64  # (slots,) Unix seconds of the pod's last one, 0 where none was said
     pod_flags: U8  # (slots,) Flag
+    protections: Mapping[int, str]  # PriorityClass for the pod as a victim, by slot
 
     classes: tuple[PodClass | None, ...]  # None where the number is free
     labels: tuple[PodLabels | None, ...]

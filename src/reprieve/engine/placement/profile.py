@@ -151,6 +151,21 @@ class CompositePriority(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Protection:
+    """How far priorities of victims above their own count, at most (`preemptionPriority`).
+
+    `namespaces`: the limits of those that have one of their own.
+    """
+
+    cap: int = 1_000_000_000
+    namespaces: tuple[tuple[str, int], ...] = ()
+
+    def limit(self, namespace: str) -> int:
+        """Return the limit of a namespace."""
+        return dict(self.namespaces).get(namespace, self.cap)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """All that a scheduling decision depends on besides the snapshot.
 
@@ -160,7 +175,7 @@ class Policy:
     for how many placements victims are chosen. `cascade_aware`: of two that do equal harm, the one
     whose victims find other nodes. `harm_order`: among equals of the KEP's order idle work goes
     first, then what loses least; `max_lost_work`: seconds that work without a checkpoint loses at
-    most.
+    most. `protection`: as victims pods and groups may have a priority of their own, None: none has.
     """
 
     profiles: tuple[Profile, ...] = (Profile(),)
@@ -177,6 +192,7 @@ class Policy:
     cascade_aware: bool = field(default=False, metadata={_OPTION: True})
     harm_order: bool = field(default=False, metadata={_OPTION: True})
     max_lost_work: int = field(default=3_600, metadata={_OPTION: True})
+    protection: Protection | None = field(default=None, metadata={_OPTION: True})
 
     @property
     def timed(self) -> bool:

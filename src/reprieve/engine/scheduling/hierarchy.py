@@ -17,6 +17,7 @@ from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import I32, I64, Pending, Snapshot
 from reprieve.engine.cluster.trees import GroupTrees
 from reprieve.engine.placement.profile import CompositePriority, Policy
+from reprieve.engine.scheduling.protection import protected
 
 __all__ = [
     "as_preemptor",
@@ -39,10 +40,12 @@ def effective_priority(snapshot: Snapshot, policy: Policy) -> I64:
     """Return the priority of each pod that victim decisions use: (slots,) (specification 4.3)."""
     trees = trees_of(snapshot, policy)
     if trees is None:
-        return snapshot.effective_priority(policy.gates.generic_workload)
+        own = snapshot.effective_priority(policy.gates.generic_workload)
+        return protected(snapshot, policy, own)
     of_groups = trees.priority(nearest=policy.composite_priority is CompositePriority.NEAREST)
     groups = snapshot.pod_group
     found = np.where(trees.known[groups], of_groups[groups], snapshot.pod_priority)
+    found = protected(snapshot, policy, found)
     units = trees.unit[groups]
     together = np.flatnonzero((units >= 0) & (snapshot.pod_node >= 0))
     highest = np.full(len(of_groups), np.iinfo(np.int64).min, np.int64)

@@ -16,6 +16,7 @@ from reprieve.intake.cluster.metadata import (
     checkpoint_of,
     claims_of,
     created_of,
+    protection_of,
     uid_of,
     version_of,
 )
@@ -53,6 +54,7 @@ def group_row(group: PodGroup) -> GroupRow:
             for condition in status.conditions or ()
         ),
         checkpoint=checkpoint_of(metadata),
+        protection=protection_of(metadata),
     )
 
 

@@ -12,15 +12,19 @@ from reprieve.units.instants import parse_instant
 
 __all__ = [
     "LAST_CHECKPOINT",
+    "PREEMPTION_PRIORITY_CLASS",
     "checkpoint_of",
     "claims_of",
     "created_of",
     "owner_of",
+    "protection_of",
     "seconds_of",
     "uid_of",
     "version_of",
 ]
 
+#: The PriorityClass that counts for a PodGroup, or a pod in no group, as a victim.
+PREEMPTION_PRIORITY_CLASS: Final = "reprieve.dev/preemption-priority-class"
 #: When the work last wrote down how far it is, RFC 3339; on a pod or its PodGroup.
 LAST_CHECKPOINT: Final = "reprieve.dev/last-checkpoint"
 
@@ -47,6 +51,11 @@ def seconds_of(text: str | None) -> int | None:
 def created_of(metadata: ObjectMeta) -> int:
     """Return the time of creation in Unix seconds, 0 where it is missing."""
     return seconds_of(metadata.creation_timestamp) or 0
+
+
+def protection_of(metadata: ObjectMeta) -> str:
+    """Return the name of the PriorityClass that counts for it as a victim, empty for its own."""
+    return (metadata.annotations or {}).get(PREEMPTION_PRIORITY_CLASS, "")
 
 
 def checkpoint_of(metadata: ObjectMeta) -> int:

@@ -28,6 +28,7 @@ from reprieve.intake.cluster.metadata import (
     claims_of,
     created_of,
     owner_of,
+    protection_of,
     seconds_of,
     uid_of,
     version_of,
@@ -99,6 +100,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         owners=tuple(each.name for each in metadata.owner_references or ()) if gang else (),
         workload=_workload(pod),
         checkpoint=checkpoint_of(metadata),
+        protection=protection_of(metadata),
     )
 
 

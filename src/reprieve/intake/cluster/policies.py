@@ -1,4 +1,4 @@
-"""Objects that select pods, and namespaces: budgets, Services and owners of replicas.
+"""Objects that select pods, namespaces and priorities: budgets, Services, owners of replicas.
 
 Source: specification 7.6 (budgets), 21.6 (default spreading) and 21.7 (labels of namespaces).
 """
@@ -9,13 +9,14 @@ from reprieve.api.scheduling import (
     LabelSelectorOwner,
     NamespaceObject,
     PodDisruptionBudget,
+    PriorityClass,
     SelectorOwner,
 )
 from reprieve.engine.cluster.rows import BudgetRow, Entry, Kind, SelectorRow
 from reprieve.intake.cluster.metadata import uid_of, version_of
 from reprieve.intake.cluster.selectors import equal_labels, label_selector
 
-__all__ = ["budget_row", "namespace_entry", "selector_row"]
+__all__ = ["budget_row", "namespace_entry", "priority_class_entry", "selector_row"]
 
 
 def budget_row(budget: PodDisruptionBudget) -> BudgetRow:
@@ -30,6 +31,13 @@ def budget_row(budget: PodDisruptionBudget) -> BudgetRow:
         allowed=status.disruptions_allowed,
         disrupted=frozenset(status.disrupted_pods or ()),
     )
+
+
+def priority_class_entry(found: PriorityClass) -> Entry:
+    """Return the entry of a PriorityClass: its value."""
+    metadata = found.metadata
+    version = version_of(metadata)
+    return Entry(Kind.PRIORITY_CLASS, uid_of(metadata), "", metadata.name, version, found.value)
 
 
 def namespace_entry(namespace: NamespaceObject) -> Entry:
