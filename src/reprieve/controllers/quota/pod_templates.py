@@ -12,18 +12,27 @@ from typing import Any
 
 import msgspec
 
+from reprieve.api.core import ObjectMeta
 from reprieve.api.kueue import Workload
-from reprieve.api.scheduling import PodObject
+from reprieve.api.scheduling import PodObject, PodSpec
 from reprieve.controllers.quota.job_lookup import JobLookup
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.engine.quota import model
 from reprieve.engine.quota.node_proof import Template
 from reprieve.intake.cluster.pods import PodClasses
 from reprieve.intake.cluster.selectors import labels_of
+from reprieve.intake.quota_workloads import PodSetRows
 from reprieve.jobs.paths import Json
 from reprieve.jobs.pod_sets import found_pod_sets
 
 __all__ = ["PodTemplates"]
+
+
+class _Template(msgspec.Struct):
+    """A pod template, for whether it can be read."""
+
+    metadata: ObjectMeta | None = None
+    spec: PodSpec | None = None
 
 
 class PodTemplates:
@@ -59,23 +68,35 @@ class PodTemplates:
         return {each.name: each.template for each in found_pod_sets(kind, job)}
 
     def _template(self, namespace: str, said: Json) -> Template | None:
-        labels = (said.get("metadata") or {}).get("labels") or {}
-        spec = _with_requests(said.get("spec") or {})
-        metadata = {"namespace": namespace, "labels": labels}
         try:
-            pod = msgspec.convert({"metadata": metadata, "spec": spec}, PodObject)
+            msgspec.convert(said, _Template)
         except msgspec.ValidationError:
             return None
+        labels = (said.get("metadata") or {}).get("labels") or {}
+        spec = _completed(said.get("spec") or {}, self._state.pod_rows(namespace))
+        metadata = {"namespace": namespace, "labels": labels}
+        pod = msgspec.convert({"metadata": metadata, "spec": spec}, PodObject)
         return Template(self._classes.of(pod), labels_of(labels))
 
 
-def _with_requests(spec: Json) -> Json:
-    """Return a pod's spec in which a container that names a limit requests it, as in pods."""
+def _completed(spec: Json, rows: PodSetRows) -> Json:
+    """Return a pod's spec with the requests that its pods will have, as the API server gives them.
+
+    A container that names a limit requests it, and otherwise what its namespace gives by default; a
+    runtime class adds its overhead.
+    """
     found: Json = copy.deepcopy(spec)
     containers: list[Any] = [*(found.get("containers") or ()), *(found.get("initContainers") or ())]
     for container in containers:
         resources = container.get("resources") or {}
-        if resources.get("limits"):
-            requests = {**resources["limits"], **(resources.get("requests") or {})}
+        requests = {
+            **rows.limits.default_request,
+            **(resources.get("limits") or {}),
+            **(resources.get("requests") or {}),
+        }
+        if requests:
             container["resources"] = {**resources, "requests": requests}
+    overhead = rows.overheads.get(found.get("runtimeClassName") or "")
+    if overhead is not None:
+        found.setdefault("overhead", dict(overhead))
     return found

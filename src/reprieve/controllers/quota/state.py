@@ -32,6 +32,7 @@ from reprieve.intake.quota import (
     resource_flavor_row,
 )
 from reprieve.intake.quota_workloads import (
+    PodSetRows,
     condition_of,
     is_true,
     queue_key,
@@ -161,6 +162,10 @@ class QuotaState:
         self._row_of.pop(key, None)
         self._dirty[key] = None
         self._woken()
+
+    def pod_rows(self, namespace: str) -> PodSetRows:
+        """Return what pods of a namespace ask for beside what they say."""
+        return self._pods.rows(namespace)
 
     def row(self, workload: kueue.Workload) -> Workload:
         """Return the engine's row of a Workload."""
