@@ -19,6 +19,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
+from tests.quota_plane.kind_stories import ROWS, manifest
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,
@@ -30,7 +31,6 @@ from tests.quota_plane.site import (
     site,
 )
 from tests.quota_plane.test_jobs import base
-from tests.quota_plane.test_kinds import ROWS, manifest
 
 CONFIGURATION = "reprieve-quota"
 JOB_SET = ROWS["JobSet"]

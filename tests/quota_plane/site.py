@@ -206,8 +206,10 @@ class Site:
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _client: Client | None = None
 
-    async def start(self, options: QuotaOptions | None = None) -> QuotaPlane:
-        """Run the plane under a new epoch."""
+    async def start(
+        self, options: QuotaOptions | None = None, lease: int = 3 * SECOND
+    ) -> QuotaPlane:
+        """Run the plane under a new epoch; writes may take a third of the lease."""
         self.epoch += 1
         clock = self.clock
         connection = await load_connection(str(self.embedded.operator_kubeconfig))
@@ -217,7 +219,7 @@ class Site:
         context = QuotaContext(
             client=self._client,
             clock=clock,
-            fence=Fence(_Leader(clock, self.epoch, f"test-{self.epoch}"), clock, 3 * SECOND),
+            fence=Fence(_Leader(clock, self.epoch, f"test-{self.epoch}"), clock, lease),
             events=events,
             metrics=self.metrics,
             quota_metrics=QuotaMetrics(self.metrics.registry),

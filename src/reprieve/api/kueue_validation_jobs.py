@@ -125,36 +125,16 @@ def job_update_errors(
 
 def batch_job_errors(job: Json) -> Iterator[str]:
     """Yield what is wrong with a batch Job's partial admission."""
-    spec, notes = job.get("spec") or {}, _annotations(job)
-    parallelism = _parallelism(spec)
-    least = notes.get(MIN_PARALLELISM)
-    if least is not None:
-        at = _annotation(MIN_PARALLELISM)
-        if not _INTEGER.fullmatch(least):
-            yield wrong.invalid(at, least, _not_a_number(least))
-        elif not 0 < int(least) < parallelism:
-            yield wrong.invalid(at, int(least), f"should be between 0 and {parallelism - 1}")
-        if notes.get(ELASTIC_JOB) == "true":
-            why = "partial admission and elastic job cannot be used together"
-            yield wrong.invalid(at, least, why)
-    equal = notes.get(EQUAL_COMPLETIONS)
-    if equal is None:
-        return
-    at = _annotation(EQUAL_COMPLETIONS)
-    if equal not in ("true", "false"):
-        yield wrong.invalid(at, equal, f'strconv.ParseBool: parsing "{equal}": invalid syntax')
-    elif equal == "true":
-        if spec.get("completionMode", "NonIndexed") != "Indexed":
-            yield wrong.invalid(at, equal, "should not be enabled for NonIndexed jobs")
-        completions = spec.get("completions")
-        if completions != parallelism:
-            why = f"should be equal to parallelism when {EQUAL_COMPLETIONS} annotation is true"
-            yield wrong.invalid("spec.completions", completions, why)
+    yield from _least_errors(job)
+    yield from _equal_errors(job)
 
 
 def batch_job_update_errors(job: Json, old: Json) -> Iterator[str]:
     """Yield what is wrong with a batch Job's partial admission after a change."""
-    yield from batch_job_errors(job)
+    if _annotations(job).get(MIN_PARALLELISM) != _annotations(old).get(MIN_PARALLELISM):
+        # Not otherwise: a job may run with as few pods as that.
+        yield from _least_errors(job)
+    yield from _equal_errors(job)
     spec, before = job.get("spec") or {}, old.get("spec") or {}
     if spec.get("suspend"):
         return
@@ -205,6 +185,38 @@ def pod_update_errors(pod: Json, old: Json) -> Iterator[str]:
     if final and _annotations(pod).get(RETRIABLE) != "false":
         at, why = _annotation(RETRIABLE), "unretriable pod group can't be converted to retriable"
         yield wrong.forbidden(at, why)
+
+
+def _least_errors(job: Json) -> Iterator[str]:
+    spec, notes = job.get("spec") or {}, _annotations(job)
+    parallelism = _parallelism(spec)
+    least = notes.get(MIN_PARALLELISM)
+    if least is not None:
+        at = _annotation(MIN_PARALLELISM)
+        if not _INTEGER.fullmatch(least):
+            yield wrong.invalid(at, least, _not_a_number(least))
+        elif not 0 < int(least) < parallelism:
+            yield wrong.invalid(at, int(least), f"should be between 0 and {parallelism - 1}")
+        if notes.get(ELASTIC_JOB) == "true":
+            why = "partial admission and elastic job cannot be used together"
+            yield wrong.invalid(at, least, why)
+
+
+def _equal_errors(job: Json) -> Iterator[str]:
+    spec, notes = job.get("spec") or {}, _annotations(job)
+    equal = notes.get(EQUAL_COMPLETIONS)
+    if equal is None:
+        return
+    parallelism, at = _parallelism(spec), _annotation(EQUAL_COMPLETIONS)
+    if equal not in ("true", "false"):
+        yield wrong.invalid(at, equal, f'strconv.ParseBool: parsing "{equal}": invalid syntax')
+    elif equal == "true":
+        if spec.get("completionMode", "NonIndexed") != "Indexed":
+            yield wrong.invalid(at, equal, "should not be enabled for NonIndexed jobs")
+        completions = spec.get("completions")
+        if completions != parallelism:
+            why = f"should be equal to parallelism when {EQUAL_COMPLETIONS} annotation is true"
+            yield wrong.invalid("spec.completions", completions, why)
 
 
 def _labels(obj: Json) -> Mapping[str, str]:

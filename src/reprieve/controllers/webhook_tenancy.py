@@ -50,8 +50,8 @@ class PlaneTenancy:
         self._selector = selector
         self._settle = settle
         parts = (each.split(".", 2) for each in external)
-        self._owners = {(group, kind) for kind, _, group in parts}
-        self._owners |= {(kind.group, kind.kind) for kind in lookup.kinds.values()}
+        self._external = {(group, kind) for kind, _, group in parts}
+        self._owners = self._external | {(kind.group, kind.kind) for kind in lookup.kinds.values()}
 
     def manages(self, namespace: str) -> bool:
         """Tell whether jobs of this namespace are managed."""
@@ -69,18 +69,26 @@ class PlaneTenancy:
 
     def has_managed_owner(self, namespace: str, job: Json) -> bool:
         """Tell whether the controller of a job is of an enabled or an external kind."""
-        return any(
-            owner.get("controller")
-            and (str(owner.get("apiVersion", "")).rpartition("/")[0], owner.get("kind"))
-            in self._owners
-            for owner in first(job, "metadata.ownerReferences") or ()
-        )
+        return self._is_owned(job, self._owners)
 
     def has_ancestor(self, namespace: str, job: Json) -> bool:
-        """Tell whether a job stands below one that is queued itself."""
-        return self._lookup.ancestor(job) is not None
+        """Tell whether a job stands below one that is queued itself.
+
+        So counts what an external kind controls, whose labels are not known here: the plane's
+        reconciler suspends it where it has to.
+        """
+        return self._lookup.ancestor(job) is not None or self._is_owned(job, self._external)
 
     def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
         """Return what can hit workloads of a LocalQueue: a setting and its ClusterQueue, each."""
         self._settle()
         return settings_that_hit(self._watches, self._state, namespace, local_queue)
+
+    @staticmethod
+    def _is_owned(job: Json, kinds: Collection[tuple[str, str]]) -> bool:
+        """Tell whether the controller of a job is of one of these kinds, as group and name."""
+        return any(
+            owner.get("controller")
+            and (str(owner.get("apiVersion", "")).rpartition("/")[0], owner.get("kind")) in kinds
+            for owner in first(job, "metadata.ownerReferences") or ()
+        )

@@ -86,6 +86,8 @@ class JobLookup:
         self._by_owner = {(kind.group, kind.kind): kind for kind in kinds}
         # Workloads of jobs that are gone, by the key of the job.
         self._left: dict[str, str] = {}
+        # What to look at when a Workload that is being deleted is gone.
+        self._leaving: dict[str, list[str]] = {}
 
     def split(self, key: str) -> tuple[JobKind, Held[Json] | None]:
         """Return the kind and, where it exists, the job of a key."""
@@ -123,8 +125,12 @@ class JobLookup:
             self._left[job_key(kind, held.namespace, held.name)] = workload_key(kind, held.object)
 
     def left_behind(self, key: str) -> str:
-        """Return the key of the Workload of a job that is gone, once; empty without."""
-        return self._left.pop(key, "")
+        """Return the key of the Workload of a job that is gone, until it is forgotten."""
+        return self._left.get(key, "")
+
+    def forget_left(self, key: str) -> None:
+        """Note that the Workload of a job that is gone was seen to."""
+        self._left.pop(key, None)
 
     def owner_of(self, workload: Workload) -> tuple[JobKind, Held[Json]] | None:
         """Return the job that a Workload is of, None if there is none of a known kind."""
@@ -136,8 +142,19 @@ class JobLookup:
                     return kind, held
         return None
 
-    def keys_of_owners(self, workload: Workload) -> Iterator[str]:
-        """Yield what to look at when a Workload has changed, also of owners that are gone."""
+    def keys_of_owners(self, key: str, workload: Workload | None) -> list[str]:
+        """Return what to look at when a Workload has changed, also of owners that are gone.
+
+        `workload` None is one that is gone itself, after it was seen being deleted.
+        """
+        if workload is None:
+            return self._leaving.pop(key, [])
+        found = list(self._keys_of_owners(workload))
+        if workload.metadata.deletion_timestamp:
+            self._leaving[key] = found
+        return found
+
+    def _keys_of_owners(self, workload: Workload) -> Iterator[str]:
         namespace, members = workload.metadata.namespace, self._is_group(workload)
         if members:
             yield group_key(namespace, workload.metadata.name)
@@ -154,12 +171,13 @@ class JobLookup:
             return any(self._stays(pod) for pod in self.pods.members(at))
         found = self.owner_of(workload)
         if found is None:
-            return False
+            # The Workload of a pod that is gone is declared finished first.
+            return f"{workload.metadata.namespace}/{workload.metadata.name}" in self._left.values()
         kind, held = found
+        if kind.gate:
+            return True
         if first(held.object, "metadata.deletionTimestamp"):
             return False
-        if kind.gate:
-            return self._stays(held.object)
         return is_active(kind, held.object) and not is_suspended(kind, held.object)
 
     def ancestor(self, job: Json) -> tuple[JobKind, Held[Json]] | None:

@@ -176,9 +176,11 @@ class JobWorkloads:
         self._composer.tell(kind, job, Event("", _NORMAL, "FinishedWorkload", text))
 
     async def finish_orphan(self, at: str, workload: Workload) -> bool:
-        """Declare a Workload finished whose job is gone; tell whether it was not so already."""
-        if _true(workload, "Finished") or workload.metadata.deletion_timestamp:
+        """Declare a Workload finished whose job is gone; tell whether it ends only now."""
+        if _true(workload, "Finished"):
             return False
+        if workload.metadata.deletion_timestamp:
+            return True  # the garbage collector was faster
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:

@@ -119,7 +119,7 @@ class JobReconciler:
             return
         kind, held = self._jobs.split(key)
         if held is None:
-            await self._gone(kind, self._jobs.left_behind(key))
+            await self._gone(kind, key)
             return
         job = held.object
         if kind.gate:
@@ -142,14 +142,17 @@ class JobReconciler:
         """Forget a Workload that is gone."""
         self._workloads.forget(at)
 
-    async def _gone(self, kind: JobKind, at: str) -> None:
+    async def _gone(self, kind: JobKind, key: str) -> None:
+        at = self._jobs.left_behind(key)
         workload = self._state.workload(at) if at else None
-        if workload is None:
-            return
-        if kind.gate:
-            await self._pods.gone(at, workload)
-        else:
-            await self._workloads.finish_orphan(at, workload)
+        if workload is not None:
+            if kind.gate:
+                await self._pods.gone(at, workload)
+            else:
+                await self._workloads.finish_orphan(at, workload)
+        self._jobs.forget_left(key)
+        if workload is not None:
+            await self._releasing.look(at)
 
     async def _look(self, kind: JobKind, job: Json) -> None:
         at = workload_key(kind, job)

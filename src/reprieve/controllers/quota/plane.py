@@ -227,8 +227,7 @@ class QuotaPlane:
         workload = self.state.workload(key)
         if workload is None:
             self.jobs.forget(key)
-            return
-        for owner in self.lookup.keys_of_owners(workload):
+        for owner in self.lookup.keys_of_owners(key, workload):
             self._jobs_due.add(owner)
 
     def _class_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:

@@ -3,8 +3,8 @@
 What is done follows from the pod and its Workload alone:
 
 1. the Workload is deleted: so is the pod
-2. over: the Workload is declared finished, and the pod loses its finalizer
-3. being deleted: likewise; it holds no quota any more
+2. being deleted: it loses its finalizer; once it is gone the Workload is declared finished
+3. over: the Workload is declared finished, and the pod loses its finalizer
 4. no Workload: made for a gated pod; a pod that runs without is ended
 5. evicted or not admitted, and running: ended; an evicted one's quota is free at once
 6. changed: the Workload follows while the pod is gated, else both end
@@ -70,18 +70,18 @@ class PodReconciler:
         if workload is not None and workload.metadata.deletion_timestamp:
             await self._steps.stop(kind, pod, Why.DELETED, DELETED, all_pods=True)
             await self._steps.writer.finalize(pod)
-            await self._releasing.look(at)
             return
         finished = workload is None or _true(workload, "Finished")
         over = end(kind, pod)
-        if over is not None:
+        if first(pod, "metadata.deletionTimestamp"):
+            # What becomes of it on its way out is no end of its own.
+            if workload is not None and is_true(_eviction(workload)):
+                await self._workloads.release_for_good(at, workload)
+            await self._steps.writer.finalize(pod)
+        elif over is not None:
             if workload is not None and not finished:
                 reason = "Succeeded" if over.succeeded else "Failed"
                 await self._workloads.finish(kind, pod, at, workload, reason, over.message)
-            await self._steps.writer.finalize(pod)
-        elif first(pod, "metadata.deletionTimestamp"):
-            if workload is not None and is_true(_eviction(workload)):
-                await self._workloads.release_for_good(at, workload)
             await self._steps.writer.finalize(pod)
         elif workload is None:
             await self._make(kind, pod)
