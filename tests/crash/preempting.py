@@ -1,12 +1,15 @@
-"""Rounds of one story on the quota plane, with the operator as a process that can be killed.
+"""Rounds of a story on the quota plane, with the operator as a process that can be killed.
 
-A round: two Jobs of low priority fill the queue, one of high priority preempts both, ends, and both
-come back and end. Rounds follow each other on one cluster, so that a round costs no new cluster.
+A round of Jobs: two of low priority fill the queue, one of high priority preempts both, ends, and
+both come back and end. A round of a pod group: the same, but the two that make way are the pods of
+one group, which are deleted and come again as others. Rounds follow each other on one cluster, so
+that a round costs no new cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -18,6 +21,7 @@ from pathlib import Path
 
 import orjson
 
+from reprieve.jobs.pods import GROUP_NAME, GROUP_TOTAL, gated
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PODS
 from reprieve.local.cluster import Stage, Write
@@ -30,12 +34,21 @@ from tests.quota_plane.test_jobs import LOWER, base
 QUOTA = 4
 LOW = ("low-a", "low-b")
 HIGH = "high"
+GROUP = "low"
 _RENEWAL = "/leases/reprieve"
 _PATIENCE_S = 60.0
 _AT_ONCE = {
     "sim.reprieve.dev/start-latency": "10ms",
     "sim.reprieve.dev/termination-time": "50ms",
 }
+GATE = "kueue.x-k8s.io/admission"
+_VALUES = """\
+quota:
+  configuration:
+    apiVersion: config.kueue.x-k8s.io/v1beta2
+    kind: Configuration
+    integrations: {frameworks: [batch/job, pod]}
+"""
 _ARGUMENTS = ("--controllers", "quota", "--metrics-port", "0", "--lease-duration", "2s")
 
 
@@ -44,6 +57,7 @@ class Preempting:
     """The cluster, the process, and at which write of the round it dies."""
 
     cluster: Site
+    values: Path
     log: deque[str] = field(default_factory=lambda: deque(maxlen=40))
     at: int = 0
     of: str = ""
@@ -56,6 +70,8 @@ class Preempting:
     kinds: Counter[str] = field(default_factory=Counter)
     #: How often the round's Workloads were marked, by uid: stored writes of `Evicted`.
     marks: Counter[str] = field(default_factory=Counter)
+    #: How often each pod was deleted by the operator, by name.
+    deleted: Counter[str] = field(default_factory=Counter)
     excess: list[str] = field(default_factory=list)
     _operator: OperatorProcesses = field(init=False)
 
@@ -65,7 +81,7 @@ class Preempting:
             self._operator = OperatorProcesses(
                 self.cluster.embedded.operator_kubeconfig,
                 {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
-                arguments=_ARGUMENTS,
+                arguments=(*_ARGUMENTS, "--config", str(self.values)),
                 on_line=self.log.append,
             )
             try:
@@ -98,6 +114,8 @@ class Preempting:
 
     async def _judge(self, kind: str, path: str) -> None:
         """What is stored never holds more than the quota, whoever reads it in this moment."""
+        if kind == "delete pods":
+            self.deleted[path.rpartition("/")[2]] += 1
         if "/workloads/" not in path:
             return
         held = {_owner(each): _held(each) for each in await self._stored_workloads()}
@@ -113,7 +131,7 @@ class Preempting:
         listed: list[Object] = (await cluster.api.list(kind, NAMESPACE)).objects
         return listed
 
-    async def play(self, at: int, stage: Stage, of: str = "") -> bool:
+    async def play(self, at: int, stage: Stage, of: str = "", *, group: bool = False) -> bool:
         """Play a round in which the process dies at its `at`-th write, `of` that kind if given.
 
         Returns whether there were so many.
@@ -122,7 +140,8 @@ class Preempting:
         self.dead.clear()
         self.kinds.clear()
         self.marks.clear()
-        await self._story()
+        self.deleted.clear()
+        await (self._group_story() if group else self._story())
         return self.dead.is_set()
 
     async def _story(self) -> None:
@@ -143,6 +162,44 @@ class Preempting:
         for name in (*LOW, HIGH):
             await self.cluster.client.delete(JOBS, NAMESPACE, name)
         await self._until("Workloads are gone", self._gone)
+
+    async def _group_story(self) -> None:
+        create = self.cluster.client.create
+        for name in LOW:
+            await create(PODS, _member(name), dict)
+        await self._until(f"{GROUP} runs", lambda: self._pods_run(*LOW))
+        await self.cluster.create(_job(HIGH, "high", QUOTA))
+        await self._until("high runs", lambda: self._pods_run(HIGH))
+        again = [f"{name}-again" for name in LOW]
+        for name in again:
+            await create(PODS, _member(name), dict)
+        await self._until("the queue says so", lambda: self._shown(4, 1, 1))
+        await self._end(HIGH)
+        await self._until(f"{GROUP} runs again", lambda: self._pods_run(*again))
+        for name in again:
+            await self._succeed(name)
+        await self._until("nothing is held", lambda: self._shown(0, 0, 0))
+        await self._until("intents are closed", self._closed)
+        assert not self.excess, f"more quota was held than there is: {self.excess}"
+        assert self.deleted == dict.fromkeys(LOW, 1), "not each pod was deleted once"
+        assert self.marks == {GROUP: 1}, "the group was not marked once"
+        await self.cluster.client.delete(JOBS, NAMESPACE, HIGH)
+        for name in again:
+            await self.cluster.client.delete(PODS, NAMESPACE, name)
+        await self._until("Workloads are gone", self._gone)
+
+    async def _pods_run(self, *names: str) -> bool:
+        """Tell whether pods whose names begin so run, and no others."""
+        page = await self.cluster.client.list(PODS, dict, namespace=NAMESPACE)
+        running = {
+            next((n for n in names if (pod["metadata"]["name"] + "-").startswith(f"{n}-")), "other")
+            for pod in page.items
+            if (pod.get("status") or {}).get("phase") == "Running"
+        }
+        return running == set(names)
+
+    async def _succeed(self, pod: str) -> None:
+        await self.cluster.client.patch_status(PODS, NAMESPACE, pod, {"phase": "Succeeded"}, dict)
 
     async def _check(self) -> None:
         found = await self.cluster.workloads()
@@ -188,12 +245,8 @@ class Preempting:
     async def _end(self, *names: str) -> None:
         for name in names:
             for pod in await self.cluster.pods_of(name):
-                try:
-                    await self.cluster.client.patch_status(
-                        PODS, NAMESPACE, pod["metadata"]["name"], {"phase": "Succeeded"}, dict
-                    )
-                except NotFound:
-                    continue
+                with contextlib.suppress(NotFound):
+                    await self._succeed(pod["metadata"]["name"])
 
     async def _until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
         end = asyncio.get_running_loop().time() + _PATIENCE_S
@@ -214,7 +267,9 @@ async def preempting(folder: Path) -> AsyncIterator[Preempting]:
     """A queue of four cpus and the operator's process, which knows a kubeconfig."""
     objects = base(QUOTA, preemption=LOWER)
     async with site(folder, *objects, start=False) as cluster:
-        story = Preempting(cluster)
+        values = folder / "values.yaml"
+        values.write_text(_VALUES)
+        story = Preempting(cluster, values)
         cluster.embedded.cluster.on_write = story.on_write
         process = asyncio.create_task(story.keep_running())
         try:
@@ -231,8 +286,23 @@ def _job(name: str, priority: str, pods: int) -> Object:
     return found
 
 
+def _member(name: str) -> Object:
+    """Return a pod of the group, as the webhook leaves it."""
+    found = _job(name, "low", 1)
+    container = found["spec"]["template"]["spec"]["containers"][0]
+    container["resources"]["requests"]["cpu"] = str(QUOTA // len(LOW))
+    labels = {**found["metadata"]["labels"], GROUP_NAME: GROUP}
+    annotations = {**_AT_ONCE, GROUP_TOTAL: str(len(LOW))}
+    metadata = {
+        "name": name, "namespace": NAMESPACE, "labels": labels, "annotations": annotations
+    }  # fmt: skip
+    spec = found["spec"]["template"]["spec"]
+    return dict(gated({"metadata": metadata, "spec": spec}, GATE, topology=False))
+
+
 def _owner(workload: Object) -> str:
-    return str(workload["metadata"]["ownerReferences"][0]["name"])
+    owners = workload["metadata"].get("ownerReferences") or [workload["metadata"]]
+    return str(owners[0]["name"])
 
 
 def _held(workload: Object) -> int:

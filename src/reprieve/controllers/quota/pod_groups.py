@@ -174,12 +174,13 @@ class GroupReconciler:
             return
         for pod in here.excess:
             await self._steps.remove(kind, pod)
-        for pod in here.replaced:
-            await self._steps.writer.finalize(pod)
         if not below:
             await self._workloads.own(
                 at, workload, [owner(kind, pod, controller=False) for pod in here.kept]
             )
+        # Only then: a Workload whose owners are all gone is collected, and the group with it.
+        for pod in here.replaced:
+            await self._steps.writer.finalize(pod)
         eviction = condition_of(workload.status.conditions, "Evicted")
         admitted = _true(workload, "Admitted")
         if is_true(eviction):
