@@ -200,6 +200,7 @@ async def endpoint(cluster: Site, port: int) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_process_that_does_not_lead_answers_too(tmp_path: Path) -> None:
     service = {
         "metadata": {"name": "reprieve-webhook", "namespace": OPERATOR_NAMESPACE},

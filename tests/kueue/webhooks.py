@@ -55,7 +55,7 @@ async def webhooks(
     """Webhooks that are served and registered until the end of the block."""
     ready = asyncio.Event()
 
-    def told(standing: Standing) -> None:
+    def told(standing: Standing, why: str) -> None:
         if standing is Standing.REGISTERED:
             ready.set()
 

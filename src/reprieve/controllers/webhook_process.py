@@ -10,20 +10,20 @@ Source: specification of the quota plane, section 12; the design's "Promises", 8
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from reprieve.controllers.quota.plane import QuotaPlane
 from reprieve.controllers.webhook_jobs import JobRules, job_hooks, selector_of
-from reprieve.controllers.webhook_reviews import Asked, Hook, Judge, Verdict, kueue_hooks
+from reprieve.controllers.webhook_reviews import Hook, Judge, Verdict, kueue_hooks
 from reprieve.controllers.webhook_server import Standing, run_webhooks, webhook_options
 from reprieve.controllers.webhook_tenancy import PlaneTenancy
 from reprieve.settings.quota import QuotaSettings
 from reprieve.telemetry.http import Check
 from reprieve.units.durations import SECOND
 
-__all__ = ["ProcessWebhooks"]
+__all__ = ["ProcessWebhooks", "plane_hooks"]
 
 _DEFAULT_CLASSES: Final = "WorkloadPriorityClassDefaulting"
 
@@ -43,7 +43,7 @@ class ProcessWebhooks:
         self._options = webhook_options(settings, namespace)
         self._leading = leading
         self._serving = False
-        self._refused = False
+        self._refused = ""
         # The plane writes once the API server knows where its writes are judged now.
         plane.context.registered.clear()
 
@@ -60,7 +60,7 @@ class ProcessWebhooks:
                 run_webhooks(
                     context.client,
                     self._options,
-                    self._hooks(),
+                    plane_hooks(self._plane, self._settings),
                     context.clock,
                     self._turn,
                     self._told,
@@ -81,42 +81,54 @@ class ProcessWebhooks:
         detail = "not served yet: there is no certificate, or no process leads"
         yield Check("webhooks", passed=self._serving, detail=detail)
         if self._refused:
-            detail = "the API server refuses the registration; the log says why"
-            yield Check("webhooks-registered", passed=False, detail=detail, required=False)
+            yield Check("webhooks-registered", passed=False, detail=self._refused, required=False)
 
     async def _turn(self) -> None:
         await self._leading()
         while not self._plane.alone:
             await self._plane.context.clock.sleep(SECOND // 2)
 
-    def _told(self, standing: Standing) -> None:
+    def _told(self, standing: Standing, why: str) -> None:
         self._serving = True
+        self._refused = why
         if standing is not Standing.SERVING:
-            self._refused = standing is Standing.REFUSED
             self._plane.context.registered.set()
 
-    def _hooks(self) -> list[Hook]:
-        said, plane = self._settings.configuration, self._plane
-        tenancy = PlaneTenancy(
-            plane.watches,
-            plane.state,
-            plane.lookup,
-            said.selector,
-            said.external_frameworks,
-            plane.settle,
-        )
-        rules = JobRules(
-            without_queue_name=said.manage_jobs_without_queue_name,
-            default_classes=said.gates.get(_DEFAULT_CLASSES, True),
-            failure_policy=self._settings.job_failure_policy,
-            selector=self._settings.webhook_selector or selector_of(said.selector),
-        )
-        own = kueue_hooks(partial_admission=said.settings.gates.partial_admission)
-        hooks = (*own, *job_hooks(plane.context.options.kinds, tenancy, rules))
-        return [replace(hook, judge=self._when_alone(hook.judge)) for hook in hooks]
 
-    def _when_alone(self, judge: Judge) -> Judge:
-        def judged(asked: Asked) -> Verdict:
-            return Verdict() if self._plane.notice() else judge(asked)
+def plane_hooks(plane: QuotaPlane, settings: QuotaSettings) -> tuple[Hook, ...]:
+    """Return the webhooks of a running plane: Kueue's own kinds, then the kinds of jobs."""
+    said = settings.configuration
+    tenancy = PlaneTenancy(
+        plane.watches,
+        plane.state,
+        plane.lookup,
+        said.selector,
+        said.external_frameworks,
+        plane.settle,
+    )
+    rules = JobRules(
+        without_queue_name=said.manage_jobs_without_queue_name,
+        default_classes=said.gates.get(_DEFAULT_CLASSES, True),
+        failure_policy=settings.job_failure_policy,
+        selector=settings.webhook_selector or selector_of(said.selector),
+    )
+    own = kueue_hooks(partial_admission=said.settings.gates.partial_admission)
+    hooks = (*own, *job_hooks(plane.context.options.kinds, tenancy, rules))
+    quiet = [replace(hook, judge=_when_alone(plane, hook.judge)) for hook in hooks]
+    return tuple(_named_apart(quiet))
 
-        return judged
+
+def _when_alone(plane: QuotaPlane, judge: Judge) -> Judge:
+    return lambda asked: Verdict() if plane.notice() else judge(asked)
+
+
+def _named_apart(hooks: Iterable[Hook]) -> Iterator[Hook]:
+    """Yield the hooks, with their group in the name of what has that of another one."""
+    names: set[str] = set()
+    for hook in hooks:
+        name = hook.name
+        if name in names:
+            kind, _, rest = name.partition(".")
+            name = f"{kind}.{hook.group}.{rest}"
+        names.add(name)
+        yield replace(hook, name=name)

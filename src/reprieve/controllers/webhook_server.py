@@ -170,11 +170,12 @@ async def run_webhooks(
     hooks: Sequence[Hook],
     clock: Clock,
     turn: Callable[[], Awaitable[None]] = _at_once,
-    told: Callable[[Standing], None] = lambda standing: None,
+    told: Callable[[Standing, str], None] = lambda standing, why: None,
 ) -> None:
     """Serve until cancelled; once `turn` has returned, register and renew.
 
     Until then certificates are read and never made, so that one process of a deployment makes them.
+    `told` hears how far it is, and why the API server refuses.
 
     Raises:
         UsageError: the port cannot be listened on, or mounted files cannot be used.
@@ -183,7 +184,7 @@ async def run_webhooks(
     try:
         certificates = await _first_certificates(client, options, clock, leading)
         async with serve_webhooks(hooks, certificates, options.port, options.host) as server:
-            told(Standing.SERVING)
+            told(Standing.SERVING, "")
             place = _at(options.place, server.port)
             shift = _Shift(client, options, hooks, clock, place, server, certificates, told)
             while not leading.done():
@@ -207,7 +208,7 @@ class _Shift:
         place: Place,
         server: WebhookServer,
         certificates: Certificates,
-        told: Callable[[Standing], None],
+        told: Callable[[Standing, str], None],
     ) -> None:
         self._client = client
         self._options = options
@@ -248,10 +249,10 @@ class _Shift:
             # Only now does the API server trust a new authority.
             self._serve(found)
             self._trouble = ""
-            self._told(Standing.REGISTERED)
+            self._told(Standing.REGISTERED, "")
         except (ApiError, UsageError) as error:
             self._warn(f"cannot register the webhooks: {error}")
-            self._told(Standing.REFUSED)
+            self._told(Standing.REFUSED, str(error))
             return False
         return True
 

@@ -1,0 +1,81 @@
+"""Which webhooks a process serves, and that they are quiet beside a Kueue that decides."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from reprieve.controllers.quota.context import QuotaContext, QuotaOptions
+from reprieve.controllers.quota.plane import QuotaPlane
+from reprieve.controllers.webhook_process import plane_hooks
+from reprieve.controllers.webhook_reviews import Asked, Verdict
+from reprieve.execution.fence import Fence
+from reprieve.kube.client import Client
+from reprieve.kube.series_events import SeriesEvents
+from reprieve.settings.quota import QuotaSettings, quota_settings
+from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.quota import QuotaMetrics
+from reprieve.units.clock import VirtualClock
+from tests.kueue.objects import Json, cluster_queue, group
+
+FOREIGN_JOB = {
+    "apiVersion": "batch.volcano.example/v1alpha1",
+    "kind": "Job",
+    "plural": "jobs",
+    "framework": "batch.volcano.example/job",
+    "suspend": "spec.paused",
+    "podSets": [{"template": "spec.template"}],
+}
+JOB: Json = {
+    "metadata": {"name": "a", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
+    "spec": {"template": {}},
+}
+
+
+def plane(settings: QuotaSettings) -> QuotaPlane:
+    """Return a plane that was never started."""
+    metrics, nobody = Metrics(), cast("Client", None)
+    context = QuotaContext(
+        client=nobody,
+        clock=VirtualClock(),
+        fence=cast("Fence", None),
+        events=cast("SeriesEvents", None),
+        metrics=metrics,
+        quota_metrics=QuotaMetrics(metrics.registry),
+        options=QuotaOptions.of(settings),
+    )
+    return QuotaPlane(context, "reprieve")
+
+
+def asked(running: QuotaPlane, settings: QuotaSettings, name: str, obj: Json) -> Verdict:
+    (hook,) = (each for each in plane_hooks(running, settings) if each.name == name)
+    return hook.judge(Asked("CREATE", "team", obj))
+
+
+def test_every_webhook_has_a_name_of_its_own() -> None:
+    settings = quota_settings({"jobKinds": [FOREIGN_JOB]})
+    hooks = plane_hooks(plane(settings), settings)
+    names = [each.name for each in hooks]
+    assert len(set(names)) == len(names)
+    assert {"mjob.kb.io", "mjob.batch.volcano.example.kb.io", "vclusterqueue.kb.io"} < set(names)
+    selectors = [each.namespace_selector for each in hooks if each.group == "batch"]
+    assert selectors and all(
+        selector is not None and selector["matchExpressions"][0]["operator"] == "NotIn"
+        for selector in selectors
+    )
+
+
+@pytest.mark.parametrize("kueue", [True, False])
+def test_beside_a_kueue_that_decides_nothing_is_changed_or_refused(kueue: bool) -> None:
+    settings = quota_settings({"webhooks": {"namespaceSelector": {"matchLabels": {"a": "b"}}}})
+    running = plane(settings)
+    running.context.read_only = "kueue holds its lease" if kueue else ""
+    bad: Any = cluster_queue("a", group({"cpu": "1"}, lendingLimit="2"), cohortName="all")
+    changed = asked(running, settings, "mjob.kb.io", JOB).changed
+    errors = asked(running, settings, "vclusterqueue.kb.io", bad).errors
+    if kueue:
+        assert (changed, errors) == (None, ())
+    else:
+        assert changed is not None and changed["spec"]["suspend"] is True
+        assert len(errors) == 1
