@@ -43,9 +43,14 @@ OFFERED = {
 def install(folder: Path, offered: dict[str, dict[str, str]], name: str = "sample") -> None:
     """Lay out what an installer leaves behind: the module, and the metadata beside it."""
     (folder / f"{name}_plugins.py").write_text(SOURCE)
-    metadata = folder / f"{name}_plugins-1.0.dist-info"
+    install_metadata(folder, offered, f"{name}-plugins")
+
+
+def install_metadata(folder: Path, offered: dict[str, dict[str, str]], name: str) -> None:
+    """Lay out the metadata alone."""
+    metadata = folder / f"{name.replace('-', '_')}-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-plugins\nVersion: 1\n")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
     sections = (
         f"[{group}]\n" + "".join(f"{plugin} = {value}\n" for plugin, value in plugins.items())
         for group, plugins in offered.items()

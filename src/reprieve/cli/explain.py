@@ -17,7 +17,7 @@ import yaml
 
 import reprieve
 from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
-from reprieve.controllers.scheduling.plugins import installed, load
+from reprieve.controllers.scheduling.plugins import installed, load, load_scorers
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.intents import intent_spec
 from reprieve.kube.client import connect
@@ -176,8 +176,9 @@ def _judged(record: Preemption) -> tuple[_Replays | None, str, bool]:
     replay: _Replays
     try:
         if spec.plane == Plane.SCHEDULING:
-            plugins = load(installed(), unpacked(spec.input, SchedulingInput).policy)
-            replay = decide_scheduling_again(spec.input, plugins)
+            policy, offered = unpacked(spec.input, SchedulingInput).policy, installed()
+            plugins, scorers = load(offered, policy), load_scorers(offered, policy)
+            replay = decide_scheduling_again(spec.input, plugins, scorers)
         elif spec.plane == Plane.QUOTA:
             replay = decide_quota_again(spec.input)
         else:

@@ -34,8 +34,8 @@ from reprieve.controllers.quota.live_configuration import LiveConfiguration, sto
 from reprieve.controllers.quota.plane import QuotaPlane
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.plane import SchedulingPlane
-from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.plugins import one_sided
+from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.webhook_process import ProcessWebhooks
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client, Json, connect
@@ -214,6 +214,7 @@ async def _run(
             scheduler_metrics=SchedulingMetrics(metrics.registry),
             settings=settings.scheduling,
             plugins=settings.plugins,
+            scorers=settings.scorers,
             lagging=lagging,
             dry_run=options.dry_run,
             shared_nodes=options.shared_nodes,

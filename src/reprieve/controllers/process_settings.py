@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from reprieve.controllers.scheduling.plugins import Installed, installed, load
+from reprieve.controllers.scheduling.plugins import Installed, installed, load, load_scorers
+from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.settings.fields import read_yaml
 from reprieve.settings.quota import QuotaSource, read_quota
@@ -68,6 +70,7 @@ class OperatorSettings:
     installed: Installed
     plugins: Mapping[str, PostFilter]
     quota: QuotaSource | None = None
+    scorers: Mapping[str, PlacementScorer] = MappingProxyType({})
 
 
 def operator_settings(options: OperatorOptions) -> OperatorSettings:
@@ -100,7 +103,9 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
         return OperatorSettings(start, None, Installed(), {}, quota)
     offered = installed()
     scheduling = _scheduling(options, text, where, offered)
-    return OperatorSettings(start, scheduling, offered, load(offered, scheduling.policy), quota)
+    policy = scheduling.policy
+    plugins, scorers = load(offered, policy), load_scorers(offered, policy)
+    return OperatorSettings(start, scheduling, offered, plugins, quota, scorers)
 
 
 def _quota(options: OperatorOptions, text: str, where: str, namespace: str) -> Mapping[str, object]:

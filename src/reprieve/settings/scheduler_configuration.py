@@ -162,6 +162,7 @@ def _profile(
         placement_weights=plugins.placement_weights,
         post_filters=plugins.post_filters,
         pod_group_post_filters=plugins.pod_group_post_filters,
+        placement_scorers=plugins.placement_scorers,
         percentage_of_nodes=percentage if own is None else own,
         **values,
     )

@@ -49,7 +49,7 @@ POINTS: Final = (
     "postBind",
 )
 _MOST_WEIGHT: Final = 2**31 - 1
-_INSTALLED: Final = ("postFilter", "podGroupPostFilter")
+_INSTALLED: Final = ("postFilter", "podGroupPostFilter", "placementScore")
 _SCORED: Final = ("score", "placementScore", MULTI_POINT)
 
 # Every plugin in the order of the defaults, and the points that it has.
@@ -111,6 +111,7 @@ class Plugins:
     placement_weights: tuple[tuple[PlacementScoreName, int], ...]
     post_filters: tuple[str, ...]
     pod_group_post_filters: tuple[str, ...]
+    placement_scorers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,8 @@ def read_plugins(
 ) -> tuple[Plugins, tuple[Notice, ...]]:
     """Return a profile's plugins and what does not do as its author may expect.
 
-    `extra`: installed plugins by name, with the points of postFilter and podGroupPostFilter that
-    they have; none of them is enabled unless it is named.
+    `extra`: installed plugins by name, with those points of postFilter, podGroupPostFilter
+    and placementScore that they have; none of them is enabled unless it is named.
 
     Raises:
         UsageError: an unknown point, plugin or key, a plugin at a point that it has not, one that
@@ -170,6 +171,9 @@ def read_plugins(
         placement_weights=_weights(PlacementScoreName, at["placementScore"]),
         post_filters=tuple(name for name, _ in at["postFilter"]),
         pod_group_post_filters=tuple(name for name, _ in at["podGroupPostFilter"]),
+        placement_scorers=tuple(
+            (name, weight or 1) for name, weight in at["placementScore"] if name not in _PLUGINS
+        ),
     )
     return plugins, tuple(notices)
 

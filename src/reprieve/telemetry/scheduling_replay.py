@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import Snapshot
+from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.hierarchy import as_preemptor, effective_priority
 from reprieve.engine.scheduling.outcome import Attempt, UnitVictim
@@ -95,7 +97,9 @@ class SchedulingReplay:
 
 
 def decide_scheduling_again(
-    recorded: Mapping[str, Any], plugins: Mapping[str, PostFilter]
+    recorded: Mapping[str, Any],
+    plugins: Mapping[str, PostFilter],
+    scorers: Mapping[str, PlacementScorer] = MappingProxyType({}),
 ) -> SchedulingReplay:
     """Return the decision that the stored input gives.
 
@@ -108,12 +112,15 @@ def decide_scheduling_again(
     policy = decided_on.policy
     for profile in policy.profiles:
         missing = [name for name in profile.pod_group_post_filters if name not in plugins]
+        missing += [name for name, _ in profile.placement_scorers if name not in scorers]
         if missing:
             raise PluginMissing(f"the plugin {missing[0]} is not installed here")
     try:
         snapshot = restored(decided_on)
         overdue, now = decided_on.overdue, decided_on.now
-        session = Session(snapshot, policy, plugins=plugins, overdue=overdue, now=now)
+        session = Session(
+            snapshot, policy, plugins=plugins, overdue=overdue, now=now, scorers=scorers
+        )
         attempt = session.attempt(decided_on.unit)
     except (AssertionError, LookupError, TypeError, ValueError) as failure:
         # Well-formed JSON that no operator wrote: numbers that lead nowhere.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
@@ -28,7 +29,7 @@ log: Final = logging.getLogger("reprieve.scheduling")
 class SchedulingContext:
     """One running scheduling plane. `group_version`: of the PodGroups that are served, if any.
 
-    `plugins`: PodGroupPostFilter plugins by name.
+    `plugins`: PodGroupPostFilter plugins by name. `scorers`: placement scorers of others.
     """
 
     client: Client
@@ -39,6 +40,7 @@ class SchedulingContext:
     scheduler_metrics: SchedulingMetrics
     settings: SchedulingSettings
     plugins: Mapping[str, PostFilter] = field(default_factory=lambda: GROUP_POST_FILTERS)
+    scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
     lagging: Callable[[], bool] = lambda: False
     dry_run: bool = False
     shared_nodes: bool = False

@@ -30,6 +30,7 @@ from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Flag, Snapshot
 from reprieve.engine.gangs.cycle import GangGroup
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions
+from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.commit import still_holds
@@ -51,6 +52,7 @@ _SLICE: Final = 20 * MILLISECOND
 _BATCH: Final = 64
 _NOMINATED_FOR: Final = MINUTE
 _NO_GANGS: Final[Mapping[str, GangGroup]] = MappingProxyType({})
+_NO_SCORERS: Final[Mapping[str, PlacementScorer]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ def decide(
     plugins: Mapping[str, PostFilter] = GROUP_POST_FILTERS,
     gangs: Mapping[str, GangGroup] = _NO_GANGS,
     jobs: JobOptions = NO_JOBS,
+    scorers: Mapping[str, PlacementScorer] = _NO_SCORERS,
 ) -> tuple[list[Decided], list[Unit]]:
     """Decide units in order for the time of a slice; return the decisions and who is left.
 
@@ -83,7 +86,14 @@ def decide(
     """
     wall = clock.wall() // SECOND if policy.timed else 0
     session = Session(
-        snapshot, policy, plugins=plugins, overdue=overdue, gangs=gangs, jobs=jobs, now=wall
+        snapshot,
+        policy,
+        plugins=plugins,
+        overdue=overdue,
+        gangs=gangs,
+        jobs=jobs,
+        now=wall,
+        scorers=scorers,
     )
     decided: list[Decided] = []
     start = clock.monotonic()
@@ -202,6 +212,7 @@ class Decisions:
             self._plugins,
             self._gangs.groups(units),
             self._gangs.options,
+            self._context.scorers,
         )
         doubtful = self._state.disturbed != disturbed
         for each in decided:

@@ -1,8 +1,10 @@
-"""Plugins of others that run after a failure, found among the installed packages.
+"""Plugins of others, found among the installed packages.
 
 A package offers them as entry points: `reprieve.pod_group_post_filters` names functions of the
-type `PostFilter` for pod groups, `reprieve.post_filters` such for plain pods. A profile enables
-them by name, in its own order. Source: specification of the scheduling plane, section 6.
+type `PostFilter` for pod groups, `reprieve.post_filters` such for plain pods, and
+`reprieve.placement_scorers` functions of the type `PlacementScorer`. A profile enables them by
+name, the first in its own order, the last with weights. Source: specification of the scheduling
+plane, sections 6 and 17.5.
 """
 
 from __future__ import annotations
@@ -11,20 +13,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.settings.scheduler_plugins import known_plugins
 from reprieve.units.errors import UsageError
 
-__all__ = ["GROUP_ENTRY_POINTS", "POD_ENTRY_POINTS", "Installed", "installed", "load", "one_sided"]
+__all__ = [
+    "GROUP_ENTRY_POINTS",
+    "POD_ENTRY_POINTS",
+    "SCORER_ENTRY_POINTS",
+    "Installed",
+    "installed",
+    "load",
+    "load_scorers",
+    "one_sided",
+]
 
 GROUP_ENTRY_POINTS: Final = "reprieve.pod_group_post_filters"
 POD_ENTRY_POINTS: Final = "reprieve.post_filters"
+SCORER_ENTRY_POINTS: Final = "reprieve.placement_scorers"
 _POINTS: Final[Mapping[str, str]] = MappingProxyType(
-    {POD_ENTRY_POINTS: "postFilter", GROUP_ENTRY_POINTS: "podGroupPostFilter"}
+    {
+        POD_ENTRY_POINTS: "postFilter",
+        GROUP_ENTRY_POINTS: "podGroupPostFilter",
+        SCORER_ENTRY_POINTS: "placementScore",
+    }
 )
 
 
@@ -34,6 +51,7 @@ class Installed:
 
     groups: Mapping[str, EntryPoint] = field(default_factory=dict)
     points: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    scorers: Mapping[str, EntryPoint] = field(default_factory=dict)
 
 
 def installed() -> Installed:
@@ -59,7 +77,7 @@ def installed() -> Installed:
             named[entry.name] = entry
             if other is None:
                 points.setdefault(entry.name, []).append(point)
-    return Installed(found[GROUP_ENTRY_POINTS], points)
+    return Installed(found[GROUP_ENTRY_POINTS], points, found[SCORER_ENTRY_POINTS])
 
 
 def load(offered: Installed, policy: Policy) -> Mapping[str, PostFilter]:
@@ -71,17 +89,25 @@ def load(offered: Installed, policy: Policy) -> Mapping[str, PostFilter]:
     plugins = dict(GROUP_POST_FILTERS)
     for name in _enabled(policy):
         entry = offered.groups.get(name)
-        if entry is None:
-            continue
-        where = f"plugin {name} ({entry.value})"
-        try:
-            plugin = entry.load()
-        except Exception as failure:
-            raise UsageError(f"{where} cannot be loaded: {failure}") from None
-        if not callable(plugin):
-            raise UsageError(f"{where} is {plugin!r}; accepted: a function")
-        plugins[name] = plugin
+        if entry is not None:
+            plugins[name] = _function(entry)
     return MappingProxyType(plugins)
+
+
+def load_scorers(offered: Installed, policy: Policy) -> Mapping[str, PlacementScorer]:
+    """Return the placement scorers of others that a profile enables.
+
+    Raises:
+        UsageError: a plugin cannot be imported, or is nothing that can be called.
+    """
+    named = [name for profile in policy.profiles for name, _ in profile.placement_scorers]
+    return MappingProxyType(
+        {
+            name: _function(offered.scorers[name])
+            for name in dict.fromkeys(named)
+            if name in offered.scorers
+        }
+    )
 
 
 def one_sided(offered: Installed, policy: Policy) -> list[tuple[str, str]]:
@@ -98,6 +124,17 @@ def one_sided(offered: Installed, policy: Policy) -> list[tuple[str, str]]:
         for name in profile.post_filters
         if "podGroupPostFilter" not in known[name]
     ]
+
+
+def _function(entry: EntryPoint) -> Any:
+    where = f"plugin {entry.name} ({entry.value})"
+    try:
+        plugin = entry.load()
+    except Exception as failure:
+        raise UsageError(f"{where} cannot be loaded: {failure}") from None
+    if not callable(plugin):
+        raise UsageError(f"{where} is {plugin!r}; accepted: a function")
+    return plugin
 
 
 def _enabled(policy: Policy) -> list[str]:

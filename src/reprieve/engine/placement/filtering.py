@@ -10,15 +10,26 @@ exactly. Pods of one class and labels share their filters. Source: specification
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from reprieve.engine.cluster.snapshot import I64, U8, Mask, Pending, Snapshot
 from reprieve.engine.placement.profile import FilterName, Policy, Profile, ScoreName
 from reprieve.engine.placement.reasons import Reason
 
-__all__ = ["Filter", "Placed", "Reach", "Refusal", "Reserving", "Score", "View"]
+__all__ = [
+    "FeasiblePlacement",
+    "Filter",
+    "Placed",
+    "PlacementScorer",
+    "Reach",
+    "Refusal",
+    "Reserving",
+    "Score",
+    "View",
+]
 
 
 class Reach(Enum):
@@ -49,6 +60,20 @@ class Refusal:
     error: bool = False  # the attempt ends with an error instead (21.9)
 
 
+@dataclass(frozen=True, slots=True)
+class FeasiblePlacement:
+    """A domain in which the group fits.
+
+    `members`: those that run there already and those that the attempt placed. `proposed`: the
+    classes of the latter.
+    """
+
+    domain: str
+    nodes: I64
+    members: int
+    proposed: tuple[int, ...]
+
+
 class View(Protocol):
     """What a compile function may read: the pods that are there at this moment."""
 
@@ -59,11 +84,17 @@ class View(Protocol):
     simulated: list[Placed]  # pods that the simulation has put in, in order
     used: I64  # (nodes, resources) of both
     shared: dict[str, object]  # what the filters of one plugin share, by the plugin's name
+    scorers: Mapping[str, PlacementScorer]  # those of others that a profile may name
 
     @property
     def scored(self) -> I64:
         """Return cpu and memory of both as scores count them: (nodes, 2)."""
         ...
+
+
+#: A placement scorer of others: 0..100 for each placement, more is better. Pure: it keeps and
+#: changes nothing that it is given. The view is without the proposed members.
+PlacementScorer: TypeAlias = Callable[[View, Sequence[FeasiblePlacement]], Sequence[int]]
 
 
 class Filter(Protocol):

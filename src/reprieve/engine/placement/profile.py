@@ -130,6 +130,7 @@ class Profile:
     min_candidate_nodes_absolute: int = 100
     post_filters: tuple[str, ...] = ("DynamicResources", "DefaultPreemption")
     pod_group_post_filters: tuple[str, ...] = ("DynamicResources", "DefaultPreemption")
+    placement_scorers: tuple[tuple[str, int], ...] = field(default=(), metadata={_OPTION: True})
 
 
 @dataclass(frozen=True, slots=True)

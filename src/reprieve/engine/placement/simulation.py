@@ -16,7 +16,15 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.snapshot import I64, U8, Flag, Mask, Pending, Snapshot
-from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, Reserving, Score
+from reprieve.engine.placement.filtering import (
+    Filter,
+    Placed,
+    PlacementScorer,
+    Reach,
+    Refusal,
+    Reserving,
+    Score,
+)
 from reprieve.engine.placement.filters import compile_filters
 from reprieve.engine.placement.profile import FilterName, Policy, Profile
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection, Status
@@ -71,6 +79,7 @@ class Simulation:
         self.evictable: Mask = np.ones(len(self.present), np.bool_)
         self.search_start = 0
         self.now = 0
+        self.scorers: Mapping[str, PlacementScorer] = {}
         self.nominated: Mapping[int, tuple[Placed, ...]] = {}
         self.simulated: list[Placed] = []
         self.used: I64 = snapshot.used.copy()

@@ -20,7 +20,7 @@ from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
 from reprieve.engine.cluster.trees import MOST_LEVELS, Way
 from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions, JobReason
-from reprieve.engine.placement.filtering import Placed
+from reprieve.engine.placement.filtering import Placed, PlacementScorer
 from reprieve.engine.placement.profile import Policy, policy_text
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
@@ -52,7 +52,7 @@ class Session:
     the nodes that pass is taken; by scores unless somebody wants it otherwise. `overdue`: victims
     that should be gone by now; nobody waits for them, and no plan counts on them again. `gangs`:
     groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`: Unix
-    seconds, for a policy that is `timed`.
+    seconds, for a policy that is `timed`. `scorers`: placement scorers of others, by name.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Session:
         gangs: Mapping[str, GangGroup] = MappingProxyType({}),
         jobs: JobOptions = NO_JOBS,
         now: int = 0,
+        scorers: Mapping[str, PlacementScorer] = MappingProxyType({}),
     ) -> None:
         self.snapshot = snapshot
         self._gangs = gangs
@@ -75,6 +76,7 @@ class Session:
         self._choose = choose
         self._overdue = frozenset(overdue)
         self._now = now
+        self._scorers = scorers
         self._simulations: dict[str, Simulation] = {}
         self._placed: list[Placed] = []
         self._nominations = {each.uid: each for each in nominations_of(snapshot, policy)}
@@ -174,6 +176,7 @@ class Session:
             assert profile is not None
             known = self._simulations[name] = Simulation(self.snapshot, self._policy, profile)
             known.now = self._now
+            known.scorers = self._scorers
             if self._overdue:
                 known.evictable = np.array(
                     [uid not in self._overdue for uid in self.snapshot.pod_uids], np.bool_

@@ -2,18 +2,18 @@
 
 Two scores, of weight 1 each by default: how many members run there, and how full the domain is
 afterwards (MostAllocated over the resources of the profile's scoring strategy, on totals). Equal
-totals: smallest name of the domain.
+totals: smallest name of the domain. Installed packages may bring more (`PlacementScorer`), which a
+profile names with a weight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from operator import index
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64
-from reprieve.engine.placement.filtering import View
+from reprieve.engine.placement.filtering import FeasiblePlacement, View
 from reprieve.engine.placement.profile import PlacementScoreName
 from reprieve.engine.placement.scores.resources import (
     most_allocated,
@@ -21,21 +21,11 @@ from reprieve.engine.placement.scores.resources import (
     scored_requests,
 )
 
-__all__ = ["FeasiblePlacement", "best_placement", "placement_scores"]
+__all__ = ["BadScores", "FeasiblePlacement", "best_placement", "placement_scores"]
 
 
-@dataclass(frozen=True, slots=True)
-class FeasiblePlacement:
-    """A domain in which the group fits.
-
-    `members`: those that run there already and those that the attempt placed. `proposed`: the
-    classes of the latter.
-    """
-
-    domain: str
-    nodes: I64
-    members: int
-    proposed: tuple[int, ...]
+class BadScores(Exception):
+    """A scorer of others did not answer with a whole number from 0 to 100 for each placement."""
 
 
 def best_placement(view: View, placements: Sequence[FeasiblePlacement]) -> FeasiblePlacement:
@@ -45,15 +35,40 @@ def best_placement(view: View, placements: Sequence[FeasiblePlacement]) -> Feasi
 
 
 def placement_scores(view: View, placements: Sequence[FeasiblePlacement]) -> list[int]:
-    """Return the weighted total of each placement; `view` is without the proposed members."""
+    """Return the weighted total of each placement; `view` is without the proposed members.
+
+    Raises:
+        BadScores: a scorer of others returned something else than scores.
+    """
     weights = dict(view.profile.placement_weights)
     count = weights.get(PlacementScoreName.POD_GROUP_PODS_COUNT, 0)
     fit = weights.get(PlacementScoreName.NODE_RESOURCES_FIT, 0)
     most = max((placement.members for placement in placements), default=0)
-    return [
+    totals = [
         count * (placement.members * 100 // max(most, 1)) + fit * _fullness(view, placement)
         for placement in placements
     ]
+    for name, weight in view.profile.placement_scorers:
+        if name in view.scorers and totals:
+            found = _scored_by_others(view, name, placements)
+            totals = [total + weight * more for total, more in zip(totals, found, strict=True)]
+    return totals
+
+
+def _scored_by_others(
+    view: View, name: str, placements: Sequence[FeasiblePlacement]
+) -> tuple[int, ...]:
+    found = tuple(view.scorers[name](view, placements))
+    try:
+        scores = tuple(index(score) for score in found)
+    except TypeError:
+        scores = ()
+    if len(scores) != len(placements) or not all(0 <= score <= 100 for score in scores):
+        raise BadScores(
+            f"placement scorer {name} returned {found!r} for {len(placements)} placements; "
+            "accepted: a whole number from 0 to 100 for each"
+        )
+    return scores
 
 
 def _fullness(view: View, placement: FeasiblePlacement) -> int:

@@ -1,0 +1,55 @@
+"""Sample plugins of the scheduling plane: two pure functions of a frozen state.
+
+They read no clock, no file and nothing that changes, so that a decision can be made again from its
+record (`reprieve explain`). Columns are numpy arrays by node, resource or pod slot, see
+`reprieve.engine.cluster.snapshot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reprieve.engine.cluster.rows import GroupRow
+from reprieve.engine.cluster.snapshot import Pending
+from reprieve.engine.placement.filtering import FeasiblePlacement, View
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
+from reprieve.engine.scheduling.placing import Choose
+
+URGENT = 1000
+
+
+def emptiest_domain(view: View, placements: Sequence[FeasiblePlacement]) -> list[int]:
+    """Prefer the topology domain with the largest share of free CPU: 0 for full, 100 for empty.
+
+    An entry point of `reprieve.placement_scorers`. Reprieve's own score does the opposite and
+    packs; racks that share power or cooling may want it this way round.
+    """
+    snapshot = view.snapshot
+    cpu = snapshot.resources.index("cpu")
+    scores = []
+    for placement in placements:
+        there = int(snapshot.allocatable[placement.nodes, cpu].sum())
+        used = int(view.used[placement.nodes, cpu].sum())
+        scores.append(100 * (there - used) // there if there > used else 0)
+    return scores
+
+
+def urgent_only(
+    simulation: Simulation,
+    group: GroupRow,
+    queued: Sequence[Pending],
+    policy: Policy,
+    choose: Choose,
+    failed: GroupPlacing,
+) -> Preemption:
+    """Let groups below priority `URGENT` wait instead of evicting anybody.
+
+    An entry point of `reprieve.pod_group_post_filters`, to be enabled before `DefaultPreemption`,
+    which is asked for all others: "unschedulable" passes the question on, "unresolvable" ends it.
+    """
+    code = Code.UNSCHEDULABLE if group.priority >= URGENT else Code.UNRESOLVABLE
+    return Preemption(code, Explanation(Sentence.SILENT), evaluated=False)
