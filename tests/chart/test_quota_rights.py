@@ -10,7 +10,7 @@ from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists
-from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, PODS, Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock
@@ -50,7 +50,6 @@ NOT_ON_THE_TOUR = {
     ("get", "kueue.x-k8s.io", "admissionchecks"),
     ("update", "kueue.x-k8s.io", "admissionchecks"),
     ("patch", "kueue.x-k8s.io", "cohorts/status"),
-    ("patch", "", "pods/status"),
     # The embedded cluster has no such kind.
     ("list", "node.k8s.io", "runtimeclasses"),
     ("watch", "node.k8s.io", "runtimeclasses"),
@@ -182,8 +181,14 @@ async def story(cluster: Site) -> None:
     await cluster.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
     await cluster.until("jobs are suspended at their creation", registered, 60)
     await cluster.create(*base(4, preemption=LOWER)[1:], flavor(nodeLabels={"pool": "a"}))
-    await cluster.create(job("low-a", priority="low"), job("low-b", priority="low"))
-    await admitted(cluster, "low-a", "low-b")
+    await cluster.create(job("low-a", priority="low"), job("low-b", priority="low", pods=1))
+    gated: Object = await client.create(PODS, pod("solo"), dict)
+    assert {"name": "kueue.x-k8s.io/admission"} in gated["spec"]["schedulingGates"]
+
+    async def full() -> bool:
+        return await cluster.admitted() == {"low-a", "low-b", "solo"}
+
+    await cluster.until("the queue is full", full, 60)
     await cluster.create(job("high", priority="high", pods=4))
     await admitted(cluster, "high")
     old = await client.list(OLD_WORKLOADS, dict, namespace=NAMESPACE)
@@ -202,6 +207,25 @@ async def story(cluster: Site) -> None:
         return not (await client.list(CLUSTER_QUEUES, dict)).items
 
     await cluster.until("the queue is gone", gone, 60)
+
+
+def pod(name: str) -> Object:
+    """Return a pod that is queued by itself."""
+    asks = {"requests": {"cpu": "1"}}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "labels": {
+                "kueue.x-k8s.io/queue-name": "q",
+                "kueue.x-k8s.io/priority-class": "low",
+            },
+        },
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "c", "image": "registry.example/app:1", "resources": asks}],
+        },
+    }
 
 
 async def admitted(cluster: Site, *names: str) -> None:
