@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from reprieve.controllers.scheduling.plugins import Installed, installed, load, load_scorers
@@ -70,7 +69,7 @@ class OperatorSettings:
     installed: Installed
     plugins: Mapping[str, PostFilter]
     quota: QuotaSource | None = None
-    scorers: Mapping[str, PlacementScorer] = MappingProxyType({})
+    scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
 
 
 def operator_settings(options: OperatorOptions) -> OperatorSettings:
