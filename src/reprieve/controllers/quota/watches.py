@@ -18,6 +18,7 @@ from reprieve.api.core import ObjectMeta
 from reprieve.controllers.quota.pod_records import pod_indexes, slim
 from reprieve.execution.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
+from reprieve.controllers.quota.shared_parts import SharedParts
 from reprieve.jobs.model import JobKind
 from reprieve.kube.cache import Cache
 from reprieve.kube.client import Client
@@ -162,7 +163,10 @@ class Watches:
             )
             return Watch(cache, reflector, required)
 
-        self.workloads = watch(WORKLOADS, kueue.Workload)
+        parts = SharedParts()
+        self.workloads = watch(
+            WORKLOADS, kueue.Workload, convert=lambda obj: Held.of(parts.workload(obj))
+        )
         self.cluster_queues = watch(CLUSTER_QUEUES, kueue.ClusterQueue)
         self.local_queues = watch(LOCAL_QUEUES, kueue.LocalQueue)
         self.cohorts = watch(COHORTS, kueue.Cohort)
