@@ -191,8 +191,12 @@ class Group(Gated):
 
     async def check_requeued(self, name: str, victim: Workload) -> None:
         await super().check_requeued(name, victim)
-        said = await self.conditions(victim)
-        assert said["WaitingForReplacementPods"] == ("False", "PodsReady")
+
+        async def complete() -> bool:
+            said = await self.conditions(victim)
+            return said["WaitingForReplacementPods"] == ("False", "PodsReady")
+
+        await self.until(f"{name} is complete again", complete)
 
 
 class Replicas(Gated):

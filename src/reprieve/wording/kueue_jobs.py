@@ -14,6 +14,7 @@ __all__ = [
     "MISSING",
     "NON_SUSPENDABLE",
     "NOT_ADMITTED",
+    "NOT_GATED",
     "NOT_LISTED",
     "UNMATCHED",
     "conflicting_workload",
@@ -29,6 +30,10 @@ DELETED: Final = "Workload is deleted"
 CHILD: Final = "Kueue managed child job suspended"
 #: Reason of the event about a job that nothing stops but the loss of its pods.
 NON_SUSPENDABLE: Final = "NonSuspendableInPreemptibleQueue"
+#: Event about pods that were not gated at their creation.
+NOT_GATED: Final = (
+    "this pod was not held back at its creation, since no webhook was asked; it runs without quota"
+)
 #: Warning about pods that are gated and that nobody lets go.
 NOT_LISTED: Final = (
     "this pod is held back and nothing starts it: the framework pod is not listed in "

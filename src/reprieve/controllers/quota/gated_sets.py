@@ -144,6 +144,8 @@ class SetReconciler:
             if self._pods.kind is not None and self._is_gated(pod):
                 await self._steps.writer.let_go(pod, self._pods.kind.gate, Injection())
             return
+        if self._pods.kind is not None and self._steps.tell_missed(self._pods.kind, pod):
+            return
         index = _index(passes_on, pod)
         if index is None or index >= len(groups):
             return

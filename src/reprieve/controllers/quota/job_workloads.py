@@ -5,7 +5,7 @@ Source: specification of the quota plane, sections 10.1 to 10.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -31,10 +31,16 @@ from reprieve.controllers.quota.transitions import (
 )
 from reprieve.controllers.quota.watches import WORKLOADS
 from reprieve.controllers.quota.writing import StatusWriter
-from reprieve.intake.quota_workloads import ON_HOLD, condition_of, is_true
+from reprieve.intake.quota_workloads import (
+    ADMISSION_GATED_BY,
+    ON_HOLD,
+    condition_of,
+    is_true,
+)
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.jobs.pod_sets import pod_sets_of
+from reprieve.jobs.pods import annotations_of
 from reprieve.jobs.reading import digest, is_ready, is_suspended, reclaimable
 from reprieve.jobs.writing import is_injected
 from reprieve.kube.errors import AlreadyExists, NotFound
@@ -141,7 +147,7 @@ class JobWorkloads:
     async def follow_labels(
         self, kind: JobKind, job: Json, at: str, workload: Workload, *, queue: bool = True
     ) -> None:
-        """Let the Workload follow a changed priority class and, while it waits, queue name."""
+        """Let the Workload follow a changed class, gates and, while it waits, queue name."""
         change: Json = {}
         waits = workload.status.admission is None
         if queue and waits and workload.spec.queue_name != queue_name(job):
@@ -156,6 +162,9 @@ class JobWorkloads:
             change.update(self._composer.priority(kind, job, []) or {})
         if change:
             await self._patch(at, workload, change)
+        gates = annotations_of(job).get(ADMISSION_GATED_BY)
+        if gates != (workload.metadata.annotations or {}).get(ADMISSION_GATED_BY):
+            await self._patch(at, workload, {}, {ADMISSION_GATED_BY: gates})
 
     async def finish(
         self, kind: JobKind, job: Json, at: str, workload: Workload, reason: str, message: str
@@ -280,9 +289,18 @@ class JobWorkloads:
             kind, job, workload_key(kind, job), pod_sets_of(kind, job), [owner(kind, job)]
         )
 
-    async def _patch(self, at: str, workload: Workload, spec: Json) -> None:
+    async def _patch(
+        self,
+        at: str,
+        workload: Workload,
+        spec: Json,
+        annotations: Mapping[str, str | None] | None = None,
+    ) -> None:
         namespace, _, name = at.partition("/")
-        patch = {"metadata": {"uid": workload.metadata.uid}, "spec": spec}
+        metadata: Json = {"uid": workload.metadata.uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        patch = {"metadata": metadata, "spec": spec}
         self._note(await self._composer.fenced().patch(WORKLOADS, namespace, name, patch, dict))
 
     async def _digest(self, at: str, workload: Workload) -> tuple[str, str]:

@@ -17,10 +17,12 @@ from reprieve.execution.pods import PodWriter
 from reprieve.intake.quota_workloads import condition_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
+from reprieve.jobs.pods import ROLE, annotations_of, is_gated
 from reprieve.jobs.reading import is_suspended
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import parse_instant
 from reprieve.wording.kueue import Event
+from reprieve.wording.kueue_jobs import NOT_GATED
 
 __all__ = ["PodSteps", "Why"]
 
@@ -78,6 +80,16 @@ class PodSteps:
         if await self.writer.terminate(pod, reason, message):
             log.info("%s/%s ended: %s", kind.kind, pod["metadata"]["name"], message)
             self._composer.tell(kind, pod, Event("", "Normal", "Stopped", message))
+
+    def tell_missed(self, kind: JobKind, pod: Json) -> bool:
+        """Tell a pod that runs and was never gated; return whether it is one.
+
+        It is left alone: ended, it would only come again as it is, until webhooks are asked again.
+        """
+        if is_gated(pod, kind.gate) or ROLE in annotations_of(pod):
+            return False
+        self._composer.tell(kind, pod, Event("", "Warning", "NotGated", NOT_GATED))
+        return True
 
     async def remove(self, kind: JobKind, pod: Json) -> None:
         """Delete a pod that is one too many in its group."""

@@ -5,7 +5,7 @@ What is done follows from the pod and its Workload alone:
 1. the Workload is deleted: so is the pod
 2. being deleted: it loses its finalizer; once it is gone the Workload is declared finished
 3. over: the Workload is declared finished, and the pod loses its finalizer
-4. no Workload: made for a gated pod; a pod that runs without is ended
+4. no Workload: made for a gated pod; a pod that was gated and runs without is ended
 5. evicted or not admitted, and running: ended; an evicted one's quota is free at once
 6. changed: the Workload follows while the pod is gated, else both end
 7. admitted, and gated: let go with what the flavors ask for
@@ -100,7 +100,7 @@ class PodReconciler:
         if is_gated(pod, kind.gate):
             self._exposure.tell(kind, pod)
             await self._workloads.make(kind, pod)
-        else:
+        elif not self._steps.tell_missed(kind, pod):
             await self._steps.stop(kind, pod, Why.NO_WORKLOAD, MISSING)
 
     async def _keep(self, kind: JobKind, pod: Json, at: str, workload: Workload) -> None:

@@ -31,7 +31,7 @@ from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.transitions import preempted
 from reprieve.controllers.quota.writing import StatusWriter
-from reprieve.engine.plan import Plan, Plane
+from reprieve.engine.plan import Plan, Plane, Ref
 from reprieve.engine.quota import model
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
 from reprieve.execution.recovery import claim_open, expired
@@ -53,6 +53,8 @@ __all__ = ["Marking", "Preemptions"]
 
 _AT_ONCE: Final = 8
 _ATTEMPTS: Final = 5
+# Owners of Workloads whose pods are gated, and deleted when they make way.
+_GATED: Final = ("Pod", "StatefulSet", "LeaderWorkerSet")
 _RECORD_TIME_TO_LIVE: Final = 24 * 60 * MINUTE
 _RECORD_CAP: Final = 500
 _RECORDS_AT_MOST: Final = 5_000
@@ -204,13 +206,20 @@ class Preemptions:
             self._clean_at = type(now)(now + _CLEAN_EVERY)
             await self._clean()
 
+    def _action(self, victim: Ref) -> Action:
+        """Return what becomes of a victim: pods are deleted, all else is suspended."""
+        workload = self._state.workload(f"{victim.namespace}/{victim.name}")
+        owners = workload.metadata.owner_references if workload is not None else None
+        gated = any(each.kind in _GATED for each in owners or ())
+        return Action.DELETE if gated else Action.SUSPEND
+
     async def _begin(self, plan: Plan, decision_input: dict[str, Any] | None) -> Preemption:
         assert plan.preemptor is not None
         uid = plan.preemptor.uid
         attempt = self._attempts[uid] = self._attempts.get(uid, 0) + 1
         failures = 0
         while True:
-            actions = [Action.SUSPEND] * len(plan.victims)
+            actions = [self._action(each.subject) for each in plan.victims]
             now = self._context.clock.wall()
             spec = intent_spec(plan, attempt, now, actions=actions, decision_input=decision_input)
             name = intent_name(plan, attempt)
