@@ -16,9 +16,9 @@ import msgspec
 from reprieve.api import kueue
 from reprieve.api.core import ObjectMeta
 from reprieve.controllers.quota.pod_records import pod_indexes, slim
+from reprieve.controllers.quota.shared_parts import SharedParts
 from reprieve.execution.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
-from reprieve.controllers.quota.shared_parts import SharedParts
 from reprieve.jobs.model import JobKind
 from reprieve.kube.cache import Cache
 from reprieve.kube.client import Client
