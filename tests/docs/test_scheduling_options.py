@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from reprieve.engine.cluster.rows import Entry, Kind
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.profile import Policy, Protection
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
+from reprieve.units.ids import Uid
 from tests.docs.generated import DOCS
 from tests.engine.builders import gang, node, pod, snapshot_of
 
@@ -72,6 +74,17 @@ def elsewhere() -> Snapshot:
         pod("large", gpus=8, priority=1, node="a"),
         pod("small", gpus=2, cpu=30_000, priority=1, node="b"),
         gang(1, "train", gpus=7, cpu=4000, priority=10),
+    )
+
+
+def steady() -> Snapshot:
+    return snapshot_of(
+        node("a", gpus=8, cpu=64_000),
+        node("b", gpus=8, cpu=32_000),
+        pod("serving", gpus=8, priority=1, node="a", protection="steady"),
+        pod("batch", gpus=8, priority=2, node="b"),
+        gang(1, "train", gpus=8, cpu=1000, priority=10),
+        Entry(Kind.PRIORITY_CLASS, Uid("steady"), "", "steady", 1, 20),
     )
 
 
@@ -151,6 +164,16 @@ EXAMPLES = {
         checkpoints,
         "harm_order",
         (("false", False), ("true", True)),
+    ),
+    "preemptionPriority": Example(
+        (
+            "a  8 GPUs, 64 CPUs: serving (8 GPUs, priority 1, names a class of value 20)",
+            "b  8 GPUs, 32 CPUs: batch (8 GPUs, priority 2)",
+            "waits: train (8 GPUs, priority 10)",
+        ),
+        steady,
+        "protection",
+        (("{}", None), ("{cap: 50}", Protection(50))),
     ),
     "maxLostWork": Example(
         (

@@ -54,6 +54,7 @@ def test_every_option_is_described_with_its_default() -> None:
         "topologyPreemption": str(policy.topology_preemption).lower(),
         "cascadeAware": str(policy.cascade_aware).lower(),
         "harmOrder": str(policy.harm_order).lower(),
+        "preemptionPriority": "{}",
         "compositePriority": policy.composite_priority.value,
         "featureGates": "see below",
         "configuration": "see below",

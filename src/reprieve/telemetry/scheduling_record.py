@@ -96,7 +96,7 @@ class PlacedPods(msgspec.Struct, frozen=True):
     starts: list[int | None]
     flags: list[int]
     checkpoints: list[int] = []  # empty where nobody said when
-    protections: dict[int, str] = {}  # by place in these lists
+    protections: list[tuple[int, str]] = []  # with the place in these lists
 
 
 class SchedulingInput(msgspec.Struct, frozen=True):
@@ -181,11 +181,11 @@ def encode_scheduling(
             starts=[None if at == NO_START else at for at in snapshot.pod_start[slots].tolist()],
             flags=snapshot.pod_flags[slots].tolist(),
             checkpoints=checkpoints.tolist() if checkpoints.any() else [],
-            protections={
-                place: snapshot.protections[slot]
+            protections=[
+                (place, snapshot.protections[slot])
                 for place, slot in enumerate(slots.tolist() if snapshot.protections else ())
                 if slot in snapshot.protections
-            },
+            ],
         ),
         pending=pending,
         nominations=nominations,
@@ -315,6 +315,7 @@ def _placed(decided_on: SchedulingInput) -> Iterator[tuple[PodRow, bool]]:
         pods.flags,
         pods.checkpoints or [0] * len(pods.uids),
     )
+    protections = dict(pods.protections)
     for place, facts in enumerate(zip(*columns, strict=True)):
         uid, key, node, pod_class, labels, group, priority, start, flags, checkpoint = facts
         namespace, _, name = key.partition("/")
@@ -332,6 +333,7 @@ def _placed(decided_on: SchedulingInput) -> Iterator[tuple[PodRow, bool]]:
             deleting=bool(flags & Flag.DELETING),
             preempted=bool(flags & Flag.PREEMPTED),
             checkpoint=checkpoint,
-            protection=pods.protections.get(place, ""),
+            protection=protections.get(place, ""),
+            disruption=WITH_GROUP if flags & Flag.WITH_GROUP else "",
         )
         yield row, bool(flags & Flag.ASSUMED)

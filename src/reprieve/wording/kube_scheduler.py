@@ -283,6 +283,12 @@ def failed_scheduling(message: str) -> EventText:
     return EventText("Warning", "FailedScheduling", "Scheduling", _note(message))
 
 
+def protection_ignored(name: str, why: str) -> EventText:
+    """Return the event of work whose preemption priority class has no effect."""
+    note = f"preemption priority class {name} is ignored: {why}"
+    return EventText("Warning", "PreemptionPriorityIgnored", "Scheduling", _note(note))
+
+
 def preempted(preemptor: str, uid: str, target: str) -> EventText:
     """Return the event of a victim; `target`: the node, `CLUSTER` for a group."""
     note = f"Preempted by {preemptor} {uid} on node {target}"

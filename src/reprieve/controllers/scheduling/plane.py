@@ -16,6 +16,7 @@ from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.decisions import Decisions
 from reprieve.controllers.scheduling.preemptions import Preemptions
+from reprieve.controllers.scheduling.protections import tell_ignored
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.controllers.scheduling.watches import Watches
@@ -143,6 +144,7 @@ class SchedulingPlane:
                 if row is not None and self.state.ours(row):
                     log.warning("%s/%s was not seen bound in time", row.namespace, row.name)
                     queue.add(row, now)
+            tell_ignored(self.context, self.state)
             self.gangs.look(now)
             self.gang_outcomes.show()
             self.context.scheduler_metrics.show_queue(queue.entities(), queue.pods())

@@ -70,6 +70,8 @@ class ClusterState:
     _announced: Announced = field(init=False)
     disturbed: int = 0
     overdue: set[Uid] = field(default_factory=set)
+    #: Pods and groups that have just named a class to count for them as victims.
+    said_protection: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
     written: dict[Uid, Written] = field(default_factory=dict)
     _members: dict[str, set[Uid]] = field(default_factory=dict)
     forest: Forest = field(default_factory=Forest)
@@ -200,6 +202,8 @@ class ClusterState:
         old = self._pods.get(row.uid)
         self._pods[row.uid] = row
         self.observed(old, row)
+        if row.protection and (old is None or old.protection != row.protection):
+            self.said_protection[row.uid] = row
         self._announced.seen(row)
         key = f"{row.namespace}/{row.group}" if row.group else ""
         if key:
@@ -237,6 +241,8 @@ class ClusterState:
             if old is None or old.pod_class.scheduler_name not in self.scheduler_names:
                 self.disturbed += 1
             return
+        if old.protection != row.protection:
+            self._protection_changed(row)
         if old.labels != row.labels:
             self.disturbed += 1
             self.queue.on_event(Event(Happening.POD_LABELS, pod=row, pod_before=old), now)
@@ -245,6 +251,15 @@ class ClusterState:
         ):
             self.disturbed += 1
             self.queue.on_event(Event(Happening.POD_SCALED_DOWN, pod=row, pod_before=old), now)
+
+    def _protection_changed(self, row: PodRow | GroupRow) -> None:
+        """Whoever waits for victims may find some now."""
+        if row.protection:
+            self.said_protection[row.uid] = row
+        pods = self.members(row.key) if isinstance(row, GroupRow) else iter((row,))
+        placed = next((pod for pod in pods if pod.node), None)
+        if placed is not None:
+            self._freed(placed)
 
     def _freed(self, row: PodRow, at_most: int | None = None) -> None:
         self.disturbed += 1
@@ -259,6 +274,16 @@ class ClusterState:
                 del self._members[key]
 
     # Other kinds.
+
+    def priority_class(self, name: str) -> int | None:
+        """Return the value of a PriorityClass, None for one that is not there."""
+        found = self._others.get(Kind.PRIORITY_CLASS, {}).get(("", name))
+        return found.row if isinstance(found, Entry) else None
+
+    def _class_changed(self, name: str) -> None:
+        for row in (*self.forest, *self._pods.values()):
+            if row.protection == name:
+                self._protection_changed(row)
 
     def _held(self, kind: Kind) -> dict[Uid, Change]:
         if kind is Kind.NODE:
@@ -294,6 +319,11 @@ class ClusterState:
             if before is not None and before.uid == row.uid and row.version < before.version:
                 return
             self.forest.put(row)
+            if before is None:
+                if row.protection:
+                    self.said_protection[row.uid] = row
+            elif before.protection != row.protection:
+                self._protection_changed(row)
             if written is not None:
                 self.written[row.uid] = written
             if before is None or _decisive(before) != _decisive(row):
@@ -306,6 +336,8 @@ class ClusterState:
             kind = Kind(row.kind)
         self._others.setdefault(kind, {})[row.namespace, row.name] = row
         self.disturbed += 1
+        if kind is Kind.PRIORITY_CLASS:
+            self._class_changed(row.name)
         if isinstance(row, Entry):
             self._offer(row, now, freed=unused(row))
 
@@ -394,4 +426,4 @@ class ClusterState:
 
 def _decisive(row: GroupRow) -> GroupRow:
     """Return the row without what changes with every write of a status."""
-    return replace(row, version=0, scheduled=False)
+    return replace(row, version=0, scheduled=False, checkpoint=0)
