@@ -106,7 +106,7 @@ class Crowd:
         return [
             *(f"{name}: {(found.get(name) or {}).get('status')}" for name in left[:10]),
             *(f"{name} holds {amount}" for name, amount in self._held.items() if amount),
-            *(str(each["status"]) for each in await self.cluster.intents() if not _over(each)),
+            *(str(each.get("status")) for each in await self.cluster.intents() if not _over(each)),
         ]
 
     async def _has_room(self) -> bool:

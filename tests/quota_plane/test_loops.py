@@ -72,7 +72,7 @@ async def test_of_equal_queues_no_more_is_taken_than_is_needed(tmp_path: Path) -
 
         async def settled() -> bool:
             admitted = await cluster.admitted()
-            phases = {each["status"].get("phase") for each in await cluster.intents()}
+            phases = {(each.get("status") or {}).get("phase") for each in await cluster.intents()}
             return (
                 "large" in admitted
                 and admitted == await cluster.running()
