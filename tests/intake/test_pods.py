@@ -12,6 +12,7 @@ from reprieve.engine.idle.vendors import AMD, NVIDIA
 from reprieve.intake.pods import (
     admitted_nodes,
     gpus_of,
+    is_demand,
     lacks_quota,
     node_row,
     pod_row,
@@ -158,6 +159,24 @@ def test_waiting_for_quota_is_a_demand_if_others_can_give_it_back(
     assert lacks_quota(found, ["AMD.com/gpu"]) is waits
     assert not lacks_quota(found, ["nvidia.com/gpu"])
     assert workload_gpus(found) == {"amd.com/gpu": 6}
+
+
+def test_a_gated_pod_waits_for_the_quota_of_what_it_belongs_to() -> None:
+    """The Workload of a LeaderWorkerSet is the set's, not its pods'."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+
+    def is_gated_demand(managed: str, of_root: list[KueueWorkload]) -> bool:
+        given = {
+            "metadata": {"labels": {"kueue.x-k8s.io/managed": managed}},
+            "status": {"phase": "Pending", "conditions": [condition]},
+        }
+        return is_demand(msgspec.convert(given, Pod), ["amd.com/gpu"], (), of_root)
+
+    short = {"type": "QuotaReserved", "status": "False", "message": WAITS}
+    waiting = msgspec.convert({"status": {"conditions": [short]}}, KueueWorkload)
+    assert is_gated_demand("true", [waiting])
+    assert not is_gated_demand("true", [])
+    assert not is_gated_demand("", [waiting])
 
 
 def test_a_group_is_named_by_scheduling_by_kueue_or_by_an_older_front_door() -> None:

@@ -41,6 +41,10 @@ class PodFacts:
         """Make all rows anew, under the context's options."""
         self._rows.clear()
 
+    def known(self, namespace: str) -> PodSetRows:
+        """Return the rows of a namespace if they were made; to be asked from any thread."""
+        return self._rows.get(namespace) or PodSetRows(self._context.options.rules)
+
     def rows(self, namespace: str) -> PodSetRows:
         """Return the rows for pods of a namespace."""
         found = self._rows.get(namespace)

@@ -164,8 +164,8 @@ class QuotaState:
         self._woken()
 
     def pod_rows(self, namespace: str) -> PodSetRows:
-        """Return what pods of a namespace ask for beside what they say."""
-        return self._pods.rows(namespace)
+        """Return what pods of a namespace ask for beside what they say; from any thread."""
+        return self._pods.known(namespace)
 
     def row(self, workload: kueue.Workload) -> Workload:
         """Return the engine's row of a Workload."""
