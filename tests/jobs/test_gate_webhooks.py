@@ -229,3 +229,9 @@ def test_a_train_job_has_a_patch_of_ours_from_its_creation_on() -> None:
 
 def test_the_finalizer_is_that_of_the_managed_label() -> None:
     assert FINALIZER == MANAGED == "kueue.x-k8s.io/managed"
+
+
+def test_a_ray_job_on_a_cluster_of_its_own_choice_is_not_suspended() -> None:
+    labels = {"labels": {QUEUE: "q"}}
+    obj = {"metadata": labels, "spec": {"clusterSelector": {"ray.io/cluster": "mine"}}}
+    assert hook("mrayjob").judge(asked(obj)).changed is None

@@ -416,6 +416,32 @@ class AJobLosesItsWorkload(Life):
         await self.told("Job", f"{self.name}-low", "Stopped", "Workload is deleted")
 
 
+class AJobTakesTheWorkloadThatItNames(Life):
+    """A job that names its Workload waits for it, owns it and runs with its quota."""
+
+    async def tell(self) -> None:
+        wanted = self.job("low", pods=1)
+        wanted["metadata"]["labels"][f"{PREFIX}prebuilt-workload-name"] = self.name
+        stored: Object = await self.client.create(JOBS, wanted, dict)
+        template = {"spec": stored["spec"]["template"]["spec"]}
+        pod_set = {"name": "main", "count": 1, "template": template}
+        made = {
+            "metadata": {"name": self.name, "namespace": NAMESPACE},
+            "spec": {"queueName": self.queue, "podSets": [pod_set], "priority": 0},
+        }
+        await self.client.create(WORKLOADS, made, dict)
+
+        async def runs() -> bool:
+            return len(await self.job_pods("low")) == 1
+
+        await self.until("it runs", runs)
+        workload = await self.workload(self.name) or {}
+        (owner,) = workload["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["controller"]) == (stored["metadata"]["uid"], True)
+        page = await self.client.list(WORKLOADS, dict, namespace=NAMESPACE)
+        assert not [each for each in page.items if f"job-{self.name}" in str(each["metadata"])]
+
+
 class AJobThatIsRefusedHoldsNoQuota(Life):
     """A RayJob that its controller finds invalid waits on hold."""
 
@@ -453,6 +479,7 @@ LIVES: dict[str, type[Life]] = {
         AJobThatIsChangedIsQueuedAnew,
         PodsThatHaveEndedMakeRoom,
         AJobLosesItsWorkload,
+        AJobTakesTheWorkloadThatItNames,
         AJobThatIsRefusedHoldsNoQuota,
     )
 }

@@ -52,6 +52,7 @@ from reprieve.controllers.webhook_sets import passing_on, set_validating
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first, put
+from reprieve.jobs.reading import is_managed as can_be_queued
 from reprieve.jobs.reading import is_suspended
 from reprieve.jobs.training import MANAGER
 from reprieve.jobs.writing import told_runtime
@@ -131,7 +132,8 @@ def _changing(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
         job, namespace = copy.deepcopy(asked.obj), asked.namespace
         if not tenancy.has_managed_owner(namespace, job):
             fill_in(job, namespace, tenancy, rules)
-        if is_managed(job, namespace, tenancy, rules) and not is_suspended(kind, job):
+        managed = is_managed(job, namespace, tenancy, rules) and can_be_queued(kind, job)
+        if managed and not is_suspended(kind, job):
             put(job, kind.suspend, True)
         if kind.runtime is not None:
             # There from the start, since patches can only be added then.

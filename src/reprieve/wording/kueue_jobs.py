@@ -16,6 +16,7 @@ __all__ = [
     "NOT_ADMITTED",
     "NOT_GATED",
     "NOT_LISTED",
+    "OUT_OF_SYNC",
     "UNMATCHED",
     "conflicting_workload",
     "exposed",
@@ -27,6 +28,7 @@ MISSING: Final = "Missing Workload; unable to restore pod templates"
 UNMATCHED: Final = "No matching Workload; restoring pod templates according to existent Workload"
 NOT_ADMITTED: Final = "Not admitted by cluster queue"
 DELETED: Final = "Workload is deleted"
+OUT_OF_SYNC: Final = "The prebuilt workload is out of sync with its user job"
 CHILD: Final = "Kueue managed child job suspended"
 #: Reason of the event about a job that nothing stops but the loss of its pods.
 NON_SUSPENDABLE: Final = "NonSuspendableInPreemptibleQueue"

@@ -6,6 +6,7 @@ Source: specification of the quota plane, section 10.7.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from reprieve.controllers.quota.composing import Composer
 from reprieve.controllers.quota.job_lookup import queue_name
@@ -18,6 +19,8 @@ from reprieve.wording.kueue import Event
 from reprieve.wording.kueue_jobs import NON_SUSPENDABLE, exposed
 
 __all__ = ["ExposureEvents", "settings_that_hit"]
+
+_KEPT: Final = 4_096
 
 
 def settings_that_hit(
@@ -40,6 +43,7 @@ class ExposureEvents:
         self._watches = watches
         self._state = state
         self._composer = composer
+        # By uid, oldest first.
         self._told: dict[str, Sequence[str]] = {}
 
     def tell(self, kind: JobKind, job: Json) -> None:
@@ -49,9 +53,7 @@ class ExposureEvents:
         if not found or self._told.get(metadata["uid"]) == found:
             return
         self._told[metadata["uid"]] = found
+        if len(self._told) > _KEPT:
+            del self._told[next(iter(self._told))]
         text = exposed(kind.kind, metadata["namespace"], queue, found)
         self._composer.tell(kind, job, Event("", "Warning", NON_SUSPENDABLE, text))
-
-    def forget(self, uid: str) -> None:
-        """Forget a job that is gone."""
-        self._told.pop(uid, None)

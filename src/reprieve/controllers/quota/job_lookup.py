@@ -14,7 +14,7 @@ from reprieve.controllers.quota.watches import Held, Watches
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.naming import workload_name
 from reprieve.jobs.paths import Json, first
-from reprieve.jobs.pods import IS_GROUP, group_of, is_managed, prebuilt_of
+from reprieve.jobs.pods import IS_GROUP, group_of, is_gated, is_managed, prebuilt_of
 from reprieve.jobs.reading import is_active, is_suspended
 from reprieve.jobs.training import RUNTIME
 
@@ -77,9 +77,12 @@ def set_workload_keys(
 
 
 class JobLookup:
-    """Reads the caches of jobs."""
+    """Reads the caches of jobs. `without_queue_name`: those without one are queued too."""
 
-    def __init__(self, watches: Watches, kinds: tuple[JobKind, ...]) -> None:
+    def __init__(
+        self, watches: Watches, kinds: tuple[JobKind, ...], *, without_queue_name: bool = False
+    ) -> None:
+        self._without_queue_name = without_queue_name
         self._watches = watches
         self.kinds = {kind.key: kind for kind in kinds}
         self.pods = PodLookup(watches, kinds)
@@ -168,7 +171,7 @@ class JobLookup:
         """Tell whether the job of a Workload still runs or has pods."""
         if self._is_group(workload):
             at = f"{workload.metadata.namespace}/{workload.metadata.name}"
-            return any(self._stays(pod) for pod in self.pods.members(at))
+            return any(self._runs(pod) for pod in self.pods.members(at))
         found = self.owner_of(workload)
         if found is None:
             # The Workload of a pod that is gone is declared finished first.
@@ -181,7 +184,7 @@ class JobLookup:
         return is_active(kind, held.object) and not is_suspended(kind, held.object)
 
     def ancestor(self, job: Json) -> tuple[JobKind, Held[Json]] | None:
-        """Return the topmost job above this one that has a queue name."""
+        """Return the topmost job above this one that is queued, as far as caches tell."""
         found = None
         for _ in range(_DEEPEST):
             owner = next(
@@ -196,7 +199,7 @@ class JobLookup:
             if kind is None or held is None:
                 break
             job = held.object
-            if queue_name(job):
+            if queue_name(job) or self._without_queue_name:
                 found = kind, held
         return found
 
@@ -204,10 +207,10 @@ class JobLookup:
     def _is_group(workload: Workload) -> bool:
         return (workload.metadata.annotations or {}).get(IS_GROUP) == "true"
 
-    @staticmethod
-    def _stays(pod: Json) -> bool:
-        """Tell whether a pod is not on its way out."""
-        return not first(pod, "metadata.deletionTimestamp")
+    def _runs(self, pod: Json) -> bool:
+        """Tell whether a pod was let go, and is not on its way out."""
+        gate = self.pods.kind.gate if self.pods.kind is not None else ""
+        return not first(pod, "metadata.deletionTimestamp") and not is_gated(pod, gate)
 
 
 def _is_lone(pod: Json) -> bool:

@@ -6,7 +6,8 @@ taken again:
 1. gone: the Workload it leaves behind is declared finished
 2. below a queued job: suspended unless that one is admitted; never queued itself
 3. over: the Workload is declared finished
-4. no Workload: the job is suspended, and once it has no pods its Workload is made
+4. no Workload: the job is suspended, and once it has no pods its Workload is made, unless the job
+   names one that somebody else makes
 5. the Workload is deleted: the job is suspended
 6. evicted or not admitted, and running: suspended; its own controller deletes the pods
 7. evicted, and no pods left: the templates are put back, and the quota is free
@@ -26,7 +27,7 @@ from typing import Final
 
 from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.ancestry import Ancestor, Ancestry
-from reprieve.controllers.quota.composing import Composer
+from reprieve.controllers.quota.composing import Composer, owner
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.exposure import ExposureEvents
 from reprieve.controllers.quota.gated_sets import SetReconciler
@@ -46,11 +47,19 @@ from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pod_sets import pod_sets_of
+from reprieve.jobs.pods import prebuilt_of
 from reprieve.jobs.reading import end, is_active, is_managed, is_on_hold, is_suspended
 from reprieve.jobs.writing import Conflicting, is_injected, is_restored
 from reprieve.units.instants import Nanos
 from reprieve.wording.kueue import Event
-from reprieve.wording.kueue_jobs import CHILD, DELETED, MISSING, NOT_ADMITTED, UNMATCHED
+from reprieve.wording.kueue_jobs import (
+    CHILD,
+    DELETED,
+    MISSING,
+    NOT_ADMITTED,
+    OUT_OF_SYNC,
+    UNMATCHED,
+)
 
 __all__ = ["JobReconciler"]
 
@@ -176,7 +185,7 @@ class JobReconciler:
     async def _make(self, kind: JobKind, job: Json) -> None:
         if not is_suspended(kind, job):
             await self._stop(kind, job, MISSING)
-        elif is_active(kind, job):
+        elif is_active(kind, job) or prebuilt_of(job):
             return
         elif pod_sets_of(kind, job):
             await self._workloads.make(kind, job)
@@ -187,6 +196,8 @@ class JobReconciler:
             self._composer.tell(kind, job, Event("", "Warning", "ErrWorkloadCompose", text))
 
     async def _keep(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
+        if prebuilt_of(job):
+            await self._workloads.own(at, workload, [owner(kind, job)])
         suspended, active = is_suspended(kind, job), is_active(kind, job)
         eviction = condition_of(workload.status.conditions, "Evicted")
         admission, admitted = workload.status.admission, _true(workload, "Admitted")
@@ -218,6 +229,8 @@ class JobReconciler:
         """Make up for a job that was changed."""
         if not is_suspended(kind, job):
             await self._stop(kind, job, UNMATCHED)
+        elif prebuilt_of(job):
+            await self._workloads.finish(kind, job, at, workload, "OutOfSync", OUT_OF_SYNC)
         elif workload.status.admission is None:
             await self._workloads.update(kind, job, at, workload)
         elif not is_active(kind, job):

@@ -69,7 +69,9 @@ class QuotaPlane:
             report=lambda trouble: log.warning("%s", trouble),
             restarted=lambda kind, why: context.metrics.watch_restarts.labels(kind, why).inc(),
         )
-        self.lookup = JobLookup(self.watches, kinds)
+        self.lookup = JobLookup(
+            self.watches, kinds, without_queue_name=context.options.without_queue_name
+        )
         self.state = QuotaState(context, self.watches, self._workload_changed, self._wake)
         self.state.follow()
         self.writer = StatusWriter(context, self.state)

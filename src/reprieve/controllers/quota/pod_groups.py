@@ -96,7 +96,9 @@ class GroupReconciler:
             return
         if workload is not None and workload.metadata.deletion_timestamp:
             for pod in members:
-                await self._steps.stop(kind, pod, Why.DELETED, DELETED, all_pods=True)
+                # A set would only make the gated ones again.
+                alone = PARENT not in annotations_of(pod)
+                await self._steps.stop(kind, pod, Why.DELETED, DELETED, all_pods=alone)
                 await self._steps.writer.finalize(pod)
             await self._releasing.look(at)
             return
@@ -129,7 +131,7 @@ class GroupReconciler:
         owners = {each.kind for each in workload.metadata.owner_references or ()}
         if (workload.metadata.annotations or {}).get(IS_GROUP) != "true":
             return
-        if owners <= {"Pod"}:
+        if owners == {"Pod"}:
             await self._workloads.finish_orphan(at, workload)
         elif is_true(condition_of(workload.status.conditions, "Evicted")):
             await self._releasing.release(at, workload)
