@@ -1,0 +1,144 @@
+"""Turns in the lives of queued pods."""
+
+from __future__ import annotations
+
+from reprieve.jobs.paths import first
+from reprieve.kube.resource import PODS
+from tests.quota_plane.gated_site import CLASS, QUEUE
+from tests.quota_plane.kind_stories import GROUP, STATEFUL_SETS, TOTAL, leaving, manifest
+from tests.quota_plane.life import PREFIX, Life
+from tests.quota_plane.site import NAMESPACE, WORKLOADS, Object
+
+
+class APodIsMarkedWhenItIsEnded(Life):
+    """A lone pod's end is told on the pod, and on the Workload that ends with it."""
+
+    async def tell(self) -> None:
+        await self.client.create(PODS, self.pod("low", finalizers=["example.org/kept"]), dict)
+
+        async def runs() -> bool:
+            return (await self.phases()) == {"low": "Running"}
+
+        await self.until("the pod runs", runs)
+        stem = f"pod-{self.name}-low"
+        await self.client.create(PODS, self.pod("high", "high"), dict)
+
+        async def marked() -> bool:
+            low = (await self.pods())["low"]
+            # What is left of it is kept by another's finalizer alone.
+            return leaving(low) and low["metadata"]["finalizers"] == ["example.org/kept"]
+
+        await self.until("the pod is marked", marked)
+        said = await self.conditions(stem)
+        low = (await self.pods())["low"]
+        (mark,) = (
+            each for each in low["status"]["conditions"] if each["type"] == "TerminationTarget"
+        )
+        assert (mark["status"], mark["reason"]) == ("True", "WorkloadEvictedDueToPreempted")
+        assert mark["message"] == said["Evicted"][2]
+        managers = {
+            each["manager"]
+            for each in low["metadata"]["managedFields"]
+            if "TerminationTarget" in str(each)
+        }
+        assert managers == {"kueue"}
+        assert said["Requeued"][:2] == ("False", "Preempted")
+        await self.told("Pod", f"{self.name}-low", "Stopped", mark["message"])
+        name = (await self.workload(stem) or {})["metadata"]["name"]
+        await self.client.modify(PODS, NAMESPACE, f"{self.name}-low", unfinalized)
+
+        await self.told("Workload", name, "FinishedWorkload", "its pod is gone")
+
+
+class AGroupIsKeptAtItsSize(Life):
+    """One too many goes, a failed one is made up for, and all end with the Workload."""
+
+    def member(self, name: str) -> Object:
+        labels = {GROUP: self.name}
+        return self.pod(name, cpu="500m", labels=labels, annotations={TOTAL: "3"})
+
+    async def tell(self) -> None:
+        for name in "abcd":
+            await self.client.create(PODS, self.member(name), dict)
+
+        async def runs() -> bool:
+            return list((await self.phases()).values()) == ["Running"] * 3
+
+        await self.until("three run", runs)
+        left = set("abcd") - set(await self.pods())
+        (gone,) = left
+        await self.told("Pod", f"{self.name}-{gone}", "ExcessPodDeleted", "Excess pod deleted")
+        first_one = min(await self.pods())
+        await self.client.patch_status(
+            PODS, NAMESPACE, f"{self.name}-{first_one}", {"phase": "Failed"}, dict
+        )
+
+        async def waits() -> bool:
+            said = await self.conditions(self.name)
+            return said.get("WaitingForReplacementPods", ("",))[0] == "True"
+
+        await self.until("one is missing", waits)
+        said = (await self.conditions(self.name))["WaitingForReplacementPods"]
+        assert said == ("True", "PodsFailed", "Some Failed pods need replacement")
+        assert (await self.pods())[first_one]["metadata"]["finalizers"]
+        await self.client.create(PODS, self.member("e"), dict)
+
+        async def complete() -> bool:
+            said = await self.conditions(self.name)
+            failed = (await self.pods())[first_one]
+            return said["WaitingForReplacementPods"] == (
+                "False",
+                "PodsReady",
+                "No pods need replacement",
+            ) and not failed["metadata"].get("finalizers")
+
+        await self.until("none is missing", complete)
+        workload = await self.workload(self.name)
+        assert workload is not None
+        owners = {each["name"] for each in workload["metadata"]["ownerReferences"]}
+        assert f"{self.name}-e" in owners
+        await self.client.delete(WORKLOADS, NAMESPACE, self.name)
+
+        async def ended() -> bool:
+            return await self.pods() == {} and await self.workload(self.name) is None
+
+        await self.until("all have ended", ended)
+
+
+class ASetIsHeldWithoutReplicas(Life):
+    """Scaled to nothing a StatefulSet holds no quota; scaled up it waits for it again."""
+
+    async def tell(self) -> None:
+        obj = manifest("StatefulSet", self.name)
+        obj["metadata"]["labels"] = {QUEUE: self.queue, CLASS: "low"}
+        obj["spec"]["replicas"] = 1
+        obj["spec"]["template"]["metadata"]["labels"]["life"] = self.name
+        await self.client.create(STATEFUL_SETS, obj, dict)
+        stem = f"statefulset-{self.name}"
+
+        async def runs() -> bool:
+            return list((await self.phases()).values()) == ["Running"]
+
+        await self.until("it runs", runs)
+        ((pod),) = (await self.pods()).values()
+        notes, name = pod["metadata"]["annotations"], (await self.workload(stem) or {})
+        assert notes[GROUP] == notes[f"{PREFIX}prebuilt-workload-name"] == name["metadata"]["name"]
+        assert (notes[TOTAL], notes[f"{PREFIX}role-hash"]) == ("1", "main")
+        await self.client.patch_scale(STATEFUL_SETS, NAMESPACE, self.name, 0)
+
+        async def held() -> bool:
+            workload = await self.workload(stem)
+            said = (await self.conditions(stem))["QuotaReserved"]
+            return said == (
+                "False",
+                "OnHold",
+                "StatefulSet scaled to zero; workload on hold",
+            ) and not first(workload, "status.admission")
+
+        await self.until("it is on hold", held)
+        await self.client.patch_scale(STATEFUL_SETS, NAMESPACE, self.name, 1)
+        await self.until("it runs again", runs)
+
+
+def unfinalized(obj: Object) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "finalizers": []}}
