@@ -31,7 +31,6 @@ from reprieve.kube.errors import (
     Unreachable,
     error_from,
 )
-from reprieve.kube.http1 import Connections, Incomplete
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 
@@ -43,7 +42,6 @@ _BACKOFF_FIRST: Final = SECOND // 5
 _BACKOFF_MOST: Final = 10 * SECOND
 _RETRY_AFTER_MOST: Final = 60.0
 _READ: Final = 2**20
-_USER_AGENT: Final = "reprieve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +226,11 @@ def _seconds(text: str | None) -> float | None:
 
 
 class HttpWire:
-    """HTTP/1.1 with connections kept open: reads over aiohttp, writes by `http1`, but for a proxy.
+    """HTTP/1.1 over aiohttp, with connections kept open.
 
     Args:
         connection: server and credentials.
-        limit: connections at a time, for reads and for writes; each watch holds one.
+        limit: connections at a time; each watch holds one.
     """
 
     def __init__(self, connection: Connection, *, limit: int = 100) -> None:
@@ -240,15 +238,12 @@ class HttpWire:
         self._limit = limit
         # Opened at the first request, since aiohttp wants a running loop.
         self._session: aiohttp.ClientSession | None = None
-        self._writes: Connections | None = None
 
     async def send(self, request: Request, stream: bool, rejected: bool) -> Answer:
         headers = {"Accept": request.accept, **await self._connection.headers(rejected)}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         seconds = request.timeout / SECOND
-        if request.method != "GET" and self._connection.proxy is None:
-            return await self._write(request, headers, seconds)
         timeout = (
             aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=seconds)
             if stream
@@ -270,24 +265,7 @@ class HttpWire:
             raise self._unreachable(cause) from cause
         return _HttpAnswer(response, self._unreachable)
 
-    async def _write(self, request: Request, headers: Mapping[str, str], seconds: float) -> Answer:
-        if self._writes is None:
-            of = self._connection
-            self._writes = Connections(
-                of.server, of.tls, of.tls_server_name, self._limit, _kept_alive
-            )
-        own = {"User-Agent": _USER_AGENT, **headers}
-        body = request.body or b""
-        try:
-            return await self._writes.send(
-                request.method, request.path, request.query, own, body, seconds
-            )
-        except OSError as cause:
-            raise self._unreachable(cause) from cause
-
     async def close(self) -> None:
-        if self._writes is not None:
-            self._writes.close()
         if self._session is not None:
             # A server that is slow to say goodbye would keep sockets beyond the end of the loop.
             if self._session.connector is not None:
@@ -304,14 +282,14 @@ class HttpWire:
                     socket_factory=_kept_alive,
                 ),
                 read_bufsize=_READ,
-                headers={"User-Agent": _USER_AGENT},
+                headers={"User-Agent": "reprieve"},
             )
         return self._session
 
     def _unreachable(self, cause: BaseException) -> Unreachable:
         timed_out = isinstance(cause, TimeoutError)
         text = "no answer in time" if timed_out else str(cause) or type(cause).__name__
-        if isinstance(cause, (aiohttp.ClientPayloadError, Incomplete)):
+        if isinstance(cause, aiohttp.ClientPayloadError):
             text = "the connection ended in the middle of an answer"
         return Unreachable(f"{self._connection.server}: {text}", reason="Timeout" * timed_out)
 
