@@ -279,7 +279,7 @@ def test_a_job_that_another_controller_left_half_stopped_counts_as_running() -> 
     row, job = ROWS["Job"], stopped(ROWS["Job"], obj("Job"))
     job["metadata"]["annotations"] = {"kueue.x-k8s.io/stopping": "true"}
     assert not is_suspended(row, job)
-    assert is_suspended(row, restored(row, job, pod_sets_of(row, job)))
+    assert is_suspended(row, stopped(row, job))
 
 
 def test_tolerations_tell_a_changed_job_only_before_it_runs() -> None:

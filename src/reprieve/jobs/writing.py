@@ -132,17 +132,17 @@ def ungated(pod: Json, gate: str, injection: Injection) -> Json:
 
 
 def stopped(kind: JobKind, job: Json) -> Json:
-    """Return the job with its suspend field set."""
+    """Return the job with its suspend field set, whoever began to stop it."""
     changed = copy.deepcopy(job)
     put(changed, kind.suspend, True)
+    if kind.stopping:
+        (first(changed, "metadata.annotations") or {}).pop(kind.stopping, None)
     return changed
 
 
 def restored(kind: JobKind, job: Json, pod_sets: Sequence[Json]) -> Json:
     """Return the job with what its pods are told, and the count, of its Workload's pod sets."""
     changed = copy.deepcopy(job)
-    if kind.stopping:
-        (first(changed, "metadata.annotations") or {}).pop(kind.stopping, None)
     if kind.components is not None:
         for component in values(changed, f"{kind.components.each}.*"):
             component.pop(kind.components.told, None)
