@@ -92,7 +92,7 @@ NOW = 1_800_000_000
 
 
 def checkpoints() -> Snapshot:
-    ago = {"start": NOW - 7_200, "priority": 1, "gpus": 8}
+    ago: dict[str, Any] = {"start": NOW - 7_200, "priority": 1, "gpus": 8}
     return snapshot_of(
         node("a", gpus=8, cpu=64_000),
         node("b", gpus=8, cpu=32_000),
@@ -112,7 +112,29 @@ def silences() -> Snapshot:
     )
 
 
+def replicas() -> Snapshot:
+    rows: list[Any] = gang(
+        4, "serving", gpus=4, min_count=1, priority=1, nodes=["a", "a", "b", "b"], start=NOW
+    )
+    return snapshot_of(
+        node("a", gpus=8, cpu=64_000),
+        node("b", gpus=8, cpu=32_000),
+        [replace(rows[0], floor=3), *rows[1:]],
+        gang(1, "train", gpus=8, cpu=1000, priority=10),
+    )
+
+
 EXAMPLES = {
+    "nonUniformGroups": Example(
+        (
+            "a  8 GPUs, 64 CPUs: serving-0, serving-1 (4 GPUs each, priority 1)",
+            "b  8 GPUs, 32 CPUs: serving-2, serving-3 (the same group, disruption-floor 3)",
+            "waits: train (8 GPUs, priority 10)",
+        ),
+        replicas,
+        "non_uniform_groups",
+        (("false", False), ("true", True)),
+    ),
     "binarySearchPriority": Example(
         (
             "a  8 GPUs, 64 CPUs: middle (8 GPUs, priority 5)",

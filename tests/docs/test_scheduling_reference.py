@@ -15,6 +15,8 @@ from reprieve.units.durations import SECOND, parse_duration
 from tests.docs.generated import DOCS
 
 TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
+#: What the package in `examples/plugins` offers.
+SAMPLES = {"EmptiestDomain": ("placementScore",), "UrgentOnly": ("podGroupPostFilter",)}
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -54,6 +56,7 @@ def test_every_option_is_described_with_its_default() -> None:
         "topologyPreemption": str(policy.topology_preemption).lower(),
         "cascadeAware": str(policy.cascade_aware).lower(),
         "harmOrder": str(policy.harm_order).lower(),
+        "nonUniformGroups": str(policy.non_uniform_groups).lower(),
         "preemptionPriority": "{}",
         "compositePriority": policy.composite_priority.value,
         "featureGates": "see below",
@@ -79,7 +82,7 @@ def configurations() -> list[str]:
 
 @pytest.mark.parametrize("block", configurations())
 def test_the_configuration_examples_are_accepted(block: str) -> None:
-    settings = scheduling_settings(read_scheduling(block, "docs/scheduling.md"))
+    settings = scheduling_settings(read_scheduling(block, "docs/scheduling.md"), extra=SAMPLES)
     assert settings.notices == ()
     assert settings.policy.profiles[0].scheduler_name == "default-scheduler"
 

@@ -22,6 +22,7 @@ scheduling:
   topologyPreemption: true
   cascadeAware: true
   harmOrder: true
+  nonUniformGroups: true
   maxLostWork: 30m
   preemptionPriority: {cap: 1000, namespaces: {team-a: 500}}
   compositePriority: Nearest
@@ -66,6 +67,7 @@ def test_everything_that_can_be_said() -> None:
         topology_preemption=True,
         cascade_aware=True,
         harm_order=True,
+        non_uniform_groups=True,
         max_lost_work=1_800,
         protection=Protection(1_000, (("team-a", 500),)),
         composite_priority=CompositePriority.NEAREST,
@@ -94,8 +96,9 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, harmOrder, maxPlacements, maxLostWork, preemptionPriority, "
-                "compositePriority, victimDeadline, featureGates, configuration, gangs"
+                "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxLostWork, "
+                "preemptionPriority, compositePriority, victimDeadline, featureGates, "
+                "configuration, gangs"
             ),
         ),
         (
@@ -103,8 +106,9 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, harmOrder, maxPlacements, maxLostWork, preemptionPriority, "
-                "compositePriority, victimDeadline, featureGates, configuration, gangs"
+                "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxLostWork, "
+                "preemptionPriority, compositePriority, victimDeadline, featureGates, "
+                "configuration, gangs"
             ),
         ),
         (

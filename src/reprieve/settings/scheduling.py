@@ -10,6 +10,7 @@
       cascadeAware: false           # of equal victims those that find another node
       preemptionPriority: {}        # how far a class of its own counts for work as a victim
       harmOrder: false              # of equal victims idle ones, then those that lose least
+      nonUniformGroups: false       # annotations say which pods of a group go only with others
       maxLostWork: 1h               # what a victim without a checkpoint counts as losing at most
       compositePriority: Root       # or Nearest: whose priority counts in trees of groups
       victimDeadline: 5m            # how long past its grace period a victim may take to end
@@ -56,6 +57,7 @@ _SWITCHES: Final[Mapping[str, str]] = {
     "topologyPreemption": "topology_preemption",
     "cascadeAware": "cascade_aware",
     "harmOrder": "harm_order",
+    "nonUniformGroups": "non_uniform_groups",
 }
 _KEYS: Final = (
     *_SWITCHES,

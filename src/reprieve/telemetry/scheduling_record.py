@@ -20,6 +20,7 @@ import reprieve
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.devices import DeviceClassRow, ResourceClaimRow, ResourceSliceRow
 from reprieve.engine.cluster.rows import (
+    WITH_GROUP,
     BudgetRow,
     Entry,
     GroupRow,

@@ -37,6 +37,7 @@ __all__ = [
     "ConditionText",
     "EventText",
     "PreemptorKind",
+    "disruption_ignored",
     "disruption_message",
     "explanation_text",
     "failed_scheduling",
@@ -48,6 +49,7 @@ __all__ = [
     "pod_condition",
     "preempted",
     "preemption_text",
+    "protection_ignored",
     "scheduled",
     "victim_overdue",
 ]
@@ -287,6 +289,11 @@ def protection_ignored(name: str, why: str) -> EventText:
     """Return the event of work whose preemption priority class has no effect."""
     note = f"preemption priority class {name} is ignored: {why}"
     return EventText("Warning", "PreemptionPriorityIgnored", "Scheduling", _note(note))
+
+
+def disruption_ignored(why: str) -> EventText:
+    """Return the event of work that says something of its disruption that is not accepted."""
+    return EventText("Warning", "DisruptionIgnored", "Scheduling", _note(why))
 
 
 def preempted(preemptor: str, uid: str, target: str) -> EventText:

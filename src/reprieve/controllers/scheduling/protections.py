@@ -1,8 +1,9 @@
-"""Tells people whose annotation `reprieve.dev/preemption-priority-class` has no effect, and why.
+"""Tells people whose annotations for preemption have no effect, and why.
 
 Looked at are those that have just said something, once all classes are known: a class that is not
-there, a pod that is in a group, a value that is no higher than the priority it has anyway. Source:
-KEP-5710, "Future extensions"; `engine.scheduling.protection`.
+there, a pod that is in a group, a value that is no higher than the priority it has anyway; of the
+annotations about disruption, values that are not accepted. Source: KEP-5710, "Future extensions";
+`engine.scheduling.protection` and `floors`.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 from reprieve.controllers.scheduling.context import SchedulingContext
 from reprieve.controllers.scheduling.references import group_reference, pod_reference
 from reprieve.controllers.scheduling.state import ClusterState
-from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.engine.cluster.rows import WITH_GROUP, GroupRow, PodRow
 from reprieve.engine.placement.profile import Protection
-from reprieve.wording.kube_scheduler import protection_ignored
+from reprieve.intake.cluster.metadata import DISRUPTION, DISRUPTION_FLOOR
+from reprieve.kube.series_events import Reference
+from reprieve.wording.kube_scheduler import disruption_ignored, protection_ignored
 
 __all__ = ["tell_ignored"]
 
 
 def tell_ignored(context: SchedulingContext, state: ClusterState) -> None:
     """Announce what was said for nothing since the last call."""
+    _tell_disruptions(context, state)
     protection = context.policy.protection
     said, state.said_protection = state.said_protection, {}
     if protection is None:
@@ -27,12 +31,38 @@ def tell_ignored(context: SchedulingContext, state: ClusterState) -> None:
     for row in said.values():
         why = _why(row, state, protection)
         if why:
-            reference = (
-                group_reference(row, context.group_version)
-                if isinstance(row, GroupRow)
-                else pod_reference(row)
+            context.announce(
+                _reference(context, row), protection_ignored(row.protection, why), name
             )
-            context.announce(reference, protection_ignored(row.protection, why), name)
+
+
+def _tell_disruptions(context: SchedulingContext, state: ClusterState) -> None:
+    said, state.said_disruption = state.said_disruption, {}
+    if not context.policy.non_uniform_groups:
+        return
+    name = next(iter(sorted(context.scheduler_names)), "")
+    for row in said.values():
+        why = _why_not_together(row)
+        if why:
+            context.announce(_reference(context, row), disruption_ignored(why), name)
+
+
+def _why_not_together(row: PodRow | GroupRow) -> str:
+    if isinstance(row, GroupRow):
+        if row.floor >= 0:
+            return ""
+        return f"{DISRUPTION_FLOOR} is ignored; accepted: a whole number from 1 on"
+    if row.disruption != WITH_GROUP:
+        return f"{DISRUPTION}: {row.disruption} is ignored; accepted: {WITH_GROUP}"
+    if not row.group:
+        return f"{DISRUPTION} is ignored: the pod is in no group; accepted: on pods of a group"
+    return ""
+
+
+def _reference(context: SchedulingContext, row: PodRow | GroupRow) -> Reference:
+    if isinstance(row, GroupRow):
+        return group_reference(row, context.group_version)
+    return pod_reference(row)
 
 
 def _why(row: PodRow | GroupRow, state: ClusterState, protection: Protection) -> str:

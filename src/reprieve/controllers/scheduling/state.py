@@ -72,6 +72,8 @@ class ClusterState:
     overdue: set[Uid] = field(default_factory=set)
     #: Pods and groups that have just named a class to count for them as victims.
     said_protection: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
+    #: Those that have just said which pods of a group go only with others.
+    said_disruption: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
     written: dict[Uid, Written] = field(default_factory=dict)
     _members: dict[str, set[Uid]] = field(default_factory=dict)
     forest: Forest = field(default_factory=Forest)
@@ -204,6 +206,8 @@ class ClusterState:
         self.observed(old, row)
         if row.protection and (old is None or old.protection != row.protection):
             self.said_protection[row.uid] = row
+        if row.disruption and (old is None or old.disruption != row.disruption):
+            self.said_disruption[row.uid] = row
         self._announced.seen(row)
         key = f"{row.namespace}/{row.group}" if row.group else ""
         if key:
@@ -241,7 +245,7 @@ class ClusterState:
             if old is None or old.pod_class.scheduler_name not in self.scheduler_names:
                 self.disturbed += 1
             return
-        if old.protection != row.protection:
+        if (old.protection, old.disruption) != (row.protection, row.disruption):
             self._protection_changed(row)
         if old.labels != row.labels:
             self.disturbed += 1
@@ -319,10 +323,12 @@ class ClusterState:
             if before is not None and before.uid == row.uid and row.version < before.version:
                 return
             self.forest.put(row)
+            if row.floor and (before is None or before.floor != row.floor):
+                self.said_disruption[row.uid] = row
             if before is None:
                 if row.protection:
                     self.said_protection[row.uid] = row
-            elif before.protection != row.protection:
+            elif (before.protection, before.floor) != (row.protection, row.floor):
                 self._protection_changed(row)
             if written is not None:
                 self.written[row.uid] = written

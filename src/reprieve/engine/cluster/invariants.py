@@ -136,6 +136,8 @@ def rebuilt(
         flags = 0 if row.node else int(Flag.ASSUMED)
         if row.deleting:
             flags |= Flag.DELETING | (Flag.PREEMPTED if row.preempted else 0)
+        if row.disruption == "with-group":
+            flags |= Flag.WITH_GROUP
         placed[row.uid] = (
             f"{row.namespace}/{row.name}",
             node if node in used else None,

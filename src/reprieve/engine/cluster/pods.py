@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from reprieve.engine.cluster.columns import PodColumns
 from reprieve.engine.cluster.overlay import Assumption
-from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.rows import WITH_GROUP, PodRow
 from reprieve.engine.cluster.snapshot import NO_START, Flag, Pending, PodLabels
 from reprieve.engine.cluster.state import NOWHERE, HeldPod, State
 from reprieve.units.ids import Uid
@@ -173,6 +173,7 @@ def _started(row: PodRow) -> int:
 
 
 def _flags(row: PodRow) -> int:
+    flags = int(Flag.WITH_GROUP) if row.disruption == WITH_GROUP else 0
     if not row.deleting:
-        return 0
-    return Flag.DELETING | Flag.PREEMPTED if row.preempted else Flag.DELETING
+        return flags
+    return flags | (Flag.DELETING | Flag.PREEMPTED if row.preempted else Flag.DELETING)

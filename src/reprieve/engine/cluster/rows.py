@@ -22,6 +22,7 @@ __all__ = [
     "MEMORY",
     "PODS",
     "STORAGE",
+    "WITH_GROUP",
     "AffinityTerm",
     "BudgetRow",
     "Change",
@@ -53,6 +54,7 @@ PODS: Final = "pods"  # every pod requests one of them
 CPU: Final = "cpu"  # milli-CPU
 MEMORY: Final = "memory"  # bytes
 STORAGE: Final = "ephemeral-storage"  # bytes
+WITH_GROUP: Final = "with-group"  # what a pod says that goes only with all of its group
 COMPOSITE: Final = "compositepodgroup:"  # what keys of composite groups begin with
 
 T = TypeVar("T")
@@ -276,6 +278,7 @@ class PodRow:
     workload: str = ""  # namespace/name of the Kueue Workload that it runs for
     checkpoint: int = 0  # Unix seconds of the last one, 0 where none was said
     protection: str = ""  # PriorityClass that counts for it as a victim, if it is in no group
+    disruption: str = ""  # WITH_GROUP: goes only with all pods of its group
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +321,7 @@ class GroupRow:
     composite: bool = False
     checkpoint: int = 0  # Unix seconds of the last one of all members, 0 where none was said
     protection: str = ""  # PriorityClass that counts for it as a victim
+    floor: int = 0  # pods of which fewer are of no use, -1 for one that cannot be read
 
     @property
     def key(self) -> str:

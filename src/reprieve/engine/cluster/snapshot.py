@@ -56,6 +56,7 @@ class Flag(IntFlag):
     DELETING = 1
     PREEMPTED = 2  # deleting, and the scheduler's own DisruptionTarget says why (7.2)
     ASSUMED = 4  # bound by us, not seen yet
+    WITH_GROUP = 8  # goes only with all pods of its group (`PodRow.disruption`)
 
 
 @dataclass(frozen=True, slots=True)

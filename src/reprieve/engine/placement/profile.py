@@ -177,6 +177,7 @@ class Policy:
     whose victims find other nodes. `harm_order`: among equals of the KEP's order idle work goes
     first, then what loses least; `max_lost_work`: seconds that work without a checkpoint loses at
     most. `protection`: as victims pods and groups may have a priority of their own, None: none has.
+    `non_uniform_groups`: groups go one by one down to their floor only, and leaders with all.
     """
 
     profiles: tuple[Profile, ...] = (Profile(),)
@@ -194,6 +195,7 @@ class Policy:
     harm_order: bool = field(default=False, metadata={_OPTION: True})
     max_lost_work: int = field(default=3_600, metadata={_OPTION: True})
     protection: Protection | None = field(default=None, metadata={_OPTION: True})
+    non_uniform_groups: bool = field(default=False, metadata={_OPTION: True})
 
     @property
     def timed(self) -> bool:

@@ -27,6 +27,7 @@ from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.cascade import homeless
 from reprieve.engine.scheduling.cheapest_room import units_to_spare
 from reprieve.engine.scheduling.domains import GroupPlacing
+from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.harm import lost_pods
 from reprieve.engine.scheduling.hierarchy import effective_priority
 from reprieve.engine.scheduling.least_harm import least_harm
@@ -41,6 +42,7 @@ from reprieve.engine.scheduling.units import Units, potential_units
 __all__ = ["ongoing", "preempt_for_group", "select_victims"]
 
 _NOBODY: Final = np.zeros(0, np.int64)
+_NEVER: Final = (2**62,)  # more harm than anything
 
 
 def preempt_for_group(
@@ -126,12 +128,14 @@ class _Search:
     _spared: tuple[int, ...] = ()
     _empty: Checkpoint | None = None
 
-    def units(self, spared: I64) -> Units:
-        """Return the units that may be victims."""
+    def units(self, spared: I64, more: frozenset[int] = NONE_WHOLE) -> Units:
+        """Return the units that may be victims; `more`: groups that go as a whole, too."""
         present = self.full.present & self.simulation.evictable
         present[spared] = False
         snapshot = self.simulation.snapshot
-        return potential_units(snapshot, present, self.below, self.policy, lost=self.lost)
+        return potential_units(
+            snapshot, present, self.below, self.policy, lost=self.lost, more=more
+        )
 
     def limit(self, below: int) -> None:
         """Let only units below this priority be victims."""
@@ -168,7 +172,18 @@ class _Search:
         if self.budgets is None:
             self.budgets = budget_matches(simulation)
         found = _reprieved(simulation, units, members, self.budgets, policy)
-        return Examined(placing, found, set_harm(simulation.snapshot, found, self.lost))
+        whole = NONE_WHOLE
+        while more := self._torn(found) - whole:
+            whole |= more
+            units = self.units(spared, whole)
+            found = _reprieved(simulation, units, members, self.budgets, policy)
+        harm = set_harm(simulation.snapshot, found, self.lost)
+        # A group that cannot go whole because some of its pods are spared.
+        return Examined(placing, found, _NEVER if self._torn(found) else harm)
+
+    def _torn(self, found: Preemption) -> frozenset[int]:
+        slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
+        return torn_groups(self.simulation.snapshot, self.policy, slots)
 
     def homeless(self, examined: Examined) -> int:
         """Return how many pods of the victims would find no other node."""

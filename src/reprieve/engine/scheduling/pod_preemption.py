@@ -9,6 +9,7 @@ by node (`one_node`). Both give the same candidates. Source: specification, sect
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,9 @@ from reprieve.engine.cluster.snapshot import I64, NO_START, U8, Mask, Pending
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import PLUGIN, RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.alternatives import set_harm
 from reprieve.engine.scheduling.budgets import budget_matches
+from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.group_preemption import ongoing
 from reprieve.engine.scheduling.harm import lost_pods
 from reprieve.engine.scheduling.node_by_node import (
@@ -63,11 +66,66 @@ def preempt_after(
             Explanation(Sentence.NO_CANDIDATES, (len(snapshot.nodes),)),
             unhelpful=_unhelpful(candidates.statuses(), len(snapshot.nodes)),
         )
-    chosen = choose_node(candidates)
+    return _least_harmful(simulation, pending, policy, candidates)
+
+
+def _least_harmful(
+    simulation: Simulation,
+    pending: Pending,
+    policy: Policy,
+    candidates: Candidates,
+    whole: frozenset[int] = NONE_WHOLE,
+) -> Preemption:
+    """Return the victims on the best node.
+
+    A node on which a group would be torn is tried again with the group as one unit (`whole`: those
+    that are), and compared with the others by what that costs.
+    """
+    snapshot = simulation.snapshot
+    lost = lost_pods(simulation) if policy.non_uniform_groups else None
+    best: tuple[tuple[int, ...], int, Preemption] | None = None
+    tried: set[int] = set()
+    while len(tried) < len(candidates):
+        chosen = choose_node(candidates, tried)
+        tried.add(chosen)
+        node = int(candidates.nodes[chosen])
+        found = _taken(pending, candidates, chosen)
+        slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
+        torn = torn_groups(snapshot, policy, slots)
+        if not torn and best is None:
+            return found
+        harm = set_harm(snapshot, found, lost)
+        if best is not None and best[:2] <= (harm, node):
+            break
+        if torn and torn <= whole:
+            continue
+        if torn:
+            one = np.zeros(len(snapshot.nodes), np.bool_)
+            one[node] = True
+            again = find_candidates(simulation, pending, policy, one, whole=whole | torn)
+            if not len(again):
+                continue
+            found = _least_harmful(simulation, pending, policy, again, whole | torn)
+            if found.code is not Code.SUCCESS:
+                continue
+            harm = set_harm(snapshot, found, lost)
+        if best is None or (harm, node) < best[:2]:
+            best = (harm, node, found)
+        if not torn:
+            break
+    if best is None:
+        return Preemption(
+            Code.UNSCHEDULABLE, Explanation(Sentence.NO_CANDIDATES, (len(snapshot.nodes),))
+        )
+    return best[2]
+
+
+def _taken(pending: Pending, candidates: Candidates, chosen: int) -> Preemption:
+    """Return the victims of one candidate."""
     units = candidates.units
     chosen_units, violating = candidates.victims(chosen)
     victims = units.victims(chosen_units, violating)
-    name = snapshot.nodes[candidates.nodes[chosen]].name
+    name = units.snapshot.nodes[candidates.nodes[chosen]].name
     pods = sum(len(victim.pods) for victim in victims)
     return Preemption(
         Code.SUCCESS,
@@ -95,15 +153,24 @@ def _ineligible(sentence: Sentence) -> Preemption:
 
 
 def find_candidates(
-    simulation: Simulation, pending: Pending, policy: Policy, nodes: Mask
+    simulation: Simulation,
+    pending: Pending,
+    policy: Policy,
+    nodes: Mask,
+    *,
+    whole: frozenset[int] = NONE_WHOLE,
 ) -> Candidates:
-    """Return the candidates among `nodes` (nodes,), as many as the profile asks for."""
+    """Return the candidates among `nodes` (nodes,), as many as the profile asks for.
+
+    `whole`: groups that go as a whole besides those of mode `all`.
+    """
     units = potential_units(
         simulation.snapshot,
         simulation.present & simulation.evictable,
         pending.row.priority,
         policy,
         lost=lost_pods(simulation),
+        more=whole,
     )
     budgets = budget_matches(simulation)
     # Nodes that are kept for others as well are few, and asked twice each (8.7).
@@ -189,7 +256,7 @@ def _limited(found: Candidates, profile: Profile, nodes: int) -> Candidates:
     return replace(found, nodes=found.nodes[:kept], edges=found.edges[: kept + 1])
 
 
-def choose_node(candidates: Candidates) -> int:
+def choose_node(candidates: Candidates, without: Collection[int] = ()) -> int:
     """Return the position of the best candidate; the first difference decides (8.6).
 
     1. fewest pods that break a budget;
@@ -200,7 +267,7 @@ def choose_node(candidates: Candidates) -> int:
     6. latest of the earliest start times among the victims of the highest priority;
     7. first node by name.
 
-    Priorities are the pods' own, not those of their groups.
+    Priorities are the pods' own, not those of their groups. `without`: positions that are out.
     """
     if len(candidates) == 1:
         return 0
@@ -223,6 +290,8 @@ def choose_node(candidates: Candidates) -> int:
         np.add.reduceat(candidates.violating[: edges[-1]], starts),
     )
     best = np.arange(len(candidates))
+    if without:
+        best = np.setdiff1d(best, list(without))
     for key in reversed(keys):
         best = best[key[best] == key[best].min()]
     return int(best[0])

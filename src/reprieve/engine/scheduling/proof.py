@@ -19,6 +19,7 @@ from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import I32, I64, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.floors import torn_groups
 from reprieve.engine.scheduling.hierarchy import (
     as_preemptor,
     effective_priority,
@@ -44,6 +45,7 @@ class Fault(StrEnum):
     UNKNOWN_PROFILE = "no profile has the scheduler name"
     NOT_FEASIBLE = "the pod does not pass on its node with the victims gone"
     SHORT = "fewer members have a node than the group needs"
+    BELOW_FLOOR = "a group loses too many pods, or one that goes with all, and is not named whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,10 @@ def _victims(
     found += [PlanFault(Fault.NAMED_TWICE, keys[slot]) for slot in unique[counts > 1].tolist()]
     if groups:
         found += _torn(snapshot, whole_groups(snapshot, policy)[snapshot.pod_group], slots)
+        found += [
+            PlanFault(Fault.BELOW_FLOOR, snapshot.group_keys[group])
+            for group in sorted(torn_groups(snapshot, policy, slots))
+        ]
     return found
 
 

@@ -9,7 +9,7 @@ Source: specification 4.3, 7.3, 8.4 and 13.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -135,14 +135,16 @@ def potential_units(
     *,
     on: int | None = None,
     lost: I64 | None = None,
+    more: Collection[int] = (),
 ) -> Units:
     """Return the units of a priority strictly below `below`.
 
     `present`: (slots,) pods that are there. `on`: only units that have a pod on this node. `lost`:
-    (slots,) device-seconds that go with each pod, where they play a role.
+    (slots,) device-seconds that go with each pod, where they play a role. `more`: groups that go as
+    a whole besides those of mode `all`.
     """
     priority = effective_priority(snapshot, policy)
-    units = _units(snapshot, present & (priority < below), priority, policy, on)
+    units = _units(snapshot, present & (priority < below), priority, policy, on, more)
     return units if lost is None else replace(units, lost=_lost(units, lost))
 
 
@@ -168,10 +170,18 @@ def stable_order(numbers: I64 | I32, below: int) -> I64:
 
 
 def _units(
-    snapshot: Snapshot, chosen: Mask, priority: I64, policy: Policy, on: int | None
+    snapshot: Snapshot,
+    chosen: Mask,
+    priority: I64,
+    policy: Policy,
+    on: int | None,
+    more: Collection[int] = (),
 ) -> Units:
     grouped = (snapshot.pod_group >= 0) & policy.gates.generic_workload
     whole = whole_groups(snapshot, policy)
+    if more:
+        whole = whole.copy()
+        whole[list(more)] = list(more)
     with_group = whole[snapshot.pod_group]  # group -1 reads the last entry, which is -1
     in_whole = with_group >= 0
     here = chosen if on is None else chosen & (snapshot.pod_node == on)

@@ -16,6 +16,7 @@ from reprieve.intake.cluster.metadata import (
     checkpoint_of,
     claims_of,
     created_of,
+    floor_of,
     protection_of,
     uid_of,
     version_of,
@@ -55,6 +56,7 @@ def group_row(group: PodGroup) -> GroupRow:
         ),
         checkpoint=checkpoint_of(metadata),
         protection=protection_of(metadata),
+        floor=floor_of(metadata),
     )
 
 

@@ -11,11 +11,15 @@ from reprieve.units.ids import Uid
 from reprieve.units.instants import parse_instant
 
 __all__ = [
+    "DISRUPTION",
+    "DISRUPTION_FLOOR",
     "LAST_CHECKPOINT",
     "PREEMPTION_PRIORITY_CLASS",
     "checkpoint_of",
     "claims_of",
     "created_of",
+    "disruption_of",
+    "floor_of",
     "owner_of",
     "protection_of",
     "seconds_of",
@@ -27,6 +31,11 @@ __all__ = [
 PREEMPTION_PRIORITY_CLASS: Final = "reprieve.dev/preemption-priority-class"
 #: When the work last wrote down how far it is, RFC 3339; on a pod or its PodGroup.
 LAST_CHECKPOINT: Final = "reprieve.dev/last-checkpoint"
+#: On a pod: `with-group`, it goes only with all others of its group.
+DISRUPTION: Final = "reprieve.dev/disruption"
+#: On a PodGroup: of how many pods fewer are of no use.
+DISRUPTION_FLOOR: Final = "reprieve.dev/disruption-floor"
+_MOST_PODS: Final = 2**31 - 1
 
 
 def uid_of(metadata: ObjectMeta) -> Uid:
@@ -61,6 +70,20 @@ def protection_of(metadata: ObjectMeta) -> str:
 def checkpoint_of(metadata: ObjectMeta) -> int:
     """Return Unix seconds of the last checkpoint, 0 for none or one that cannot be read."""
     return seconds_of((metadata.annotations or {}).get(LAST_CHECKPOINT)) or 0
+
+
+def disruption_of(metadata: ObjectMeta) -> str:
+    """Return what a pod says of going with its group, empty where it says nothing."""
+    return (metadata.annotations or {}).get(DISRUPTION, "")
+
+
+def floor_of(metadata: ObjectMeta) -> int:
+    """Return the least number of pods of use, 0 where none is said and -1 for no such number."""
+    text = (metadata.annotations or {}).get(DISRUPTION_FLOOR, "")
+    if not text:
+        return 0
+    good = len(text) <= 10 and text.isascii() and text.isdigit() and 0 < int(text) <= _MOST_PODS
+    return int(text) if good else -1
 
 
 def owner_of(metadata: ObjectMeta) -> tuple[str, str]:

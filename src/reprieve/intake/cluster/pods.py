@@ -27,6 +27,7 @@ from reprieve.intake.cluster.metadata import (
     checkpoint_of,
     claims_of,
     created_of,
+    disruption_of,
     owner_of,
     protection_of,
     seconds_of,
@@ -101,6 +102,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         workload=_workload(pod),
         checkpoint=checkpoint_of(metadata),
         protection=protection_of(metadata),
+        disruption=disruption_of(metadata),
     )
 
 
