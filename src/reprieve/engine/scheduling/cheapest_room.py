@@ -56,7 +56,10 @@ def units_to_spare(simulation: Simulation, units: Units, queued: Sequence[Pendin
 
 
 def _order(units: Units, need: I64) -> I64:
-    """Return all units: lowest priority first, then the least lost for each part of the need."""
+    """Return all units: lowest priority first, then the least lost for each part of the need.
+
+    Of equals the least important one first.
+    """
     assert units.lost is not None
     snapshot = units.snapshot
     every = np.arange(len(units))
@@ -65,4 +68,6 @@ def _order(units: Units, need: I64) -> I64:
     shares = (snapshot.pod_requests[slots][:, asked] / need[asked]).max(axis=1)
     parts = np.bincount(place, weights=shares, minlength=len(units))
     density = np.clip(units.lost, -1, None) / np.maximum(parts, 1e-9)
-    return np.lexsort((every, density, units.grouped, units.priority))
+    rank = np.empty(len(units), np.int64)
+    rank[units.ordered(every)] = -every
+    return np.lexsort((rank, density, units.grouped, units.priority))
