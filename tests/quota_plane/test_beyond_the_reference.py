@@ -223,11 +223,18 @@ async def test_of_equal_candidates_the_idle_one_makes_way(tmp_path: Path) -> Non
         await cluster.create(job("one", priority="low"), job("two", priority="low"))
         workloads = await _all_workloads(cluster, 2)
         await cluster.until_admitted("one", "two")
+
+        async def ready() -> bool:
+            said = [(await cluster.conditions(name)).get("PodsReady") for name in workloads]
+            return all(each is not None and each[0] == "True" for each in said)
+
+        await cluster.until("their pods are ready", ready)
         # Nothing but their uids tells them apart.
         for each in (await cluster.workloads()).values():
             conditions = each["status"]["conditions"]
             for condition in conditions:
-                condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+                if condition["type"] == "QuotaReserved":
+                    condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
             name, status = each["metadata"]["name"], {"conditions": conditions}
             await cluster.client.patch_status(WORKLOADS, NAMESPACE, name, status, dict)
         busy, idle = sorted(workloads, key=lambda name: workloads[name]["metadata"]["uid"])
