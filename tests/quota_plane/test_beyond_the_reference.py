@@ -139,6 +139,7 @@ def nested() -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 async def test_a_pair_that_takes_turns_is_held_and_named_also_after_a_restart(
     tmp_path: Path,
 ) -> None:
@@ -215,6 +216,7 @@ def gpu_workload(job: Object, phase: str, measured: str) -> Object:
     }
 
 
+@pytest.mark.slow
 async def test_of_equal_candidates_the_idle_one_makes_way(tmp_path: Path) -> None:
     options = QuotaOptions(settings=Settings(idle_first=True))
     async with site(tmp_path, *base(), options=options) as cluster:
