@@ -116,10 +116,10 @@ class ASetIsHeldWithoutReplicas(Life):
         await self.client.create(STATEFUL_SETS, obj, dict)
         stem = f"statefulset-{self.name}"
 
-        async def runs() -> bool:
-            return list((await self.phases()).values()) == ["Running"]
+        async def runs(count: int) -> bool:
+            return list((await self.phases()).values()) == ["Running"] * count
 
-        await self.until("it runs", runs)
+        await self.until("it runs", lambda: runs(1))
         ((pod),) = (await self.pods()).values()
         notes, name = pod["metadata"]["annotations"], (await self.workload(stem) or {})
         assert notes[GROUP] == notes[f"{PREFIX}prebuilt-workload-name"] == name["metadata"]["name"]
@@ -136,8 +136,10 @@ class ASetIsHeldWithoutReplicas(Life):
             ) and not first(workload, "status.admission")
 
         await self.until("it is on hold", held)
-        await self.client.patch_scale(STATEFUL_SETS, NAMESPACE, self.name, 1)
-        await self.until("it runs again", runs)
+        await self.client.patch_scale(STATEFUL_SETS, NAMESPACE, self.name, 2)
+        await self.until("more of it runs", lambda: runs(2))
+        workload = await self.workload(stem)
+        assert first(workload, "spec.podSets")[0]["count"] == 2
 
 
 def unfinalized(obj: Object) -> Object:

@@ -111,8 +111,14 @@ class SetReconciler:
             return
         hold = f"{kind.kind} scaled to zero; workload on hold" if total == 0 else ""
         await self._workloads.hold(at, workload, hold)
-        if total > 0:
-            await self._workloads.follow_labels(kind, obj, at, workload)
+        if total == 0:
+            return
+        waits = workload.status.admission is None
+        if waits and not await self._workloads.matches(kind, obj, at, workload):
+            # Scaled to nothing and back it may have another number of replicas.
+            await self._workloads.update(kind, obj, at, workload)
+            return
+        await self._workloads.follow_labels(kind, obj, at, workload)
 
     async def _make(self, kind: JobKind, obj: Json, at: str) -> None:
         metadata = obj["metadata"]

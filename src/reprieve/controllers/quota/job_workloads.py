@@ -105,8 +105,10 @@ class JobWorkloads:
         return found
 
     async def matches(self, kind: JobKind, job: Json, at: str, workload: Workload) -> bool:
-        """Tell whether the Workload is still that of the job."""
+        """Tell whether the Workload is still that of the job, or what it is of is not known."""
         wanted = pod_sets_of(kind, job)
+        if not wanted:
+            return True
         if workload.status.admission is not None and kind.min_count:
             # A partly admitted job runs with a lower count than it asks for.
             full = {each.name: each for each in workload.spec.pod_sets}
