@@ -24,6 +24,7 @@ from reprieve.scenarios.steps import Requires
 AT_ONCE = 6
 # Replicas that take over from each other within a scenario must not wait out a whole lease.
 LEASE: tuple[str, ...] = ("--lease-duration", "5s")
+SCHEDULER: tuple[str, ...] = (*LEASE, "--scheduler-name", "default-scheduler")
 # Who requires Kueue gets our quota plane: its kinds are read as v1beta1, which webhooks convert.
 WITH_WEBHOOKS: dict[str, Any] = {"quota": {"webhooks": {"url": "https://127.0.0.1:0"}}}
 
@@ -88,8 +89,14 @@ class Concert:
                 if kueue:
                     scenario = msgspec.structs.replace(scenario, operator_config=WITH_WEBHOOKS)
                     arguments = (*LEASE, "--controllers", "idle,quota")
+                elif scenario.controllers:
+                    arguments = (*SCHEDULER, "--controllers", ",".join(scenario.controllers))
                 async with embedded_stage(
-                    scenario.nodes, folder, operator_arguments=arguments, kueue=kueue
+                    scenario.nodes,
+                    folder,
+                    operator_arguments=arguments,
+                    scheduler="scheduling" not in scenario.controllers,
+                    kueue=kueue,
                 ) as embedded:
                     result = await play_scenario(scenario, embedded.stage)
                 future.set_result(result)

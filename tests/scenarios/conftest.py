@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from tests.scenarios.concert import Concert
 
 OWN = Path(__file__).parent / "own"
+LIBRARY = Path(__file__).parents[2] / "src" / "reprieve" / "scenarios" / "library"
+#: The user stories of KEP-5710.
+STORIES = (
+    "training-as-victim",
+    "training-as-preemptor",
+    "multihost-inference",
+    "degraded-inference",
+)
 DEFAULT = Path(__file__).parents[2].parent / "shared" / "conformance" / "idle" / "scenarios"
 
 
@@ -24,6 +32,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("scenario_file", _files(folder, "scenarios"))
     if "own_scenario_file" in metafunc.fixturenames:
         metafunc.parametrize("own_scenario_file", _files(OWN, "own scenarios"))
+    if "story_file" in metafunc.fixturenames:
+        metafunc.parametrize(
+            "story_file", [LIBRARY / f"{name}.yaml" for name in STORIES], ids=STORIES
+        )
 
 
 def _files(folder: Path, what: str) -> list[object]:
@@ -45,7 +57,7 @@ def concert(
         item.callspec.params[name]
         for item in request.session.items
         if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        for name in ("scenario_file", "own_scenario_file")
+        for name in ("scenario_file", "own_scenario_file", "story_file")
         if name in item.callspec.params and item.get_closest_marker("skip") is None
     ]
     concert = Concert(chosen, tmp_path_factory.mktemp("scenarios"))

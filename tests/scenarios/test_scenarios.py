@@ -22,6 +22,10 @@ def test_own_scenario(concert: Concert, own_scenario_file: Path) -> None:
     _assert_it_holds(concert, own_scenario_file)
 
 
+def test_user_story(concert: Concert, story_file: Path) -> None:
+    _assert_it_holds(concert, story_file)
+
+
 def _assert_it_holds(concert: Concert, file: Path) -> None:
     result = concert.result(file)
     if result.outcome is Outcome.SKIPPED:
