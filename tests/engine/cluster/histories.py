@@ -121,6 +121,7 @@ def _group(chance: random.Random, made: Lives, name: str) -> None:
                 priority=chance.randint(0, 9),
                 uid=Uid(f"{name}-{len(life)}"),
                 parent=chance.choice(("", "g1", "c2", "nobody")),
+                floor=chance.randint(-1, 2),
             )
             life.append(row)
     made.events.append(life)
@@ -168,7 +169,9 @@ def _pod(chance: random.Random, made: Lives, name: str) -> None:
 
 def _step(chance: random.Random, made: Lives, row: PodRow) -> PodRow:
     version = pod().version
-    what = chance.choice(["nominate", "bind", "resize", "label", "delete", "finish", "start"])
+    what = chance.choice(
+        ["nominate", "bind", "resize", "label", "delete", "finish", "start", "annotate"]
+    )
     made.seen[what] += 1
     match what:
         case "nominate":
@@ -184,4 +187,12 @@ def _step(chance: random.Random, made: Lives, row: PodRow) -> PodRow:
             return replace(row, version=version, deleting=True, preempted=preempted)
         case "finish":
             return replace(row, version=version, finished=chance.random() < 0.5 or row.finished)
+        case "annotate":
+            return replace(
+                row,
+                version=version,
+                checkpoint=chance.randint(0, 2),
+                protection=chance.choice(("", "steady")),
+                disruption=chance.choice(("", "with-group", "alone")),
+            )
     return replace(row, version=version, start=chance.randint(0, 99))
