@@ -160,7 +160,18 @@ def test_both_sections_live_in_one_file() -> None:
             ),
         ),
     ],
-    ids=["list", "key", "placements", "switch", "choice", "number", "zero", "needs", "head", "unknown"],
+    ids=[
+        "list",
+        "key",
+        "placements",
+        "switch",
+        "choice",
+        "number",
+        "zero",
+        "needs",
+        "head",
+        "unknown",
+    ],
 )
 def test_what_cannot_be_used_is_refused_by_name(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
