@@ -468,6 +468,7 @@ class PriorityClass(_Struct, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
+    global_default: bool = False
     api_version: str = "scheduling.k8s.io/v1"
     kind: str = "PriorityClass"
 

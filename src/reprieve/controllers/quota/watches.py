@@ -15,6 +15,7 @@ import msgspec
 
 from reprieve.api import kueue
 from reprieve.api.core import ObjectMeta
+from reprieve.api.scheduling import PriorityClass
 from reprieve.controllers.quota.pod_records import pod_indexes, slim
 from reprieve.controllers.quota.shared_parts import SharedParts
 from reprieve.execution.jobs import resource_of
@@ -38,7 +39,6 @@ __all__ = [
     "LOCAL_QUEUES",
     "WORKLOADS",
     "Held",
-    "PriorityClass",
     "RuntimeClass",
     "Watch",
     "Watches",
@@ -67,14 +67,6 @@ _RUNTIME_CLASSES: Final = Resource(
 _TOLERANCE: Final = 10 * SECOND
 
 W = TypeVar("W")
-
-
-class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
-    """A priority of pods."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
-    global_default: bool = False
 
 
 class Overhead(msgspec.Struct, frozen=True, rename="camel"):
