@@ -40,8 +40,8 @@ async def test_with_v_6_each_victim_is_logged_with_the_filter_that_refused_its_r
         assert len(refused) == 1
         assert "DETAIL reprieve.scheduling" in refused[0]
         assert (
-            f"team/{victim}, a unit of 1, is a victim of team/high: NodeResourcesFit refuses its "
-            "reprieve"
+            f"team/{victim}, a unit of 1, is a victim of team/high (lower priority): "
+            "NodeResourcesFit refuses its reprieve"
         ) in refused[0]
         (told,) = [line for line in cluster.lines if "PodsOnly" in line and " ERROR " in line]
         assert "has PostFilter but not PodGroupPostFilter" in told
@@ -63,4 +63,7 @@ async def test_victims_of_a_single_pod_are_logged_with_their_filter_too(tmp_path
         await cluster.create(pod("single", 2, priority="high"))
         (victim,) = await cluster.until_victims(1)
         (line,) = [line for line in cluster.lines if "refuses its reprieve" in line]
-        assert f"team/{victim}, a unit of 1, is a victim of team/single: NodeResourcesFit" in line
+        assert (
+            f"team/{victim}, a unit of 1, is a victim of team/single (lower priority): "
+            "NodeResourcesFit"
+        ) in line

@@ -35,20 +35,23 @@ def observe(metrics: SchedulingMetrics, attempt: Attempt, profile: str, took: in
 
 
 def log_refused(attempt: Attempt, snapshot: Snapshot, policy: Policy) -> None:
-    """Log each unit that could not be put back, with the filter that refused (`-v 6`)."""
+    """Log each unit that was not put back, with its rule and the filter that refused (`-v 6`)."""
     found = attempt.preemption
     if found is None or not log.isEnabledFor(DETAIL):
         return
+    victims = attempt.plan.victims if attempt.plan is not None else ()
+    rules = {victim.root.uid: victim.rule for victim in victims}
     sizes = {victim.pods[0]: len(victim.pods) for victim in found.victims}
     waiting = [snapshot.pending[uid].row for uid in attempt.unit.pods if uid in snapshot.pending]
     preemptor = attempt.unit.group or ", ".join(f"{row.namespace}/{row.name}" for row in waiting)
     for slot, filter_name in refusals(snapshot, policy, attempt).items():
         log.log(
             DETAIL,
-            "%s, a unit of %d, is a victim of %s: %s refuses its reprieve",
+            "%s, a unit of %d, is a victim of %s (%s): %s refuses its reprieve",
             snapshot.pod_keys[slot],
             sizes.get(slot, 1),
             preemptor,
+            rules.get(snapshot.pod_uids[slot], ""),
             filter_name,
         )
 
