@@ -39,8 +39,10 @@ ANSWERS = {
         'duration_seconds_count{result="success"}',
         'duration_seconds_count{preemptor="podgroup",result="success"} 1.0',
         "scheduler_stale_decisions_total 0.0",
-        "a unit of 4, is a victim of gangs/training (lower priority, whole group): "
-        "NodeResourcesFit refuses its reprieve",
+        (
+            "a unit of 4, is a victim of gangs/training (lower priority, whole group): "
+            "NodeResourcesFit refuses its reprieve"
+        ),
     ],
     "A gang waits, and nobody makes way?": [
         "(2) cannot be satisfied: 0 scheduled, 1 remaining, pod group preemption: ",
