@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from reprieve.local.machines.objects import Changed, Gone
-from reprieve.scenarios.observer import GPUWORKLOADS
+from reprieve.scenarios.observer import CLUSTER_QUEUES, GPUWORKLOADS
 from reprieve.scenarios.play import Play, StepFailed, StepSkipped, merged
 from reprieve.scenarios.steps import (
     AnnotateNamespace,
@@ -33,6 +33,10 @@ __all__ = [
     "set_utilization",
     "switch_exporter",
 ]
+
+
+_SEEN_S: Final = 5.0
+_ACTIVE_S: Final = 60.0
 
 
 async def apply(play: Play, step: Apply) -> None:
@@ -154,7 +158,11 @@ async def require(play: Play, step: Requires) -> None:
 
 
 async def kueue_cluster_queue(play: Play, step: KueueClusterQueue) -> None:
-    """Make a flavor, a ClusterQueue with one quota, and a LocalQueue of the same name."""
+    """Make a flavor, a ClusterQueue with one quota, and a LocalQueue of the same name.
+
+    Where the ClusterQueue is watched, wait until it is active: a job that comes before its webhook
+    is there would run first and be suspended later.
+    """
     known = play.stage.objects.resource_of("kueue.x-k8s.io/v1beta2", "ClusterQueue")
     version = f"kueue.x-k8s.io/{'v1beta1' if known is None else 'v1beta2'}"
     quota = {"name": step.resource, "nominalQuota": step.nominal_quota}
@@ -188,3 +196,13 @@ async def kueue_cluster_queue(play: Play, step: KueueClusterQueue) -> None:
     ]
     for manifest in manifests:
         await play.write(manifest)
+    observer = play.stage.observer
+
+    def active() -> bool | None:
+        found = observer.get(CLUSTER_QUEUES, "", step.name)
+        said = ((found or {}).get("status") or {}).get("conditions") or ()
+        return any((each["type"], each["status"]) == ("Active", "True") for each in said) or None
+
+    seen = await observer.until(lambda: observer.get(CLUSTER_QUEUES, "", step.name), _SEEN_S)
+    if seen is not None and await observer.until(active, _ACTIVE_S) is None:
+        raise StepFailed(f"ClusterQueue {step.name} is not active after {_ACTIVE_S:g} s")
