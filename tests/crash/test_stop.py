@@ -18,7 +18,7 @@ from tests.crash.reclaim import reclaim
 
 MOST_WRITES = 44
 FIRST_LED = 3  # the writes before are the KaiwoConfig and the lease itself
-SAMPLE = (22, 24, 26, 29, 30)
+SAMPLE = (24, 26, 29)
 
 
 async def stopped_after(folder: Path, k: int) -> None:

@@ -91,7 +91,7 @@ def calm() -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize("seed", [3, 20])
+@pytest.mark.parametrize("seed", [pytest.param(3, marks=pytest.mark.slow), 20])
 async def test_faults_at_random_end_in_the_same_objects_as_a_calm_run(
     tmp_path: Path, calm: dict[str, Any], seed: int
 ) -> None:
