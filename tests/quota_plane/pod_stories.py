@@ -179,6 +179,11 @@ class Group(Gated):
         for obj in self.members(name, priority):
             await self.cluster.client.create(PODS, obj, dict)
 
+    async def stopped(self, name: str) -> bool:
+        """Their containers have ended: until then others would be more than the group may have."""
+        pods = await self.pods(name)
+        return all(leaving(each) and first(each, "status.phase") == "Failed" for each in pods)
+
     async def released(self, name: str) -> None:
         # Deleted members stay until others of their role are there, under other names.
         for obj in self.members(name, "low"):
