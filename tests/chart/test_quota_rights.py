@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from pathlib import Path
 
 from reprieve.jobs.table import BUILT_IN
@@ -21,6 +20,7 @@ from tests.chart.test_rights_suffice import (
     installed_beside_the_stage,
     roles_of,
 )
+from tests.ports import free_port
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,
@@ -72,12 +72,6 @@ def granted(rendered: Rendered, kind: str) -> Rights:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 async def test_jobs_are_queued_and_preempted_with_exactly_the_roles_of_the_chart(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
+from tests.ports import free_port
 from tests.quota_plane.kind_stories import ROWS, manifest
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
@@ -171,12 +171,6 @@ async def test_a_process_judges_fills_in_converts_and_renews(tmp_path: Path) -> 
 
 async def is_running(cluster: Site, name: str) -> bool:
     return name in await cluster.admitted() & await cluster.running()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 async def endpoint(cluster: Site, port: int) -> None:
