@@ -19,7 +19,7 @@ from reprieve.engine.scheduling.importance import importance_order
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Preemption, Sentence, Unit
 from reprieve.engine.scheduling.placing import best_node
 from reprieve.engine.scheduling.pod_preemption import choose_node, preempt_after
-from reprieve.engine.scheduling.units import Units, all_units
+from reprieve.engine.scheduling.units import Units, potential_units
 from tests.conformance.workload_aware_comparison import COMPARED, preemptor_pod
 from tests.conformance.workload_aware_vectors import Json, Vector
 from tests.engine.api_objects import cluster_of, key_of, policy_of
@@ -99,6 +99,11 @@ def pdb_split(vector: Vector) -> tuple[dict[int, int], list[int]]:
     return {i: n for i, n in enumerate(violating) if n}, [
         i for i, n in enumerate(violating) if not n
     ]
+
+
+def all_units(snapshot: Snapshot, policy: Policy, on: int | None = None) -> Units:
+    """All units, whatever their priority."""
+    return potential_units(snapshot, snapshot.pod_node >= 0, 2**62, policy, on=on)
 
 
 def victim_units(vector: Vector) -> list[units.Unit]:

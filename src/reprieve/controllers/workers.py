@@ -12,18 +12,33 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from reprieve.controllers.dirty import DirtyKeys
+from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["look_at_each"]
+__all__ = ["guarded", "look_at_each"]
 
 log: Final = logging.getLogger("reprieve.workers")
 
 Key = TypeVar("Key", bound=str)
 
 _BACK_OFF: Final = 5 * SECOND
+
+
+async def guarded(work: Awaitable[None], told: logging.Logger) -> None:
+    """Do one task of many: its fault is not everybody's, but the loss of the lease is.
+
+    Raises:
+        Deposed: the fence is closed.
+    """
+    try:
+        await work
+    except (Deposed, asyncio.CancelledError):
+        raise
+    except Exception:
+        told.exception("a task failed")
 
 
 async def look_at_each(

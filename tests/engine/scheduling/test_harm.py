@@ -236,3 +236,34 @@ def _without(snapshot: Snapshot, policy: Policy, found: Attempt, spared: tuple[i
         found.plan, victims=tuple(v for v in found.plan.victims if v.root.uid not in uids)
     )
     return not faults_of(snapshot, policy, replace(found, preemption=preemption, plan=plan))
+
+
+def test_equals_are_told_apart_by_name_whatever_the_order_of_events() -> None:
+    preempted = 0
+    for seed in range(80):
+        chosen = random.Random(seed)
+        rows: list[Any] = [node(f"n{number}", gpus=8) for number in range(4)]
+        for number in range(8):
+            places = [f"n{place}" for place in chosen.sample(range(4), 2)]
+            rows.append(
+                gang(
+                    2,
+                    f"g{number}",
+                    gpus=2,
+                    priority=1,
+                    all_or_nothing=True,
+                    nodes=places,
+                    start=NOW - 600,
+                )
+            )
+        rows.append(gang(2, "train", gpus=chosen.choice([4, 8]), priority=10))
+        plans = set()
+        for _ in range(3):
+            found = attempt(snapshot_of(*rows))
+            plan = found.plan
+            if plan is not None:
+                plans.add((plan.id, plan.placement, tuple(victims(found))))
+            chosen.shuffle(rows)
+        assert len(plans) <= 1, seed
+        preempted += len(plans)
+    assert preempted > 30

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprieve.controllers.scheduling import decisions
 from reprieve.controllers.scheduling.decisions import decide
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
@@ -182,3 +183,16 @@ def test_a_plugins_plan_that_does_not_hold_is_a_failure_of_its_unit_alone() -> N
         f"{uid}: the pod does not pass on its node with the victims gone (a)" for uid in WAITING
     )
     assert left == [other]
+
+
+def test_a_plan_that_cannot_be_proven_for_a_fault_of_the_proof_is_its_units_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("the test says no")
+
+    monkeypatch.setattr(decisions, "faults_of", broken)
+    other = Unit((Uid("pod-single"),))
+    (failed,), left = decide(full(), POLICY, [UNIT, other], SystemClock())
+    assert str(failed.failure) == "the test says no"
+    assert (failed.attempt, left) == (None, [other])

@@ -30,8 +30,7 @@ from reprieve.controllers.quota.watches import Held, Watches
 from reprieve.controllers.quota.workloads import WorkloadReconciler
 from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.controllers.scheduling.state import ClusterState
-from reprieve.controllers.workers import look_at_each
-from reprieve.execution.fence import Deposed
+from reprieve.controllers.workers import guarded, look_at_each
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.kube.errors import ApiError
@@ -305,13 +304,4 @@ class QuotaPlane:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None, "the plane runs"
-        self._tasks.create_task(self._guard(work))
-
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
-        """One task's fault is not everybody's, but the loss of the lease is."""
-        try:
-            await work
-        except (Deposed, asyncio.CancelledError):
-            raise
-        except Exception:
-            log.exception("a task of the quota plane failed")
+        self._tasks.create_task(guarded(work, log))

@@ -103,13 +103,14 @@ def decide(
             return decided, units[number:]
         try:
             attempt = session.attempt(unit)
+            planned = attempt is not None and attempt.plan is not None
+            faults = faults_of(snapshot, policy, attempt) if attempt and planned else ()
         except Exception as failure:
             # Nothing is known of the session's state any more: the others get a new one.
             decided.append(Decided(unit, None, clock.monotonic() - before, failure))
             return decided, units[number + 1 :]
         if attempt is None:
             return decided, units[number:]
-        faults = faults_of(snapshot, policy, attempt) if attempt.plan is not None else ()
         now = clock.monotonic()
         if faults:
             decided.append(Decided(unit, None, now - before, PlanRefused(faults)))

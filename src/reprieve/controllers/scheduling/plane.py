@@ -20,12 +20,12 @@ from reprieve.controllers.scheduling.protections import tell_ignored
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.controllers.scheduling.watches import Watches
+from reprieve.controllers.workers import guarded
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
-from reprieve.execution.fence import Deposed
 from reprieve.execution.turns import NodeTurns
 from reprieve.kube.errors import ApiError
 from reprieve.units.durations import MINUTE, SECOND
@@ -187,13 +187,4 @@ class SchedulingPlane:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None, "the plane runs"
-        self._tasks.create_task(self._guard(work))
-
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
-        """One task's fault is not everybody's, but the loss of the lease is."""
-        try:
-            await work
-        except (Deposed, asyncio.CancelledError):
-            raise
-        except Exception:
-            log.exception("a task of the scheduling plane failed")
+        self._tasks.create_task(guarded(work, log))

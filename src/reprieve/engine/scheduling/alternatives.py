@@ -3,7 +3,8 @@
 Examined are the best placement, then the other topology domains of the preemptor's constraint, the
 best-scored first, then alternatives: those in which one more of the victims of the best so far may
 not go, the one that matters most first. `maxPlacements` bounds their number; with
-`topologyPreemption` every feasible domain is examined all the same. Each gets its victims in full,
+`topologyPreemption` every feasible domain is examined all the same, and with `harmOrder` a second
+placement where the cheapest units make room. Each gets its victims in full,
 and the placement with the least harm is taken; the first difference decides:
 
 1. the rules by which a plain pod's node is chosen (specification 8.6), on whole victim sets;

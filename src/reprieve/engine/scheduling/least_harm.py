@@ -57,6 +57,7 @@ class _LeastHarm:
     slots: I64 = field(init=False)  # of the units, by node and then price
     edges: list[int] = field(init=False)  # where each node's begin in `slots`
     price: I64 = field(init=False)  # (units,) rank of the priority, then lost work
+    turn: I64 = field(init=False)  # (units,) among equals the least important leaves first
     gone: Mask = field(init=False)  # (units,) cannot return any more
     cost: I64 = field(init=False)  # (nodes,) about what one pod more costs there
     known: dict[int, _Leaving] = field(default_factory=dict)  # exactly, by node
@@ -71,8 +72,11 @@ class _LeastHarm:
         _, rank = np.unique(units.priority, return_inverse=True)
         lost = np.clip(units.lost, 0, _MOST_LOST)
         self.price = (np.minimum(rank, 1 << 20).astype(np.int64) << _LOST_BITS) | lost
+        self.turn = np.empty(len(units), np.int64)
+        self.turn[units.ordered(np.arange(len(units)))[::-1]] = np.arange(len(units))
         slots = units.slots()
-        order = np.lexsort((self.price[units.of_slot[slots]], snapshot.pod_node[slots]))
+        unit_of = units.of_slot[slots]
+        order = np.lexsort((self.turn[unit_of], self.price[unit_of], snapshot.pod_node[slots]))
         self.slots = slots[order]
         nodes = snapshot.pod_node[self.slots]
         self.edges = np.searchsorted(nodes, np.arange(len(snapshot.nodes) + 1)).tolist()
@@ -157,7 +161,7 @@ class _LeastHarm:
             return _Leaving(0)
         if (missing > amounts.sum(axis=0)).any():
             return _Leaving(_NEVER)  # full
-        order = np.argsort(self.price[here], kind="stable")
+        order = np.lexsort((self.turn[here], self.price[here]))
         here, amounts = here[order], amounts[order]
         chosen = _least_set if len(here) <= _FEW else _greedy_set
         leaving = chosen(self.price[here], amounts, missing)

@@ -21,7 +21,7 @@ from reprieve.engine.scheduling.hierarchy import effective_priority, whole_group
 from reprieve.engine.scheduling.importance import importance_order
 from reprieve.engine.scheduling.outcome import UnitVictim
 
-__all__ = ["Units", "all_units", "potential_units", "stable_order"]
+__all__ = ["Units", "potential_units", "stable_order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,6 @@ def _lost(units: Units, of_pods: I64) -> I64:
         found = of_pods[slots]
         lost[place] = IDLE if (found == IDLE).all() else np.clip(found, 0, None).sum()
     return lost
-
-
-def all_units(snapshot: Snapshot, policy: Policy, *, on: int | None = None) -> Units:
-    """Return all units, whatever their priority."""
-    priority = effective_priority(snapshot, policy)
-    return _units(snapshot, snapshot.pod_node >= 0, priority, policy, on)
 
 
 def stable_order(numbers: I64 | I32, below: int) -> I64:
