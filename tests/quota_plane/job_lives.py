@@ -10,6 +10,7 @@ from tests.quota_plane.life import PREFIX, Life
 from tests.quota_plane.site import JOBS, NAMESPACE, WORKLOADS, Object
 
 FOO = Resource("example.com", "v1", "foos", "Foo")
+SUSPEND = "spec.suspend"
 KAIWO = Resource("kaiwo.silogen.ai", "v1alpha1", "kaiwojobs", "KaiwoJob")
 
 
@@ -21,11 +22,13 @@ class JobsBelowAQueuedOneAreNotQueued(Life):
         above["metadata"]["labels"] = {QUEUE: self.queue, CLASS: "low"}
         stored: Object = await self.client.create(resource(ROWS["JobSet"]), above, dict)
 
-        async def seen() -> bool:
-            return await self.workload(f"jobset-{self.name}-set") is not None
+        async def started() -> bool:
+            said = await self.conditions(f"jobset-{self.name}-set")
+            owner = await self.read(resource(ROWS["JobSet"]), f"{self.name}-set")
+            return said.get("Admitted", ("",))[0] == "True" and first(owner, SUSPEND) is False
 
-        # Children come once their owner has started; at the door it is known by then.
-        await self.until("the JobSet is queued", seen)
+        # Children come once their owner has started; before, they are suspended for good.
+        await self.until("the JobSet has started", started)
         other = {"metadata": {"name": f"{self.name}-foo", "namespace": NAMESPACE}, "spec": {}}
         other["metadata"]["labels"] = {QUEUE: self.queue}  # type: ignore[assignment]
         external: Object = await self.client.create(FOO, other, dict)
@@ -54,8 +57,7 @@ class JobsBelowAQueuedOneAreNotQueued(Life):
         async def settled() -> bool:
             """The JobSet fills the queue, so that its own Job runs; nothing stands for Foo."""
             states = [
-                first(await self.read(JOBS, f"{self.name}-{name}"), "spec.suspend")
-                for name in "abc"
+                first(await self.read(JOBS, f"{self.name}-{name}"), SUSPEND) for name in "abc"
             ]
             return states == [False, True, True]
 
@@ -205,7 +207,7 @@ class AJobThatIsRefusedHoldsNoQuota(Life):
         await self.client.create(ray, obj, dict)
 
         async def runs() -> bool:
-            return first(await self.read(ray, self.name), "spec.suspend") is False
+            return first(await self.read(ray, self.name), SUSPEND) is False
 
         await self.until("it runs", runs)
         status = {"jobDeploymentStatus": "ValidationFailed"}
