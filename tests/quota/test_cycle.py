@@ -13,6 +13,7 @@ from reprieve.engine.quota.cycle import cycle, cycles, preemptions_failed, undo_
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import (
     ClusterQueue,
+    Cohort,
     Configuration,
     FlavorQuotas,
     LocalQueue,
@@ -275,3 +276,16 @@ def test_admission_waits_for_the_pods_of_what_was_admitted_before() -> None:
     holdings.hold(replace(holdings.holders["ns/a"].workload, pods_ready=True))
     queues.flush(["team"])
     assert [e.outcome for e in cycle(holdings, queues, NOW, 2).entries] == [Outcome.ADMITTED]
+
+
+def test_no_head_is_taken_while_the_cohort_is_in_a_cycle() -> None:
+    loop = {"x": Cohort("x", "y"), "y": Cohort("y", "x")}
+    configuration = replace(one_queue(cohort="x"), cohorts=loop)
+    holdings, queues, result = run(configuration, job("a", 1))
+    assert (result.entries, dict(holdings.holders)) == ([], {})
+    assert (queues.active(), queues.inadmissible()) == ({"team": ["ns/a"]}, {})
+    broken = replace(configuration, cohorts={"x": Cohort("x")})
+    holdings.configure(broken)
+    queues.configure(broken)
+    cycle(holdings, queues, NOW, 1)
+    assert list(holdings.holders) == ["ns/a"]

@@ -137,7 +137,7 @@ async def cohort_cycle(cluster: Site) -> None:
     text = "Can't admit new workloads: its cohort is part of a cycle."
     await says(cluster, CLUSTER_QUEUES, "chick", "Active", "False", "Unknown", text)
     await cluster.create(job("within", "chick", pods=1))
-    await waits(cluster, "within", "Misconfigured", "ClusterQueue chick is inactive")
+    await waits(cluster, "within", "Suspended", "ClusterQueue chick is inactive")
     await runs(cluster, "before")
     await change(cluster, COHORTS, "hen", {"spec": {"parentName": None}})
     await runs(cluster, "within")
@@ -286,10 +286,13 @@ async def edited_job(cluster: Site) -> None:
     await runs(cluster, "grown", 3)
     (usage,) = (await cluster.workloads())["grown"]["status"]["admission"]["podSetAssignments"]
     assert (usage["count"], usage["resourceUsage"]) == (3, {"cpu": "3"})
-    told = {each[3:] for each in await cluster.events() if each[:2] == ("Job", "grown")}
     why = "No matching Workload; restoring pod templates according to existent Workload"
-    assert ("Stopped", why) in told, told
-    assert any(reason == "DeletedWorkload" for reason, _ in told), told
+
+    async def told() -> bool:
+        found = {each[3:] for each in await cluster.events() if each[:2] == ("Job", "grown")}
+        return ("Stopped", why) in found and "DeletedWorkload" in {reason for reason, _ in found}
+
+    await cluster.until("it is told that it was stopped", told, PATIENCE_S)
 
 
 SITUATIONS: tuple[Callable[[Site], Awaitable[None]], ...] = (

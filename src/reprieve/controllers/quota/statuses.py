@@ -178,7 +178,8 @@ class Statuses:
         tally = state.tallies.of(name)
         doors = self._local.get(name, ())
         joined = state.tallies.sum_of(doors)
-        in_cycle = name in state.holdings.tree.inactive and name not in self._inactive
+        tree = state.holdings.tree
+        in_cycle = not tree.path[tree.queues[name]]
         active = cluster_queue_active(
             row, state.configuration.flavors, self._checks, in_cycle=in_cycle
         )

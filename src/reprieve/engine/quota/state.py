@@ -77,6 +77,7 @@ def effective_priority(workload: Workload, settings: Settings) -> int:
 def inactive_queues(configuration: Configuration) -> dict[str, str]:
     """Return the ClusterQueues that cannot admit, with the reason."""
     found = {}
+    endless = _endless_cohorts(configuration)
     for name, queue in configuration.cluster_queues.items():
         missing = sorted(
             flavor.flavor
@@ -92,6 +93,21 @@ def inactive_queues(configuration: Configuration) -> dict[str, str]:
             found[name] = f"it refers to missing ResourceFlavor(s): {', '.join(missing)}"
         elif not queue.checks_ready:
             found[name] = "it refers to missing or inactive AdmissionCheck(s)"
+        elif queue.cohort in endless:
+            found[name] = "its cohort is in a cycle"
+    return found
+
+
+def _endless_cohorts(configuration: Configuration) -> set[str]:
+    """Return the cohorts above which there is no root."""
+    cohorts, found = configuration.cohorts, set[str]()
+    for start in cohorts:
+        name, seen = start, set[str]()
+        while name and name not in seen:
+            seen.add(name)
+            name = cohorts[name].parent if name in cohorts else ""
+        if name:
+            found.add(start)
     return found
 
 
