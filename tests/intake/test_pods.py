@@ -179,6 +179,22 @@ def test_a_gated_pod_waits_for_the_quota_of_what_it_belongs_to() -> None:
     assert not is_gated_demand("", [waiting])
 
 
+def test_a_pod_for_which_its_scheduler_makes_room_is_no_demand() -> None:
+    def demands(node: str | None) -> bool:
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 Insufficient amd.com/gpu.",
+        }
+        status = {"phase": "Pending", "conditions": [condition], "nominatedNodeName": node}
+        return is_demand(msgspec.convert({"status": status}, Pod), ["amd.com/gpu"])
+
+    assert demands(None)
+    assert demands("")
+    assert not demands("gpu-0")
+
+
 def test_a_group_is_named_by_scheduling_by_kueue_or_by_an_older_front_door() -> None:
     def group(spec: dict[str, Any] | None = None, **metadata: dict[str, str]) -> str:
         return pod_row(

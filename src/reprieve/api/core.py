@@ -185,11 +185,12 @@ class PodCondition(_Struct, frozen=True):
 
 
 class PodStatus(_Struct, frozen=True):
-    """Phase and conditions of a pod."""
+    """Phase and conditions of a pod, and the node where its scheduler makes room for it."""
 
     phase: str = ""
     conditions: list[PodCondition] | None = None
     start_time: str | None = None
+    nominated_node_name: str | None = None
 
 
 class Pod(_Struct, frozen=True):

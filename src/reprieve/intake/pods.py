@@ -2,11 +2,13 @@
 
 Demand: the scheduler says `Insufficient <name>` of a tracked name, or Kueue keeps the pod gated for
 lack of GPU quota: its Workload, or that of what it belongs to, waits for quota that others may give
-back. What can never fit is none, nor is what preempts others by quota already.
+back. What can never fit is none, nor is that for which room is made already: by quota, or by its
+scheduler, which nominates a node for it. Nothing is to be freed twice.
 
 Admission looks at node selector, required node affinity and taints, so that the placement proof
 never counts a node that the scheduler would refuse for those. Source: specification of the idle
-plane, sections 8 and 13 (with its Kueue extension, difference D8).
+plane, sections 8 and 13 (with its Kueue extension, difference D8); the design's "Where the planes
+meet".
 """
 
 from __future__ import annotations
@@ -124,7 +126,7 @@ def is_demand(
     of_root: Iterable[KueueWorkload] = (),
 ) -> bool:
     """Return whether the pod waits for GPUs of one of the tracked names."""
-    if pod.status.phase != "Pending":
+    if pod.status.phase != "Pending" or pod.status.nominated_node_name:
         return False
     scheduled = next((c for c in pod.status.conditions or () if c.type == "PodScheduled"), None)
     if scheduled is None or scheduled.status != "False":
