@@ -36,6 +36,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.engine.quota.model import LabelSelector, Strategy
 from reprieve.settings.fields import (
     boolean,
@@ -72,7 +73,6 @@ __all__ = [
 ]
 
 SECTION: Final = "quota"
-PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
 RECLAIM_MIN_RUNTIME: Final = "reprieve.dev/reclaim-min-runtime"
 LONGEST_RUNTIME: Final = 168 * HOUR
 
@@ -289,7 +289,7 @@ def _selector(
     if given is None:
         return None
     errors: list[str] = []
-    read: LabelSelector | None = namespace_selector(given, configuration.namespace, False, errors)
+    read: LabelSelector | None = namespace_selector(given, configuration.namespace, errors)
     if errors or read is None:
         raise UsageError(f"{place}.namespaceSelector: " + "; ".join(errors))
     return dict(given)

@@ -46,6 +46,12 @@ from reprieve.settings.quota_configuration_parts import (
     unknown_keys,
     wait_for_pods_ready,
 )
+from reprieve.settings.quota_configuration_process import (
+    PROCESS_KEYS,
+    certificate_names,
+    tls,
+    visibility_server,
+)
 from reprieve.settings.quota_gates import gates_of
 from reprieve.units.errors import UsageError
 
@@ -208,12 +214,15 @@ def _read(
     selector = _default_selector(namespace)
     if given.get("managedJobsNamespaceSelector") is not None:
         wanted = given["managedJobsNamespaceSelector"]
-        selector = namespace_selector(wanted, namespace, "pod" in kinds, errors) or selector
+        selector = namespace_selector(wanted, namespace, errors) or selector
     known, gates = gates_of(given.get("featureGates"), flag, errors)
     pods_ready = wait_for_pods_ready(given, old, known, errors)
     usage_based = admission_fair_sharing(given, errors)
     strategies = fair_sharing(given, old, errors)
     own = boolean(certificates, "enable", "internalCertManagement.enable", True, errors)
+    service, secret = certificate_names(certificates, own, errors)
+    visibility_server(section(given, "visibilityServer", errors), errors)
+    tls(section(given, "tls", errors), errors)
     after = retention(given, errors)
     return QuotaConfiguration(
         settings=Settings(
@@ -249,8 +258,8 @@ def _read(
         after_deactivated_s=after[1],
         own_certificates=own,
         webhook_port=ports(webhook, "port", "webhook.port", 9443, errors),
-        webhook_service=str(certificates.get("webhookServiceName") or ""),
-        webhook_secret=str(certificates.get("webhookSecretName") or ""),
+        webhook_service=service,
+        webhook_secret=secret,
         certificate_folder=str(webhook.get("certDir") or ""),
         gates=known,
         notices=tuple(_notices(given, old, strategies)),
@@ -293,6 +302,8 @@ def _keys_of(old: bool) -> dict[str, Any]:
             "workloads": dict.fromkeys(("afterFinished", "afterDeactivatedByKueue"))
         },
     }
+    for name in tree.keys() & PROCESS_KEYS.keys():
+        tree[name] = dict.fromkeys(PROCESS_KEYS[name])
     return tree
 
 
