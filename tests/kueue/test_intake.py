@@ -139,7 +139,19 @@ def test_a_field_that_cannot_be_meant_is_named(obj: Json, field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "value"), [(0, 0.0), ("500m", 0.5), (3, 3.0), ("1e3", 1000.0), ("2Ki", 2048.0)]
+    ("weight", "value"),
+    [
+        (0, 0.0),
+        ("500m", 0.5),
+        (3, 3.0),
+        ("1e3", 1000.0),
+        ("1E3", 1000.0),
+        ("1e-6", 1e-6),
+        ("+.5", 0.5),
+        ("3E", 3e18),
+        ("2Ki", 2048.0),
+        ("1.5Ki", 1536.0),
+    ],
 )
 def test_a_weight_is_any_quantity(weight: Any, value: float) -> None:
     cohort = kueue_object("Cohort", "all", {"fairSharing": {"weight": weight}})

@@ -190,6 +190,52 @@ def test_requeuing_is_read_whole() -> None:
             ),
         ),
         (
+            {"admissionFairSharing": {"usageSamplingInterval": "-1m"}},
+            (
+                'admissionFairSharing.usageSamplingInterval: Invalid value: "-1m": '
+                "must be greater than 0"
+            ),
+        ),
+        (
+            {"admissionFairSharing": {"usageHalfLifeTime": "-1m"}},
+            (
+                'admissionFairSharing.usageHalfLifeTime: Invalid value: "-1m": '
+                "must be greater than or equal to 0"
+            ),
+        ),
+        (
+            {"internalCertManagement": {"webhookServiceName": "0-service"}},
+            (
+                'internalCertManagement.webhookServiceName: Invalid value: "0-service": '
+                "a DNS-1035 label must consist of"
+            ),
+        ),
+        (
+            {"internalCertManagement": {"webhookSecretName": "secret!"}},
+            (
+                'internalCertManagement.webhookSecretName: Invalid value: "secret!": '
+                "a lowercase RFC 1123 subdomain must consist of"
+            ),
+        ),
+        (
+            {"visibilityServer": {"bindAddress": "localhost"}},
+            (
+                'visibilityServer.bindAddress: Invalid value: "localhost": '
+                "must be a valid IP address"
+            ),
+        ),
+        (
+            {"visibilityServer": {"bindPort": 0}},
+            ("visibilityServer.bindPort: Invalid value: 0: must be a valid port number (1-65535)"),
+        ),
+        (
+            {"tls": {"minVersion": "VersionTLS13", "cipherSuites": ["A"]}},
+            (
+                'tls.cipherSuites: Invalid value: ["A"]: '
+                "may not be specified when `minVersion` is 'VersionTLS13'"
+            ),
+        ),
+        (
             {"resources": {"transformations": [{"input": "a", "strategy": "Drop"}]}},
             (
                 'resources.transformations[0].strategy: Unsupported value: "Drop": '
@@ -245,6 +291,10 @@ def test_all_mistakes_are_told_at_once() -> None:
             "waitForPodsReady.requeuingStrategy.x",
         ),
         (old, {"resources": {"quotaCheckStrategy": "x"}}, "resources.quotaCheckStrategy"),
+        (new, {"leaderElection": {"leaderElected": True}}, "leaderElection.leaderElected"),
+        (new, {"visibilityServer": {"port": 1}}, "visibilityServer.port"),
+        (old, {"health": {"bindAddress": ":1"}}, "health.bindAddress"),
+        (old, {"controller": {"workers": 1}}, "controller.workers"),
     ],
 )
 def test_an_unknown_key_is_named_by_its_path(version: Any, keys: dict[str, Any], path: str) -> None:
@@ -263,6 +313,13 @@ def test_requests_are_transformed_as_the_file_says() -> None:
     found = new(resources={"excludeResourcePrefixes": ["x/"], "transformations": [rule]}).rules
     assert found.excluded_prefixes == ("x/",)
     assert found.transformations == {"gpu": Transformation({"cpu": Fraction(1, 2)}, "n", False)}
+
+
+def test_a_factor_of_an_output_is_as_small_as_it_is_written() -> None:
+    rule = {"input": "memory", "outputs": {"example.com/credits": "1n"}}
+    found = new(resources={"transformations": [rule]}).rules
+    credits = {"memory": 80 * 10**9, "example.com/credits": 80}
+    assert found.apply({"memory": 80 * 10**9}) == credits
 
 
 def test_usage_based_admission_is_off_until_it_is_named() -> None:

@@ -37,7 +37,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.shares import fair_weight
 from reprieve.intake.quota_requests import amount_of
-from reprieve.units.quantities import InvalidQuantity, parse_milli
+from reprieve.units.quantities import InvalidQuantity, parse_exact
 
 __all__ = [
     "Unusable",
@@ -233,10 +233,8 @@ def _weight(sharing: kueue.FairSharing | None) -> float:
         return 1.0
     text = str(sharing.weight)
     try:
-        milli = parse_milli(text)
-        # Binary suffixes and exponents are whole numbers, which float64 has as they are.
-        plain = text.strip("0123456789.numkMGTPE") == ""
-        weight = fair_weight(text) if plain else milli / 1_000
+        exact = parse_exact(text)
+        weight = float(exact) if text.endswith("i") else fair_weight(text)
     except (InvalidQuantity, ValueError) as error:
         raise Unusable("spec.fairSharing.weight", str(error)) from None
     if weight < 0:

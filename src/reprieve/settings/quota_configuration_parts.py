@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Final
 
 from reprieve.api import field_errors as wrong
@@ -19,7 +18,7 @@ from reprieve.engine.quota.request_rules import RequestRules, Transformation
 from reprieve.engine.quota.requeuing import Backoff
 from reprieve.engine.quota.usage_based import UsageBased
 from reprieve.units.durations import MINUTE, SECOND, InvalidDuration, parse_duration
-from reprieve.units.quantities import InvalidQuantity, parse_milli
+from reprieve.units.quantities import InvalidQuantity, parse_exact
 
 __all__ = [
     "FRAMEWORKS",
@@ -43,6 +42,7 @@ __all__ = [
 Errors = list[str]
 
 NEGATIVE: Final = "must be greater than or equal to 0"
+POSITIVE: Final = "must be greater than 0"
 # Names of integrations, sorted as the reference lists them.
 FRAMEWORKS: Final = (
     "batch/job",
@@ -208,10 +208,7 @@ def admission_fair_sharing(given: Mapping[str, Any], errors: Errors) -> UsageBas
     sharing = section(given, path, errors)
     half_life = _duration(sharing, "usageHalfLifeTime", f"{path}.usageHalfLifeTime", 0, errors)
     at = f"{path}.usageSamplingInterval"
-    sampling = _duration(sharing, "usageSamplingInterval", at, 5 * MINUTE, errors)
-    if sampling == 0:
-        text = sharing.get("usageSamplingInterval")
-        errors.append(wrong.invalid(at, text, "must be greater than 0"))
+    sampling = _duration(sharing, "usageSamplingInterval", at, 5 * MINUTE, errors, POSITIVE)
     weights = {}
     for name, weight in section(sharing, "resourceWeights", errors, f"{path}.").items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
@@ -243,9 +240,7 @@ def frameworks(
     return listed, external
 
 
-def namespace_selector(
-    given: object, namespace: str, pods: bool, errors: Errors
-) -> LabelSelector | None:
+def namespace_selector(given: object, namespace: str, errors: Errors) -> LabelSelector | None:
     """Return the selector of namespaces whose jobs are managed, None where it cannot be used."""
     path = "managedJobsNamespaceSelector"
     if not isinstance(given, Mapping):
@@ -291,7 +286,7 @@ def request_rules(resources: Mapping[str, Any], errors: Errors) -> RequestRules:
         outputs = {}
         for name, factor in section(each, "outputs", errors, f"{at}.").items():
             try:
-                outputs[str(name)] = Fraction(parse_milli(factor), 1_000)
+                outputs[str(name)] = parse_exact(factor)
             except InvalidQuantity as error:
                 errors.append(wrong.invalid(f"{at}.outputs[{name}]", factor, str(error)))
         found[each["input"]] = Transformation(
@@ -329,8 +324,15 @@ def retention(given: Mapping[str, Any], errors: Errors) -> tuple[float | None, f
     return found[0], found[1]
 
 
-def _duration(given: Mapping[str, Any], key: str, path: str, default: int, errors: Errors) -> int:
-    """Return nanoseconds of a Go duration that is not negative."""
+def _duration(
+    given: Mapping[str, Any],
+    key: str,
+    path: str,
+    default: int,
+    errors: Errors,
+    bound: str = NEGATIVE,
+) -> int:
+    """Return nanoseconds of a Go duration; `bound` says whether it may be zero."""
     value = given.get(key)
     if value is None:
         return default
@@ -341,8 +343,8 @@ def _duration(given: Mapping[str, Any], key: str, path: str, default: int, error
     if found is None:
         errors.append(wrong.invalid(path, value, "must be a duration such as 30s or 5m"))
         return default
-    if found < 0:
-        errors.append(wrong.invalid(path, value, NEGATIVE))
+    if found < 0 or (not found and bound == POSITIVE):
+        errors.append(wrong.invalid(path, value, bound))
         return default
     return found
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-__all__ = ["InvalidQuantity", "parse_milli", "parse_quantity"]
+__all__ = ["InvalidQuantity", "parse_exact", "parse_milli", "parse_quantity"]
 
 _FORM: Final = re.compile(
     r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?", re.ASCII
@@ -39,7 +39,7 @@ def parse_quantity(text: str | int | float) -> int:
     """
     if type(text) is str and text.isascii() and text.isdigit():
         return int(text)
-    return ceil(_exact(text))
+    return ceil(parse_exact(text))
 
 
 # The same few amounts are compared again and again.
@@ -50,10 +50,15 @@ def parse_milli(text: str | int | float) -> int:
     Raises:
         InvalidQuantity: not a quantity.
     """
-    return ceil(_exact(text) * 1_000)
+    return ceil(parse_exact(text) * 1_000)
 
 
-def _exact(text: str | int | float) -> Fraction:
+def parse_exact(text: str | int | float) -> Fraction:
+    """Return the amount in base units as it is written.
+
+    Raises:
+        InvalidQuantity: not a quantity.
+    """
     form = _FORM.fullmatch(str(text))
     if form is None:
         raise InvalidQuantity(

@@ -15,8 +15,10 @@ Source: specification of the quota plane, section 3.5.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.tree import Column, Columns, Tree, remove
@@ -24,6 +26,13 @@ from reprieve.engine.quota.tree import Column, Columns, Tree, remove
 __all__ = ["Share", "ShareKey", "Shares", "fair_weight", "share"]
 
 ShareKey = tuple[int, float]
+
+_DECIMAL: Final = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
+    r"(?:(?P<suffix>[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]{1,3}))?",
+    re.ASCII,
+)
+_SCALES: Final = dict(zip(("n", "u", "m", "", *"kMGTPE"), range(-9, 19, 3), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +128,18 @@ class Shares:
 
 
 def fair_weight(text: str) -> float:
-    """Return the weight that a quantity means, by the reference's float64 operations.
+    """Return the weight that a decimal quantity means, by the reference's float64 operations.
 
     It multiplies the digits by a power of ten: `0.3` is 3 * 0.1, which is not the float64 of 0.3.
+
+    Raises:
+        ValueError: a binary suffix, or no quantity.
     """
-    digits, scale = text, 0
-    suffixes = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-    if digits[-1:] in suffixes:
-        scale = suffixes[digits[-1]]
-        digits = digits[:-1]
-    whole, _, fraction = digits.partition(".")
-    value = float(int(f"{whole}{fraction}"))
+    form = _DECIMAL.fullmatch(text)
+    if form is None:
+        raise ValueError(f"{text!r} is not a decimal quantity")
+    digits, _, fraction = form["number"].partition(".")
+    scale = int(form["exponent"]) if form["exponent"] else _SCALES[form["suffix"] or ""]
+    value = float(int(f"{digits}{fraction}"))
     exponent = scale - len(fraction)
-    return value * 10.0**exponent if exponent else value
+    return value * float(f"1e{exponent}") if exponent else value
