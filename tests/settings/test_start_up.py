@@ -127,3 +127,24 @@ def test_a_default_that_is_not_accepted_is_named_and_not_in_force() -> None:
         "variable GPU_PREEMPTION_DEFAULT_TTL",
         "v.yaml: gpuPreemption.defaultThreshold",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpuPreemption: {pollingInterval: 2026-13-45}",
+        "gpuPreemption: {pollingInterval: 2026-1-1 99:99:99}",
+        "gpuPreemption: {enabled: !!bool perhaps}",
+        "gpuPreemption: !!int many",
+        "gpuPreemption: {defaultThreshold: !!float x}",
+        "gpuPreemption: {pollingInterval: !!timestamp soon}",
+        "gpuPreemption: {defaultThreshold: 0x_}",
+        "[" * 5_000,
+        "gpuPreemption: {enabled: true, enabled: false}",
+    ],
+)
+def test_text_that_no_yaml_reader_understands_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_config(text, "v.yaml")
+    assert str(refused.value).startswith("v.yaml: not YAML: ")
+    assert "\n" not in str(refused.value)

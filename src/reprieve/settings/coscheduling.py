@@ -53,6 +53,7 @@ from reprieve.settings.fields import (
     texts,
 )
 from reprieve.units.durations import SECOND, format_duration
+from reprieve.units.errors import UsageError
 
 __all__ = [
     "CONFIG_MAP",
@@ -160,12 +161,17 @@ def read_arguments(
         UsageError: what is wrong, where, and what is accepted.
     """
     found: list[tuple[str, Mapping[str, Any], str]] = []
+    seen: set[str] = set()
     for profile, path in entries(document.get("profiles"), f"{where}: profiles"):
         if not isinstance(profile, Mapping):
             refuse(path, profile, "a mapping")
         name = str(profile.get("schedulerName") or "default-scheduler")
         for entry, own in entries(profile.get("pluginConfig"), f"{path}.pluginConfig"):
             if isinstance(entry, Mapping) and entry.get("name") == PLUGIN:
+                mapping(entry, own, ("name", "args"))
+                if path in seen:
+                    raise UsageError(f"{own}.name: {PLUGIN} is given twice; accepted: once")
+                seen.add(path)
                 arguments = mapping(entry.get("args"), f"{own}.args", _KEYS)
                 found.append((name, arguments, f"{own}.args"))
     if not found:
@@ -203,6 +209,8 @@ def _settings(
     policy = given.get("defaultMatchPolicy")
     if policy is not None:
         # The reference does not look at the word; any other behaves like once-satisfied.
+        if not isinstance(policy, str):
+            refuse(f"{where}.defaultMatchPolicy", policy, ", ".join(MatchPolicy))
         known = policy if policy in set(MatchPolicy) else MatchPolicy.ONCE_SATISFIED
         values["default_match_policy"] = str(known)
     return replace(base, **values)

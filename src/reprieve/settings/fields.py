@@ -48,7 +48,10 @@ def read_yaml(content: str, where: str) -> object:
     """Return the only document of a YAML (or JSON) text; None when it is empty."""
     try:
         return yaml.load(content, Loader=_Loader)
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise UsageError(f"{where}: not YAML: it is nested too deeply") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
+        # A value that is not of the type that it looks like or claims, such as the date 2026-13-45.
         raise UsageError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
 
 

@@ -111,7 +111,10 @@ def _resources(value: object, where: str, most: int) -> tuple[tuple[str, int], .
         name = text(given.get("name"), f"{path}.name", "the name of a resource")
         if name in dict(found):
             raise UsageError(f"{path}.name: {name} is given twice; accepted: once")
-        found.append((name, integer(given.get("weight") or 1, f"{path}.weight", 1, most)))
+        weight = given.get("weight")
+        if weight is None or (weight == 0 and not isinstance(weight, bool)):
+            weight = 1  # as kube-scheduler's defaults have it
+        found.append((name, integer(weight, f"{path}.weight", 1, most)))
     return tuple(found)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reprieve.engine.placement.profile import Profile
-from reprieve.settings.fields import entries, integer, mapping, read_yaml, refuse, text
+from reprieve.settings.fields import boolean, entries, integer, mapping, read_yaml, refuse, text
 from reprieve.settings.idle import Notice
 from reprieve.settings.scheduler_arguments import API_VERSION, read_arguments
 from reprieve.settings.scheduler_plugins import known_plugins, read_plugins
@@ -49,6 +49,19 @@ _IGNORED: Final[Mapping[str, str]] = {
     "enableProfiling": "there are no profiling handlers",
     "enableContentionProfiling": "there are no profiling handlers",
     "delayCacheUntilActive": "a process without the lease keeps its state up to date",
+}
+# The keys of those that are mappings.
+_IGNORED_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "leaderElection": (
+        "leaderElect",
+        "leaseDuration",
+        "renewDeadline",
+        "retryPeriod",
+        "resourceLock",
+        "resourceName",
+        "resourceNamespace",
+    ),
+    "clientConnection": ("kubeconfig", "acceptContentTypes", "contentType", "qps", "burst"),
 }
 _KEYS: Final = (
     "apiVersion",
@@ -107,8 +120,7 @@ def scheduler_configuration(
         for key, why in _IGNORED.items()
         if given.get(key) is not None
     ]
-    if given.get("parallelism") is not None:
-        integer(given["parallelism"], f"{where}parallelism", 1, _MOST)
+    _check_ignored(given, where)
     percentage = _percentage(given, where)
     initial = _seconds(given, "podInitialBackoffSeconds", where, 1, 1)
     longest = _seconds(given, "podMaxBackoffSeconds", where, 10, 0)
@@ -134,6 +146,20 @@ def scheduler_configuration(
         max_backoff_seconds=longest,
         notices=tuple(notices),
     )
+
+
+def _check_ignored(given: Mapping[str, Any], where: str) -> None:
+    """Refuse what even kube-scheduler could not read."""
+    for key in _IGNORED:
+        value, place = given.get(key), f"{where}{key}"
+        if value is None:
+            continue
+        if key == "parallelism":
+            integer(value, place, 1, _MOST)
+        elif key in _IGNORED_PARTS:
+            mapping(value, place, _IGNORED_PARTS[key])
+        else:
+            boolean(value, place)
 
 
 def _profile(

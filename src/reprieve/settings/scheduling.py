@@ -174,8 +174,9 @@ def _protection(value: object, place: str) -> Protection | None:
     given = mapping(value, where, ("cap", "namespaces"))
     if not given:
         return None
-    namespaces = given.get("namespaces") or {}
-    if not isinstance(namespaces, Mapping):
+    namespaces = given.get("namespaces")
+    namespaces = {} if namespaces is None else namespaces
+    if not isinstance(namespaces, Mapping) or not all(isinstance(n, str) for n in namespaces):
         refuse(f"{where}.namespaces", namespaces, "a mapping of namespaces to limits")
     limits = {
         str(name): integer(limit, f"{where}.namespaces.{name}", *_PRIORITIES)

@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-import yaml
-
 from reprieve.engine.idle.literal import SWITCHES, LiteralSwitches
 from reprieve.engine.idle.model import Fit, Policy
 from reprieve.engine.idle.vendors import Vendor
+from reprieve.settings.fields import read_yaml
 from reprieve.settings.idle import Notice, Rejected, Tier, environment_tier, tier_of
 from reprieve.settings.vendors import parse_vendors
 from reprieve.units.durations import InvalidDuration, parse_duration
@@ -106,10 +105,7 @@ def read_config(text: str, where: str) -> dict[str, Any]:
     Raises:
         UsageError: not YAML, not a mapping, or a key that is not known, with its place.
     """
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
+    document = read_yaml(text, where)
     if document is None:
         return {}
     if not isinstance(document, dict):
