@@ -12,6 +12,7 @@ from reprieve.engine.plan import Plane, ProofLevel
 from reprieve.engine.quota.cycle import cycle, cycles, preemptions_failed, undo_admission
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import (
+    Check,
     ClusterQueue,
     Cohort,
     Configuration,
@@ -289,3 +290,52 @@ def test_no_head_is_taken_while_the_cohort_is_in_a_cycle() -> None:
     queues.configure(broken)
     cycle(holdings, queues, NOW, 1)
     assert list(holdings.holders) == ["ns/a"]
+
+
+def test_what_a_check_kept_away_is_tried_again_once_the_check_allows_it() -> None:
+    held = {"check": Check.RETRY}
+    holdings, queues, result = run(one_queue(), job("a", 1, checks=held))
+    assert [entry.message for entry in result.entries] == [
+        "The workload has failed admission checks"
+    ]
+    assert queues.inadmissible() == {"team": ["ns/a"]}
+    queues.push(job("a", 1, checks={"check": Check.PENDING}))
+    cycle(holdings, queues, NOW, 1)
+    assert list(holdings.holders) == ["ns/a"]
+
+
+def test_grouped_pod_sets_keep_their_counts_when_their_targets_are_found_anew() -> None:
+    """`a` and `c` are one group around `b`: an assignment has them in another order."""
+    groups = (ResourceGroup(("cpu",), (FlavorQuotas("default", {"cpu": Quota(8)}),)),)
+    taking = Preemption(Policy.LOWER_PRIORITY, Policy.ANY)
+    queues_of = {
+        name: ClusterQueue(name, "all", groups, preemption=taking) for name in ("one", "two")
+    }
+    lender = ResourceGroup(("cpu",), (FlavorQuotas("default", {"cpu": Quota(0)}),))
+    queues_of["three"] = ClusterQueue("three", "all", (lender,))
+    configuration = Configuration(
+        queues_of,
+        {},
+        {"default": ResourceFlavor("default")},
+        {f"ns/{name}": LocalQueue(f"ns/{name}", name) for name in queues_of},
+        {"ns": {}},
+        Settings(),
+    )
+    holdings, queues = Holdings(configuration), Queues(configuration)
+    for number in range(2):
+        queues.push(replace(job(f"low{number}", 8), queue="ns/three"))
+        cycle(holdings, queues, NOW, number)
+    pod_sets = (
+        PodSet("a", 1, {"cpu": 1}, group="g"),
+        PodSet("b", 5, {"cpu": 1}),
+        PodSet("c", 2, {"cpu": 1}, group="g"),
+    )
+    for name in ("one", "two"):
+        queues.push(replace(job(name, 1, priority=1), queue=f"ns/{name}", pod_sets=pod_sets))
+    result = cycle(holdings, queues, NOW, 2)
+    assert result.recomputations
+    assert [
+        {each.name: each.count for each in entry.assignment.pod_sets}
+        for entry in result.entries
+        if entry.assignment is not None
+    ] == [{"a": 1, "b": 5, "c": 2}] * 2

@@ -70,7 +70,9 @@ class Nominations:
             None,
             lambda name, resource: chosen.get((name, resource)),
         )
-        counts = [each.count for each in entry.assignment.pod_sets]
+        # Pod sets of one group stand together in an assignment, wherever they are in the workload.
+        chosen_counts = {each.name: each.count for each in entry.assignment.pod_sets}
+        counts = [chosen_counts[each.name] for each in entry.workload.pod_sets]
         found, targets = self._attempt(assigner, without, who, counts)
         entry.assignment, entry.targets = found, targets
         entry.deferred = found.mode is Mode.FIT

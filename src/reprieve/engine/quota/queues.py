@@ -420,5 +420,6 @@ def _same(before: Workload, after: Workload) -> bool:
         and before.requeue_at == after.requeue_at
         and before.requeued == after.requeued
         and before.closed_gates == after.closed_gates
+        and before.checks == after.checks
         and before.invalid == after.invalid
     )
