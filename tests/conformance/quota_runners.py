@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from functools import cmp_to_key
 from typing import Any
@@ -444,6 +445,8 @@ def run_candidate_order(case: Json) -> Outcomes:
     rows: list[Row] = []
     for each in case["candidates"]:
         workload = objects.workload(each["workload"])
+        if workload.reserved_at is None:
+            workload = replace(workload, reserved_at=now)
         queue = names.setdefault(each["clusterQueue"], len(names))
         holder = Holder(
             workload,
@@ -456,10 +459,7 @@ def run_candidate_order(case: Json) -> Outcomes:
             (),
             frozenset(),
         )
-        row = row_of(holder)
-        if workload.reserved_at is None:
-            row = (row[0], -int(now), *row[2:])
-        rows.append(row)
+        rows.append(row_of(holder))
         if each.get("localQueueFSUsage") is not None:
             usage[workload.queue] = float(each["localQueueFSUsage"])
     fair = usage if case["admissionFairSharing"] else None
