@@ -17,6 +17,7 @@ __all__ = [
     "DRY_RUN_LABEL",
     "ON_PREEMPTION",
     "PLAN_ANNOTATION",
+    "PREEMPT_MIN_RUNTIME",
     "Action",
     "Guard",
     "IntentPhase",
@@ -34,6 +35,8 @@ __all__ = [
 API_VERSION: Final = "reprieve.dev/v1alpha1"
 PLAN_ANNOTATION: Final = "reprieve.dev/plan"
 DRY_RUN_LABEL: Final = "reprieve.dev/dry-run"
+#: For how long after its start, or its admission, work is no victim; a duration.
+PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
 ON_PREEMPTION: Final = "reprieve.dev/on-preemption"
 
 
@@ -83,7 +86,10 @@ class ObjectRef(_Struct, frozen=True):
 
 
 class Victim(_Struct, frozen=True):
-    """One victim as planned: the object that is marked and the root that is evicted."""
+    """One victim as planned: the object that is marked and the root that is evicted.
+
+    `unit`: victims that bear the same one go together or not at all; empty for one that goes alone.
+    """
 
     subject: ObjectRef
     root: ObjectRef
@@ -91,6 +97,7 @@ class Victim(_Struct, frozen=True):
     rule: str
     reason: str = ""
     action: Action = Action.DELETE
+    unit: str = ""
 
 
 class Guard(_Struct, frozen=True):

@@ -68,6 +68,7 @@ class Victim:
 
     `subject` is the object that carries the mark (a GpuWorkload), `root` the one that is evicted.
     `rule` names why this one was chosen; `reason` is the text for the compatible status field.
+    Victims of the same `unit` go together or not at all; it is empty for one that goes alone.
     """
 
     subject: Ref
@@ -75,6 +76,7 @@ class Victim:
     amounts: Mapping[str, int]
     rule: str
     reason: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

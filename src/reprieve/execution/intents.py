@@ -86,6 +86,7 @@ def intent_spec(
                 rule=victim.rule,
                 reason=victim.reason,
                 action=action,
+                unit=victim.unit,
             )
             for victim, action in zip(plan.victims, chosen, strict=True)
         ],

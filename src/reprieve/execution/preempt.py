@@ -2,15 +2,21 @@
 
 The intent is committed first. A victim is read, marked with the condition `DisruptionTarget` and
 deleted with its own grace period, both by uid and resourceVersion; one that is gone, replaced or
-being deleted gets no call. If a call fails for good the last victim is not touched. Source:
-specification 9.2 to 9.4; the design's "Intent log and executor".
+being deleted gets no call. If a call fails for good the last victim is not touched.
+
+Victims of one unit go together or not at all. All of them are marked before any victim is deleted;
+if one cannot be marked, nobody is deleted and the marks are taken back. Hence whoever takes over
+knows a unit that has begun to go: a pod of it is gone or ending, and all others were marked. Such a
+unit is finished, whatever became of its preemptor. One that was marked at most is finished while
+the preemptor needs the room and loses its marks otherwise; one without a mark is spared. Source:
+specification 7.3 and 9.2 to 9.4; the design's "Intent log and executor".
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import (
@@ -38,20 +44,24 @@ from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 
-__all__ = ["PodPreemption", "is_marked"]
+__all__ = ["PodPreemption", "is_marked", "is_torn"]
 
 _ATTEMPTS: Final = 5
 _CONDITION: Final = "DisruptionTarget"
 _REASON: Final = "PreemptionByScheduler"
 _DEFAULT_GRACE: Final = 30
+_RESUMED: Final = "preempting to accommodate a higher priority workload"
 
 
 def is_marked(pod: Json) -> bool:
     """Whether the pod's first `DisruptionTarget` is true and the scheduler's own (7.2)."""
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == _CONDITION:
-            return (condition.get("status"), condition.get("reason")) == ("True", _REASON)
-    return False
+    mark = _mark_of(pod)
+    return (mark.get("status"), mark.get("reason")) == ("True", _REASON)
+
+
+def is_torn(outcome: Outcome) -> bool:
+    """Whether a part of a unit has gone, and another part could not be deleted."""
+    return bool(_torn_units(outcome))
 
 
 class PodPreemption:
@@ -92,38 +102,78 @@ class PodPreemption:
         Raises:
             Deposed: the fence is closed.
         """
+        together = [victim for victim in intent.spec.victims if victim.unit]
+        told = await asyncio.gather(*(self._tell(victim, message) for victim in together))
+        marked = dict(zip((victim.root.uid for victim in together), told, strict=True))
+        if any(isinstance(each, ApiError) for each in told):
+            return await self._take_back(intent, marked)
         *first, last = intent.spec.victims
-        states = list(await asyncio.gather(*(self._evict(intent, v, message) for v in first)))
+        evictions = (self._evict(intent, v, message, marked.get(v.root.uid)) for v in first)
+        states = list(await asyncio.gather(*evictions))
         failed = next((state for state in states if state.state is VictimState.FAILED), None)
-        if failed is None:
-            states.append(await self._evict(intent, last, message))
+        begun = last.unit and any(
+            victim.unit == last.unit and state.state is VictimState.EVICTED
+            for victim, state in zip(first, states, strict=True)
+        )
+        pod = marked.get(last.root.uid)
+        if failed is None or begun:
+            states.append(await self._evict(intent, last, message, pod))
         else:
+            if isinstance(pod, dict) and is_marked(pod):
+                await self._let_be(pod)
             detail = f"not touched: {failed.message}"
             states.append(self._state(last, VictimState.SPARED, detail))
         return Outcome(intent, tuple(states))
 
+    async def complete(self, outcome: Outcome) -> Outcome:
+        """Try again to delete what is left of units of which a part has gone already.
+
+        Raises:
+            Deposed: the fence is closed.
+        """
+        torn = _torn_units(outcome)
+
+        async def again(victim: Victim, state: VictimStatus) -> VictimStatus:
+            if victim.unit not in torn or state.state is VictimState.EVICTED:
+                return state
+            return await self._evict(outcome.intent, victim, _RESUMED)
+
+        pairs = zip(outcome.intent.spec.victims, outcome.victims, strict=True)
+        states = await asyncio.gather(*(again(victim, state) for victim, state in pairs))
+        return Outcome(outcome.intent, tuple(states))
+
     async def resume(self, intent: Preemption, *, needed: bool = True) -> Outcome:
         """Finish what a former process began: delete whom it marked, spare the others.
 
-        `needed` False: the preemptor has let go, so that who is only marked loses its mark.
+        A unit is treated as one. `needed` False: the preemptor has let go, so that who is only
+        marked loses its mark.
 
         Raises:
             Deposed: the fence is closed.
             ApiError: a victim could not be read.
         """
-        states = []
-        for victim in intent.spec.victims:
-            pod = await self._read(victim)
-            if pod is None or pod["metadata"].get("deletionTimestamp"):
-                states.append(self._state(victim, VictimState.EVICTED, "gone or on its way"))
-            elif is_marked(pod) and needed:
-                states.append(await self._evict(intent, victim, ""))
-            elif is_marked(pod):
+        victims = intent.spec.victims
+        pods = [await self._read(victim) for victim in victims]
+        units: dict[str, list[Json | None]] = {}
+        for victim, pod in zip(victims, pods, strict=True):
+            units.setdefault(_unit(victim), []).append(pod)
+        messages = {unit: _message(of_unit) for unit, of_unit in units.items()}
+        finished = {unit for unit, of_unit in units.items() if _to_finish(of_unit, needed=needed)}
+
+        async def settle(victim: Victim, pod: Json | None) -> VictimStatus:
+            unit = _unit(victim)
+            if pod is None or _ends(pod):
+                return self._state(victim, VictimState.EVICTED, "gone or on its way")
+            if unit in finished:
+                return await self._evict(intent, victim, messages[unit])
+            if is_marked(pod):
                 await self._unmark(pod)
-                states.append(self._state(victim, VictimState.SPARED, "its preemptor has let go"))
-            else:
-                detail = "its preemption was interrupted before it was marked"
-                states.append(self._state(victim, VictimState.SPARED, detail))
+                return self._state(victim, VictimState.SPARED, "its preemptor has let go")
+            detail = "its preemption was interrupted before it was marked"
+            return self._state(victim, VictimState.SPARED, detail)
+
+        pairs = zip(victims, pods, strict=True)
+        states = await asyncio.gather(*(settle(victim, pod) for victim, pod in pairs))
         return Outcome(intent, tuple(states))
 
     async def finish(self, outcome: Outcome, reason: str) -> Preemption:
@@ -137,14 +187,57 @@ class PodPreemption:
         phase = IntentPhase.COMPLETED if over else IntentPhase.ABANDONED
         return await self._intents.finish(outcome.intent, phase, reason, outcome.victims)
 
-    async def _evict(self, intent: Preemption, victim: Victim, message: str) -> VictimStatus:
+    async def _tell(self, victim: Victim, message: str) -> Json | ApiError | None:
+        """Mark the victim; return it as it is then, None when it is gone, or why it failed."""
         failure: ApiError | None = None
         for attempt in range(_ATTEMPTS):
             try:
                 if isinstance(failure, ServerError | TooManyRequests | Unreachable):
                     await self._client.transport.pause(attempt - 1)
                 pod = await self._read(victim)
-                if pod is None or pod["metadata"].get("deletionTimestamp"):
+                if pod is None or _ends(pod) or is_marked(pod):
+                    return pod
+                return await self._mark(pod, message)
+            except NotFound:
+                return None
+            except (Conflict, ServerError, TooManyRequests, Unreachable) as error:
+                failure = error
+            except ApiError as error:
+                return error
+        return failure
+
+    async def _take_back(
+        self, intent: Preemption, marked: dict[str, Json | ApiError | None]
+    ) -> Outcome:
+        """Spare everybody, as a victim cannot be marked and its unit cannot go without it."""
+        failed = next(each for each in marked.values() if isinstance(each, ApiError))
+        states = []
+        for victim in intent.spec.victims:
+            pod = marked.get(victim.root.uid)
+            if isinstance(pod, ApiError):
+                states.append(self._state(victim, VictimState.FAILED, str(pod)))
+                continue
+            if pod is not None and not _ends(pod):
+                await self._let_be(pod)
+            states.append(self._state(victim, VictimState.SPARED, f"not touched: {failed}"))
+        return Outcome(intent, tuple(states))
+
+    async def _evict(
+        self,
+        intent: Preemption,
+        victim: Victim,
+        message: str,
+        known: Json | ApiError | None = None,
+    ) -> VictimStatus:
+        """Mark and delete one victim; `known`: the pod, where it was read or marked just now."""
+        failure: ApiError | None = None
+        for attempt in range(_ATTEMPTS):
+            try:
+                if isinstance(failure, ServerError | TooManyRequests | Unreachable):
+                    await self._client.transport.pause(attempt - 1)
+                pod = known if isinstance(known, dict) else await self._read(victim)
+                known = None
+                if pod is None or _ends(pod):
                     # A lost answer to our own deletion ends here too.
                     if failure is not None and pod is not None and is_marked(pod):
                         self._evicted(intent, victim, _grace(pod))
@@ -178,6 +271,11 @@ class PodPreemption:
         except NotFound:
             return None
         return pod if pod["metadata"]["uid"] == victim.root.uid else None
+
+    async def _let_be(self, pod: Json) -> None:
+        """Take the mark back; should that fail kube-controller-manager does it in two minutes."""
+        with contextlib.suppress(ApiError):
+            await self._unmark(pod)
 
     async def _unmark(self, pod: Json) -> None:
         """Take the mark back, as kube-controller-manager does with one that led to nothing."""
@@ -215,6 +313,45 @@ class PodPreemption:
 
     def _state(self, victim: Victim, state: VictimState, message: str = "") -> VictimStatus:
         return VictimStatus(victim.root.uid, state, format_instant(self._clock.wall()), message)
+
+
+def _unit(victim: Victim) -> str:
+    """Return what tells the victim's unit from all others of the plan."""
+    return f"unit {victim.unit}" if victim.unit else victim.root.uid
+
+
+def _torn_units(outcome: Outcome) -> set[str]:
+    pairs = list(zip(outcome.intent.spec.victims, outcome.victims, strict=True))
+    gone = {victim.unit for victim, state in pairs if state.state is VictimState.EVICTED}
+    left = {victim.unit for victim, state in pairs if state.state is VictimState.FAILED}
+    return (gone & left) - {""}
+
+
+def _to_finish(pods: Sequence[Json | None], *, needed: bool) -> bool:
+    """Whether a unit goes on going: it has begun, or it was told so and its room is needed."""
+    left = [pod for pod in pods if pod is not None and not _ends(pod)]
+    # No pod of a unit is deleted before all of them were marked; a mark may have been reset.
+    begun = len(left) < len(pods) and all(_mark_of(pod) for pod in left)
+    return begun or (needed and any(is_marked(pod) for pod in left))
+
+
+def _message(pods: Sequence[Json | None]) -> str:
+    """Return what those of the unit that were marked were told."""
+    told = (_mark_of(pod).get("message") for pod in pods if pod is not None and is_marked(pod))
+    return next((message for message in told if message), _RESUMED)
+
+
+def _mark_of(pod: Json) -> Json:
+    """Return the pod's first `DisruptionTarget`, empty without one."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == _CONDITION:
+            found: Json = condition
+            return found
+    return {}
+
+
+def _ends(pod: Json) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _grace(pod: Json) -> int:

@@ -6,6 +6,8 @@
    fails for good makes it ready at once and closes the intent.
 3. The intent is completed when every victim is gone and the preemptor is placed or has let go.
 4. A victim that does not end in time is planned around: event, metric, and the preemptor is ready.
+5. Where a part of a unit has gone and another could not be deleted, that is tried again for ten
+   minutes, with a growing pause.
 
 Source: specification 9; the design's "Intent log and executor" and "Recovery".
 """
@@ -29,7 +31,7 @@ from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
 from reprieve.execution.executor import Outcome
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
-from reprieve.execution.preempt import PodPreemption
+from reprieve.execution.preempt import PodPreemption, is_torn
 from reprieve.execution.recovery import claim_open, expired
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.series_events import Reference
@@ -50,6 +52,7 @@ _NUMBERS: Final = 20  # names that are tried for one intent
 _AGAIN: Final = SECOND
 _SEEN_WITHIN: Final = 5 * SECOND
 _LOOK: Final = 10 * MILLISECOND
+_LONGEST_PAUSE: Final = MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,20 @@ class Preemptor:
 
 @dataclass(slots=True)
 class _Open:
-    """An intent whose victims have been told to go. `deadlines`: monotonic, by victim."""
+    """An intent whose victims have been told to go. `deadlines`: monotonic, by victim.
+
+    `torn_since`: since when a part of a unit is left that could not be deleted; `again`: when that
+    is tried next, None while it is being tried. `pause`: until the try after that.
+    """
 
     outcome: Outcome
     preemptor: Preemptor | None
     left: set[Uid]
     deadlines: dict[Uid, int] = field(default_factory=dict)
     gone_since: int | None = None
+    torn_since: int | None = None
+    again: int | None = None
+    pause: int = _AGAIN
 
 
 class Preemptions:
@@ -176,6 +186,11 @@ class Preemptions:
             for uid, deadline in list(each.deadlines.items()):
                 if deadline <= now:
                     self._overdue(each, uid)
+            if each.torn_since is not None:
+                if each.again is not None and each.again <= now:
+                    each.again = None
+                    self._spawn(self._complete(name, each))
+                continue
             if each.left:
                 continue
             served = self._served(each.outcome.intent.spec)
@@ -213,7 +228,10 @@ class Preemptions:
             if failed:
                 detail = next(v.message for v in outcome.victims if v.message)
                 log.warning("preemption for %s: %s", preemptor.key, detail)
-                await self._close(outcome, "a victim could not be deleted")
+                if is_torn(outcome):
+                    self._watch(outcome, preemptor)
+                else:
+                    await self._close(outcome, "a victim could not be deleted")
             else:
                 self._watch(outcome, preemptor)
                 await self._seen(outcome)
@@ -338,7 +356,30 @@ class Preemptions:
             self._graces.pop(uid, None)
         gone = None if left else now
         name = outcome.intent.metadata.name
-        self._open[name] = _Open(outcome, preemptor, left, deadlines, gone)
+        each = self._open[name] = _Open(outcome, preemptor, left, deadlines, gone)
+        if is_torn(outcome):
+            each.torn_since, each.again = now, now + each.pause
+
+    async def _complete(self, name: str, each: _Open) -> None:
+        """Try once more to delete what is left of a unit, and say when to try again.
+
+        Raises:
+            Deposed: the process lease is lost.
+        """
+        try:
+            each.outcome = await self._pods.complete(each.outcome)
+        finally:
+            now = self._context.clock.monotonic()
+            each.pause = min(2 * each.pause, _LONGEST_PAUSE)
+            each.again = now + each.pause
+        assert each.torn_since is not None, "only what is torn is completed"
+        torn = is_torn(each.outcome)
+        if torn and now - each.torn_since < _SERVED_WITHIN:
+            return
+        if torn:
+            log.warning("preemption %s: a part of a unit stays, nobody may delete it", name)
+        self._watch(each.outcome, each.preemptor)
+        self._open[name].torn_since = None
 
     def _there(self, uid: Uid) -> bool:
         row = self._state.pod(uid)

@@ -272,9 +272,7 @@ def _preempted(
     preemption = Preemption(
         Code.SUCCESS,
         Explanation(Sentence.FOUND_GROUP, (len(found.slots),)),
-        victims=tuple(
-            UnitVictim((slot,), int(snapshot.pod_priority[slot])) for slot in found.slots
-        ),
+        victims=_units(snapshot, found),
         nominated=found.nominated,
         violating=found.violating,
         reprieved=found.reprieved,
@@ -283,6 +281,20 @@ def _preempted(
     plan = plan_of(snapshot, trigger, queued, preemption, cycle.key)
     return Attempt(
         unit, Code.UNSCHEDULABLE, nominated, preemption=preemption, plan=plan, gang=cycle
+    )
+
+
+def _units(snapshot: Snapshot, found: JobPreemption) -> tuple[UnitVictim, ...]:
+    """Return the victims: single pods in the order of decision, then gangs that go as a whole."""
+    together = {slot for gang in found.gangs for slot in gang}
+    alone = ((slot,) for slot in found.slots if slot not in together)
+    priority = snapshot.pod_priority
+    return (
+        *(UnitVictim(pods, int(priority[pods[0]])) for pods in alone),
+        *(
+            UnitVictim(pods, int(priority[list(pods)].max()), whole_group=True)
+            for pods in found.gangs
+        ),
     )
 
 

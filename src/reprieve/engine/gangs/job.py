@@ -151,6 +151,7 @@ class JobPreemption:
     victims. `statuses`: what was said of nodes, by name; `counts`: the same counted, of `nodes`.
     `unplaced`: members that got no node. `terminating`: keys of pods that are waited for, with
     their node. `lower`: pods of lower priority that lose their nomination to a victim's node.
+    `gangs`: slots of those victims that go together, by gang.
     """
 
     code: Code
@@ -165,6 +166,7 @@ class JobPreemption:
     unplaced: tuple[Uid, ...] = ()
     terminating: tuple[tuple[str, str], ...] = ()
     lower: tuple[Uid, ...] = ()
+    gangs: tuple[tuple[int, ...], ...] = ()
     violating: int = 0
     reprieved: tuple[tuple[str, int], ...] = ()
 

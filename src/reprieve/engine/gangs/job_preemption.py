@@ -335,8 +335,12 @@ class _DryRun:
     ) -> JobPreemption:
         snapshot = self.simulation.snapshot
         on: dict[int, list[int]] = {}
+        gangs: list[tuple[int, ...]] = []
         for unit in reprieved.victims.tolist():
-            for slot in units.pods(unit).tolist():
+            slots = units.pods(unit).tolist()
+            if unit >= units.singles:
+                gangs.append(tuple(slots))
+            for slot in slots:
                 on.setdefault(int(snapshot.pod_node[slot]), []).append(slot)
         own = {pending.row.uid for pending, _ in placement}
         below = self.job.trigger.row.priority
@@ -353,6 +357,7 @@ class _DryRun:
             victims=tuple((snapshot.nodes[node].name, tuple(on[node])) for node in sorted(on)),
             statuses=self._named(said) if self.explain else {},
             lower=lower,
+            gangs=tuple(gangs),
             violating=sum(reprieved.violating),
             reprieved=tuple(reprieved.kept.items()),
         )

@@ -1,7 +1,7 @@
 """Turns chosen victims into a plan that can be committed, recorded and replayed.
 
-The plan names pods by uid: one victim each, with its unit as the subject when a whole group goes.
-Source: the design's "Intent log and executor"; specification 7.8 and 8.6.
+The plan names pods by uid: one victim each, with the name of its unit where a whole group goes: the
+group's key, or that of the first pod where a gang has none. Source: the design's "Intent log and executor"; specification 7.8 and 8.6.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ def plan_of(
     uids, keys = snapshot.pod_uids, snapshot.pod_keys
     for unit in found.victims:
         rule = _rule(unit)
+        together = (unit.group or keys[unit.pods[0]]) if unit.whole_group else ""
         for slot in unit.pods:
             own = requests(next(classes))
             namespace, _, name = keys[slot].partition("/")
             pod = Ref("v1", "Pod", namespace, name, uids[slot])
-            victims.append(Victim(pod, pod, own, rule))
+            victims.append(Victim(pod, pod, own, rule, unit=together))
     sums = snapshot.pod_requests[slots].sum(axis=0).tolist()
     freed = {name: sum_ for name, sum_ in zip(snapshot.resources, sums, strict=True) if sum_}
     placed = dict(found.nominated)
