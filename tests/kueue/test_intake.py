@@ -226,7 +226,7 @@ def test_a_namespace_gives_defaults_and_bounds() -> None:
         "defaultRequest": {"cpu": "500m", "memory": "1Gi"},
     }
     strict = {"type": "Container", "max": {"cpu": "1500m"}, "defaultRequest": {"cpu": "1"}}
-    pods = {"type": "Pod", "max": {"cpu": "1"}}
+    pods = {"type": "Pod", "max": {"cpu": "4"}}
     limits = container_limits(
         read(LimitRange, {"metadata": {"name": name}, "spec": {"limits": items}})
         for name, items in (("b", [strict]), ("a", [item, pods]))
@@ -243,6 +243,26 @@ def test_a_namespace_gives_defaults_and_bounds() -> None:
     )
     assert work_row(workload("w", pod_set(cpu="3")), rows).invalid == (
         f'resources validation failed: {at}["cpu"]: requests must not exceed its limits'
+    )
+
+
+def test_a_namespace_bounds_what_a_whole_pod_asks_for() -> None:
+    items = [
+        {"type": "Pod", "max": {"cpu": "2"}, "min": {"memory": "1Gi"}},
+        {"type": "Pod", "max": {"cpu": "3"}, "min": {"memory": "1Mi"}},
+        {"type": "PersistentVolumeClaim", "max": {"cpu": "1m"}},
+    ]
+    limits = container_limits([read(LimitRange, {"spec": {"limits": items}})])
+    rows, obj = PodSetRows(limits=limits), workload()
+    spec = obj["spec"]["podSets"][0]["template"]["spec"]
+    spec["containers"] = [container({"cpu": "1500m"}), container({"cpu": "500m"})]
+    assert work_row(obj, rows).invalid == ""
+    spec["containers"].append(container({"cpu": "1m", "memory": "1023Mi"}))
+    at = "spec.podSets[0].template.spec: Invalid value: "
+    assert work_row(obj, rows).invalid == (
+        f"resources didn't satisfy LimitRange constraints: "
+        f'[{at}["cpu"]: requests must not be above the limitRange max, '
+        f'{at}["memory"]: requests must not be below the limitRange min]'
     )
 
 

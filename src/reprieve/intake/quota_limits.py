@@ -57,17 +57,22 @@ class LimitRange(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """What holds for containers of one namespace, quantities as written."""
+    """What holds for containers of one namespace, and for pods as a whole; quantities as written."""
 
     most: Amounts = field(default_factory=dict)
     least: Amounts = field(default_factory=dict)
     default: Amounts = field(default_factory=dict)
     default_request: Amounts = field(default_factory=dict)
+    pod_most: Amounts = field(default_factory=dict)
+    pod_least: Amounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a container; `path` is below the pod's spec. `ranged`: by a LimitRange."""
+    """What is wrong with a container, or with the pod where `path` is empty.
+
+    `path` is below the pod's spec. `ranged`: by a LimitRange.
+    """
 
     path: str
     resources: tuple[str, ...]
@@ -83,16 +88,13 @@ def container_limits(ranges: Iterable[LimitRange]) -> ContainerLimits:
     found = ContainerLimits()
     for each in sorted(ranges, key=lambda one: one.metadata.name):
         for item in each.spec.limits:
+            if item.type == "Pod":
+                _tighten(found.pod_most, item.max, -1)
+                _tighten(found.pod_least, item.min, 1)
             if item.type != "Container":
                 continue
-            for name, most in (item.max or {}).items():
-                known = found.most.get(name)
-                if known is None or _milli(most) < _milli(known):
-                    found.most[name] = most
-            for name, least in (item.min or {}).items():
-                known = found.least.get(name)
-                if known is None or _milli(least) > _milli(known):
-                    found.least[name] = least
+            _tighten(found.most, item.max, -1)
+            _tighten(found.least, item.min, 1)
             for name, default in (item.default or {}).items():
                 found.default.setdefault(name, default)
             for name, default in (item.default_request or {}).items():
@@ -120,8 +122,13 @@ def with_defaults(spec: PodSpec, limits: ContainerLimits) -> PodSpec:
     )
 
 
-def faults_of(spec: PodSpec, limits: ContainerLimits) -> tuple[Fault, ...]:
-    """Return what is wrong with the containers of a pod, init containers first."""
+def faults_of(
+    spec: PodSpec, limits: ContainerLimits, asked: Mapping[str, int]
+) -> tuple[Fault, ...]:
+    """Return what is wrong with a pod: init containers first, then containers, then the whole.
+
+    `asked` is what the whole pod asks for, in engine units.
+    """
     found: list[Fault] = []
     for kind, containers in (
         ("initContainers", spec.init_containers),
@@ -129,7 +136,8 @@ def faults_of(spec: PodSpec, limits: ContainerLimits) -> tuple[Fault, ...]:
     ):
         for index, container in enumerate(containers or ()):
             found += _faults(container, f"{kind}[{index}]", limits)
-    return tuple(found)
+    total: Amounts = {n: f"{a}m" if n == "cpu" else a for n, a in asked.items()}
+    return (*found, *_out_of_range(total, limits.pod_most, limits.pod_least, ""))
 
 
 def message_of(faults: Iterable[tuple[str, Fault]]) -> str:
@@ -139,7 +147,8 @@ def message_of(faults: Iterable[tuple[str, Fault]]) -> str:
     """
     own, ranged = list[str](), list[str]()
     for at, fault in faults:
-        text = f"{at}.{fault.path}: Invalid value: {json.dumps(list(fault.resources))}: {fault.why}"
+        path = f"{at}.{fault.path}" if fault.path else at
+        text = f"{path}: Invalid value: {json.dumps(list(fault.resources))}: {fault.why}"
         (ranged if fault.ranged else own).append(text)
     if own:
         return f"resources validation failed: {_joined(own)}"
@@ -154,10 +163,14 @@ def _faults(container: Container, path: str, limits: ContainerLimits) -> Iterato
     above = _beyond(requests, resources.limits or {}, 1)
     if above:
         yield Fault(path, above, "requests must not exceed its limits", False)
-    above = _beyond(requests, limits.most, 1)
+    yield from _out_of_range(requests, limits.most, limits.least, path)
+
+
+def _out_of_range(requests: Amounts, most: Amounts, least: Amounts, path: str) -> Iterator[Fault]:
+    above = _beyond(requests, most, 1)
     if above:
         yield Fault(path, above, "requests must not be above the limitRange max", True)
-    below = _beyond(requests, limits.least, -1)
+    below = _beyond(requests, least, -1)
     if below:
         yield Fault(path, below, "requests must not be below the limitRange min", True)
 
@@ -168,6 +181,14 @@ def _beyond(have: Amounts, bound: Mapping[str, str | int | float], sign: int) ->
         for name in sorted(have.keys() & bound.keys())
         if sign * (_milli(have[name]) - _milli(bound[name])) > 0
     )
+
+
+def _tighten(bounds: Amounts, more: Amounts | None, sign: int) -> None:
+    """Keep the strictest bounds: the largest for `sign` 1, the smallest for -1."""
+    for name, bound in (more or {}).items():
+        known = bounds.get(name)
+        if known is None or sign * (_milli(bound) - _milli(known)) > 0:
+            bounds[name] = bound
 
 
 def _milli(quantity: str | int | float) -> int:

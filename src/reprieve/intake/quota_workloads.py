@@ -100,18 +100,18 @@ class PodSetRows:
     def _row(self, pod_set: kueue.PodSet) -> tuple[PodSet, tuple[Fault, ...]]:
         spec = with_defaults(pod_set.template.spec, self.limits)
         topology = pod_set.topology_request
-        overhead = self.overheads.get(spec.runtime_class_name or "")
+        asked = pod_requests(spec, self.overheads.get(spec.runtime_class_name or ""))
         row = PodSet(
             name=pod_set.name,
             count=pod_set.count,
-            requests=self.rules.apply(pod_requests(spec, overhead)),
+            requests=self.rules.apply(asked),
             min_count=pod_set.min_count,
             node_selector=dict(spec.node_selector or {}),
             affinity=_required_nodes(spec.affinity),
             tolerations=tuple(toleration_row(each) for each in spec.tolerations or ()),
             group=(topology.pod_set_group_name or "") if topology is not None else "",
         )
-        return row, faults_of(spec, self.limits)
+        return row, faults_of(spec, self.limits, asked)
 
 
 def workload_row(
