@@ -57,7 +57,7 @@ class LimitRange(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """What holds for containers of one namespace, and for pods as a whole; quantities as written."""
+    """What holds for containers and for whole pods of one namespace; quantities as written."""
 
     most: Amounts = field(default_factory=dict)
     least: Amounts = field(default_factory=dict)
