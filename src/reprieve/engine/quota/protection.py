@@ -40,13 +40,17 @@ class Ledger:
         self.limit = limit
         self.window = window
         self._instants: dict[Pair, list[Nanos]] = {}
+        self._often: dict[Pair, None] = {}  # pairs with as many instants as hold them
         self._concerned: Counter[str] = Counter()  # preemptions by uid
         self._oldest: list[tuple[Nanos, str, str]] = []  # a heap; what was undone stays in it
 
     def record(self, preemptor: str, victim: str, at: Nanos) -> None:
         """Note a preemption by uids; forget those that are out of the window by then."""
         pair = frozenset((preemptor, victim))
-        insort(self._instants.setdefault(pair, []), at)
+        instants = self._instants.setdefault(pair, [])
+        insort(instants, at)
+        if len(instants) >= self.limit:
+            self._often[pair] = None
         self._concerned.update(pair)
         heappush(self._oldest, (at, min(pair), max(pair)))
         while self._oldest[0][0] + self.window <= at:
@@ -69,7 +73,7 @@ class Ledger:
 
     def held(self, now: Nanos) -> dict[Pair, Nanos]:
         """Return the pairs that are held, each with the instant at which that ends."""
-        ends = ((pair, self._end(instants, now)) for pair, instants in self._instants.items())
+        ends = ((pair, self._end(self._instants[pair], now)) for pair in self._often)
         return {pair: end for pair, end in ends if end is not None}
 
     def _end(self, instants: Sequence[Nanos], now: Nanos) -> Nanos | None:
@@ -82,6 +86,8 @@ class Ledger:
         instants = self._instants.get(pair, [])
         if instant in instants:
             instants.remove(instant)
+            if len(instants) < self.limit:
+                self._often.pop(pair, None)
             if not instants:
                 del self._instants[pair]
             for uid in pair:
