@@ -6,9 +6,12 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from reprieve.api import kueue
+from reprieve.intake.quota_requests import pod_requests
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.reading import (
     digest,
@@ -197,6 +200,35 @@ def test_a_ray_head_counts_what_its_controller_adds() -> None:
     pod_sets = pod_sets_of(row, job)
     running = started(row, job, {"head": TOLD, "small": TOLD})
     assert restored(row, running, pod_sets) == {**job, "spec": {**job["spec"], "suspend": False}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"),
+    [("RayCluster", ()), ("RayJob", ("rayClusterSpec",)), ("RayService", ("rayClusterConfig",))],
+)
+def test_a_ray_head_asks_for_what_cleaning_up_its_redis_takes(
+    kind: str, at: tuple[str, ...]
+) -> None:
+    def asked(job: Json) -> Any:
+        (head,) = (each for each in pod_sets_of(ROWS[kind], job) if each["name"] == "head")
+        spec = msgspec.convert(head["template"]["spec"], kueue.PodSpec)
+        return pod_requests(spec)
+
+    job = obj(kind)
+    cluster = job["spec"][at[0]] if at else job["spec"]
+    (container,) = cluster["headGroupSpec"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {"cpu": "100m"}}
+    assert asked(job) == {"cpu": 100}
+    job["metadata"]["annotations"] = {"ray.io/ft-enabled": "true"}
+    assert asked(job) == {"cpu": 200, "memory": 256 * 2**20}
+    del job["metadata"]["annotations"]
+    cluster["gcsFaultToleranceOptions"] = {"redisAddress": "redis:6379"}
+    container["resources"] = {"requests": {"cpu": "4", "memory": "1Gi"}}
+    assert asked(job) == {"cpu": 4000, "memory": 2**30}
+    pod_sets = pod_sets_of(ROWS[kind], job)
+    told = {each["name"]: TOLD for each in pod_sets}
+    running = started(ROWS[kind], stopped(ROWS[kind], job), told)
+    assert restored(ROWS[kind], stopped(ROWS[kind], running), pod_sets) == stopped(ROWS[kind], job)
 
 
 def test_a_ray_job_says_when_it_ends_waits_or_is_nobodys_business() -> None:

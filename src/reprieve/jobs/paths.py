@@ -1,4 +1,7 @@
-"""Fields of an object by path: names joined by dots, `*` for every item or value."""
+"""Fields of an object by path: names joined by dots, `*` for every item or value.
+
+The last name may have dots itself, as those of annotations do.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def values(obj: Any, path: str) -> Iterator[Any]:
         for item in items:
             yield from values(item, rest)
     elif isinstance(obj, dict):
-        yield from values(obj.get(head), rest)
+        yield from values(obj[path], "") if path in obj else values(obj.get(head), rest)
 
 
 def first(obj: Any, path: str) -> Any:

@@ -33,7 +33,8 @@ class Found:
 
     `template` is the one in the object itself, not a copy, unless `flat` is given: then that is
     where labels, annotations, node selector and tolerations stand, in the object. `each` is the
-    number of pods of one replica, `added` are containers that the kind's controller adds.
+    number of pods of one replica, `added` are containers that the kind's controller adds, and
+    `alone` those that it runs when no other does.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Found:
     each: int = 1
     flat: Json | None = None
     added: tuple[Json, ...] = ()
+    alone: tuple[Json, ...] = ()
 
 
 def found_pod_sets(kind: JobKind, job: Json) -> list[Found]:
@@ -101,22 +103,20 @@ def _of_source(source: PodSetSource, item: Json, job: Json) -> Iterator[Found]:
     count = math.prod(counts)
     if source.beside is not None and first(item, source.beside.path) is not None:
         name, count = source.beside.name, count - source.beside.fewer
-    added = tuple(
-        {
-            "name": sidecar.name,
-            "resources": (first(job, sidecar.resources) if sidecar.resources else None)
-            or {"requests": dict(sidecar.requests)},
-        }
-        for sidecar in source.sidecars
-        if holds(sidecar.when, job)
-    )
+    added: dict[bool, list[Json]] = {False: [], True: []}
+    for sidecar in source.sidecars:
+        if holds(sidecar.when, job):
+            resources = first(job, sidecar.resources) if sidecar.resources else None
+            asks = resources or {"requests": dict(sidecar.requests)}
+            added[sidecar.alone].append({"name": sidecar.name, "resources": asks})
     yield Found(
         str(name or source.name).lower(),
         count,
         template,
         each=math.prod(counts[1:]),
         flat=flat,
-        added=added,
+        added=tuple(added[False]),
+        alone=tuple(added[True]),
     )
 
 
@@ -204,8 +204,9 @@ def _plain(kind: JobKind, found: Found) -> Json:
             labels.pop(name, None)
     if labels is not None and not labels:
         del metadata["labels"]
-    if found.added:
-        spec["containers"] = [*(spec.get("containers") or ()), *copy.deepcopy(found.added)]
+    for field, more in (("containers", found.added), ("initContainers", found.alone)):
+        if more:
+            spec[field] = [*(spec.get(field) or ()), *copy.deepcopy(more)]
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         if container.get("env"):
             container["env"] = list({each["name"]: each for each in container["env"]}.values())

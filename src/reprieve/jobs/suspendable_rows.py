@@ -164,8 +164,19 @@ def _ray(at: str, *more: Sidecar) -> list[PodSetSource]:
         resources=f"{at}.autoscalerOptions.resources",
         requests={"cpu": "500m", "memory": "512Mi"},
     )
+    # Once the cluster is gone, a pod like the head's cleans up the Redis that it kept its state in.
+    options = f"{at}.gcsFaultToleranceOptions"
+    annotated = Test(field="metadata.annotations.ray.io/ft-enabled", values=["true"])
+    cleanups = [
+        Sidecar("redis-cleanup", when=when, requests={"cpu": "200m", "memory": "256Mi"}, alone=True)
+        for when in (
+            Test(field=options, without=[""]),
+            Test(field=options, values=[""], also=annotated),
+        )
+    ]
+    head = [autoscaler, *more, *cleanups]
     return [
-        PodSetSource(f"{at}.headGroupSpec.template", name="head", sidecars=[autoscaler, *more]),
+        PodSetSource(f"{at}.headGroupSpec.template", name="head", sidecars=head),
         PodSetSource(
             "template",
             each=f"{at}.workerGroupSpecs",
