@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 
-from reprieve.engine.cluster.rows import Entry, Kind
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, Protection
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
-from reprieve.units.ids import Uid
 from tests.docs.generated import DOCS
-from tests.engine.builders import gang, node, pod, snapshot_of
+from tests.engine.builders import gang, node, pod, priority_class, snapshot_of
 
 TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
 
@@ -84,7 +82,7 @@ def steady() -> Snapshot:
         pod("serving", gpus=8, priority=1, node="a", protection="steady"),
         pod("batch", gpus=8, priority=2, node="b"),
         gang(1, "train", gpus=8, cpu=1000, priority=10),
-        Entry(Kind.PRIORITY_CLASS, Uid("steady"), "", "steady", 1, 20),
+        priority_class("steady", 20),
     )
 
 

@@ -20,10 +20,12 @@ from reprieve.engine.cluster.rows import (
     GroupRow,
     Kind,
     Labels,
+    NamespaceRow,
     NodeRow,
     Operator,
     PodClass,
     PodRow,
+    PriorityClassRow,
     Requirement,
     Selector,
     SelectorRow,
@@ -191,9 +193,18 @@ def service(name: str, selector: Mapping[str, str], kind: str = "Service") -> Se
     )
 
 
-def namespace(name: str, labels: Mapping[str, str] | None = None) -> Entry:
-    """A Namespace and its labels."""
-    return Entry(Kind.NAMESPACE, Uid(f"ns-{name}"), "", name, next(_versions), dict(labels or {}))
+def namespace(
+    name: str, labels: Mapping[str, str] | None = None, *, min_runtime: int | None = None
+) -> Entry:
+    """A Namespace, its labels and the minimum runtime of what runs in it."""
+    row = NamespaceRow(dict(labels or {}), min_runtime)
+    return Entry(Kind.NAMESPACE, Uid(f"ns-{name}"), "", name, next(_versions), row)
+
+
+def priority_class(name: str, value: int, *, min_runtime: int | None = None) -> Entry:
+    """A PriorityClass."""
+    row = PriorityClassRow(value, min_runtime)
+    return Entry(Kind.PRIORITY_CLASS, Uid(f"class-{name}"), "", name, next(_versions), row)
 
 
 def matching(labels: Mapping[str, str]) -> Selector:

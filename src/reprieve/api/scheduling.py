@@ -306,6 +306,7 @@ class PodSpec(_Struct, frozen=True):
     resource_claims: list[PodResourceClaim] | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     scheduling_group: SchedulingGroup | None = None
+    priority_class_name: str | None = None
     priority: int | None = None
     preemption_policy: str | None = None
     scheduler_name: str | None = None

@@ -11,6 +11,7 @@
       preemptionPriority: {}        # how far a class of its own counts for work as a victim
       harmOrder: false              # of equal victims idle ones, then those that lose least
       nonUniformGroups: false       # annotations say which pods of a group go only with others
+      maxMinRuntime: 0s             # for how long just-started work may be no victim; 0s: it may be
       maxLostWork: 1h               # what a victim without a checkpoint counts as losing at most
       compositePriority: Root       # or Nearest: whose priority counts in trees of groups
       victimDeadline: 5m            # how long past its grace period a victim may take to end
@@ -42,11 +43,12 @@ from reprieve.settings.scheduler_configuration import (
     SchedulerConfiguration,
     scheduler_configuration,
 )
-from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.durations import HOUR, MINUTE, SECOND
 
 __all__ = ["SECTION", "SchedulingSettings", "read_scheduling", "scheduling_settings"]
 
 SECTION: Final = "scheduling"
+_LONGEST: Final = 168 * HOUR  # more would make work immune
 _PRIORITIES: Final = (-(2**31), 10**9)  # values that users' classes may have
 
 _SWITCHES: Final[Mapping[str, str]] = {
@@ -62,6 +64,7 @@ _SWITCHES: Final[Mapping[str, str]] = {
 _KEYS: Final = (
     *_SWITCHES,
     "maxPlacements",
+    "maxMinRuntime",
     "maxLostWork",
     "preemptionPriority",
     "compositePriority",
@@ -138,6 +141,11 @@ def scheduling_settings(
     most_lost = Policy().max_lost_work
     if section.get("maxLostWork") is not None:
         most_lost = duration(section["maxLostWork"], f"{place}.maxLostWork") // SECOND
+    runtime = 0
+    if section.get("maxMinRuntime") is not None:
+        runtime = duration(section["maxMinRuntime"], f"{place}.maxMinRuntime")
+        if runtime > _LONGEST:
+            refuse(f"{place}.maxMinRuntime", section["maxMinRuntime"], "durations from 0s to 168h")
     priority = CompositePriority.ROOT
     if section.get("compositePriority") is not None:
         where_priority = f"{place}.compositePriority"
@@ -156,6 +164,7 @@ def scheduling_settings(
             composite_priority=priority,
             max_placements=placements,
             max_lost_work=most_lost,
+            max_min_runtime=-(-runtime // SECOND),
             protection=_protection(section.get("preemptionPriority"), place),
             **switches,
         ),

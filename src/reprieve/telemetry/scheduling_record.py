@@ -26,9 +26,11 @@ from reprieve.engine.cluster.rows import (
     GroupRow,
     IdleRow,
     Kind,
+    NamespaceRow,
     NodeRow,
     PodClass,
     PodRow,
+    PriorityClassRow,
     SelectorRow,
 )
 from reprieve.engine.cluster.snapshot import NO_START, Flag, PodLabels, Snapshot
@@ -65,7 +67,10 @@ _FAR: Final = 2**62  # a deadline that never comes
 
 
 class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rows of kinds that are kept whole, each by namespace and name."""
+    """The rows of kinds that are kept whole, each by namespace and name.
+
+    `runtimes`: of Namespaces and PriorityClasses that say a minimum runtime, with kind and name.
+    """
 
     namespaces: tuple[tuple[str, dict[str, str]], ...] = ()
     budgets: tuple[BudgetRow, ...] = ()
@@ -82,6 +87,7 @@ class Tables(msgspec.Struct, frozen=True, omit_defaults=True):
     device_classes: tuple[DeviceClassRow, ...] = ()
     idle: tuple[IdleRow, ...] = ()
     priority_classes: tuple[tuple[str, int], ...] = ()
+    runtimes: tuple[tuple[str, str, int], ...] = ()
 
 
 class PlacedPods(msgspec.Struct, frozen=True):
@@ -98,6 +104,7 @@ class PlacedPods(msgspec.Struct, frozen=True):
     flags: list[int]
     checkpoints: list[int] = []  # empty where nobody said when
     protections: list[tuple[int, str]] = []  # with the place in these lists
+    min_runtimes: list[tuple[int, int]] = []  # likewise
 
 
 class SchedulingInput(msgspec.Struct, frozen=True):
@@ -187,6 +194,11 @@ def encode_scheduling(
                 for place, slot in enumerate(slots.tolist() if snapshot.protections else ())
                 if slot in snapshot.protections
             ],
+            min_runtimes=[
+                (place, snapshot.min_runtimes[slot])
+                for place, slot in enumerate(slots.tolist() if snapshot.min_runtimes else ())
+                if slot in snapshot.min_runtimes
+            ],
         ),
         pending=pending,
         nominations=nominations,
@@ -262,10 +274,17 @@ def _tables(snapshot: Snapshot, pending: Sequence[PodRow]) -> Tables:
     kinds.append(Kind.IDLE)
     return Tables(
         namespaces=tuple(
-            (name, dict(labels)) for (_, name), labels in sorted(_of(held, Kind.NAMESPACE))
+            (name, dict(row.labels))
+            for (_, name), row in sorted(_of(held, Kind.NAMESPACE), key=_key)
         ),
         priority_classes=tuple(
-            (name, value) for (_, name), value in sorted(_of(held, Kind.PRIORITY_CLASS))
+            (name, row.value) for (_, name), row in sorted(_of(held, Kind.PRIORITY_CLASS), key=_key)
+        ),
+        runtimes=tuple(
+            (kind.value, name, row.min_runtime)
+            for kind in (Kind.NAMESPACE, Kind.PRIORITY_CLASS)
+            for (_, name), row in sorted(_of(held, kind), key=_key)
+            if row.min_runtime is not None
         ),
         budgets=snapshot.budgets,
         selectors=tuple(
@@ -290,10 +309,13 @@ def _present(rows: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _changes(tables: Tables) -> Iterator[BudgetRow | SelectorRow | Entry]:
+    runtimes = {(kind, name): seconds for kind, name, seconds in tables.runtimes}
     for name, labels in tables.namespaces:
-        yield Entry(Kind.NAMESPACE, Uid(f"namespace-{name}"), "", name, 0, labels)
+        space = NamespaceRow(labels, runtimes.get((Kind.NAMESPACE, name)))
+        yield Entry(Kind.NAMESPACE, Uid(f"namespace-{name}"), "", name, 0, space)
     for name, value in tables.priority_classes:
-        yield Entry(Kind.PRIORITY_CLASS, Uid(f"priority-class-{name}"), "", name, 0, value)
+        named = PriorityClassRow(value, runtimes.get((Kind.PRIORITY_CLASS, name)))
+        yield Entry(Kind.PRIORITY_CLASS, Uid(f"priority-class-{name}"), "", name, 0, named)
     yield from tables.budgets
     yield from tables.selectors
     for kind, field in _FIELDS.items():
@@ -316,7 +338,7 @@ def _placed(decided_on: SchedulingInput) -> Iterator[tuple[PodRow, bool]]:
         pods.flags,
         pods.checkpoints or [0] * len(pods.uids),
     )
-    protections = dict(pods.protections)
+    protections, min_runtimes = dict(pods.protections), dict(pods.min_runtimes)
     for place, facts in enumerate(zip(*columns, strict=True)):
         uid, key, node, pod_class, labels, group, priority, start, flags, checkpoint = facts
         namespace, _, name = key.partition("/")
@@ -336,5 +358,6 @@ def _placed(decided_on: SchedulingInput) -> Iterator[tuple[PodRow, bool]]:
             checkpoint=checkpoint,
             protection=protections.get(place, ""),
             disruption=WITH_GROUP if flags & Flag.WITH_GROUP else "",
+            min_runtime=min_runtimes.get(place),
         )
         yield row, bool(flags & Flag.ASSUMED)

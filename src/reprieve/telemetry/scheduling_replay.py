@@ -8,7 +8,7 @@ specification 7 and 8.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.hierarchy import as_preemptor, effective_priority
+from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.outcome import Attempt, UnitVictim
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session
@@ -48,6 +49,7 @@ class Part(StrEnum):
     VICTIM = "Victim"
     REPRIEVED = "Reprieved"
     OVERDUE = "Overdue"  # an earlier victim that did not end: not counted on again
+    PROTECTED = "Protected"  # within its minimum runtime
     ELSEWHERE = "Elsewhere"  # on another node than the one that a single pod was given
     NOT_LOWER = "NotLower"  # its priority is not below the preemptor's
 
@@ -57,7 +59,8 @@ class PodAnswer:
     """What became of one pod. `priority`: the one that decides, a group's for its members.
 
     `unit`: of a victim. `refused`: the filter that refused its reprieve, empty where unknown.
-    `node`: where it runs, or where a member is to run.
+    `node`: where it runs, or where a member is to run. `until`: Unix seconds at which its minimum
+    runtime ends, for one that is protected.
     """
 
     key: str  # namespace/name
@@ -68,6 +71,7 @@ class PodAnswer:
     group: str = ""
     unit: UnitVictim | None = None
     refused: str = ""
+    until: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,8 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
     target = None if replay.decided_on.unit.group or found is None else found.nominated
     node = snapshot.node_index.get(target[0][1], -1) if target else -1
     overdue = frozenset(replay.decided_on.overdue)
+    policy, now = replay.decided_on.policy, replay.decided_on.now
+    until = protected_until(snapshot, policy, now)
     slots = np.flatnonzero(snapshot.pod_node >= 0).tolist()
     for slot in sorted(slots, key=lambda each: snapshot.pod_keys[each]):
         if slot in told:
@@ -154,6 +160,10 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
             part = Part.NOT_LOWER
         elif snapshot.pod_uids[slot] in overdue:
             part = Part.OVERDUE
+        elif until is not None and until[slot]:
+            answer = _placed(replay, slot, Part.PROTECTED, priorities[slot])
+            yield replace(answer, until=int(until[slot]))
+            continue
         elif node >= 0 and snapshot.pod_node[slot] != node:
             part = Part.ELSEWHERE
         yield _placed(replay, slot, part, priorities[slot])

@@ -14,6 +14,8 @@ from reprieve.api.reprieve import Preemption, PreemptionSpec
 from reprieve.engine.cluster.rows import COMPOSITE
 from reprieve.telemetry.scheduling_replay import Part, PodAnswer, SchedulingReplay, pod_answers
 from reprieve.telemetry.story import amounts_lines, counts_text, outcome_text, status_lines
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["pod_answer_text", "pod_story", "pods_named"]
 
@@ -54,6 +56,9 @@ def pod_answer_text(answer: PodAnswer, replay: SchedulingReplay) -> str:
             return f"{who} stays: the preemptor fits with it in place"
         case Part.OVERDUE:
             return f"{who} was to make way earlier and has not ended: nobody plans with its room"
+        case Part.PROTECTED:
+            until = format_instant(Nanos(answer.until * SECOND))
+            return f"{who} stays: it is within its minimum runtime until {until}"
         case Part.ELSEWHERE:
             return f"{who} stays: the pod is to run on another node"
         case Part.NOT_LOWER:
@@ -99,7 +104,8 @@ def _kept(
         yield counts_text(spec)
     if replay is None:
         return
-    reprieved = [each for each in answers if each.part in (Part.REPRIEVED, Part.OVERDUE)]
+    staying = (Part.REPRIEVED, Part.OVERDUE, Part.PROTECTED)
+    reprieved = [each for each in answers if each.part in staying]
     yield f"{len(reprieved)} candidates that stay:" if reprieved else "No candidate stays"
     for each in reprieved[:_NAMED]:
         yield f"  {pod_answer_text(each, replay)}"

@@ -46,6 +46,7 @@ __all__ = [
     "group_message",
     "joined",
     "member_message",
+    "min_runtime_note",
     "pod_condition",
     "preempted",
     "preemption_text",
@@ -294,6 +295,12 @@ def protection_ignored(name: str, why: str) -> EventText:
 def disruption_ignored(why: str) -> EventText:
     """Return the event of work that says something of its disruption that is not accepted."""
     return EventText("Warning", "DisruptionIgnored", "Scheduling", _note(why))
+
+
+def min_runtime_note(why: str, *, ignored: bool) -> EventText:
+    """Return the event of a minimum runtime that has no effect, or less than it says."""
+    reason = "MinRuntimeIgnored" if ignored else "MinRuntimeCut"
+    return EventText("Warning", reason, "Scheduling", _note(why))
 
 
 def preempted(preemptor: str, uid: str, target: str) -> EventText:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from reprieve.engine.cluster.rows import Change, Gone, GroupRow, Kind, NodeRow, PodRow
+from reprieve.engine.cluster.rows import Change, Entry, Gone, GroupRow, Kind, NodeRow, PodRow
 from reprieve.units.ids import Uid
 from tests.engine.builders import (
     GIB,
@@ -22,6 +23,7 @@ from tests.engine.builders import (
     node,
     pod,
     pod_class,
+    priority_class,
 )
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -37,11 +39,15 @@ CLASSES = (
 
 @dataclass
 class Lives:
-    """Per name, its events in order, and the row that is left at the end."""
+    """Per name, its events in order, and the row that is left at the end.
+
+    `entries`: of kinds that are kept whole, what is left at the end.
+    """
 
     seed: int
     events: list[list[Change]] = field(default_factory=list)
     final: dict[Kind, dict[tuple[str, str], object]] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
 
 
@@ -58,10 +64,10 @@ def lives(seed: int) -> Lives:
     for number in range(chance.randint(4, 12)):
         _pod(chance, made, f"p{number}")
     limit = budget("b", {"a": "1"}, allowed=1)
-    space = namespace("default", {"team": "x"})
-    made.events += [[limit], [space]]
+    made.events += [[limit]]
     made.final[Kind.BUDGET]["default", "b"] = limit
-    made.final[Kind.NAMESPACE]["", "default"] = space.row
+    for build in (_space, _class):
+        _entry(chance, made, build)
     return made
 
 
@@ -122,6 +128,7 @@ def _group(chance: random.Random, made: Lives, name: str) -> None:
                 uid=Uid(f"{name}-{len(life)}"),
                 parent=chance.choice(("", "g1", "c2", "nobody")),
                 floor=chance.randint(-1, 2),
+                min_runtime=chance.choice((None, -1, 60)),
             )
             life.append(row)
     made.events.append(life)
@@ -139,6 +146,34 @@ def _composite(chance: random.Random, made: Lives, name: str) -> None:
     else:
         made.final[Kind.COMPOSITE]["default", name] = row
     made.events.append(life)
+
+
+def _space(chance: random.Random) -> Entry:
+    labels = {"team": chance.choice("xy")}
+    return namespace("default", labels, min_runtime=chance.choice((None, -1, 0, 60)))
+
+
+def _class(chance: random.Random) -> Entry:
+    value = chance.randint(0, 2)
+    return priority_class("steady", value, min_runtime=chance.choice((None, -1, 0, 60)))
+
+
+def _entry(chance: random.Random, made: Lives, build: Callable[[random.Random], Entry]) -> None:
+    life: list[Change] = []
+    row: Entry | None = None
+    for _ in range(chance.randint(1, 4)):
+        if row is not None and chance.random() < 0.2:
+            life.append(Gone(row.kind, row.uid, "", row.name))
+            row = None
+            continue
+        before, row = row, build(chance)
+        row = replace(row, uid=Uid(f"{row.name}-{len(life)}") if before is None else before.uid)
+        made.seen["runtime changed"] += before is not None and before.row != row.row
+        life.append(row)
+    made.events.append(life)
+    if row is not None:
+        made.entries.append(row)
+        made.final[row.kind]["", row.name] = row.row
 
 
 def _pod(chance: random.Random, made: Lives, name: str) -> None:
@@ -194,5 +229,6 @@ def _step(chance: random.Random, made: Lives, row: PodRow) -> PodRow:
                 checkpoint=chance.randint(0, 2),
                 protection=chance.choice(("", "steady")),
                 disruption=chance.choice(("", "with-group", "alone")),
+                min_runtime=chance.choice((None, -1, 0, 60)),
             )
     return replace(row, version=version, start=chance.randint(0, 99))

@@ -176,9 +176,10 @@ def test_a_list_of_services_leaves_replica_sets_alone() -> None:
     }
 
 
-def test_namespaces_are_their_labels() -> None:
+def test_namespaces_have_labels() -> None:
     snapshot = snapshot_of(namespace("team", {"a": "b"}))
-    assert snapshot.tables[Kind.NAMESPACE] == {("", "team"): {"a": "b"}}
+    assert snapshot.namespace_labels("team") == {"a": "b"}
+    assert snapshot.namespace_labels("other") == {}
 
 
 def test_a_heartbeat_of_a_node_leaves_its_row_alone() -> None:

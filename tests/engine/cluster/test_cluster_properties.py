@@ -11,7 +11,7 @@ import pytest
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.invariants import Contents, Inconsistent, check, contents, rebuilt
 from reprieve.engine.cluster.overlay import Overlay
-from reprieve.engine.cluster.rows import BudgetRow, Change, Entry, Gone, Kind
+from reprieve.engine.cluster.rows import BudgetRow, Change, Gone, Kind
 from tests.engine.builders import cluster_of, later, node, pod
 from tests.engine.cluster.histories import NODES, Lives, lives, told
 
@@ -25,6 +25,8 @@ INTERESTING = (
     "composite removed",
     "uid replaced",
     "resize",
+    "annotate",
+    "runtime changed",
     "finish",
     "assumed",
     "seen bound",
@@ -93,9 +95,8 @@ def test_a_list_repairs_whatever_was_missed() -> None:
         cluster.apply(heard)
         for kind in Kind:
             rows = made.final[kind]
-            if kind is Kind.NAMESPACE:
-                listed = [e for life in made.events for e in life if isinstance(e, Entry)]
-                cluster.replace(kind, listed)
+            if kind in (Kind.NAMESPACE, Kind.PRIORITY_CLASS):
+                cluster.replace(kind, [entry for entry in made.entries if entry.kind is kind])
             else:
                 cluster.replace(kind, rows.values())  # type: ignore[arg-type]
         check(cluster.snapshot(), expected(made))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.engine.cluster.rows import Entry, Kind
+from reprieve.engine.cluster.rows import Entry
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy, Protection
 from reprieve.engine.scheduling.hierarchy import effective_priority
@@ -16,13 +16,18 @@ from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
-from tests.engine.builders import cluster_of, gang, later, node, pod, slot_of, snapshot_of
+from tests.engine.builders import (
+    cluster_of,
+    gang,
+    later,
+    node,
+    pod,
+    priority_class,
+    slot_of,
+    snapshot_of,
+)
 
 POLICY = Policy(protection=Protection(cap=50))
-
-
-def priority_class(name: str, value: int) -> Entry:
-    return Entry(Kind.PRIORITY_CLASS, Uid(f"class-{name}"), "", name, 1, value)
 
 
 def attempt(snapshot: Snapshot, policy: Policy, unit: Unit) -> Attempt:

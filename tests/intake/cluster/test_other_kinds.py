@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from reprieve.api.scheduling import (
     NodeObject,
     PodDisruptionBudget,
     PodGroup,
+    PriorityClass,
     SelectorOwner,
 )
 from reprieve.engine.cluster.rows import (
@@ -20,8 +22,10 @@ from reprieve.engine.cluster.rows import (
     GroupRow,
     Image,
     Kind,
+    NamespaceRow,
     NodeRow,
     Operator,
+    PriorityClassRow,
     Requirement,
     Selector,
     SelectorRow,
@@ -29,7 +33,12 @@ from reprieve.engine.cluster.rows import (
 )
 from reprieve.intake.cluster.groups import group_row
 from reprieve.intake.cluster.nodes import node_row
-from reprieve.intake.cluster.policies import budget_row, namespace_entry, selector_row
+from reprieve.intake.cluster.policies import (
+    budget_row,
+    namespace_entry,
+    priority_class_entry,
+    selector_row,
+)
 from reprieve.units.ids import Uid
 from tests.intake.cluster.objects import read
 
@@ -186,6 +195,25 @@ def test_selectors_of_services_and_of_owners() -> None:
     assert selector_row(headless, Kind.SERVICE).selector is None
 
 
-def test_a_namespace_is_its_labels() -> None:
-    found = read(NamespaceObject, {"metadata": {"name": "team", "uid": "u", "labels": {"a": "b"}}})
-    assert namespace_entry(found) == Entry(Kind.NAMESPACE, Uid("u"), "", "team", 0, {"a": "b"})
+MIN_RUNTIME = "reprieve.dev/preempt-min-runtime"
+
+
+def test_a_namespace_is_its_labels_and_its_minimum_runtime() -> None:
+    metadata = {"name": "team", "uid": "u", "labels": {"a": "b"}}
+    found = read(NamespaceObject, {"metadata": metadata})
+    row = NamespaceRow({"a": "b"})
+    assert namespace_entry(found) == Entry(Kind.NAMESPACE, Uid("u"), "", "team", 0, row)
+    said = read(NamespaceObject, {"metadata": {**metadata, "annotations": {MIN_RUNTIME: "5m"}}})
+    assert namespace_entry(said).row == replace(row, min_runtime=300)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0s", 0), ("1h30m", 5_400), ("1500ms", 2), ("", -1), ("soon", -1), ("-1ms", -1), ("5", -1)],
+)
+def test_a_minimum_runtime_is_whole_seconds(text: str, seconds: int) -> None:
+    metadata = {"name": "high", "uid": "u", "annotations": {MIN_RUNTIME: text}}
+    found = priority_class_entry(read(PriorityClass, {"metadata": metadata, "value": 7}))
+    assert found == Entry(
+        Kind.PRIORITY_CLASS, Uid("u"), "", "high", 0, PriorityClassRow(7, seconds)
+    )

@@ -40,10 +40,12 @@ from reprieve.engine.scheduling.proof import PlanRefused, faults_of
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.engine.scheduling.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
+from reprieve.telemetry.log import DETAIL
 from reprieve.telemetry.scheduling_record import encode_scheduling
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording import kube_scheduler as wording
 
 __all__ = ["Decided", "Decisions", "decide"]
@@ -104,7 +106,7 @@ def decide(
         try:
             attempt = session.attempt(unit)
             planned = attempt is not None and attempt.plan is not None
-            faults = faults_of(snapshot, policy, attempt) if attempt and planned else ()
+            faults = faults_of(snapshot, policy, attempt, wall) if attempt and planned else ()
         except Exception as failure:
             # Nothing is known of the session's state any more: the others get a new one.
             decided.append(Decided(unit, None, clock.monotonic() - before, failure))
@@ -212,7 +214,7 @@ class Decisions:
             frozenset(self._state.overdue),
             self._plugins,
             self._gangs.groups(units),
-            self._gangs.options,
+            self._gangs.options_now(),
             self._context.scorers,
         )
         doubtful = self._state.disturbed != disturbed
@@ -238,13 +240,15 @@ class Decisions:
         acts = attempt.plan is not None or any(member.bind for member in attempt.members)
         if acts and doubtful:
             current = self._state.cluster.snapshot()
-            if not still_holds(current, self._context.policy, attempt):
+            seconds = self._context.clock.wall() // SECOND
+            if not still_holds(current, self._context.policy, attempt, seconds):
                 self._context.scheduler_metrics.stale_plans.inc()
                 self._state.queue.done(unit, Outcome.AGAIN, now)
                 return False
         rows = {uid: row for uid in unit.pods if (row := self._state.pod(uid)) is not None}
         if attempt.gang is not None:
             self._gang_outcomes.commit(attempt, attempt.gang, rows, snapshot, decided.took)
+            self._remind(attempt)
             return True
         profile = next((row.pod_class.scheduler_name for row in rows.values()), "")
         observe(self._context.scheduler_metrics, attempt, profile, decided.took)
@@ -253,7 +257,24 @@ class Decisions:
             self._place(attempt, rows, now)
         else:
             self._refuse(attempt, rows, snapshot, now, decided.record)
+            self._remind(attempt)
         return True
+
+    def _remind(self, attempt: Attempt) -> None:
+        """Try again when the first minimum runtime ends that kept others from making way."""
+        spared = attempt.spared
+        if spared is None:
+            return
+        clock = self._context.clock
+        left = max(0, spared.until * SECOND - clock.wall())
+        self._state.queue.remind(attempt.unit, clock.monotonic() + left)
+        log.log(
+            DETAIL,
+            "%s: %d pods of lower priority are within their minimum runtime, the first until %s",
+            _name(attempt.unit),
+            spared.pods,
+            format_instant(Nanos(spared.until * SECOND)),
+        )
 
     # What follows from an attempt.
 

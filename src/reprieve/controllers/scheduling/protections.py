@@ -2,20 +2,31 @@
 
 Looked at are those that have just said something, once all classes are known: a class that is not
 there, a pod that is in a group, a value that is no higher than the priority it has anyway; of the
-annotations about disruption, values that are not accepted. Source: KEP-5710, "Future extensions";
-`engine.scheduling.protection` and `floors`.
+annotations about disruption and minimum runtimes, values that are not accepted; of the latter also
+those that are cut. Source: KEP-5710, "Future extensions"; `engine.scheduling.protection`, `floors`
+and `min_runtime`.
 """
 
 from __future__ import annotations
 
+from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.controllers.scheduling.context import SchedulingContext
-from reprieve.controllers.scheduling.references import group_reference, pod_reference
+from reprieve.controllers.scheduling.references import (
+    entry_reference,
+    group_reference,
+    pod_reference,
+)
 from reprieve.controllers.scheduling.state import ClusterState
-from reprieve.engine.cluster.rows import WITH_GROUP, GroupRow, PodRow
+from reprieve.engine.cluster.rows import WITH_GROUP, Entry, GroupRow, PodRow
 from reprieve.engine.placement.profile import Protection
 from reprieve.intake.cluster.metadata import DISRUPTION, DISRUPTION_FLOOR
 from reprieve.kube.series_events import Reference
-from reprieve.wording.kube_scheduler import disruption_ignored, protection_ignored
+from reprieve.units.durations import SECOND, format_duration
+from reprieve.wording.kube_scheduler import (
+    disruption_ignored,
+    min_runtime_note,
+    protection_ignored,
+)
 
 __all__ = ["tell_ignored"]
 
@@ -23,6 +34,7 @@ __all__ = ["tell_ignored"]
 def tell_ignored(context: SchedulingContext, state: ClusterState) -> None:
     """Announce what was said for nothing since the last call."""
     _tell_disruptions(context, state)
+    _tell_runtimes(context, state)
     protection = context.policy.protection
     said, state.said_protection = state.said_protection, {}
     if protection is None:
@@ -47,6 +59,29 @@ def _tell_disruptions(context: SchedulingContext, state: ClusterState) -> None:
             context.announce(_reference(context, row), disruption_ignored(why), name)
 
 
+def _tell_runtimes(context: SchedulingContext, state: ClusterState) -> None:
+    said, state.said_runtime = state.said_runtime, {}
+    most = context.policy.max_min_runtime
+    if not most:
+        return
+    name = next(iter(sorted(context.scheduler_names)), "")
+    for row in said.values():
+        found: int = row.row.min_runtime if isinstance(row, Entry) else row.min_runtime or 0
+        ignored = True
+        if isinstance(row, PodRow) and row.group and context.policy.gates.generic_workload:
+            why = f"ignored: the pod is in group {row.group}, whose own annotation counts"
+        elif found < 0:
+            why = "ignored; accepted: durations from 0s on, such as 90s, 5m or 1h"
+        elif found > most:
+            ignored = False
+            limit = format_duration(most * SECOND)
+            why = f"cut to {limit}, the most that scheduling.maxMinRuntime lets count"
+        else:
+            continue
+        text = min_runtime_note(f"{PREEMPT_MIN_RUNTIME} is {why}", ignored=ignored)
+        context.announce(_reference(context, row), text, name)
+
+
 def _why_not_together(row: PodRow | GroupRow) -> str:
     if isinstance(row, GroupRow):
         if row.floor >= 0:
@@ -59,7 +94,9 @@ def _why_not_together(row: PodRow | GroupRow) -> str:
     return ""
 
 
-def _reference(context: SchedulingContext, row: PodRow | GroupRow) -> Reference:
+def _reference(context: SchedulingContext, row: PodRow | GroupRow | Entry) -> Reference:
+    if isinstance(row, Entry):
+        return entry_reference(row)
     if isinstance(row, GroupRow):
         return group_reference(row, context.group_version)
     return pod_reference(row)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS
-from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.engine.cluster.rows import Entry, GroupRow, Kind, PodRow
 from reprieve.kube.series_events import Reference
 
-__all__ = ["group_reference", "pod_reference"]
+__all__ = ["entry_reference", "group_reference", "pod_reference"]
 
 
 def pod_reference(row: PodRow) -> Reference:
@@ -18,3 +18,9 @@ def group_reference(row: GroupRow, api_version: str) -> Reference:
     """Return the group; a pod group under `api_version`, the version that is served."""
     version = COMPOSITE_GROUPS.api_version if row.composite else api_version
     return Reference(version, row.kind, row.namespace, row.name, row.uid, str(row.version))
+
+
+def entry_reference(row: Entry) -> Reference:
+    """Return a Namespace or PriorityClass."""
+    version = "scheduling.k8s.io/v1" if row.kind is Kind.PRIORITY_CLASS else "v1"
+    return Reference(version, row.kind, "", row.name, row.uid, str(row.version))

@@ -26,6 +26,7 @@ from reprieve.engine.cluster.rows import (
     Labels,
     NodeRow,
     PodRow,
+    PriorityClassRow,
 )
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.scheduling.pre_enqueue import tree_of
@@ -74,6 +75,8 @@ class ClusterState:
     said_protection: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
     #: Those that have just said which pods of a group go only with others.
     said_disruption: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
+    #: Those, and namespaces and classes, that have just said a minimum runtime.
+    said_runtime: dict[Uid, PodRow | GroupRow | Entry] = field(default_factory=dict)
     written: dict[Uid, Written] = field(default_factory=dict)
     _members: dict[str, set[Uid]] = field(default_factory=dict)
     forest: Forest = field(default_factory=Forest)
@@ -119,7 +122,7 @@ class ClusterState:
 
     def namespace_labels(self, namespace: str) -> Labels:
         row = self._others.get(Kind.NAMESPACE, {}).get(("", namespace))
-        return tuple(sorted(row.row.items())) if row is not None else ()
+        return tuple(sorted(row.row.labels.items())) if row is not None else ()
 
     # Reading.
 
@@ -208,6 +211,7 @@ class ClusterState:
             self.said_protection[row.uid] = row
         if row.disruption and (old is None or old.disruption != row.disruption):
             self.said_disruption[row.uid] = row
+        self._runtime_said(old, row)
         self._announced.seen(row)
         key = f"{row.namespace}/{row.group}" if row.group else ""
         if key:
@@ -245,7 +249,7 @@ class ClusterState:
             if old is None or old.pod_class.scheduler_name not in self.scheduler_names:
                 self.disturbed += 1
             return
-        if (old.protection, old.disruption) != (row.protection, row.disruption):
+        if _protected(old) != _protected(row) or old.disruption != row.disruption:
             self._protection_changed(row)
         if old.labels != row.labels:
             self.disturbed += 1
@@ -282,12 +286,33 @@ class ClusterState:
     def priority_class(self, name: str) -> int | None:
         """Return the value of a PriorityClass, None for one that is not there."""
         found = self._others.get(Kind.PRIORITY_CLASS, {}).get(("", name))
-        return found.row if isinstance(found, Entry) else None
+        return found.row.value if isinstance(found, Entry) else None
 
     def _class_changed(self, name: str) -> None:
         for row in (*self.forest, *self._pods.values()):
             if row.protection == name:
                 self._protection_changed(row)
+
+    def _runtime_said(
+        self, old: PodRow | GroupRow | Entry | None, row: PodRow | GroupRow | Entry
+    ) -> None:
+        """Note what somebody has just said of minimum runtimes."""
+        said = _min_runtime(row)
+        if said is not None and (old is None or _min_runtime(old) != said):
+            self.said_runtime[row.uid] = row
+
+    def _runtime_changed(self, old: Entry | None, row: Entry) -> None:
+        """Whoever waits may find victims among those of a namespace or class, or no longer."""
+        self._runtime_said(old, row)
+        if (None if old is None else _min_runtime(old)) == _min_runtime(row):
+            return
+        for pod in self._pods.values():
+            of_class = pod.pod_class.priority_class == row.name
+            if pod.node and (
+                of_class if row.kind is Kind.PRIORITY_CLASS else pod.namespace == row.name
+            ):
+                self._freed(pod)
+                return
 
     def _held(self, kind: Kind) -> dict[Uid, Change]:
         if kind is Kind.NODE:
@@ -325,10 +350,11 @@ class ClusterState:
             self.forest.put(row)
             if row.floor and (before is None or before.floor != row.floor):
                 self.said_disruption[row.uid] = row
+            self._runtime_said(before, row)
             if before is None:
                 if row.protection:
                     self.said_protection[row.uid] = row
-            elif (before.protection, before.floor) != (row.protection, row.floor):
+            elif _protected(before) != _protected(row) or before.floor != row.floor:
                 self._protection_changed(row)
             if written is not None:
                 self.written[row.uid] = written
@@ -340,8 +366,12 @@ class ClusterState:
         kind = row.kind if isinstance(row, Entry) else Kind.BUDGET
         if not isinstance(row, Entry) and hasattr(row, "kind"):
             kind = Kind(row.kind)
-        self._others.setdefault(kind, {})[row.namespace, row.name] = row
+        held = self._others.setdefault(kind, {})
+        former = held.get((row.namespace, row.name))
+        held[row.namespace, row.name] = row
         self.disturbed += 1
+        if kind in (Kind.PRIORITY_CLASS, Kind.NAMESPACE):
+            self._runtime_changed(former, row)
         if kind is Kind.PRIORITY_CLASS:
             self._class_changed(row.name)
         if isinstance(row, Entry):
@@ -411,6 +441,8 @@ class ClusterState:
             self.disturbed += 1
             if isinstance(old, Entry):
                 self._offer(old, now, freed=True)
+                if kind is Kind.PRIORITY_CLASS:
+                    self._runtime_changed(old, replace(old, row=PriorityClassRow(0)))
 
     def _pod_gone(self, uid: Uid, old: PodRow) -> None:
         self._pods.pop(uid, None)
@@ -433,3 +465,13 @@ class ClusterState:
 def _decisive(row: GroupRow) -> GroupRow:
     """Return the row without what changes with every write of a status."""
     return replace(row, version=0, scheduled=False, checkpoint=0)
+
+
+def _min_runtime(row: PodRow | GroupRow | Entry) -> int | None:
+    said: int | None = row.row.min_runtime if isinstance(row, Entry) else row.min_runtime
+    return said
+
+
+def _protected(row: PodRow | GroupRow) -> tuple[str, int | None]:
+    """Return what keeps others from taking its room, however far it is."""
+    return row.protection, row.min_runtime

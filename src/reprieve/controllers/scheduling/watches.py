@@ -270,7 +270,7 @@ def _kinds(policy: Policy, turns: NodeTurns | None = None) -> Sequence[_Watched[
     return (
         *((composite,) if trees else ()),
         *((_IDLE,) if policy.harm_order else ()),
-        *((_PRIORITIES,) if policy.protection is not None else ()),
+        *((_PRIORITIES,) if policy.protection is not None or policy.max_min_runtime else ()),
         _Watched(Kind.POD, PODS, PodObject, _pod_converter()),
         _Watched(Kind.NODE, NODES, NodeObject, _node_converter(turns)),
         _Watched(

@@ -131,6 +131,7 @@ class PodColumns:
         self.start: I64 = np.zeros(CHUNK, np.int64)
         self.checkpoint: I64 = np.zeros(CHUNK, np.int64)
         self.protections: dict[int, str] = {}  # by slot, of the few pods that have one
+        self.min_runtimes: dict[int, int] = {}  # likewise
         self.flags: U8 = np.zeros(CHUNK, np.uint8)
         self.used: I64 = np.zeros((64, width), np.int64)  # by node number
         self.scored: I64 = np.zeros((64, 2), np.int64)
@@ -178,8 +179,13 @@ class PodColumns:
         checkpoint: int,
         flags: int,
         protection: str,
+        min_runtime: int | None,
     ) -> None:
         """Write what a pod has besides what it uses."""
+        if min_runtime is not None:
+            self.min_runtimes[slot] = min_runtime
+        elif self.min_runtimes:
+            self.min_runtimes.pop(slot, None)
         if protection:
             self.protections[slot] = protection
         elif self.protections:
@@ -204,6 +210,7 @@ class PodColumns:
         self.node[slot] = self.pod_class[slot] = self.labels[slot] = 0
         self.group[slot] = -1
         self.protections.pop(slot, None)
+        self.min_runtimes.pop(slot, None)
         self.priority[slot] = self.start[slot] = self.checkpoint[slot] = self.flags[slot] = 0
         self._free.append(slot)
 

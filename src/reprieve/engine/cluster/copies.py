@@ -37,6 +37,7 @@ _TABLES: Final = tuple(
 )
 
 N = TypeVar("N", bound=np.generic)
+V = TypeVar("V")
 
 
 @dataclass(slots=True)
@@ -95,7 +96,8 @@ class Copies:
             pod_node=_frozen(position.take(column(lambda pods: pods.node))),
             pod_priority=column(lambda pods: pods.priority),
             pod_group=column(lambda pods: pods.group),
-            protections=_protections(placed, assumed, length),
+            protections=_by_slot(placed.protections, assumed.protections, length),
+            min_runtimes=_by_slot(placed.min_runtimes, assumed.min_runtimes, length),
             pod_class=pod_class,
             pod_labels=column(lambda pods: pods.labels),
             pod_requests=_frozen(classes.requests.take(pod_class, axis=0)),
@@ -186,10 +188,10 @@ class Copies:
         return tuple(sorted(found, key=lambda each: (each.namespace, each.name)))
 
 
-def _protections(placed: PodColumns, assumed: PodColumns, length: int) -> Mapping[int, str]:
-    """Return the protections by slot of the snapshot, assumed pods after the placed ones."""
-    more = {length + slot: name for slot, name in assumed.protections.items()}
-    return MappingProxyType({**placed.protections, **more})
+def _by_slot(placed: Mapping[int, V], assumed: Mapping[int, V], length: int) -> Mapping[int, V]:
+    """Return what few pods have by slot of the snapshot, assumed pods after the placed ones."""
+    more = {length + slot: value for slot, value in assumed.items()}
+    return MappingProxyType({**placed, **more})
 
 
 def _frozen(column: NDArray[N]) -> NDArray[N]:

@@ -58,6 +58,7 @@ def contents(snapshot: Snapshot) -> Contents:
             int(snapshot.pod_start[slot]),
             int(snapshot.pod_checkpoint[slot]),
             snapshot.protections.get(slot, ""),
+            snapshot.min_runtimes.get(slot),
             int(snapshot.pod_flags[slot]),
         )
     return {
@@ -149,6 +150,7 @@ def rebuilt(
             NO_START if row.start is None else row.start,
             row.checkpoint,
             row.protection,
+            row.min_runtime,
             flags,
         )
         if node in used:

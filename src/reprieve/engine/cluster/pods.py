@@ -45,9 +45,7 @@ def put_pod(state: State, row: PodRow) -> None:
     ):
         pod.row = row
         if pod.slot >= 0:
-            state.placed.set_facts(
-                pod.slot, row.priority, _started(row), row.checkpoint, _flags(row), row.protection
-            )
+            _set_facts(state.placed, pod.slot, row, _flags(row))
         elif not row.finished:
             show(state, pod)
         return
@@ -99,9 +97,7 @@ def show(state: State, pod: HeldPod) -> None:
     assumption = overlay.assumed.get(row.uid)
     if assumption is not None:
         flags = _flags(row) | Flag.ASSUMED
-        state.assumed.set_facts(
-            assumption.slot, row.priority, _started(row), row.checkpoint, flags, row.protection
-        )
+        _set_facts(state.assumed, assumption.slot, row, flags)
         return
     if expected is not None:
         row = replace(row, nominated=expected.node)
@@ -152,8 +148,20 @@ def _slot(state: State, columns: PodColumns, pod: HeldPod, node: int, flags: int
     slot = columns.add(
         row.uid, pod.key, node, pod.pod_class, pod.labels, pod.group, state.class_columns
     )
-    columns.set_facts(slot, row.priority, _started(row), row.checkpoint, flags, row.protection)
+    _set_facts(columns, slot, row, flags)
     return slot
+
+
+def _set_facts(columns: PodColumns, slot: int, row: PodRow, flags: int) -> None:
+    columns.set_facts(
+        slot,
+        row.priority,
+        NO_START if row.start is None else row.start,
+        row.checkpoint,
+        flags,
+        row.protection,
+        row.min_runtime,
+    )
 
 
 def _hide(state: State, uid: Uid) -> None:
@@ -166,10 +174,6 @@ def _end_nomination(state: State, uid: Uid) -> None:
     if uid in state.nominated:
         state.nominated.discard(uid)
         state.changed.add("nominations")
-
-
-def _started(row: PodRow) -> int:
-    return NO_START if row.start is None else row.start
 
 
 def _flags(row: PodRow) -> int:

@@ -35,11 +35,13 @@ __all__ = [
     "Image",
     "Kind",
     "Labels",
+    "NamespaceRow",
     "NodeRow",
     "NodeTerm",
     "Operator",
     "PodClass",
     "PodRow",
+    "PriorityClassRow",
     "Requirement",
     "Selector",
     "SelectorRow",
@@ -238,6 +240,7 @@ class PodClass:
     features: tuple[str, ...] = ()  # that the node must declare
     scheduler_name: str = "default-scheduler"
     preempts: bool = True  # preemptionPolicy is not Never
+    priority_class: str = ""  # by name
     unsupported: str = ""
     # What the pod counts for itself while nodes are scored for it, where that is not `scored_cpu`
     # and `scored_memory`: with pod-level requests, defaults are filled in differently (17.2).
@@ -279,6 +282,9 @@ class PodRow:
     checkpoint: int = 0  # Unix seconds of the last one, 0 where none was said
     protection: str = ""  # PriorityClass that counts for it as a victim, if it is in no group
     disruption: str = ""  # WITH_GROUP: goes only with all pods of its group
+    # Seconds from its start for which it is no victim, if it is in no group: None where nothing is
+    # said, -1 for what cannot be read. The same in the rows below.
+    min_runtime: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +328,7 @@ class GroupRow:
     checkpoint: int = 0  # Unix seconds of the last one of all members, 0 where none was said
     protection: str = ""  # PriorityClass that counts for it as a victim
     floor: int = 0  # pods of which fewer are of no use, -1 for one that cannot be read
+    min_runtime: int | None = None
 
     @property
     def key(self) -> str:
@@ -411,13 +418,24 @@ class IdleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class NamespaceRow:
+    """A Namespace: its labels, and the minimum runtime of what runs in it."""
+
+    labels: Mapping[str, str]
+    min_runtime: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClassRow:
+    """A PriorityClass: its value, and the minimum runtime of pods that name it."""
+
+    value: int
+    min_runtime: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of a kind that is kept whole (`row`).
-
-    For a Namespace the row is its labels, a mapping; for a PriorityClass its value.
-
-    `namespace` is empty for cluster-wide kinds.
-    """
+    """A row of a kind that is kept whole (`row`); `namespace` is empty for cluster-wide kinds."""
 
     kind: Kind
     uid: Uid

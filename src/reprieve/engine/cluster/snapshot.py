@@ -22,6 +22,7 @@ from reprieve.engine.cluster.rows import (
     GroupRow,
     Kind,
     Labels,
+    NamespaceRow,
     NodeRow,
     PodClass,
     PodRow,
@@ -96,7 +97,7 @@ class Snapshot:
 
     `group_rows[g]` is None while the object of that key is missing; composite groups are among
     them. `tables` holds the rows of each `Kind` by (namespace, name), the namespace empty for
-    cluster-wide kinds; Namespace rows are their labels.
+    cluster-wide kinds.
     """
 
     revision: int
@@ -120,6 +121,7 @@ class Snapshot:
     pod_checkpoint: I64  # (slots,) Unix seconds of the pod's last one, 0 where none was said
     pod_flags: U8  # (slots,) Flag
     protections: Mapping[int, str]  # PriorityClass for the pod as a victim, by slot
+    min_runtimes: Mapping[int, int]  # what pods say of theirs, in seconds, by slot
 
     classes: tuple[PodClass | None, ...]  # None where the number is free
     labels: tuple[PodLabels | None, ...]
@@ -134,6 +136,11 @@ class Snapshot:
     node_facts: NodeFacts  # of `nodes`
     label_facts: LabelFacts  # of `labels`
 
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """Return the labels of a namespace, none for one that is not there."""
+        row: NamespaceRow | None = self.tables.get(Kind.NAMESPACE, {}).get(("", name))
+        return {} if row is None else row.labels
+
     def effective_priority(self, groups: bool) -> I64:
         """Return the priority that victim decisions use, (slots,) (specification 4.3).
 
@@ -142,6 +149,7 @@ class Snapshot:
         if not groups or not self.group_rows:
             return self.pod_priority
         # Group -1 reads the last entry, that of no group.
-        known = np.array([*(row is not None for row in self.group_rows), False], np.bool_)
-        own = np.array([*(0 if r is None else r.priority for r in self.group_rows), 0], np.int64)
-        return np.where(known[self.pod_group], own[self.pod_group], self.pod_priority)
+        known = np.array([*[row is not None for row in self.group_rows], False], np.bool_)
+        own = np.array([*[0 if r is None else r.priority for r in self.group_rows], 0], np.int64)
+        groups = self.pod_group.astype(np.intp)
+        return np.where(known[groups], own[groups], self.pod_priority)

@@ -50,6 +50,10 @@ class GroupTrees:
             return Way.ROOT
         return Way.ENDLESS if self._row(row.parent_key) >= 0 else Way.MISSING
 
+    def up(self, group: int) -> tuple[int, ...]:
+        """Return the groups whose objects are there on the way up from a group, itself first."""
+        return self._ways[group]
+
     def leaves(self, group: int) -> tuple[int, ...]:
         """Return the pod groups at and below a group, in the order in which they are placed."""
         row = self._rows[group]

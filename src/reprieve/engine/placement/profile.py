@@ -178,6 +178,8 @@ class Policy:
     first, then what loses least; `max_lost_work`: seconds that work without a checkpoint loses at
     most. `protection`: as victims pods and groups may have a priority of their own, None: none has.
     `non_uniform_groups`: groups go one by one down to their floor only, and leaders with all.
+    `max_min_runtime`: seconds for which work that has just started may be no victim, at most; 0:
+    what it says of that does not count.
     """
 
     profiles: tuple[Profile, ...] = (Profile(),)
@@ -196,11 +198,12 @@ class Policy:
     max_lost_work: int = field(default=3_600, metadata={_OPTION: True})
     protection: Protection | None = field(default=None, metadata={_OPTION: True})
     non_uniform_groups: bool = field(default=False, metadata={_OPTION: True})
+    max_min_runtime: int = field(default=0, metadata={_OPTION: True})
 
     @property
     def timed(self) -> bool:
         """Whether decisions depend on what time it is."""
-        return self.harm_order
+        return self.harm_order or self.max_min_runtime > 0
 
     def profile(self, scheduler_name: str) -> Profile | None:
         """Return the profile of that scheduler name, None when we do not serve it."""

@@ -15,11 +15,12 @@ from reprieve.engine.scheduling.proof import faults_of
 __all__ = ["still_holds"]
 
 
-def still_holds(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> bool:
+def still_holds(snapshot: Snapshot, policy: Policy, attempt: Attempt, now: int = 0) -> bool:
     """Return whether the attempt's bindings, or its plan, may be carried out on this state.
 
+    `now`: Unix seconds, for a policy that is `timed`.
     Devices and volumes may have been taken by others: such an attempt is always decided again.
     """
     if any(member.volumes or member.claims for member in attempt.members):
         return False
-    return not faults_of(snapshot, policy, attempt)
+    return not faults_of(snapshot, policy, attempt, now)

@@ -27,6 +27,7 @@ __all__ = [
     "Nominate",
     "Preemption",
     "Sentence",
+    "Spared",
     "Unit",
     "UnitVictim",
 ]
@@ -205,13 +206,25 @@ class GangCycle:
 
 
 @dataclass(frozen=True, slots=True)
+class Spared:
+    """Pods of lower priority within their minimum runtime, and when that of the first ends.
+
+    `until`: Unix seconds.
+    """
+
+    pods: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """The end of one scheduling cycle of a unit.
 
     `code`: SUCCESS when at least the minimum is placed and `members` say who is bound where.
     `status`: sentences of the group's (or a failing check's) status, in order; a plain pod's is its
     member's diagnosis. `plan`: set when victims are to be evicted. `parts`: of a tree all groups,
-    composite ones too; `status` is then the root's.
+    composite ones too; `status` is then the root's. `spared`: who might have made way otherwise,
+    where nobody was found to.
     """
 
     unit: Unit
@@ -225,3 +238,4 @@ class Attempt:
     deallocations: tuple[Deallocation, ...] = ()  # claims in the way of a unit that was not placed
     placements: tuple[int, int] = (0, 0)  # examined with success and without (groups only)
     parts: tuple[GroupStatus, ...] = ()
+    spared: Spared | None = None

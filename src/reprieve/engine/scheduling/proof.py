@@ -1,11 +1,11 @@
 """An independent look at a decision before it is carried out, and once more if things changed.
 
 An attempt is held against a snapshot, the one it was decided on or a newer one: are the victims of
-its plan there, of a lower priority, and complete where a group goes as a whole; and do all pods
-that it binds or nominates pass all filters on their nodes, beside each other, once exactly these
-victims are gone and the nominations of others are respected? Nothing of the search for victims is
-used, only filters compiled anew. Whoever carries out an attempt refuses one with faults. Source:
-promise "Feasible" of the design; specification 7.3 and 7.7.
+its plan there, of a lower priority, beyond their minimum runtime, and complete where a group goes
+as a whole; and do all pods that it binds or nominates pass all filters on their nodes, beside each
+other, once exactly these victims are gone and the nominations of others are respected? Nothing of
+the search for victims is used, only filters compiled anew. Whoever carries out an attempt refuses
+one with faults. Source: promise "Feasible" of the design; specification 7.3 and 7.7.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from reprieve.engine.scheduling.hierarchy import (
     members_of,
     whole_groups,
 )
+from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
 from reprieve.engine.scheduling.outcome import Attempt
 from reprieve.units.ids import Uid
@@ -45,6 +46,7 @@ class Fault(StrEnum):
     UNKNOWN_PROFILE = "no profile has the scheduler name"
     NOT_FEASIBLE = "the pod does not pass on its node with the victims gone"
     SHORT = "fewer members have a node than the group needs"
+    PROTECTED = "the victim is within its minimum runtime"
     BELOW_FLOOR = "a group loses too many pods, or one that goes with all, and is not named whole"
 
 
@@ -70,8 +72,13 @@ class PlanRefused(Exception):
         self.faults = faults
 
 
-def faults_of(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> tuple[PlanFault, ...]:
-    """Return what is wrong with an attempt; nothing for one that may be carried out."""
+def faults_of(
+    snapshot: Snapshot, policy: Policy, attempt: Attempt, now: int = 0
+) -> tuple[PlanFault, ...]:
+    """Return what is wrong with an attempt; nothing for one that may be carried out.
+
+    `now`: Unix seconds, for a policy that is `timed`.
+    """
     placed = _placed(snapshot, attempt)
     pods = [snapshot.pending.get(uid) for uid, _ in placed]
     faults = [
@@ -88,6 +95,7 @@ def faults_of(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> tuple[Pla
     slots = _slots(snapshot, attempt)
     if attempt.plan is not None:
         faults += _victims(snapshot, policy, attempt, group, slots)
+        faults += _protected(snapshot, policy, attempt, slots, now)
         if group is not None and group.composite:
             waiting_pods = [pending for pending in pods if pending is not None]
             if not waiting_pods or not _tree_reached(snapshot, group, waiting_pods):
@@ -192,6 +200,25 @@ def _victims(
             for group in sorted(torn_groups(snapshot, policy, slots))
         ]
     return found
+
+
+def _protected(
+    snapshot: Snapshot, policy: Policy, attempt: Attempt, slots: I64, now: int
+) -> list[PlanFault]:
+    assert attempt.plan is not None
+    whole: dict[str, list[int]] = {}  # gangs of older groups
+    if attempt.gang is not None:
+        for victim, slot in zip(attempt.plan.victims, slots.tolist(), strict=True):
+            if victim.unit and slot >= 0:
+                whole.setdefault(victim.unit, []).append(slot)
+    together = [np.array(gang, np.int64) for gang in whole.values()]
+    until = protected_until(snapshot, policy, now, together)
+    if until is None:
+        return []
+    return [
+        PlanFault(Fault.PROTECTED, snapshot.pod_keys[slot], str(until[slot]))
+        for slot in slots[(slots >= 0) & (until[slots] > 0)].tolist()
+    ]
 
 
 def _torn(snapshot: Snapshot, together: I32, slots: I64) -> list[PlanFault]:

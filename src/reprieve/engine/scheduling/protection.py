@@ -28,7 +28,7 @@ def protected(snapshot: Snapshot, policy: Policy, priority: I64) -> I64:
 
     def value(name: str, namespace: str) -> int:
         entry = classes.get(("", name))
-        return lowest if entry is None else min(entry, protection.limit(namespace))
+        return lowest if entry is None else min(entry.value, protection.limit(namespace))
 
     of_groups = [
         lowest if row is None or not row.protection else value(row.protection, row.namespace)

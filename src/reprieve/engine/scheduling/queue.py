@@ -7,7 +7,7 @@ seconds) is handed in. Entries are plain pods or groups; each is in one place:
 | --- | --- |
 | active | `pop`: priority, then queue time |
 | backoff | its second has passed; a pod also by `pop` when nothing is active, a group by a hint |
-| unschedulable | an event that a rejecting plugin holds for helpful (plain pods only) |
+| unschedulable | an event that a rejecting plugin holds for helpful (plain pods only); `remind` |
 | gated | an event of the plugin that refused it at PreEnqueue |
 | in flight | `done` |
 
@@ -140,6 +140,7 @@ class Queue:
             return None
         self._places.leave(entry)
         entry.place = Place.IN_FLIGHT
+        entry.reminder = None
         entry.flight = frozenset(entry.members)
         self._flights.take_off(entry.key)
         members = sorted(entry.members.values(), key=cycle_order)
@@ -247,6 +248,12 @@ class Queue:
                 entry.until = -1
                 self._places.leave(entry)
                 self._places.enqueue(entry, now, "ForceActivate")
+
+    def remind(self, unit: Unit, at: int) -> None:
+        """Try a unit that waits again at that time, without a hint but not before its backoff."""
+        entry = self._entries.get(unit.group or unit.pods[0])
+        if entry is not None and entry.place is not Place.IN_FLIGHT:
+            self._places.remind(entry, at)
 
     # Time.
 

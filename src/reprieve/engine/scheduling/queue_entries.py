@@ -54,7 +54,8 @@ class Entry:
 
     `since` orders equals; `until`: the second in which the backoff ends; `pooled`: when it came
     into the pool of unschedulable and gated ones; `early`: when a hint last ended its backoff;
-    `ticket` tells the valid place in a heap from those left behind.
+    `ticket` tells the valid place in a heap from those left behind; `reminder`: when it is worth
+    another try whatever happens (`Queue.remind`).
     """
 
     key: str
@@ -73,6 +74,7 @@ class Entry:
     gate: Gate | None = None
     missed: bool = False  # a hint said "queue" while its preemption was being carried out
     ticket: int = 0
+    reminder: int | None = None
 
     @property
     def kind(self) -> str:

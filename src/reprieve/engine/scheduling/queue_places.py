@@ -22,6 +22,7 @@ __all__ = ["Places"]
 _POOL_LIMIT: Final = 5 * MINUTE
 _POOL_PERIOD: Final = 30 * SECOND
 _EARLY: Final = SECOND
+_REMINDED: Final = "MinRuntimeEnded"
 _Place: TypeAlias = tuple[int, int, int, str, int]  # second, order..., key, ticket
 _EMPTY: Final[frozenset[str]] = frozenset()
 
@@ -47,6 +48,7 @@ class Places:
         self._asked: dict[str, set[str]] = {}  # plugin -> entries that wait for its hint
         self._pool: dict[str, None] = {}  # keys of gated and unschedulable entries
         self._pool_flushed: int | None = None
+        self._reminders: list[tuple[int, str]] = []  # those left behind are not their entry's
 
     def first(self) -> Entry | None:
         """Return the entry to try next, None when nobody is ready."""
@@ -64,7 +66,15 @@ class Places:
                 self.wake(entry, now, event.what)
 
     def flush(self, now: int) -> None:
-        """Move those whose backoff is over, and those that have been in the pool for too long."""
+        """Move those whose backoff is over, and those that have been in the pool for too long.
+
+        Those who are reminded move as by a hint.
+        """
+        while (reminder := self._next_reminder()) is not None and reminder[0] <= now:
+            heapq.heappop(self._reminders)
+            reminded = self._entries[reminder[1]]
+            reminded.reminder = None
+            self.wake(reminded, now, _REMINDED)
         second = now // SECOND
         for heap in self._waiting.values():
             while (entry := self._head(heap)) is not None and entry.until < second:
@@ -91,7 +101,23 @@ class Places:
         if self._pool:
             since = now if self._pool_flushed is None else self._pool_flushed
             times.append(since + _POOL_PERIOD)
+        if (reminder := self._next_reminder()) is not None:
+            times.append(reminder[0])
         return min(times) if times else None
+
+    def remind(self, entry: Entry, at: int) -> None:
+        """Move the entry at that time as by a hint, unless it is tried before."""
+        entry.reminder = at
+        heapq.heappush(self._reminders, (at, entry.key))
+
+    def _next_reminder(self) -> tuple[int, str] | None:
+        while self._reminders:
+            at, key = self._reminders[0]
+            entry = self._entries.get(key)
+            if entry is not None and entry.reminder == at:
+                return at, key
+            heapq.heappop(self._reminders)
+        return None
 
     def enqueue(self, entry: Entry, now: int, event: str) -> None:
         """Bring an entry that is nowhere into active, backoff or, if refused, the gated ones."""

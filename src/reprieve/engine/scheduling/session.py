@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import Nomination, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import I64, Mask, Nomination, Pending, Snapshot
 from reprieve.engine.cluster.trees import MOST_LEVELS, Way
 from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang
-from reprieve.engine.gangs.job import NO_JOBS, JobOptions, JobReason
+from reprieve.engine.gangs.job import NO_JOBS, JobOptions, JobReason, VictimGangs
 from reprieve.engine.placement.filtering import Placed, PlacementScorer
 from reprieve.engine.placement.profile import Policy, policy_text
 from reprieve.engine.placement.reasons import Code
@@ -28,6 +28,7 @@ from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
 from reprieve.engine.scheduling.group import endless_tree, missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
 from reprieve.engine.scheduling.hierarchy import as_preemptor, trees_of
+from reprieve.engine.scheduling.min_runtime import protected_until, spared_by
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sentence, Unit
 from reprieve.engine.scheduling.placing import Choose, best_node
@@ -76,6 +77,7 @@ class Session:
         self._choose = choose
         self._overdue = frozenset(overdue)
         self._now = now
+        self._until = protected_until(snapshot, policy, now)
         self._scorers = scorers
         self._simulations: dict[str, Simulation] = {}
         self._placed: list[Placed] = []
@@ -117,8 +119,12 @@ class Session:
         priority = group.priority if group is not None else queued[0].row.priority
         self._respect(simulation, own, key, priority)
         gang = self._gangs.get(key)
+        until = self._until
         if gang is not None:
+            until = self._until_of(gang)
+            simulation.evictable = self._evictable(until)
             attempt = schedule_gang(simulation, unit, gang, queued, self._jobs, self._choose)
+            simulation.evictable = self._evictable(self._until)
         elif not key and (queued[0].row.gang or (self._jobs.enabled and name in self._jobs.names)):
             attempt = schedule_alone(simulation, unit, queued[0], self._jobs, self._choose)
         elif group is not None:
@@ -148,6 +154,13 @@ class Session:
             preemptor: GroupRow | Pending = queued[0] if group is None else group
             plan = plan_of(self.snapshot, preemptor, queued, found, policy_text(self._policy))
             attempt = replace(attempt, plan=plan)
+        if attempt.plan is None and _looked_for_victims(attempt):
+            of_groups = attempt.gang is None
+            below = priority
+            if attempt.gang is not None and attempt.gang.trigger is not None:
+                below = self.snapshot.pending[attempt.gang.trigger].row.priority
+            spared = spared_by(self.snapshot, self._policy, until, below, groups=of_groups)
+            attempt = replace(attempt, spared=spared)
         attempt = with_reservations(simulation, attempt)
         plugins = profile.pod_group_post_filters if key else profile.post_filters
         if attempt.code is Code.UNSCHEDULABLE and "DynamicResources" in plugins:
@@ -177,14 +190,28 @@ class Session:
             known = self._simulations[name] = Simulation(self.snapshot, self._policy, profile)
             known.now = self._now
             known.scorers = self._scorers
-            if self._overdue:
-                known.evictable = np.array(
-                    [uid not in self._overdue for uid in self.snapshot.pod_uids], np.bool_
-                )
+            known.evictable = self._evictable(self._until)
             for pod in self._placed:
                 assert pod.pending is not None
                 known.place(pod.pending, pod.node)
         return known
+
+    def _evictable(self, until: I64 | None) -> Mask:
+        """Return who may be a victim: neither overdue nor within its minimum runtime."""
+        found = np.ones(len(self.snapshot.pod_node), np.bool_)
+        if self._overdue:
+            found = np.array([uid not in self._overdue for uid in self.snapshot.pod_uids], np.bool_)
+        return found if until is None else found & (until == 0)
+
+    def _until_of(self, gang: GangGroup) -> I64 | None:
+        """Return when pods may be victims of a gang again, where other gangs go as a whole."""
+        if self._until is None or self._jobs.policy.victim_gangs is not VictimGangs.ALL:
+            return self._until
+        slots = {uid: slot for slot, uid in enumerate(self.snapshot.pod_uids) if uid}
+        others = (
+            np.array([slots[uid] for uid in uids if uid in slots], np.int64) for uids in gang.others
+        )
+        return protected_until(self.snapshot, self._policy, self._now, others)
 
     def _respect(
         self, simulation: Simulation, own: frozenset[Uid], group: str, priority: int
@@ -229,3 +256,11 @@ class Session:
                     pending.pod_class,
                     pending.labels,
                 )
+
+
+def _looked_for_victims(attempt: Attempt) -> bool:
+    if attempt.gang is not None:
+        job = attempt.gang.job
+        return job is not None and job.reason is JobReason.NOT_HELPFUL
+    found = attempt.preemption
+    return found is not None and found.evaluated and found.code is not Code.SUCCESS

@@ -17,6 +17,7 @@ from reprieve.intake.cluster.metadata import (
     claims_of,
     created_of,
     floor_of,
+    min_runtime_of,
     protection_of,
     uid_of,
     version_of,
@@ -57,6 +58,7 @@ def group_row(group: PodGroup) -> GroupRow:
         checkpoint=checkpoint_of(metadata),
         protection=protection_of(metadata),
         floor=floor_of(metadata),
+        min_runtime=min_runtime_of(metadata),
     )
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from reprieve.api.core import ObjectMeta
+from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.api.scheduling import PodResourceClaim, ResourceClaimStatus
+from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
 from reprieve.units.ids import Uid
 from reprieve.units.instants import parse_instant
 
@@ -20,6 +22,7 @@ __all__ = [
     "created_of",
     "disruption_of",
     "floor_of",
+    "min_runtime_of",
     "owner_of",
     "protection_of",
     "seconds_of",
@@ -84,6 +87,18 @@ def floor_of(metadata: ObjectMeta) -> int:
         return 0
     good = len(text) <= 10 and text.isascii() and text.isdigit() and 0 < int(text) <= _MOST_PODS
     return int(text) if good else -1
+
+
+def min_runtime_of(metadata: ObjectMeta) -> int | None:
+    """Return seconds, rounded up, None where nothing is said and -1 for no such duration."""
+    text = (metadata.annotations or {}).get(PREEMPT_MIN_RUNTIME)
+    if text is None:
+        return None
+    try:
+        found = parse_duration(text)
+    except InvalidDuration:
+        return -1
+    return -1 if found < 0 else -(-found // SECOND)
 
 
 def owner_of(metadata: ObjectMeta) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from reprieve.intake.cluster.metadata import (
     claims_of,
     created_of,
     disruption_of,
+    min_runtime_of,
     owner_of,
     protection_of,
     seconds_of,
@@ -103,6 +104,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         checkpoint=checkpoint_of(metadata),
         protection=protection_of(metadata),
         disruption=disruption_of(metadata),
+        min_runtime=min_runtime_of(metadata),
     )
 
 
@@ -144,6 +146,7 @@ def pod_class(pod: PodObject) -> PodClass:
         features=_features(pod),
         scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
         preempts=spec.preemption_policy != "Never",
+        priority_class=spec.priority_class_name or "",
     )
 
 
@@ -173,6 +176,7 @@ def _parts(pod: PodObject) -> tuple[object, ...]:
         volumes,
         mounted,
         spec.preemption_policy,
+        spec.priority_class_name,
         spec.scheduler_name,
         spec.host_network,
         spec.host_users,

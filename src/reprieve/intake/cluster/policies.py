@@ -12,8 +12,15 @@ from reprieve.api.scheduling import (
     PriorityClass,
     SelectorOwner,
 )
-from reprieve.engine.cluster.rows import BudgetRow, Entry, Kind, SelectorRow
-from reprieve.intake.cluster.metadata import uid_of, version_of
+from reprieve.engine.cluster.rows import (
+    BudgetRow,
+    Entry,
+    Kind,
+    NamespaceRow,
+    PriorityClassRow,
+    SelectorRow,
+)
+from reprieve.intake.cluster.metadata import min_runtime_of, uid_of, version_of
 from reprieve.intake.cluster.selectors import equal_labels, label_selector
 
 __all__ = ["budget_row", "namespace_entry", "priority_class_entry", "selector_row"]
@@ -34,17 +41,18 @@ def budget_row(budget: PodDisruptionBudget) -> BudgetRow:
 
 
 def priority_class_entry(found: PriorityClass) -> Entry:
-    """Return the entry of a PriorityClass: its value."""
+    """Return the entry of a PriorityClass."""
     metadata = found.metadata
+    row = PriorityClassRow(found.value, min_runtime_of(metadata))
     version = version_of(metadata)
-    return Entry(Kind.PRIORITY_CLASS, uid_of(metadata), "", metadata.name, version, found.value)
+    return Entry(Kind.PRIORITY_CLASS, uid_of(metadata), "", metadata.name, version, row)
 
 
 def namespace_entry(namespace: NamespaceObject) -> Entry:
-    """Return the labels of a namespace."""
+    """Return the entry of a namespace."""
     metadata = namespace.metadata
-    labels = dict(metadata.labels or {})
-    return Entry(Kind.NAMESPACE, uid_of(metadata), "", metadata.name, version_of(metadata), labels)
+    row = NamespaceRow(dict(metadata.labels or {}), min_runtime_of(metadata))
+    return Entry(Kind.NAMESPACE, uid_of(metadata), "", metadata.name, version_of(metadata), row)
 
 
 def selector_row(owner: SelectorOwner | LabelSelectorOwner, kind: Kind) -> SelectorRow:

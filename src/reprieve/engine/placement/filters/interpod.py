@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from reprieve.engine.cluster.facts import Column
-from reprieve.engine.cluster.rows import AffinityTerm, Kind
+from reprieve.engine.cluster.rows import AffinityTerm
 from reprieve.engine.cluster.snapshot import I32, I64, U8, Mask, Pending, PodLabels
 from reprieve.engine.placement.filtering import Placed, Reach, View
 from reprieve.engine.placement.filters.selection import selection_of, selects
@@ -30,10 +30,10 @@ _SHARED: Final = "anti-affinity"
 
 def term_matches(view: View, term: AffinityTerm, pod: PodLabels) -> bool:
     """Return whether a term of some pod matches a pod with this namespace and these labels."""
-    if pod.namespace not in term.namespaces:
-        rows = view.snapshot.tables.get(Kind.NAMESPACE, {})
-        if not selects(term.namespace_selector, rows.get(("", pod.namespace), {})):
-            return False
+    if pod.namespace not in term.namespaces and not selects(
+        term.namespace_selector, view.snapshot.namespace_labels(pod.namespace)
+    ):
+        return False
     return selects(term.selector, dict(pod.labels))
 
 

@@ -18,7 +18,6 @@ import numpy as np
 from reprieve.engine.cluster.facts import Column
 from reprieve.engine.cluster.rows import (
     AffinityTerm,
-    Kind,
     Labels,
     NodeTerm,
     Operator,
@@ -154,11 +153,11 @@ class Selection:
     def _namespaces_of(self, term: AffinityTerm) -> Iterable[str]:
         if term.namespace_selector is None:
             return term.namespaces
-        rows = self._snapshot.tables.get(Kind.NAMESPACE, {})
+        labels = self._snapshot.namespace_labels
         return (
             name
             for name in self._snapshot.label_facts.namespaces.values
-            if name in term.namespaces or selects(term.namespace_selector, rows.get(("", name), {}))
+            if name in term.namespaces or selects(term.namespace_selector, labels(name))
         )
 
     def _pods_of(self, selector: Selector, namespaces: frozenset[str]) -> Mask:
