@@ -151,5 +151,5 @@ class Snapshot:
         # Group -1 reads the last entry, that of no group.
         known = np.array([*[row is not None for row in self.group_rows], False], np.bool_)
         own = np.array([*[0 if r is None else r.priority for r in self.group_rows], 0], np.int64)
-        groups = self.pod_group.astype(np.intp)
-        return np.where(known[groups], own[groups], self.pod_priority)
+        of_pods = self.pod_group.astype(np.intp)
+        return np.where(known[of_pods], own[of_pods], self.pod_priority)

@@ -15,7 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.snapshot import I64, U8, Flag, Mask, Pending, Snapshot
+from reprieve.engine.cluster.columns import LIMIT
+from reprieve.engine.cluster.snapshot import I32, I64, U8, Flag, Mask, Pending, Snapshot
 from reprieve.engine.placement.filtering import (
     Filter,
     Placed,
@@ -328,13 +329,22 @@ class Simulation:
             return
         self.present[slots] = sign > 0
         snapshot = self.snapshot
-        nodes = snapshot.pod_node[slots]
-        requests = snapshot.pod_requests[slots]
-        for column in range(requests.shape[1]):
-            if requests[:, column].any():
-                np.add.at(self.used[:, column], nodes, sign * requests[:, column])
+        if sign < 0 and 2 * len(slots) > len(self.present) and self.used.max() < LIMIT:
+            self.used = self._count_used()
+        else:
+            _add(self.used, snapshot.pod_node[slots], sign * snapshot.pod_requests.take(slots, 0))
         self._scored = None
         self._compiled.clear()
+
+    def _count_used(self) -> I64:
+        """Return what all pods use that are there: few are left when most have been taken out."""
+        snapshot = self.snapshot
+        used = np.zeros_like(snapshot.used)
+        slots = np.flatnonzero(self.present)
+        _add(used, snapshot.pod_node[slots], snapshot.pod_requests.take(slots, 0))
+        for pod in self.simulated:
+            used[pod.node] += self.requests_of(pod.pod_class)
+        return used
 
     def _count_scored(self) -> I64:
         snapshot = self.snapshot
@@ -348,6 +358,14 @@ class Simulation:
         for pod in self.simulated:
             scored[pod.node] += amounts[pod.pod_class]
         return scored
+
+
+def _add(used: I64, nodes: I32 | I64, requests: I64) -> None:
+    """Add what pods on these nodes request, to (nodes, resources)."""
+    nodes = nodes.astype(np.intp)
+    for column in range(requests.shape[1]):
+        if requests[:, column].any():
+            np.add.at(used[:, column], nodes, requests[:, column])
 
 
 def _first(filters: tuple[Filter, ...], node: int) -> int:

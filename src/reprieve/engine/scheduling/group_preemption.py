@@ -88,7 +88,7 @@ def select_victims(
     full = simulation.checkpoint()
     lost = lost_pods(simulation)
     search = _Search(simulation, full, group, queued, policy, choose, group.priority, lost)
-    units = search.units(_NOBODY)
+    units = search.potential()
     if not len(units):
         return Preemption(Code.UNRESOLVABLE, Explanation(Sentence.NO_VICTIMS_GROUP))
     try:
@@ -124,6 +124,7 @@ class _Search:
     lost: I64 | None
     runs: int = 0
     budgets: BudgetMatches | None = None
+    _potential: Units | None = None
     _units: Units | None = None
     _spared: tuple[int, ...] = ()
     _empty: Checkpoint | None = None
@@ -137,9 +138,16 @@ class _Search:
             snapshot, present, self.below, self.policy, lost=self.lost, more=more
         )
 
+    def potential(self) -> Units:
+        """Return the units that may be victims when no pod is spared."""
+        if self._potential is None:
+            self._potential = self.units(_NOBODY)
+        return self._potential
+
     def limit(self, below: int) -> None:
         """Let only units below this priority be victims."""
-        self.below, self._units = below, None
+        if below != self.below:
+            self.below, self._units, self._potential = below, None, None
 
     def place_below(self, below: int) -> GroupPlacing:
         """Place the preemptor with the units below this priority gone."""
@@ -203,7 +211,7 @@ class _Search:
         asked = tuple(spared.tolist())
         if self._units is None or asked != self._spared:
             self.simulation.rollback(self.full)
-            self._units = self.units(spared)
+            self._units = self.units(spared) if asked else self.potential()
             self.simulation.remove(self._units.slots())
             self._empty = self.simulation.checkpoint()
             self._spared = asked

@@ -121,6 +121,18 @@ class _Board:
                 skew.add(domains)
         return None
 
+    def put_each(self, units: Sequence[int]) -> dict[int, FilterName]:
+        """Put units back one after the other; return those that are refused, with the filter."""
+        if not (self.barred or self.skews or self._rerun):
+            wanted = ((unit, self._rows[unit]) for unit in units)
+            return dict.fromkeys(self.room.take_each(wanted), FilterName.NODE_RESOURCES_FIT)
+        refused: dict[int, FilterName] = {}
+        for unit in units:
+            reason = self.put(unit)
+            if reason is not None:
+                refused[unit] = reason
+        return refused
+
     def close(self, units: Iterable[int], refused: Container[int]) -> None:
         """Leave the simulation as it was."""
         for unit in units:
@@ -170,11 +182,7 @@ def reprieve(
     in_turn = np.concatenate(
         (order[(violating > 0) & tested[order]], order[(violating == 0) & tested[order]])
     ).tolist()
-    refused: dict[int, FilterName] = {}
-    for unit in in_turn:
-        reason = board.put(unit)
-        if reason is not None:
-            refused[unit] = reason
+    refused = board.put_each(in_turn)
     together = 0
     if second_pass:
         before = len(refused)

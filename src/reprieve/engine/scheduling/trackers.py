@@ -60,12 +60,35 @@ class Room:
         self._left = dict(zip(self.nodes.tolist(), lanes, strict=True))
         self._guards = sum(1 << (_LANE * n + _GUARD) for n in range(len(self._columns)))
         self._requests = snapshot.pod_requests
+        self._class = snapshot.pod_class  # of which all pods request the same
         self._node = snapshot.pod_node
 
     def rows(self, slots: I64) -> list[tuple[int, int]]:
         """Return (node, requests) of pods, as `take` wants them."""
-        amounts = np.minimum(self._requests[slots][:, self._columns], _AMPLE)
-        return list(zip(self._node[slots].tolist(), _lanes(amounts), strict=True))
+        _, first, kind = np.unique(self._class[slots], return_index=True, return_inverse=True)
+        amounts = np.minimum(self._requests[slots[first]][:, self._columns], _AMPLE)
+        lanes = _lanes(amounts)
+        return [
+            (node, lanes[k])
+            for node, k in zip(self._node[slots].tolist(), kind.tolist(), strict=True)
+        ]
+
+    def take_each(self, wanted: Iterable[tuple[int, Sequence[tuple[int, int]]]]) -> list[int]:
+        """Take what fits, one unit after the other; return the units that do not, in order."""
+        guards, room = self._guards, self._left
+        refused: list[int] = []
+        for unit, rows in wanted:
+            if len(rows) > 1:
+                if not self.take(rows):
+                    refused.append(unit)
+                continue
+            for node, amounts in rows:
+                left = room[node] - amounts
+                if left & guards == guards:
+                    room[node] = left
+                else:
+                    refused.append(unit)
+        return refused
 
     def take(self, rows: Sequence[tuple[int, int]]) -> bool:
         """Put pods on members' nodes; return whether they fit, and change nothing if not."""
@@ -123,11 +146,15 @@ def _entry(simulation: Simulation, number: int) -> PodClass:
 
 def _with(simulation: Simulation, slots: I64, wanted: Callable[[PodClass], object]) -> list[int]:
     """Return the positions in `slots` of pods whose class has something."""
-    classes = simulation.snapshot.pod_class[slots]
-    numbers = [int(n) for n in np.unique(classes) if wanted(_entry(simulation, int(n)))]
+    numbers = _classes_with(simulation, wanted)
     if not numbers:
         return []
-    return np.flatnonzero(np.isin(classes, numbers)).tolist()
+    return np.flatnonzero(np.isin(simulation.snapshot.pod_class[slots], numbers)).tolist()
+
+
+def _classes_with(simulation: Simulation, wanted: Callable[[PodClass], object]) -> list[int]:
+    classes = enumerate(simulation.snapshot.classes)
+    return [number for number, entry in classes if entry is not None and wanted(entry)]
 
 
 def _pairwise(simulation: Simulation, members: Members, slots: I64) -> dict[FilterName, Mask]:
@@ -168,7 +195,8 @@ def _apart(simulation: Simulation, members: Members, slots: I64) -> Mask:
             taken = _domains_of(domains, places)
             barred |= selection.pods_of_term(term)[labels] & np.isin(domains[nodes], taken)
     classes = snapshot.pod_class[slots]
-    for number in np.unique(classes).tolist():
+    apart = _classes_with(simulation, lambda entry: entry.anti_affinity)
+    for number in np.intersect1d(classes, apart).tolist() if apart else ():
         for term in _entry(simulation, number).anti_affinity:
             matched = selection.pods_of_term(term)
             places = {n for own, at in by_labels.items() if matched[own] for n in at}
