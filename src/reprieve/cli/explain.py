@@ -263,7 +263,7 @@ def _from_file(filename: str, name: str | None) -> Preemption:
             document = yaml.load(file, _Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"-f {filename}: cannot be read: {error}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise UsageError(f"-f {filename}: not YAML: {' '.join(str(error).split())}") from None
     found = _listed(document)
     if name is not None:

@@ -128,6 +128,8 @@ def _scheduling(
         if section.get("configuration") is not None:
             raise UsageError(f"{where}: the --config file has a scheduling.configuration already")
         section["configuration"] = read_yaml(_text(options.scheduler_config, where), where)
+        if section["configuration"] is None:
+            raise UsageError(f"{where}: it is empty; accepted: a KubeSchedulerConfiguration")
     settings = scheduling_settings(section, options.feature_gates, where, offered.points)
     if section.get("configuration") is not None:
         if options.scheduler_names:

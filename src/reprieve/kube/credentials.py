@@ -178,7 +178,7 @@ def _context_names(paths: list[str], source: str) -> list[str]:
     for path in paths:
         try:
             content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as cause:
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as cause:
             raise CredentialsError(f"{source} {path}: not YAML: {_line(cause)}") from cause
         except OSError as cause:
             raise CredentialsError(f"{source} {path}: {cause.strerror}") from cause

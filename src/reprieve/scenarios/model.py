@@ -132,7 +132,7 @@ def parse(text: str, where: str) -> Scenario:
     """
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise InvalidScenario(f"{where}: not YAML: {' '.join(str(error).split())}") from None
     file = _convert(document, _File, where)
     steps = tuple(

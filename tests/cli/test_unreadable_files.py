@@ -1,0 +1,47 @@
+"""Files that no YAML reader understands: one line that names the file, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from reprieve.cli.main import cli
+from reprieve.units.errors import ReprieveError
+
+COMMANDS = {
+    "kubeconfig": ("run", "--controllers", "scheduling", "--kubeconfig"),
+    "config": ("run", "--controllers", "scheduling", "--config"),
+    "scheduler-config": ("run", "--controllers", "scheduling", "--scheduler-config"),
+    "quota-config": ("run", "--controllers", "quota", "--quota-config"),
+    "scenario": ("up", "--scenario"),
+    "explain": ("explain", "-f"),
+}
+TEXTS = {
+    "number": b"a: !!int many",
+    "truth": b"a: !!bool perhaps",
+    "depth": b"[" * 5_000,
+    "open": b"a: [",
+    "binary": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
+def test_an_unreadable_file_is_named_in_one_line(
+    command: tuple[str, ...], text: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_bytes(text)
+    refused = CliRunner().invoke(cli, [*command, str(path)]).exception
+    assert isinstance(refused, ReprieveError)
+    assert str(path) in str(refused)
+    assert "\n" not in str(refused)
+
+
+def test_an_empty_scheduler_configuration_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("# nothing\n")
+    refused = CliRunner().invoke(cli, [*COMMANDS["scheduler-config"], str(path)]).exception
+    assert str(refused).endswith("it is empty; accepted: a KubeSchedulerConfiguration")
