@@ -5,6 +5,7 @@ Source: specification of the quota plane, section 10.1.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,7 +21,10 @@ __all__ = ["injections"]
 _POD_SET: Final = "kueue.x-k8s.io/podset"
 _LOCAL_QUEUE: Final = "kueue.x-k8s.io/local-queue-name"
 _CLUSTER_QUEUE: Final = "kueue.x-k8s.io/cluster-queue-name"
-_LABEL: Final = 63
+# Names may be longer than values of labels, and the reference gives the ClusterQueue's only where
+# it is a DNS label.
+_VALUE: Final = re.compile(r"[^/]{1,63}")
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
@@ -35,13 +39,18 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
     for check in workload.status.admission_checks or ():
         for update in check.pod_set_updates or ():
             updates.setdefault(update["name"], []).append(update)
-    queues = {_LOCAL_QUEUE: workload.spec.queue_name, _CLUSTER_QUEUE: admission.cluster_queue}
+    queues = {}
+    for label, name, form in (
+        (_LOCAL_QUEUE, workload.spec.queue_name, _VALUE),
+        (_CLUSTER_QUEUE, admission.cluster_queue, _DNS_LABEL),
+    ):
+        if form.fullmatch(name):
+            queues[label] = name
     told = {}
     for assigned in admission.pod_set_assignments:
         selector: dict[str, str] = {}
         tolerations: list[Json] = []
-        labels = {_POD_SET: assigned.name}
-        labels.update({n: v for n, v in queues.items() if v and len(v) <= _LABEL})
+        labels = {_POD_SET: assigned.name, **queues}
         annotations = {WORKLOAD: workload.metadata.name}
         for flavor in dict.fromkeys((assigned.flavors or {}).values()):
             held = watches.flavors.cache.named("", flavor)
