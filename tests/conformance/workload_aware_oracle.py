@@ -94,7 +94,7 @@ def pod_dryrun(vector: Vector) -> list[Candidate]:
 
 def pod_select_node(vector: Vector) -> tuple[list[Candidate], list[str]]:
     found = pod_dryrun(vector)
-    return found, sorted(c.node for c in preemption.best_candidates(found))
+    return found, sorted(c.node for c in preemption.best_candidates(found, Cluster.of(vector.case)))
 
 
 def pod_preempt(vector: Vector) -> Choice:

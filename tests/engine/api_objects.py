@@ -12,12 +12,14 @@ from typing import Any
 import msgspec
 
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.scheduling import (
     NamespaceObject,
     NodeObject,
     PodDisruptionBudget,
     PodGroup,
     PodObject,
+    PriorityClass,
 )
 from reprieve.api.storage import (
     CsiDriver,
@@ -36,6 +38,7 @@ from reprieve.engine.placement.profile import (
     Gates,
     Policy,
     Profile,
+    Protection,
 )
 from reprieve.intake.cluster.devices import (
     device_class_entry,
@@ -43,9 +46,10 @@ from reprieve.intake.cluster.devices import (
     resource_slice_entry,
 )
 from reprieve.intake.cluster.groups import composite_row, group_row
+from reprieve.intake.cluster.idle import idle_entry
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pods import pod_row
-from reprieve.intake.cluster.policies import budget_row, namespace_entry
+from reprieve.intake.cluster.policies import budget_row, namespace_entry, priority_class_entry
 from reprieve.intake.cluster.storage import (
     attachment_entry,
     capacity_entry,
@@ -65,6 +69,7 @@ _NAMESPACED = (
     PersistentVolumeClaim,
     CsiStorageCapacity,
     ResourceClaim,
+    GpuWorkload,
 )
 
 
@@ -94,6 +99,8 @@ ROWS: dict[str, Callable[[Json], Change]] = {
     "resourceClaims": _row(ResourceClaim, resource_claim_entry),
     "resourceSlices": _row(ResourceSlice, resource_slice_entry),
     "deviceClasses": _row(DeviceClass, device_class_entry),
+    "priorityClasses": _row(PriorityClass, priority_class_entry),
+    "gpuWorkloads": _row(GpuWorkload, idle_entry),
     "pods": _row(PodObject, pod_row),
     "pending": _row(PodObject, pod_row),
     "nominated": _row(PodObject, pod_row),
@@ -140,7 +147,28 @@ def policy_of(
         ),
         second_reprieve_pass=second_reprieve_pass,
         composite_priority=CompositePriority(case.get("compositePriority", "Root")),
+        protection=_protection(case.get("preemptionPriority")),
+        **{field: case[key] for key, field in OPTIONS.items() if key in case},
     )
+
+
+#: Options that stand in a case as in the configuration.
+OPTIONS = {
+    "simulateClaims": "simulate_claims",
+    "binarySearchPriority": "binary_search_priority",
+    "maxPlacements": "max_placements",
+    "topologyPreemption": "topology_preemption",
+    "cascadeAware": "cascade_aware",
+    "harmOrder": "harm_order",
+    "maxLostWork": "max_lost_work",
+    "nonUniformGroups": "non_uniform_groups",
+}
+
+
+def _protection(limits: Json | None) -> Protection | None:
+    if not limits:
+        return None
+    return Protection(limits["cap"], tuple(sorted(limits.get("namespaces", {}).items())))
 
 
 def key_of(each: Json) -> str:

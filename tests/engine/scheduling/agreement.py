@@ -76,7 +76,7 @@ def kinds(case: Json, outcome: Outcome) -> set[str]:
     found = {"preempting"} if choice.victims else {"without victims"}
     every = units.cluster_units(Cluster.of(case))
     lower = [u for u in every if u.priority < PREEMPTOR_PRIORITY]
-    if len({units.importance(u)[:4] for u in lower}) < len(lower) or len(choice.winners) > 1:
+    if len({units.importance(u)[:-1] for u in lower}) < len(lower) or len(choice.winners) > 1:
         found.add("tied")
     if sum(key_of(u.pods[0]) in choice.victims for u in every) < len(lower):
         found.add("reprieved")

@@ -96,7 +96,7 @@ def attempt_of(
     unit = unit_of(case, snapshot)
     if unit.group and _held(unit, snapshot):
         return None
-    return Session(snapshot, policy, choose=choose).attempt(unit)
+    return Session(snapshot, policy, choose=choose, now=case.get("now", 0)).attempt(unit)
 
 
 def _held(unit: Unit, snapshot: Snapshot) -> bool:
@@ -203,7 +203,7 @@ def _choice(
     if attempt.unit.group or not found.evaluated:
         return choice
     pending = snapshot.pending[attempt.unit.pods[0]]
-    candidates = candidates_of(snapshot, policy, pending)
+    candidates = candidates_of(snapshot, policy, pending, now=case.get("now", 0))
     return choice._replace(
         candidates=candidates_told(case, snapshot, candidates),
         refused_nodes=refusals_told(snapshot, pending, candidates.statuses()),
@@ -215,9 +215,11 @@ def candidates_of(
     policy: Policy,
     pending: Pending,
     refused: Mapping[str, str] | None = None,
+    now: int = 0,
 ) -> Candidates:
     """All candidates of a pod; `refused` (a code by node) stands for its failed filters."""
     simulation = Simulation(snapshot, policy, policy.profiles[0])
+    simulation.now = now
     own, priority = frozenset({pending.row.uid}), pending.row.priority
     simulation.respect(kept_for_others(snapshot, snapshot.nominations, own, "", priority))
     if refused is None:

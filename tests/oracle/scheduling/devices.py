@@ -42,7 +42,6 @@ class NoClass(Exception):
 
 
 def dynamic_resources(pod: Object, node: Object, cluster: Cluster) -> Refusal | None:
-    code = "U" if cluster.objects.get("simulateClaims") else "X"
     claims, wanted = claims_of(pod, node, cluster), []
     if not claims:
         return None
@@ -53,16 +52,19 @@ def dynamic_resources(pod: Object, node: Object, cluster: Cluster) -> Refusal | 
             continue
         selector = allocation.get("nodeSelector")
         if selector is not None and not objects.selector_holds(selector, node):
-            return Refusal("DynamicResources", code, ("resourceclaim not available on the node",))
+            return Refusal("DynamicResources", "X", ("resourceclaim not available on the node",))
         users = (claim.get("status") or {}).get("reservedFor") or ()
         names = (name_of(pod), (pod["spec"].get("schedulingGroup") or {}).get("podGroupName"))
         if len(users) >= MOST_USERS and not any(u["name"] in names for u in users):
-            return Refusal("DynamicResources", code, ("resourceclaim in use",))
+            return Refusal("DynamicResources", "X", ("resourceclaim in use",))
     taken = taken_devices(cluster)
     # Claims that an earlier member of the group was given are shared, not given again.
     wanted = [c for c in wanted if key_of(c) not in {t.claim for t in taken}]
     try:
         if wanted and allocate(wanted, node, cluster, taken) is None:
+            # Only where devices come back with their users does it help that these go.
+            simulated = cluster.objects.get("simulateClaims")
+            code = "U" if simulated and allocate(wanted, node, cluster, []) is not None else "X"
             return Refusal("DynamicResources", code, ("cannot allocate all claims",))
     except NoClass as missing:
         return Refusal("DynamicResources", "X", (str(missing),))

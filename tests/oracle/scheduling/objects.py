@@ -91,6 +91,11 @@ class Cluster:
     def adding(self, pods: Iterable[Object]) -> Cluster:
         return Cluster(self.objects, (*self.pods, *pods))
 
+    def together(self, groups: Iterable[str]) -> Cluster:
+        """The same cluster in which these groups go as a whole, too."""
+        more = {*self.objects.get("together", ()), *groups}
+        return Cluster({**self.objects, "together": more}, self.pods)
+
     def removing(self, pods: Iterable[Object]) -> Cluster:
         gone = {key_of(p) for p in pods}
         return Cluster(self.objects, tuple(p for p in self.pods if key_of(p) not in gone))
@@ -114,6 +119,11 @@ def uid_of(each: Object) -> str:
 
 def labels_of(each: Object) -> dict[str, str]:
     return dict(each["metadata"].get("labels") or {})
+
+
+def annotation(each: Object, name: str) -> str:
+    """The value of one of our annotations, empty when it is not there."""
+    return str((each["metadata"].get("annotations") or {}).get(f"reprieve.dev/{name}") or "")
 
 
 def own_priority(each: Object) -> int:

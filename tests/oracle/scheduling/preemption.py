@@ -6,10 +6,9 @@ Every reprieve runs all filters of all placed members anew on the whole cluster.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import NamedTuple
 
-from tests.oracle.scheduling import filters, objects, placement, trees, units
+from tests.oracle.scheduling import filters, harm, objects, placement, placements, units
 from tests.oracle.scheduling.filters import Refusal
 from tests.oracle.scheduling.objects import Cluster, Object, key_of, name_of
 from tests.oracle.scheduling.units import Unit
@@ -21,7 +20,11 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 class Choice(NamedTuple):
-    """What preemption came to. `nominated` of None: leave nominations as they are."""
+    """What preemption came to. `nominated` of None: leave nominations as they are.
+
+    `units`: the victims by unit. `settled`: the rules leave no other choice; otherwise whoever
+    decides may have searched for a better one.
+    """
 
     code: str
     message: str
@@ -33,6 +36,8 @@ class Choice(NamedTuple):
     candidates: tuple[Candidate, ...] = ()
     refused_nodes: Mapping[str, tuple[str, str]] = {}
     winners: tuple[str, ...] = ()
+    units: tuple[tuple[str, ...], ...] = ()
+    settled: bool = True
 
 
 class Candidate(NamedTuple):
@@ -103,16 +108,23 @@ def select_in_cluster(
     cluster: Cluster,
     imposed: Mapping[str, str] | None = None,
 ) -> Choice:
-    """Sections 7.3 to 7.8."""
+    """Sections 7.3 to 7.8, for each of the placements that are examined."""
     priority = preempting_priority(group, members, cluster)
-    potential = [u for u in units.cluster_units(cluster) if u.priority < priority]
-    if not potential:
+    if not any(u.priority < priority for u in units.cluster_units(cluster)):
         return Choice("UnschedulableAndUnresolvable", NO_VICTIMS_GROUP)
-    emptied = cluster.removing(p for u in potential for p in u.pods)
-    place = trees.place_tree if units.composite(group, cluster) else placement.place_group
-    attempt = place(group, members, emptied, imposed)
-    if attempt.code != "Success":
-        return Choice(attempt.code, attempt.text, scheduling=attempt)
+    search = placements.examined(group, members, cluster, priority, imposed)
+    first = search.attempts[0]
+    if first.code != "Success":
+        return Choice(first.code, first.text, scheduling=first, settled=search.settled)
+    found = [around(attempt, cluster, search.below) for attempt in search.attempts]
+    return placements.least_harmful(found, cluster)._replace(settled=search.settled)
+
+
+def around(attempt: placement.Attempt, cluster: Cluster, below: int) -> Choice:
+    """The victims of lower priority than this that a placement asks for (7.5 to 7.7).
+
+    Groups that would be torn are tried again as one unit each.
+    """
 
     def fits(state: Cluster) -> bool:
         for member, node_name in attempt.placed:
@@ -124,8 +136,12 @@ def select_in_cluster(
             state = state.adding([objects.assumed(member, node_name)])
         return True
 
+    potential = [u for u in units.cluster_units(cluster) if u.priority < below]
+    emptied = cluster.removing(p for u in potential for p in u.pods)
     victims, violations = reprieved(potential, emptied, fits)
     pods = [p for u in victims for p in u.pods]
+    if torn := units.torn(map(key_of, pods), cluster):
+        return around(attempt, cluster.together(torn), below)
     return Choice(
         "Success",
         f"found a placement for podgroup, preempting {len(pods)} victims",
@@ -134,13 +150,14 @@ def select_in_cluster(
         violations,
         sum(u.type != "pod" for u in victims),
         attempt,
+        units=tuple(tuple(key_of(p) for p in u.pods) for u in victims),
     )
 
 
 def _blocks(pod: Object, nodes: set[str], priority: int, cluster: Cluster) -> bool:
     return (
         pod["spec"]["nodeName"] in nodes
-        and units.effective_priority(pod, cluster) < priority
+        and units.priority_as_victim(pod, cluster) < priority
         and units.terminating_by_preemption(pod)
     )
 
@@ -177,6 +194,18 @@ def victims_on_node(pod: Object, node: Object, cluster: Cluster) -> Candidate | 
     return Candidate(name_of(node), pods, violations, sum(u.type != "pod" for u in victims))
 
 
+def untorn(pod: Object, candidate: Candidate, cluster: Cluster) -> Candidate | None:
+    """The candidate once groups that it would tear go as a whole; None where none is left."""
+    torn = units.torn(map(key_of, candidate.victims), cluster)
+    if not torn:
+        return candidate
+    node = cluster.one("nodes", candidate.node)
+    assert node is not None
+    cluster = cluster.together(torn)
+    found = victims_on_node(pod, node, cluster)
+    return untorn(pod, found, cluster) if isinstance(found, Candidate) and found.victims else None
+
+
 def _code(found: Refusal) -> str:
     return "Unschedulable" if found.code == "U" else "UnschedulableAndUnresolvable"
 
@@ -202,32 +231,10 @@ def wanted_candidates(nodes: int, percentage: int = 10, absolute: int = 100) -> 
     return min(nodes, max(nodes * percentage // 100, absolute))
 
 
-def best_candidates(candidates: list[Candidate], now: str = units.NOW) -> list[Candidate]:
+def best_candidates(candidates: list[Candidate], cluster: Cluster) -> list[Candidate]:
     """Section 8.6: all candidates that stay after rule 5."""
-
-    def own(candidate: Candidate) -> list[int]:
-        return [objects.own_priority(p) for p in candidate.victims]
-
-    def latest_of_earliest(candidate: Candidate) -> float:
-        highest = max(own(candidate))
-        starts = [
-            (p.get("status") or {}).get("startTime") or now
-            for p in candidate.victims
-            if objects.own_priority(p) == highest
-        ]
-        return min(datetime.fromisoformat(s).timestamp() for s in starts)
-
-    rules: list[Callable[[Candidate], float]] = [
-        lambda c: c.violations,
-        lambda c: own(c)[0],
-        lambda c: sum(priority + 2147483648 for priority in own(c)),
-        lambda c: len(c.victims),
-        lambda c: -latest_of_earliest(c),
-    ]
-    for rule in rules:
-        best = min(rule(c) for c in candidates)
-        candidates = [c for c in candidates if rule(c) == best]
-    return candidates
+    harms = [harm.of_victims(c.victims, c.violations, cluster) for c in candidates]
+    return [c for c, each in zip(candidates, harms, strict=True) if each == min(harms)]
 
 
 def preempt_for_pod(pod: Object, cluster: Cluster, refusals: Mapping[str, str]) -> Choice:
@@ -252,7 +259,8 @@ def preempt_for_pod(pod: Object, cluster: Cluster, refusals: Mapping[str, str]) 
         }
         text = filters.fit_text(shown, len(cluster.nodes))
         return Choice("Unschedulable", text, nominated=cleared, refused_nodes=failures)
-    winners = best_candidates(candidates)
+    whole = [found for c in candidates if (found := untorn(pod, c, cluster))]
+    winners = best_candidates(whole, cluster)
     winner = min(winners, key=lambda c: c.node)
     return Choice(
         "Success",

@@ -33,7 +33,7 @@ def situation(cluster: objects.Object, outcome: Outcome) -> set[str]:
     state = objects.Cluster.of(cluster)
     every = units.cluster_units(state)
     lower = [u for u in every if u.priority < situations.PREEMPTOR_PRIORITY]
-    if len({units.importance(u)[:4] for u in lower}) < len(lower):
+    if len({units.importance(u)[:-1] for u in lower}) < len(lower):
         found.add("tied units")
     gone = [u for u in every if objects.key_of(u.pods[0]) in choice.victims]
     if any(len(u.pods) > 1 for u in gone):

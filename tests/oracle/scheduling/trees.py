@@ -41,9 +41,10 @@ def place_tree(
     members: list[Object],
     cluster: Cluster,
     imposed: Mapping[str, str] | None = None,
+    inside: list[Object] | None = None,
 ) -> Attempt:
     """The placement of the whole tree, with the status of each of its groups."""
-    found = _place(root, members, cluster, cluster.nodes, imposed)
+    found = _place(root, members, cluster, cluster.nodes if inside is None else inside, imposed)
     if found.code == "Success" and not found.placed:
         found = replace(found, code="Unschedulable", text=UNSCHEDULABLE)
     tried = {**found.statuses, status_key(root, cluster): "" if _fits(found) else found.text}

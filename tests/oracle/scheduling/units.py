@@ -1,6 +1,7 @@
 """Victim units: who is evicted together, with which priority, in which order, against which budget.
 
-Sections 4.3, 7.2, 7.3, 7.5, 7.6 and 13.
+Sections 4.3, 7.2, 7.3, 7.5, 7.6 and 13. Options are keys of the cluster's objects, named as in the
+configuration. `together` there names groups that go as a whole besides those of mode `all`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tests.oracle.scheduling import objects
+from tests.oracle.scheduling import harm, objects
 from tests.oracle.scheduling.objects import Cluster, Object, key_of, name_of, namespace_of
 
 NOW = "9999-12-31T23:59:59Z"
@@ -20,6 +21,7 @@ class Unit(NamedTuple):
     priority: int
     type: str
     start: str
+    lost: int = 0  # with `harmOrder`
 
 
 def group_name(pod: Object) -> str:
@@ -86,11 +88,34 @@ def effective_priority(pod: Object, cluster: Cluster) -> int:
     return max(named_priority(p, cluster) for p in together_with(pod, cluster))
 
 
+def priority_as_victim(pod: Object, cluster: Cluster) -> int:
+    """The same, but for work that names a PriorityClass of its own for that."""
+    return max(_protected(p, cluster) for p in together_with(pod, cluster))
+
+
+def _protected(pod: Object, cluster: Cluster) -> int:
+    own = named_priority(pod, cluster)
+    limits = cluster.objects.get("preemptionPriority")
+    in_group = cluster.gate("GenericWorkload") and group_name(pod)
+    holder = group_of(pod, cluster) if in_group else pod
+    name = objects.annotation(holder, "preemption-priority-class") if holder else ""
+    named = cluster.one("priorityClasses", name)
+    if not limits or named is None:
+        return own
+    cap = limits.get("cap", 10**9)
+    return max(own, min(named["value"], limits.get("namespaces", {}).get(namespace_of(pod), cap)))
+
+
 def whole_of(pod: Object, cluster: Cluster) -> Object | None:
     """The highest group above the pod that goes as a whole."""
     group = group_of(pod, cluster)
-    way = [] if group is None else with_those_above(group, cluster)
-    return next((each for each in reversed(way) if evicted_together(each)), None)
+    if group is None:
+        return None
+    way = with_those_above(group, cluster)
+    whole = next((each for each in reversed(way) if evicted_together(each)), None)
+    if whole is None and key_of(group) in cluster.objects.get("together", ()):
+        return group
+    return whole
 
 
 def together_with(pod: Object, cluster: Cluster) -> list[Object]:
@@ -119,9 +144,10 @@ def unit_of(pod: Object, cluster: Cluster) -> Unit:
         kind = "compositepodgroup"
     return Unit(
         tuple(sorted(pods, key=importance_of_pod)),
-        effective_priority(pod, cluster),
+        priority_as_victim(pod, cluster),
         kind,
         min(start_of(p) for p in pods),
+        harm.lost_together(pods, cluster) if cluster.objects.get("harmOrder") else 0,
     )
 
 
@@ -155,11 +181,40 @@ def node_units(node: Object, cluster: Cluster) -> list[Unit]:
     return units_with(cluster.on(node), cluster)
 
 
-def importance(unit: Unit) -> tuple[int, int, int, str, str]:
-    """More important first: 1. priority, 2. type, 3. size, 4. start, 5. UID of the first pod."""
+def importance(unit: Unit) -> tuple[int, int, int, int, str, str]:
+    """More important first: 1. priority, 2. type, 3. lost work, 4. size, 5. start, 6. first UID."""
     types = ("compositepodgroup", "podgroup", "pod")
     first = objects.uid_of(unit.pods[0]) if unit.pods else ""
-    return (-unit.priority, types.index(unit.type), -len(unit.pods), unit.start, first)
+    kind = types.index(unit.type)
+    return (-unit.priority, kind, -unit.lost, -len(unit.pods), unit.start, first)
+
+
+def torn(victims: Iterable[str], cluster: Cluster) -> set[str]:
+    """With `nonUniformGroups` the groups that lose too many of their pods, and not all.
+
+    Fewer stay than the group is of use with, or one goes that goes only with all.
+    """
+    if not cluster.objects.get("nonUniformGroups"):
+        return set()
+    keys = set(victims)
+    gone = [p for p in cluster.live if key_of(p) in keys]
+    found = set()
+    for pod in gone:
+        group = group_of(pod, cluster)
+        if group is None or whole_of(pod, cluster) is not None:
+            continue
+        members = [p for p in cluster.live if group_of(p, cluster) is group and p not in gone]
+        staying = sum(not objects.terminating(p) for p in members)
+        alone = objects.annotation(pod, "disruption") != "with-group"
+        if staying and (staying < floor_of(group) or not alone):
+            found.add(key_of(group))
+    return found
+
+
+def floor_of(group: Object) -> int:
+    """Of how many pods fewer are of no use; 0 for none, and for what is no such number."""
+    text = objects.annotation(group, "disruption-floor")
+    return int(text) if text in {str(number) for number in range(1, 100)} else 0
 
 
 def split_by_budget(units: list[Unit], budgets: list[Object]) -> tuple[dict[int, int], list[int]]:

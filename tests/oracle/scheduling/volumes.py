@@ -6,6 +6,8 @@ NodeVolumeLimits look at the placed pods. In-line disks are left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tests.oracle.scheduling import objects
 from tests.oracle.scheduling.filters import Refusal
 from tests.oracle.scheduling.objects import Cluster, Object, labels_of, name_of, namespace_of
@@ -86,7 +88,9 @@ def node_volume_limits(pod: Object, node: Object, cluster: Cluster) -> Refusal |
         if attachment["spec"]["nodeName"] == name_of(node) and name:
             volume = cluster.one("persistentVolumes", name)
             if volume and volume["spec"].get("csi"):
-                used.add((attachment["spec"]["attacher"], volume["spec"]["csi"]["volumeHandle"]))
+                found = (attachment["spec"]["attacher"], volume["spec"]["csi"]["volumeHandle"])
+                if not _left_by_all(found, cluster):
+                    used.add(found)
     for driver in sorted({d for d, _ in wanted}):
         if driver not in drivers:
             installed = cluster.one("csiDrivers", driver)
@@ -99,6 +103,16 @@ def node_volume_limits(pod: Object, node: Object, cluster: Cluster) -> Refusal |
         if new and (limit := drivers[driver]) is not None and len(together) > limit:
             return Refusal("NodeVolumeLimits", "U", ("node(s) exceed max volume count",))
     return None
+
+
+def _left_by_all(volume: tuple[str, str], cluster: Cluster) -> bool:
+    """With `simulateClaims`: pods use the volume, but none of those that are there now."""
+
+    def uses(pods: Iterable[Object]) -> bool:
+        return any(csi_volume(c, cluster) == volume for p in pods for c in claims_of(p, cluster))
+
+    simulated = bool(cluster.objects.get("simulateClaims"))
+    return simulated and uses(cluster.every("pods")) and not uses(cluster.live)
 
 
 def claims_refusal(pod: Object, cluster: Cluster) -> Refusal | None:

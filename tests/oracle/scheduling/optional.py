@@ -1,0 +1,176 @@
+"""Random clusters for the options beyond the KEP: what annotations and other planes say there.
+
+Made from the random clusters without, the same for a seed. All facts are there whether or not their
+option is on, so that a case can be decided with an option and without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from itertools import count
+from random import Random
+
+from tests.oracle.scheduling.clusters import random_cluster
+from tests.oracle.scheduling.forests import random_forest
+from tests.oracle.scheduling.objects import Object, name_of
+from tests.oracle.scheduling.situations import APPLY, ZONE
+
+NOW = 1_700_004_600  # 2023-11-14T23:30:00Z; pods started between 22:00 and 23:00
+ZONAL = frozenset({"maxPlacements", "topologyPreemption", "cascadeAware"})
+OF_GROUPS = ZONAL | {"binarySearchPriority", "compositePriority"}
+
+#: The values of each option that is on.
+VALUES: dict[str, Callable[[Random], object]] = {
+    "nonUniformGroups": lambda random: True,
+    "preemptionPriority": lambda random: {
+        "cap": random.choice((60, 150, 10**9)),
+        "namespaces": random.choice(({}, {}, {"default": 90}, {"elsewhere": 0})),
+    },
+    "binarySearchPriority": lambda random: True,
+    "harmOrder": lambda random: True,
+    "maxLostWork": lambda random: random.choice((600, 1_800, 7_200)),
+    "maxPlacements": lambda random: random.choice((2, 2, 3, 4, 8)),
+    "topologyPreemption": lambda random: True,
+    "cascadeAware": lambda random: True,
+    "simulateClaims": lambda random: True,
+    "compositePriority": lambda random: "Nearest",
+}
+OPTIONS = tuple(VALUES)
+
+
+def random_optional(seed: int, options: Collection[str]) -> Object:
+    """A cluster with these options on, ready for `group.cycle`."""
+    random = Random(f"optional {seed}")
+    trees = "compositePriority" in options or random.random() < 0.15
+    made = random_forest if trees else random_cluster
+    for number in count(seed * 1_000):
+        case = made(number)
+        if "podGroup" in case["preemptor"] or not OF_GROUPS & set(options):
+            break
+    case.pop("compositePriority", None)
+    case["seed"], case["now"] = seed, NOW
+    if "simulateClaims" in options:
+        _claims(random, case)
+    if ZONAL & set(options):
+        _within_zones(random, case)
+    _equals(random, case)
+    _priority_classes(random, case)
+    _disruption(random, case)
+    _work(random, case)
+    return {**case, **{name: VALUES[name](random) for name in OPTIONS if name in options}}
+
+
+def without(case: Object, option: str) -> Object:
+    """The same case with an option off."""
+    return {key: value for key, value in case.items() if key != option}
+
+
+def _say(each: Object, name: str, value: str) -> None:
+    each["metadata"].setdefault("annotations", {})[f"reprieve.dev/{name}"] = value
+
+
+def _groups(case: Object) -> list[Object]:
+    return [each for each in case["podGroups"] if "preemptor" not in name_of(each)]
+
+
+def _claims(random: Random, case: Object) -> None:
+    """Devices or attachments that only victims use."""
+    if random.random() < 0.6 and "devices" not in case["situations"]:
+        APPLY["devices"](random, case)
+        case["situations"].append("devices")
+    elif "volume limit" not in case["situations"]:
+        APPLY["volume limit"](random, case)
+        case["situations"].append("volume limit")
+    for claim in case.get("resourceClaims") or ():
+        for user in claim["status"].get("reservedFor") or ():
+            user["uid"] = user["name"]
+    case["volumeAttachments"] = [
+        {
+            "metadata": {"name": f"attached-{name_of(each)}"},
+            "spec": {
+                "attacher": "disk.csi",
+                "nodeName": each["spec"]["nodeName"],
+                "source": {"persistentVolumeName": f"disk-{name_of(each)}"},
+            },
+        }
+        for each in case["pods"]
+        if any(v["name"] == f"disk-{name_of(each)}" for v in each["spec"].get("volumes") or ())
+        and random.random() < 0.7
+    ]
+
+
+def _within_zones(random: Random, case: Object) -> None:
+    trees = case["features"]["CompositePodGroup"]  # which need constraints
+    case["features"]["TopologyAwareWorkloadScheduling"] = trees or random.random() < 0.95
+    for each in (*case["podGroups"], *case.get("compositePodGroups", ())):
+        top = "parentCompositePodGroupName" not in each["spec"]
+        if name_of(each) in ("preemptor", "root") and top and random.random() < 0.9:
+            each["spec"]["schedulingConstraints"] = {"topology": [{"key": ZONE}]}
+
+
+def _equals(random: Random, case: Object) -> None:
+    """Now and then all that is lower is equally low, and whatever started did so at once."""
+    if random.random() < 0.4:
+        for each in (*case["pods"], *case["podGroups"], *case.get("compositePodGroups", ())):
+            if 0 <= each["spec"]["priority"] < 60:
+                each["spec"]["priority"] = 10
+    if random.random() < 0.5:
+        for each in case["pods"]:
+            each["status"].pop("startTime", None)
+
+
+def _priority_classes(random: Random, case: Object) -> None:
+    case["priorityClasses"] = [
+        {"metadata": {"name": f"class-{number}"}, "value": value}
+        for number, value in enumerate((-5, 15, 55, 120, 300))
+    ]
+    for each in (*_groups(case), *case["pods"]):
+        if random.random() < 0.3:
+            _say(each, "preemption-priority-class", f"class-{random.randrange(6)}")
+
+
+def _disruption(random: Random, case: Object) -> None:
+    for each in _groups(case):
+        if random.random() < 0.6:
+            text = random.choice(("1", "2", "3", "4", "4", "0", "-1", "all"))
+            _say(each, "disruption-floor", text)
+        for pod in case["pods"]:
+            # Not a third of the groups to be indivisible, so that some are torn.
+            mine = pod["spec"].get("schedulingGroup", {}).get("podGroupName") == name_of(each)
+            if mine and random.random() < 0.15:
+                _say(pod, "disruption", random.choice(("with-group", "with-group", "alone")))
+
+
+def _work(random: Random, case: Object) -> None:
+    """Devices, of which nobody lacks any; checkpoints, some in the future; what is idle."""
+    for node in case["nodes"]:
+        for amounts in (node["status"]["capacity"], node["status"]["allocatable"]):
+            amounts["example.com/tile"] = "1000"
+    for each in case["pods"]:
+        requests = each["spec"]["containers"][0]["resources"]["requests"]
+        requests["example.com/tile"] = random.choice(("1", "1", "2", "8"))
+    for each in (*_groups(case), *case["pods"]):
+        if random.random() < 0.35:
+            minute = random.randrange(0, 45)
+            text = random.choice((f"2023-11-14T23:{minute:02}:00Z",) * 9 + ("yesterday",))
+            _say(each, "last-checkpoint", text)
+    names = [name_of(each) for each in case["pods"]]
+    case["gpuWorkloads"] = [
+        {
+            "metadata": {"name": f"work-{number}", "uid": f"uid-work-{number}"},
+            "spec": {"workloadRef": {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}},
+            "status": {
+                "phase": random.choice(("Idle", "Idle", "Idle", "Active")),
+                "trackedPods": [
+                    {"podName": name}
+                    for name in random.sample(names, min(len(names), random.randrange(1, 6)))
+                ],
+                "lastMetricsUpdate": random.choice(
+                    ("2023-11-14T23:29:00Z",) * 3 + ("2023-11-14T23:20:00Z",)
+                ),
+            },
+        }
+        for number in range(random.randrange(3))
+    ]
+    for work in case["gpuWorkloads"]:
+        work["spec"]["gpuResources"] = {"example.com/tile": 1}
