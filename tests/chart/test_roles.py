@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reprieve.jobs.table import job_kinds
 from tests.chart.helm import Rendered, render
 
@@ -106,6 +108,22 @@ def test_the_scheduling_plane_alone_has_the_rights_of_a_scheduler(tmp_path: Path
         ("resource.k8s.io", "resourceslices"): watch,
         ("resource.k8s.io", "deviceclasses"): watch,
     }
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "granted"),
+    [
+        ("preemptionPriority", {"cap": 5}, True),
+        ("maxMinRuntime", "10m", True),
+        ("maxMinRuntime", "0s", False),
+    ],
+)
+def test_priority_classes_are_read_where_they_say_who_makes_way(
+    tmp_path: Path, option: str, value: object, granted: bool
+) -> None:
+    rendered = render(tmp_path, {"controllers": ["scheduling"], "scheduling": {option: value}})
+    found = cluster(rendered).get(("scheduling.k8s.io", "priorityclasses"))
+    assert found == ({"list", "watch"} if granted else None)
 
 
 def test_the_quota_plane_has_the_rights_to_every_kind_of_its_table(tmp_path: Path) -> None:

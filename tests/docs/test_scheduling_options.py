@@ -110,6 +110,16 @@ def silences() -> Snapshot:
     )
 
 
+def just_started() -> Snapshot:
+    return snapshot_of(
+        node("a", gpus=8, cpu=64_000),
+        node("b", gpus=8, cpu=32_000),
+        pod("fresh", node="a", gpus=8, priority=1, start=NOW - 120, min_runtime=600),
+        pod("batch", node="b", gpus=8, priority=2, start=NOW - 7_200),
+        gang(1, "train", gpus=8, cpu=1000, priority=10),
+    )
+
+
 def replicas() -> Snapshot:
     rows: list[Any] = gang(
         4, "serving", gpus=4, min_count=1, priority=1, nodes=["a", "a", "b", "b"], start=NOW
@@ -194,6 +204,16 @@ EXAMPLES = {
         steady,
         "protection",
         (("{}", None), ("{cap: 50}", Protection(50))),
+    ),
+    "maxMinRuntime": Example(
+        (
+            "a  8 GPUs, 64 CPUs: fresh (8 GPUs, priority 1, for 2 min, asks for 10m)",
+            "b  8 GPUs, 32 CPUs: batch (8 GPUs, priority 2, runs for 2 h)",
+            "waits: train (8 GPUs, priority 10)",
+        ),
+        just_started,
+        "max_min_runtime",
+        (("0s", 0), ("30m", 1_800)),
     ),
     "maxLostWork": Example(
         (

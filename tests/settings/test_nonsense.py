@@ -69,6 +69,7 @@ SECTION: Final[dict[str, Any]] = {
     "secondReprievePass": True,
     "maxPlacements": 2,
     "maxLostWork": "1h",
+    "maxMinRuntime": "10m",
     "preemptionPriority": {"cap": 5, "namespaces": {"team": 3}},
     "compositePriority": "Root",
     "victimDeadline": "5m",

@@ -24,6 +24,7 @@ scheduling:
   harmOrder: true
   nonUniformGroups: true
   maxLostWork: 30m
+  maxMinRuntime: 90s500ms
   preemptionPriority: {cap: 1000, namespaces: {team-a: 500}}
   compositePriority: Nearest
   victimDeadline: 90s
@@ -69,6 +70,7 @@ def test_everything_that_can_be_said() -> None:
         harm_order=True,
         non_uniform_groups=True,
         max_lost_work=1_800,
+        max_min_runtime=91,
         protection=Protection(1_000, (("team-a", 500),)),
         composite_priority=CompositePriority.NEAREST,
     )
@@ -96,8 +98,8 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: [1]; accepted: a mapping with secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxLostWork, "
-                "preemptionPriority, compositePriority, victimDeadline, featureGates, "
+                "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
+                "maxLostWork, preemptionPriority, compositePriority, victimDeadline, featureGates, "
                 "configuration, gangs"
             ),
         ),
@@ -106,14 +108,18 @@ def test_both_sections_live_in_one_file() -> None:
             (
                 "v.yaml: scheduling: unknown key 'secondReprieve'; accepted: secondReprievePass, "
                 "kepMessages, simulateClaims, binarySearchPriority, topologyPreemption, "
-                "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxLostWork, "
-                "preemptionPriority, compositePriority, victimDeadline, featureGates, "
+                "cascadeAware, harmOrder, nonUniformGroups, maxPlacements, maxMinRuntime, "
+                "maxLostWork, preemptionPriority, compositePriority, victimDeadline, featureGates, "
                 "configuration, gangs"
             ),
         ),
         (
             "scheduling: {maxPlacements: 0}",
             "v.yaml: scheduling.maxPlacements: 0; accepted: an integer from 1 to 64",
+        ),
+        (
+            "scheduling: {maxMinRuntime: 168h1s}",
+            "v.yaml: scheduling.maxMinRuntime: '168h1s'; accepted: durations from 0s to 168h",
         ),
         (
             "scheduling: {kepMessages: 'on'}",
@@ -164,6 +170,7 @@ def test_both_sections_live_in_one_file() -> None:
         "list",
         "key",
         "placements",
+        "runtime",
         "switch",
         "choice",
         "number",
