@@ -7,13 +7,14 @@ never no where the plugin would pass. Source: specification 22, table "Who is mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from reprieve.engine.cluster.rows import Kind, Labels, NodeRow, PodRow
+from reprieve.engine.cluster.rows import AffinityTerm, Kind, Labels, NodeRow, PodRow
+from reprieve.engine.cluster.storage import claim_name
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.scheduling.matching import (
     affinity_matches,
@@ -111,13 +112,22 @@ def _spread_counts(pod: PodRow, other: PodRow) -> bool:
     )
 
 
+def _by_defaults(pod: PodRow) -> bool:
+    """Whether only the profile's own constraints can have rejected the pod; they are unknown."""
+    return not pod.pod_class.spread
+
+
 def _spread(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
     assert event.pod is not None
+    if _by_defaults(pod):
+        return pod.namespace == event.pod.namespace
     return _spread_counts(pod, event.pod)
 
 
 def _spread_changed(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
     assert event.pod is not None and event.pod_before is not None
+    if _by_defaults(pod):
+        return pod.namespace == event.pod.namespace
     return _spread_counts(pod, event.pod) != _spread_counts(pod, event.pod_before)
 
 
@@ -130,6 +140,8 @@ def _spread_keys(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
 def _spread_keys_changed(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
     assert event.node is not None and event.node_before is not None
     now, before = event.node.labels, event.node_before.labels
+    if _by_defaults(pod):
+        return dict(now) != dict(before)
     hard = [each.topology_key for each in pod.pod_class.spread if each.hard]
     return any(now.get(key) != before.get(key) for key in hard)
 
@@ -156,15 +168,18 @@ def _affinity(pod: PodRow, event: Event, namespaces: NamespaceLabels) -> bool:
 
 def _affinity_labels(pod: PodRow, event: Event, namespaces: NamespaceLabels) -> bool:
     assert event.pod is not None and event.pod_before is not None
-    if affinity_matches(pod, event.pod, namespaces):
-        return not affinity_matches(pod, event.pod_before, namespaces)
+    if affinity_matches(pod, event.pod, namespaces) and not affinity_matches(
+        pod, event.pod_before, namespaces
+    ):
+        return True
     repelled = _repels(pod, event.pod_before, namespaces)
     return repelled and not _repels(pod, event.pod, namespaces)
 
 
 def _affinity_node(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
     assert event.node is not None
-    if pod.pod_class.anti_affinity:
+    # Without affinity of its own it can only be anti-affinity that keeps the pod away.
+    if pod.pod_class.anti_affinity or not pod.pod_class.affinity:
         return True
     return any(term.topology_key in event.node.labels for term in pod.pod_class.affinity)
 
@@ -172,10 +187,12 @@ def _affinity_node(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
 def _affinity_node_labels(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
     assert event.node is not None and event.node_before is not None
     now, before = event.node.labels, event.node_before.labels
-    if any(
-        key in now and now[key] != before.get(key)
-        for key in (term.topology_key for term in pod.pod_class.affinity)
-    ):
+
+    def changed(terms: Sequence[AffinityTerm], there: Mapping[str, str]) -> bool:
+        keys = (term.topology_key for term in terms)
+        return any(key in there and now.get(key) != before.get(key) for key in keys)
+
+    if changed(pod.pod_class.affinity, now) or changed(pod.pod_class.anti_affinity, before):
         return True
     # Anti-affinity of others keeps the pod away too, by keys that this event does not know.
     return dict(now) != dict(before) if not pod.pod_class.affinity else False
@@ -187,9 +204,9 @@ def _disks(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
     disks = {(disk.kind, disk.identity) for disk in gone.disks}
     if any((disk.kind, disk.identity) in disks for disk in ours.disks):
         return True
-    claims = {use.claim for use in gone.volumes}
+    claims = {claim_name(use, event.pod.name) for use in gone.volumes}
     same = pod.namespace == event.pod.namespace
-    return same and any(use.claim in claims for use in ours.volumes)
+    return same and any(claim_name(use, pod.name) in claims for use in ours.volumes)
 
 
 def _had_claims(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
@@ -279,7 +296,8 @@ def _features(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
 def _own_volume(pod: PodRow, event: Event, _: NamespaceLabels) -> bool:
     if event.kind is Kind.CLAIM:
         ours = event.namespace == pod.namespace
-        return ours and any(use.claim == event.name for use in pod.pod_class.volumes)
+        wanted = (claim_name(use, pod.name) for use in pod.pod_class.volumes)
+        return ours and event.name in wanted
     return event.kind in _VOLUME_KINDS
 
 
