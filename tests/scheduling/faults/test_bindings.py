@@ -134,3 +134,30 @@ async def test_an_answer_that_is_lost_is_no_reason_to_call_again() -> None:
         await cluster.until(lambda: set(_NAMES) <= cluster.placed().keys())
         await cluster.pass_time(5 * SECOND)
         assert Counter(lost.names)["high-1"] == 1
+
+
+@pytest.mark.parametrize("what", ["refused", "gone", "elsewhere"])
+async def test_the_room_of_a_pod_that_was_not_bound_is_offered_to_those_that_wait(
+    what: str,
+) -> None:
+    async with memory() as cluster:
+        cluster.nodes([4, 1])
+
+        def instead(verb: str, where: Target) -> FakeAnswer | None:
+            if verb != "bind" or where.name != "first":
+                return None
+            if what == "refused":
+                return refusal(403, "Forbidden", "the test says 403")
+            found = cluster.pod("first")
+            if what == "elsewhere":
+                spec = {**found["spec"], "nodeName": "node-1"}
+                cluster.api.put("pods", {**found, "spec": spec})
+                return None
+            cluster.end("first")
+            return None
+
+        cluster.api.before = instead
+        cluster.create(pod("first", 4, priority="middle"), pod("second", 4, priority="low"))
+        cluster.start()
+        await cluster.until(lambda: "second" in cluster.placed(), 2 * SECOND)
+        assert cluster.placed()["second"] == "node-0"

@@ -187,7 +187,7 @@ class Bindings:
             context.announce(pod_reference(row), text, row.pod_class.scheduler_name)
             self._statuses.forget(row.uid)
         elif found.bound is not Bound.FAILED:
-            self._state.cluster.forget(row.uid)
+            self._state.unassume(row)
         return found
 
     def _mark(self, node: str) -> int:
@@ -221,7 +221,7 @@ class Bindings:
 
     def _failed(self, pod: _Placed, found: Binding) -> None:
         row, context = pod.row, self._context
-        self._state.cluster.forget(row.uid)
+        self._state.unassume(row)
         self._state.reserved.unreserve(pod.member)
         log.warning("%s/%s to %s: %s", row.namespace, row.name, pod.node, found.detail)
         condition = wording.ConditionText(

@@ -269,6 +269,11 @@ class ClusterState:
         if placed is not None:
             self._freed(placed)
 
+    def unassume(self, row: PodRow) -> None:
+        """A pod that was counted on a node does not come there: others may have its room."""
+        self.cluster.forget(row.uid)
+        self._freed(row)
+
     def _freed(self, row: PodRow, at_most: int | None = None) -> None:
         self.disturbed += 1
         event = Event(Happening.POD_DELETED, pod=row, at_most=at_most)
