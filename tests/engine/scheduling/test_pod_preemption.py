@@ -8,8 +8,10 @@ from reprieve.engine.cluster.rows import SpreadConstraint
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.reasons import Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.outcome import Explanation, Sentence
+from reprieve.engine.scheduling.outcome import Explanation, Nominate, Sentence, Unit
 from reprieve.engine.scheduling.pod_preemption import find_candidates, preempt_for_pod
+from reprieve.engine.scheduling.session import Session
+from reprieve.wording.kube_scheduler import pod_condition
 from tests.engine.builders import budget, node, pending_of, pod, snapshot_of
 
 POLICY = Policy()
@@ -85,3 +87,15 @@ def test_the_search_goes_on_until_one_candidate_breaks_no_budget() -> None:
 
 def test_when_all_candidates_break_a_budget_all_are_looked_at() -> None:
     assert candidates(2, guarded=6) == [f"n{i}" for i in range(6)]
+
+
+def test_without_any_node_nothing_is_said_of_preemption_and_the_nomination_goes() -> None:
+    snapshot = snapshot_of(pod("high", cpu=1000, priority=5, nominated="gone"))
+    pending = pending_of(snapshot, "high")
+    attempt = Session(snapshot, POLICY).attempt(Unit((pending.row.uid,)))
+    assert attempt is not None and attempt.preemption is None
+    (member,) = attempt.members
+    assert member.nominate is Nominate.CLEAR
+    condition = pod_condition(attempt, member)
+    assert condition.reason == "Unschedulable"
+    assert condition.message == "no nodes available to schedule pods"

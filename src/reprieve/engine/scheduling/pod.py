@@ -27,6 +27,10 @@ def schedule_pod(
     if placing.error:
         member = Member(uid, nominate=Nominate.CLEAR, diagnosis=diagnosis)
         return Attempt(unit, Code.ERROR, (member,), scheduler_error=True)
+    if not simulation.snapshot.nodes:
+        # There is no node whose filters could have failed: PostFilter has nothing to look at.
+        member = Member(uid, nominate=Nominate.CLEAR, diagnosis=diagnosis)
+        return Attempt(unit, Code.UNSCHEDULABLE, (member,))
     if "DefaultPreemption" not in simulation.profile.post_filters:
         return Attempt(unit, Code.UNSCHEDULABLE, (Member(uid, diagnosis=diagnosis),))
     found = preempt_for_pod(simulation, pending, policy)
