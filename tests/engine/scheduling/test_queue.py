@@ -432,3 +432,48 @@ def test_a_node_is_offered_to_those_whom_it_could_take() -> None:
     site.reject(FIT)
     site.event(Happening.NODE_ADDED, node=node("n", cpu=4000))
     assert [names(site.pop()), names(site.pop())] == [["small"], []]
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["pod", "gang"])
+def test_whoever_is_reminded_is_tried_then_without_a_hint(grouped: bool) -> None:
+    site = Site()
+    if grouped:
+        site.gang(2)
+    else:
+        site.add(pod("p"))
+    for _ in range(8):  # until its backoff is as long as it gets
+        unit = site.reject(FIT)
+        site.now += MINUTE
+        if not grouped:
+            site.queue.activate(unit.pods, site.now)
+    unit = site.reject(FIT)
+    at = site.now + 3 * SECOND
+    site.queue.remind(unit, at)
+    due = site.queue.next_flush(site.now)
+    assert due is not None and due <= at
+    site.now = at - 1
+    assert site.pop() is None
+    site.now = at
+    site.queue.flush(site.now)
+    if grouped:
+        assert site.pop() == unit
+    else:
+        # Its backoff is not over, and nobody else is ready: it need not wait.
+        assert site.queue.place(unit.pods[0]) == "backoff"
+        assert site.pop() == unit
+
+
+def test_a_reminder_is_forgotten_once_the_unit_is_tried_or_gone() -> None:
+    site = Site()
+    site.add(pod("p"), pod("q"))
+    first, second = site.reject(FIT), site.reject(FIT)
+    for unit in (first, second):
+        site.queue.remind(unit, site.now + MINUTE)
+    site.queue.remind(first, site.now + 2 * MINUTE)  # it has been decided anew
+    site.queue.remove(second.pods[0])
+    site.now += MINUTE
+    assert site.pop() is None
+    site.queue.activate(first.pods, site.now)
+    assert site.reject(FIT) == first
+    site.now += MINUTE
+    assert site.pop() is None
