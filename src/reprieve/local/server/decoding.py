@@ -8,23 +8,15 @@ pointers) and answers of a 1.37 server.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final
 
-from reprieve.local.server.amounts import NotAQuantity, canonical
 from reprieve.local.server.layout import Field, Message, Shape, message
-from reprieve.units.instants import format_instant, format_micro, parse_instant
+from reprieve.local.server.scalars import REFUSED, SCALARS, WrongType
 
 __all__ = ["Decoded", "WrongType", "decode", "decode_message"]
-
-
-class WrongType(Exception):
-    """A value that the field's type cannot hold; the text is the decoder's."""
 
 
 @dataclass(slots=True)
@@ -84,7 +76,7 @@ MessageReader = Callable[[Any], dict[str, Any]]
 def reader_of(layout: str) -> MessageReader:
     """Return what `_message` does for good input, without its paths, in a third of its time."""
     plan: dict[str, tuple[Reader | None, bool]] = {}
-    shown = _shown(message(layout))
+    shown = _shown(layout)
 
     def read(sent: Any) -> dict[str, Any]:
         if type(sent) is not dict:
@@ -119,7 +111,7 @@ def _field_reader(spec: Field) -> Reader | None:
     if spec.type in _SCHEMA_UNIONS:
         return _unexpected
     if not spec.is_message:
-        item = _PLAIN.get(spec.type) or _strict(_SCALARS[spec.type])
+        item = _PLAIN.get(spec.type) or _strict(SCALARS[spec.type])
         if spec.shape is Shape.ONE and spec.type == "string":
             return None
     else:
@@ -182,7 +174,7 @@ _PLAIN: Final[Mapping[str, Reader]] = {
 def _strict(scalar: Reader) -> Reader:
     def read(value: Any) -> Any:
         result = scalar(value)
-        if result is _REFUSED:
+        if result is REFUSED:
             raise Unexpected
         return result
 
@@ -206,7 +198,7 @@ def _message(
             read = _field(known, spec, value, path, trail, unknown)
             if spec.optional or not _is_zero(spec, read):
                 kept[name] = read
-    for name, zero in _shown(known):
+    for name, zero in _shown(known.qualified):
         if name not in kept:
             kept[name] = zero()
     return kept
@@ -305,120 +297,12 @@ def _inner(
 def _scalar(holder: Message, spec: Field, value: Any, trail: str) -> Any:
     if type(value) is str and spec.type == "string":
         return value
-    read = _SCALARS[spec.type](value)
-    if read is _REFUSED:
+    read = SCALARS[spec.type](value)
+    if read is REFUSED:
         raise _mismatch(holder, trail, value, _type_name(spec))
     return read
 
 
-_REFUSED: Final = object()
-
-
-def _string(value: Any) -> Any:
-    return "" if value is None else value if type(value) is str else _REFUSED
-
-
-def _integer(bits: int) -> Callable[[Any], Any]:
-    limit = 1 << (bits - 1)
-
-    def read(value: Any) -> Any:
-        if value is None:
-            return 0
-        if type(value) is float and value.is_integer():
-            value = int(value)
-        return value if type(value) is int and -limit <= value < limit else _REFUSED
-
-    return read
-
-
-def _boolean(value: Any) -> Any:
-    return False if value is None else value if type(value) is bool else _REFUSED
-
-
-def _double(value: Any) -> Any:
-    return value if type(value) in (int, float) else _REFUSED
-
-
-def _bytes(value: Any) -> Any:
-    if value is None:
-        return ""
-    if type(value) is not str:
-        return _REFUSED
-    try:
-        base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        at = re.match(r"[A-Za-z0-9+/]*", value)
-        raise WrongType(f"illegal base64 data at input byte {at.end() if at else 0}") from None
-    return value
-
-
-def _time(write: Callable[[Any], str]) -> Callable[[Any], Any]:
-    # An object says the same few instants many times.
-    @lru_cache(maxsize=4096)
-    def normal(text: str) -> str:
-        return write(parse_instant(text))
-
-    def read(value: Any) -> Any:
-        if type(value) is not str:
-            return _REFUSED
-        if not value:
-            return None
-        try:
-            return normal(value)
-        except ValueError:
-            raise WrongType(
-                f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" '
-                'as "2006"'
-            ) from None
-
-    return read
-
-
-def _quantity(value: Any) -> Any:
-    if type(value) in (int, float):
-        value = repr(value)
-    if type(value) is not str:
-        return _REFUSED
-    try:
-        return canonical(value)
-    except NotAQuantity as wrong:
-        raise WrongType(str(wrong)) from None
-
-
-def _int_or_string(value: Any) -> Any:
-    return value if type(value) in (int, str) else _REFUSED
-
-
-def _anything(value: Any) -> Any:
-    return value
-
-
-def _object(value: Any) -> Any:
-    return value if type(value) is dict else _REFUSED
-
-
-def _strings(value: Any) -> Any:
-    if type(value) is list and all(type(item) is str for item in value):
-        return value
-    return _REFUSED
-
-
-_SCALARS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "string": _string,
-    "int32": _integer(32),
-    "int64": _integer(64),
-    "bool": _boolean,
-    "double": _double,
-    "bytes": _bytes,
-    "Time": _time(format_instant),
-    "MicroTime": _time(format_micro),
-    "Quantity": _quantity,
-    "IntOrString": _int_or_string,
-    "RawExtension": _object,
-    "JSON": _anything,
-    "FieldsV1": _object,
-    "Strings": _strings,
-}
 _GO_NAMES: Final = {
     "double": "float64",
     "bytes": "[]uint8",
@@ -468,22 +352,16 @@ _ZEROS: Final[Mapping[str, Callable[[], Any]]] = {
 }
 
 
-def _shown(known: Message) -> list[tuple[str, Callable[[], Any]]]:
+@cache
+def _shown(layout: str) -> list[tuple[str, Callable[[], Any]]]:
     """Return the fields that are written even where nobody set them, and what is written."""
-    cached = _SHOWN.get(known.qualified)
-    if cached is None:
-        cached = [(spec.name, _zero(spec)) for spec in known.json.values() if spec.shown]
-        _SHOWN[known.qualified] = cached
-    return cached
-
-
-_SHOWN: Final[dict[str, list[tuple[str, Callable[[], Any]]]]] = {}
+    return [(spec.name, _zero(spec)) for spec in message(layout).json.values() if spec.shown]
 
 
 def _zero(spec: Field) -> Callable[[], Any]:
     if spec.optional:
         return _nothing
     if spec.is_message:
-        inner = message(spec.type)
-        return lambda: {name: zero() for name, zero in _shown(inner)}
+        layout = spec.type
+        return lambda: {name: zero() for name, zero in _shown(layout)}
     return _ZEROS.get(spec.type, _nothing)
