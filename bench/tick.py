@@ -24,7 +24,7 @@ from reprieve.controllers.metric_sources import (
     open_session,
 )
 from reprieve.controllers.scraper import Poll, Scraper
-from reprieve.engine.idle.evaluation import Evaluation, evaluate
+from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import Facts, Present, step
 from reprieve.engine.idle.model import (
     Aggregation,
@@ -38,6 +38,7 @@ from reprieve.engine.idle.model import (
     TrackedPod,
     Workload,
 )
+from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.idle.samples import merge
 from reprieve.engine.idle.vendors import AMD
 from reprieve.engine.plan import Ref

@@ -8,7 +8,7 @@ import pytest
 
 from reprieve.engine.check import Fault, check, check_all
 from reprieve.engine.idle.claims import before_each, committed
-from reprieve.engine.idle.evaluation import Declined, Reason, evaluate
+from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import Facts, Present, step
 from reprieve.engine.idle.model import (
     Fit,
@@ -19,6 +19,7 @@ from reprieve.engine.idle.model import (
     Reservation,
     Workload,
 )
+from reprieve.engine.idle.outcome import Declined, Reason
 from reprieve.engine.plan import Guard, Plan, ProofLevel
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid

@@ -7,9 +7,10 @@ from dataclasses import replace
 from random import Random
 
 from reprieve.engine.check import check_all
-from reprieve.engine.idle.evaluation import Evaluation, evaluate
+from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.gangs import gang_of, joined
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
+from reprieve.engine.idle.outcome import Evaluation
 from reprieve.units.ids import GpuWorkloadKey
 from tests.engine.rows import NOW, ago, demand, pod, snapshot, workload
 

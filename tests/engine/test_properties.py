@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from reprieve.engine.check import check_all
-from reprieve.engine.idle.evaluation import Evaluation, Reason, evaluate
+from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import Fit, Policy
+from reprieve.engine.idle.outcome import Evaluation, Reason
 from reprieve.engine.plan import Plan
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.controllers.idle.records import IntentRecord
-from reprieve.engine.idle.evaluation import Evaluation, Reason, evaluate
+from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import (
     Fit,
@@ -26,6 +26,7 @@ from reprieve.engine.idle.model import (
     Policy,
     Reservation,
 )
+from reprieve.engine.idle.outcome import Evaluation, Reason
 from reprieve.execution.intents import intent_spec
 from reprieve.telemetry.record import DATA_LIMIT, JSON_LIMIT, encode, relevant
 from reprieve.telemetry.replay import InputOmitted, SpoiltInput, decide_again, decode

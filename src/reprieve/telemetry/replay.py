@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reprieve.engine.idle.evaluation import Declined, Evaluation, evaluate, in_flight
+from reprieve.engine.idle.evaluation import evaluate, in_flight
 from reprieve.engine.idle.model import Workload
+from reprieve.engine.idle.outcome import Declined, Evaluation
 from reprieve.engine.plan import Plan, Ref, Victim
 from reprieve.telemetry.record import ENCODING, JSON_LIMIT, VERSION, DecisionInput
 from reprieve.units.errors import ReprieveError

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import ObjectRef, Preemption, PreemptionSpec, VictimState, VictimStatus
-from reprieve.engine.idle.evaluation import Reason, idle_for
+from reprieve.engine.idle.evaluation import idle_for
 from reprieve.engine.idle.model import Phase, Workload
+from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.plan import ProofLevel
 from reprieve.telemetry.replay import Answer, Replay, Role, answers
 from reprieve.units.durations import SECOND, format_duration

@@ -19,9 +19,10 @@ from reprieve.engine.idle.discovery import (
     OwnerNotFound,
     ResolutionError,
 )
-from reprieve.engine.idle.evaluation import Declined, Reason, idle_for
+from reprieve.engine.idle.evaluation import idle_for
 from reprieve.engine.idle.lifecycle import Event, EventReason, MetricsReason, Step
 from reprieve.engine.idle.model import Phase, Workload
+from reprieve.engine.idle.outcome import Declined, Reason
 from reprieve.engine.plan import Plan, Ref, Victim
 from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.ids import Uid

@@ -28,8 +28,9 @@ from reprieve.controllers.idle.workloads import TrackedWorkloads
 from reprieve.controllers.solve import Solver
 from reprieve.engine.check import check
 from reprieve.engine.idle.claims import before_each
-from reprieve.engine.idle.evaluation import Evaluation, evaluate
+from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot
+from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.plan import Plan, Plane, Ref
 from reprieve.execution.executor import Begun, Executor, Outcome
 from reprieve.execution.fence import Deposed

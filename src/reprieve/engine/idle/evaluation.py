@@ -20,8 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
 
 from reprieve.engine.idle.model import (
     Fit,
@@ -32,9 +30,18 @@ from reprieve.engine.idle.model import (
     Reservation,
     Workload,
 )
-from reprieve.engine.idle.placement import Room, leave, pending_pods, place, takes
+from reprieve.engine.idle.outcome import (
+    RULE_ALWAYS,
+    RULE_NOT_NEEDED,
+    RULE_OLDEST_IDLE,
+    Declined,
+    Evaluation,
+    Reason,
+)
+from reprieve.engine.idle.placement import Room, leave
 from reprieve.engine.idle.resources import add
 from reprieve.engine.idle.samples import SampleState, freshness
+from reprieve.engine.idle.search import Search
 from reprieve.engine.plan import (
     Guard,
     Plan,
@@ -49,65 +56,7 @@ from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 
-__all__ = [
-    "RULE_ALWAYS",
-    "RULE_NOT_NEEDED",
-    "RULE_OLDEST_IDLE",
-    "Declined",
-    "Evaluation",
-    "Reason",
-    "covered",
-    "evaluate",
-    "idle_for",
-    "in_flight",
-]
-
-RULE_OLDEST_IDLE: Final = "OldestIdle"
-RULE_ALWAYS: Final = "Always"
-RULE_NOT_NEEDED: Final = "NotNeeded"  # reprieved: the demand fits without it
-
-
-class Reason(StrEnum):
-    """Why a demand got nobody, or an idle workload stays."""
-
-    COVERED = "Covered"  # what is on its way suffices
-    SHORT = "Short"  # all eligible idle workloads together hold too little
-    NO_PLACEMENT = "NoPlacement"  # the sum suffices, but some pod has no node
-    NO_PENDING_POD = "NoPendingPod"  # fit Node needs a pod to place
-    NO_TIMER = "NoTimer"
-    WITHIN_GRACE = "WithinGrace"
-    NOT_FRESH = "NotFresh"
-    CLAIMED = "Claimed"
-    NO_DEMAND = "NoDemand"  # eligible, but no demand needs it
-    REPRIEVED = "Reprieved"
-
-
-@dataclass(frozen=True, slots=True)
-class Declined:
-    """A workload for which, or to which, nothing happens, and why.
-
-    `amounts`: what is missing per resource name (SHORT), or what suffices (COVERED). `until`: when
-    time alone changes the answer.
-    """
-
-    subject: Ref
-    reason: Reason
-    amounts: Mapping[str, int] = field(default_factory=dict)
-    until: Nanos | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What one run decides. `next_due`: when time alone may make another run decide otherwise.
-
-    `reservations`: with fit Node, where the pods of demands that are COVERED were placed. They need
-    not be remembered, as every run finds them again; a check of the plans wants them.
-    """
-
-    plans: tuple[Plan, ...] = ()
-    declined: tuple[Declined, ...] = ()
-    next_due: Nanos | None = None
-    reservations: tuple[Reservation, ...] = ()
+__all__ = ["evaluate", "idle_for", "in_flight"]
 
 
 @dataclass(slots=True)
@@ -188,11 +137,6 @@ def in_flight(workload: Workload, snapshot: IdleSnapshot, policy: Policy, now: N
     return workload.status.preempted_for
 
 
-def covered(need: Mapping[str, int], *amounts: Mapping[str, int]) -> bool:
-    """Return whether the sum of `amounts` reaches `need` for every name."""
-    return all(sum(a.get(name, 0) for a in amounts) >= count for name, count in need.items())
-
-
 def _eligible(run: _Run, workload: Workload) -> bool:
     status, now = workload.status, run.now
     if status.phase is not Phase.IDLE:
@@ -229,7 +173,8 @@ def _serve(run: _Run, demand: Workload) -> None:
         for name, count in need.items()
     }
     incoming = {name: flight.get(name, 0) + credit[name] for name in need}
-    search = _Search(run, demand, need, incoming, flying)
+    room = _room(run, demand, flying) if run.policy.fit is Fit.NODE else None
+    search = Search(demand, need, incoming, room, run.taken)
     if search.fits():
         run.covered.extend(_take_room(run, search, credit))
         run.declined.append(Declined(demand.ref, Reason.COVERED, incoming))
@@ -291,97 +236,7 @@ def _was_free_before(workload: Workload, demand: Workload) -> bool:
     return since is not None and since // SECOND <= demand.created // SECOND
 
 
-class _Search:
-    """The accumulation of victims for one demand."""
-
-    def __init__(
-        self,
-        run: _Run,
-        demand: Workload,
-        need: Mapping[str, int],
-        incoming: Mapping[str, int],
-        flying: Iterable[Workload],
-    ) -> None:
-        self.demand = demand
-        self.need = need
-        self.incoming = incoming
-        self.victims: list[Workload] = []
-        self.placement: tuple[tuple[Uid, str], ...] = ()
-        self.on_nodes = run.policy.fit is Fit.NODE
-        self.pods = pending_pods(demand) if self.on_nodes else ()
-        # What the demand may use on each node, the victims so far being gone; and the nodes that
-        # gained since no placement was found.
-        self.after: Room = _room(run, demand, flying) if self.on_nodes else {}
-        self.gained = set(self.after)
-        self.taken = run.taken
-        # Incoming and freed so far, for every name of the need.
-        self.sum = dict(incoming)
-
-    def add(self, victim: Workload) -> None:
-        self.victims.append(victim)
-        for name in self.need:
-            self.sum[name] += victim.gpus.get(name, 0)
-        if self.on_nodes:
-            leave(self.after, victim.pods)
-            self.gained.update(pod.node for pod in victim.pods if pod.node in self.after)
-
-    def useful(self, candidate: Workload) -> bool:
-        """Return whether it adds to a short name, or (fit Node) may help a pod to a node."""
-        enough = covered(self.need, self.sum)
-        return any(
-            candidate.gpus.get(name, 0) > 0 and (enough or self.sum[name] < count)
-            for name, count in self.need.items()
-        )
-
-    def fits(self) -> bool:
-        if not covered(self.need, self.sum):
-            return False
-        if not self.on_nodes or not self.need:
-            return True
-        # Without a node that gained and now takes some pod, nothing has changed since last time.
-        if self.pods and not any(takes(self.after, n, p) for n in self.gained for p in self.pods):
-            self.gained.clear()
-            return False
-        placement = place(self.pods, self.after)
-        self.placement = placement or ()
-        self.gained.clear()
-        return placement is not None and (bool(self.pods) or not self.victims)
-
-    def spare(self) -> list[Workload]:
-        """Return the victims that can be put back one after the other, youngest idle first."""
-        total = dict(self.sum)
-        left = {node: dict(amounts) for node, amounts in self.after.items()}
-        demanded = {pod.uid: pod.gpus for pod in self.pods}
-        asked = {(node, name) for uid, node in self.placement for name in demanded[uid]}
-        for uid, node in self.placement:
-            for name, count in demanded[uid].items():
-                left[node][name] -= count
-        spare = []
-        for victim in reversed(self.victims):
-            without = {name: total[name] - victim.gpus.get(name, 0) for name in self.need}
-            returned: Room = {pod.node: {} for pod in victim.pods if pod.node in left and pod.node}
-            leave(returned, victim.pods)
-            if covered(self.need, without) and all(
-                (node, name) not in asked or left[node].get(name, 0) >= count
-                for node, amounts in returned.items()
-                for name, count in amounts.items()
-            ):
-                total = without
-                for node, amounts in returned.items():
-                    for name, count in amounts.items():
-                        left[node][name] = left[node].get(name, 0) - count
-                spare.append(victim)
-        return spare
-
-    def declined(self, idle: Iterable[Workload]) -> Declined:
-        free = (w.gpus for w in idle if w.root.uid not in self.taken)
-        total = add(self.incoming, *free)
-        missing = {n: c - total.get(n, 0) for n, c in self.need.items() if total.get(n, 0) < c}
-        reason = Reason.SHORT if missing else Reason.NO_PLACEMENT
-        return Declined(self.demand.ref, reason, missing)
-
-
-def _take_room(run: _Run, search: _Search, credit: Mapping[str, int]) -> list[Reservation]:
+def _take_room(run: _Run, search: Search, credit: Mapping[str, int]) -> list[Reservation]:
     """Keep what this demand uses from the demands after it; return its places."""
     for name, count in credit.items():
         if count:

@@ -1,0 +1,71 @@
+"""What one run of the global evaluation says: plans, and for everybody else why nothing happens.
+
+Source: specification of the idle plane, section 14; texts are made by wording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from reprieve.engine.idle.model import Reservation
+from reprieve.engine.plan import Plan, Ref
+from reprieve.units.instants import Nanos
+
+__all__ = [
+    "RULE_ALWAYS",
+    "RULE_NOT_NEEDED",
+    "RULE_OLDEST_IDLE",
+    "Declined",
+    "Evaluation",
+    "Reason",
+]
+
+RULE_OLDEST_IDLE: Final = "OldestIdle"
+RULE_ALWAYS: Final = "Always"
+RULE_NOT_NEEDED: Final = "NotNeeded"  # reprieved: the demand fits without it
+
+
+class Reason(StrEnum):
+    """Why a demand got nobody, or an idle workload stays."""
+
+    COVERED = "Covered"  # what is on its way suffices
+    SHORT = "Short"  # all eligible idle workloads together hold too little
+    NO_PLACEMENT = "NoPlacement"  # the sum suffices, but some pod has no node
+    NO_PENDING_POD = "NoPendingPod"  # fit Node needs a pod to place
+    NO_TIMER = "NoTimer"
+    WITHIN_GRACE = "WithinGrace"
+    NOT_FRESH = "NotFresh"
+    CLAIMED = "Claimed"
+    NO_DEMAND = "NoDemand"  # eligible, but no demand needs it
+    REPRIEVED = "Reprieved"
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A workload for which, or to which, nothing happens, and why.
+
+    `amounts`: what is missing per resource name (SHORT), or what suffices (COVERED). `until`: when
+    time alone changes the answer.
+    """
+
+    subject: Ref
+    reason: Reason
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    until: Nanos | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What one run decides. `next_due`: when time alone may make another run decide otherwise.
+
+    `reservations`: with fit Node, where the pods of demands that are COVERED were placed. They need
+    not be remembered, as every run finds them again; a check of the plans wants them.
+    """
+
+    plans: tuple[Plan, ...] = ()
+    declined: tuple[Declined, ...] = ()
+    next_due: Nanos | None = None
+    reservations: tuple[Reservation, ...] = ()
