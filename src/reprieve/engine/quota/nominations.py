@@ -14,12 +14,12 @@ from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
-from reprieve.engine.quota.model import Check, Workload
+from reprieve.engine.quota.model import Check, PodSet, Workload
 from reprieve.engine.quota.partial import reduced, reduction_steps
-from reprieve.engine.quota.preemption import SearchOracle, find_targets
+from reprieve.engine.quota.preemption import SearchOracle
 from reprieve.engine.quota.protection import Ledger, protected
-from reprieve.engine.quota.queues import LastScan, Queues, RequeueReason, shape
-from reprieve.engine.quota.state import Holder, Holdings, Snapshot, effective_priority
+from reprieve.engine.quota.queues import LastScan, Queues, RequeueReason
+from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.units.instants import Nanos
 
 __all__ = ["Nominations"]
@@ -57,23 +57,26 @@ class Nominations:
         """Look again at the flavors of the nomination, as if everything designated were gone."""
         assert entry.assignment is not None
         who = self._preemptor(entry)
+        # A group is asked about by its first pod set, also for what only another of it requests.
+        first = _first_of_groups(entry.workload.pod_sets)
         chosen = {
-            (each.name, resource): choice.flavor
+            (first[each.name], resource): choice.flavor
             for each in entry.assignment.pod_sets
             for resource, choice in each.flavors.items()
         }
+        oracle = SearchOracle(without, who)
         assigner = Assigner(
             without,
             entry.workload,
             entry.queue,
-            SearchOracle(without, who),
+            oracle,
             None,
             lambda name, resource: chosen.get((name, resource)),
         )
         # Pod sets of one group stand together in an assignment, wherever they are in the workload.
         chosen_counts = {each.name: each.count for each in entry.assignment.pod_sets}
         counts = [chosen_counts[each.name] for each in entry.workload.pod_sets]
-        found, targets = self._attempt(assigner, without, who, counts)
+        found, targets = _attempt(assigner, oracle, counts)
         entry.assignment, entry.targets = found, targets
         entry.deferred = found.mode is Mode.FIT
         self._note_scan(entry)
@@ -115,16 +118,17 @@ class Nominations:
         if entry.replaced is not None:
             # A larger slice takes the place of the smaller one, on the same flavors.
             snapshot, only = snapshot.without((entry.replaced,)), _flavors_of(entry.replaced)
+        oracle = SearchOracle(snapshot, who)
         assigner = Assigner(
             snapshot,
             workload,
             entry.queue,
-            SearchOracle(snapshot, who),
+            oracle,
             entry.resumed,
             only,
             entry.replaced is not None,
         )
-        full, targets = self._attempt(assigner, snapshot, who, None)
+        full, targets = _attempt(assigner, oracle, None)
         entry.assignment, entry.targets = full, targets
         good = full.mode is Mode.FIT or (full.mode is Mode.PREEMPT and targets)
         if (
@@ -134,7 +138,7 @@ class Nominations:
         ):
 
             def probe(counts: Sequence[int]) -> tuple[Assignment, tuple[Target, ...]] | None:
-                found, targets = self._attempt(assigner, snapshot, who, counts)
+                found, targets = _attempt(assigner, oracle, counts)
                 fits = found.mode is Mode.FIT or (found.mode is Mode.PREEMPT and targets)
                 return (found, targets) if fits else None
 
@@ -148,26 +152,13 @@ class Nominations:
         entry.spared = protected(who, self.now, self.holdings.protects, self.ledger)
         return who if entry.spared is None else replace(who, spares=entry.spared)
 
-    def _attempt(
-        self,
-        assigner: Assigner,
-        snapshot: Snapshot,
-        who: Preemptor,
-        counts: Sequence[int] | None,
-    ) -> tuple[Assignment, tuple[Target, ...]]:
-        found = assigner.assign(counts)
-        if found.mode is not Mode.PREEMPT:
-            return found, ()
-        search = find_targets(snapshot, who, found.usage, found.need)
-        return found, search.targets if search else ()
-
     def _last_scan(self, workload: Workload, cluster_queue: str) -> LastScan | None:
         last = self.queues.last_scan(workload.key)
         if last is None or last.generation >= self.holdings.generations[cluster_queue]:
             return last
         keep = self.settings.gates.flavor_fungibility_preserve_scan_progress
         recent = last.cycle >= self.number - 1
-        return last if keep and recent and last.shape == self._shape(workload) else None
+        return last if keep and recent and last.shape == self.queues.shape_of(workload) else None
 
     def _note_scan(self, entry: Entry) -> None:
         assert entry.assignment is not None
@@ -176,11 +167,28 @@ class Nominations:
             entry.assignment.has_pending_flavors,
             self.holdings.generations[entry.cluster_queue],
             self.number,
-            self._shape(entry.workload),
+            self.queues.shape_of(entry.workload),
         )
 
-    def _shape(self, workload: Workload) -> object:
-        return shape(workload, effective_priority(workload, self.settings))
+
+def _attempt(
+    assigner: Assigner, oracle: SearchOracle, counts: Sequence[int] | None
+) -> tuple[Assignment, tuple[Target, ...]]:
+    """Return the assignment, and who makes way for it."""
+    found = assigner.assign(counts)
+    if found.mode is not Mode.PREEMPT:
+        return found, ()
+    search = oracle.targets(found.usage, found.need)
+    return found, search.targets if search else ()
+
+
+def _first_of_groups(pod_sets: Sequence[PodSet]) -> dict[str, str]:
+    """Return by pod set the name of the first one that gets its flavors together with it."""
+    groups: dict[str, str] = {}
+    return {
+        each.name: groups.setdefault(each.group, each.name) if each.group else each.name
+        for each in pod_sets
+    }
 
 
 def _flavors_of(holder: Holder) -> Callable[[str, str], str | None]:

@@ -50,16 +50,18 @@ def find_targets(
 
 
 class SearchOracle:
-    """The oracle that runs the search on a snapshot."""
+    """The oracle that runs the search on a snapshot, which must not change meanwhile."""
 
     def __init__(self, snapshot: Snapshot, who: Preemptor) -> None:
         self._snapshot = snapshot
         self._who = who
+        # Who asks for one flavor-resource only is answered and served by one search.
+        self._searches: dict[object, Found | None] = {}
 
     def __call__(self, column: int, amount: int) -> tuple[Possibility, int]:
         """Return what preemption could do for `amount` of one flavor-resource."""
         snapshot, queue = self._snapshot, self._who.queue
-        found = find_targets(snapshot, self._who, {column: amount}, frozenset((column,)))
+        found = self.targets({column: amount}, frozenset((column,)))
         usage = snapshot.usage[column] if found is None else found.usage[column]
         level, _ = borrowing_level(snapshot.tree, column, usage, queue, amount)
         if found is None:
@@ -67,3 +69,10 @@ class SearchOracle:
         if any(target.holder.queue == queue for target in found.targets):
             return Possibility.PREEMPT, level
         return Possibility.RECLAIM, level
+
+    def targets(self, requests: Mapping[int, int], need: frozenset[int]) -> Found | None:
+        """Return what `find_targets` returns."""
+        asked = (*requests.items(), need)
+        if asked not in self._searches:
+            self._searches[asked] = find_targets(self._snapshot, self._who, requests, need)
+        return self._searches[asked]
