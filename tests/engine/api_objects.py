@@ -162,6 +162,7 @@ OPTIONS = {
     "harmOrder": "harm_order",
     "maxLostWork": "max_lost_work",
     "nonUniformGroups": "non_uniform_groups",
+    "maxMinRuntime": "max_min_runtime",
 }
 
 

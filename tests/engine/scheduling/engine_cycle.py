@@ -17,6 +17,7 @@ from reprieve.engine.cluster.snapshot import I64, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import RESOLVABLE, Code, Reason, Rejection
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.node_by_node import Candidates, Statuses
 from reprieve.engine.scheduling.nominations import kept_for_others
 from reprieve.engine.scheduling.outcome import (
@@ -220,6 +221,9 @@ def candidates_of(
     """All candidates of a pod; `refused` (a code by node) stands for its failed filters."""
     simulation = Simulation(snapshot, policy, policy.profiles[0])
     simulation.now = now
+    until = protected_until(snapshot, policy, now)
+    if until is not None:
+        simulation.evictable = until == 0
     own, priority = frozenset({pending.row.uid}), pending.row.priority
     simulation.respect(kept_for_others(snapshot, snapshot.nominations, own, "", priority))
     if refused is None:

@@ -286,7 +286,7 @@ def test_nobody_within_its_time_makes_way_and_nobody_has_more_than_the_limit() -
                 made = gang(  # type: ignore[assignment]
                     size, name, gpus=3, priority=1, nodes=places, all_or_nothing=whole
                 )
-                rows.append(replace(made[0], min_runtime=said))  # type: ignore[arg-type]
+                rows.append(replace(made[0], min_runtime=said))
                 made = [replace(each, start=NOW - chance.randint(0, 700)) for each in made[1:]]
             for each in made:
                 asked[each.name] = min(said or 0, MOST)

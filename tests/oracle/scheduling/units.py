@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tests.oracle.scheduling import harm, objects
+from tests.oracle.scheduling import harm, objects, runtimes
 from tests.oracle.scheduling.objects import Cluster, Object, key_of, name_of, namespace_of
 
 NOW = "9999-12-31T23:59:59Z"
@@ -174,11 +174,46 @@ def units_with(pods: Iterable[Object], cluster: Cluster) -> list[Unit]:
 
 
 def cluster_units(cluster: Cluster) -> list[Unit]:
-    return units_with((p for node in cluster.nodes for p in cluster.on(node)), cluster)
+    found = units_with((p for node in cluster.nodes for p in cluster.on(node)), cluster)
+    return [unit for unit in found if makes_way(unit, cluster)]
 
 
 def node_units(node: Object, cluster: Cluster) -> list[Unit]:
-    return units_with(cluster.on(node), cluster)
+    return [unit for unit in units_with(cluster.on(node), cluster) if makes_way(unit, cluster)]
+
+
+def makes_way(unit: Unit, cluster: Cluster) -> bool:
+    """Whether no pod of the unit is within its minimum runtime, which counts for its whole work."""
+    if not cluster.objects.get("maxMinRuntime"):
+        return True
+    return not any(_within_runtime(pod, cluster) for pod in unit.pods)
+
+
+def _within_runtime(pod: Object, cluster: Cluster) -> bool:
+    group = group_of(pod, cluster)
+    way = with_those_above(group, cluster) if group is not None else []
+    mode = next((each for each in reversed(way) if evicted_together(each)), None)
+    named = group_name(pod) if cluster.gate("GenericWorkload") else ""
+    if mode is not None:
+        work = members_placed(mode, cluster)
+    elif named:
+        same = (named, namespace_of(pod))
+        work = [p for p in cluster.live if (group_name(p), namespace_of(p)) == same]
+    else:
+        work = [pod]
+    if mode is not None or (named and cluster.objects.get("nonUniformGroups")):
+        out = any(terminating_by_preemption(p) for p in work)
+    else:
+        out = objects.terminating(pod)
+    longest = max(_asked(p, cluster) for p in work)
+    return not out and runtimes.young(work, longest, cluster)
+
+
+def _asked(pod: Object, cluster: Cluster) -> int:
+    group = group_of(pod, cluster)
+    grouped = cluster.gate("GenericWorkload") and group_name(pod)
+    alone = [] if grouped else [pod]
+    return runtimes.asked(pod, with_those_above(group, cluster) if group else alone, cluster)
 
 
 def importance(unit: Unit) -> tuple[int, int, int, int, str, str]:

@@ -8,10 +8,10 @@ What counts for a pod, the first that says something:
 It counts up to `maxMinRuntime`. What cannot be read says nothing.
 
 Time counts from the earliest start of the pods that are there of its group, or of all that go with
-it as a whole, of which the longest minimum runtime holds: a pod that is started again protects
+it as a whole, and the longest time of any of these holds: a pod that is started again protects
 nobody anew. What has not started yet, or starts in the future, has nothing to lose; what is on its
-way out is not kept, and a whole that is being preempted is not either. So nobody is protected for
-longer than the limit after the first of its pods has started.
+way out is not kept, and no part of a whole (with `nonUniformGroups`: of a group) that is being
+preempted. So nobody is protected for longer than the limit after its first pod has started.
 Source: KEP-5710, "Future extensions".
 """
 
@@ -48,17 +48,17 @@ def protected_until(
         return None
     there = snapshot.pod_node >= 0
     flags = snapshot.pod_flags
-    work, whole, count = _work(snapshot, policy, together)
+    work, as_one, count = _work(snapshot, policy, together)
     begin = np.full(count, NO_START, np.int64)
     np.minimum.at(begin, work[there], snapshot.pod_start[there])
     longest = np.zeros(count, np.int64)
-    np.maximum.at(longest, work[there], np.where(whole, seconds, 0)[there])
+    np.maximum.at(longest, work[there], seconds[there])
     going = np.zeros(count, np.bool_)
-    going[work[there & whole & (flags & Flag.PREEMPTED > 0)]] = True
-    out = np.where(whole, going[work], flags & Flag.DELETING > 0)
+    going[work[there & (flags & Flag.PREEMPTED > 0)]] = True
+    out = np.where(as_one, going[work], flags & Flag.DELETING > 0)
     start = begin[work]
     started = there & (start <= now) & ~out
-    end = np.where(started, start, 0) + np.where(whole, longest[work], seconds)
+    end = np.where(started, start, 0) + longest[work]
     until: I64 = np.where(started & (end > now), end, 0)
     return until
 
@@ -78,7 +78,7 @@ def spared_by(
 
 
 def _work(snapshot: Snapshot, policy: Policy, together: Iterable[I64]) -> tuple[I64, Mask, int]:
-    """Return the work that each pod belongs to, as a number, and whether that goes as a whole.
+    """Return the work that each pod belongs to, as a number, and whether that may go as one.
 
     Both are (slots,); with how many numbers there are.
     """
@@ -89,11 +89,13 @@ def _work(snapshot: Snapshot, policy: Policy, together: Iterable[I64]) -> tuple[
     known = len(snapshot.group_rows)
     alone = known + np.arange(len(groups))
     work = np.where(units >= 0, units, np.where(groups >= 0, groups, alone)).astype(np.int64)
-    whole = units >= 0
+    as_one = units >= 0
+    if policy.non_uniform_groups:
+        as_one |= groups >= 0
     for number, slots in enumerate(together, known + len(groups)):
         work[slots] = number
-        whole[slots] = True
-    return work, whole, int(work.max(initial=-1)) + 1
+        as_one[slots] = True
+    return work, as_one, int(work.max(initial=-1)) + 1
 
 
 def _seconds(snapshot: Snapshot, policy: Policy) -> I64:

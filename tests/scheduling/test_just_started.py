@@ -13,7 +13,7 @@ from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
 from reprieve.telemetry.scheduling_story import pod_story
 from reprieve.units.durations import MINUTE, SECOND
-from reprieve.units.instants import format_instant
+from reprieve.units.instants import Nanos, format_instant
 from tests.scheduling.memory import PRIORITIES, Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 
@@ -127,7 +127,7 @@ async def test_the_record_names_who_was_within_its_time_and_gives_the_same_plan(
         assert explain._differences(record.spec, again) == ""
         text = "\n".join(pod_story(record, again))
         for name, minutes in (("of-class", 20), ("of-pod", 5)):
-            end = format_instant(start + minutes * MINUTE)
+            end = format_instant(Nanos(start + minutes * MINUTE))
             assert f"stays: it is within its minimum runtime until {end}" in next(
                 line for line in text.splitlines() if f"/{name} " in line
             )
