@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from reprieve.engine.cluster.rows import Change
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
 from reprieve.engine.gangs.job import JobOptions, JobPolicy, JobReason, Placement
@@ -75,7 +77,47 @@ def test_members_of_a_gang_that_is_not_strict_wait_for_the_others() -> None:
     attempt = cycle(machines(1), member("g-0"), member("g-1"), group=group, options=OFF)
     assert attempt.gang is not None
     assert attempt.gang.parked == ((Uid("pod-g-0"), "n1"),)
-    assert attempt.gang.wait == 7
+    assert attempt.gang.waits == (7,)
+    assert not attempt.gang.gave_back
+
+
+def two_gangs(*, strict: tuple[bool, bool], waits: tuple[int, int] = (0, 0)) -> GangGroup:
+    states = (
+        GangState(id, 2, strict=one, wait=wait)
+        for id, one, wait in zip(("default/g", "x/h"), strict, waits, strict=True)
+    )
+    return GangGroup("default/g,x/h", tuple(states))
+
+
+def of_two(*names: str) -> list[Change]:
+    first = [member(name) for name in names if name.startswith("g")]
+    return [*first, *(replace(_pod(name), gang="x/h") for name in names if name.startswith("h"))]
+
+
+@pytest.mark.parametrize(
+    ("strict", "parked"),
+    [((True, True), 0), ((False, True), 0), ((True, False), 3), ((False, False), 3)],
+)
+def test_the_gang_of_the_member_that_does_not_fit_says_whether_all_give_back(
+    strict: tuple[bool, bool], parked: int
+) -> None:
+    names = ("g-0", "g-1", "h-0", "h-1")
+    group = two_gangs(strict=strict)
+    rows = [*machines(3), *of_two(*names)]
+    attempt = cycle(rows, group=group, options=OFF, members=names)
+    assert attempt.gang is not None
+    assert attempt.gang.trigger == Uid("pod-h-1")
+    assert len(attempt.gang.parked) == parked
+    assert attempt.gang.gave_back == (not parked)
+
+
+def test_each_member_waits_for_the_time_of_its_own_gang() -> None:
+    names = ("g-0", "h-0")
+    group = two_gangs(strict=(True, True), waits=(600, 30))
+    attempt = cycle([*machines(2), *of_two(*names)], group=group, options=OFF, members=names)
+    assert attempt.gang is not None
+    assert attempt.gang.parked == ((Uid("pod-g-0"), "n1"), (Uid("pod-h-0"), "n2"))
+    assert attempt.gang.waits == (600, 30)
 
 
 def test_a_strict_gang_goes_on_waiting_when_little_enough_is_missing() -> None:

@@ -25,6 +25,7 @@ from reprieve.wording.rejections import reason_text
 
 __all__ = [
     "FAILURE_PLUGIN",
+    "OPTIMISTIC_REJECTION",
     "PREEMPTED",
     "REJECT_PLUGIN",
     "SUCCESS_PLUGIN",
@@ -38,7 +39,8 @@ __all__ = [
     "node_text",
     "post_filter_message",
     "preempted",
-    "rejected_member",
+    "rejected_gang",
+    "rejected_pod_group",
     "unreserved",
     "waiting_message",
 ]
@@ -47,6 +49,8 @@ SUCCESS_PLUGIN: Final = "JobPreemptionSuccessPlugin"
 FAILURE_PLUGIN: Final = "JobPreemptionFailurePlugin"
 REJECT_PLUGIN: Final = "JobRejectPlugin"
 PREEMPTED: Final = "preempted"
+#: What scheduler-plugins tells members that wait in Permit.
+OPTIMISTIC_REJECTION: Final = "optimistic rejection in PostFilter"
 
 _REASONS: Final[Mapping[JobReason, str]] = {
     JobReason.ALREADY_ATTEMPTED: "preemption already attempted by %s with message %s",
@@ -133,9 +137,14 @@ def cycle_failure(group: str, pod: str, fit_error: str, waiting: int) -> str:
     )
 
 
-def rejected_member(gang: str) -> str:
-    """Return what waiting members are told when one does not fit."""
+def rejected_gang(gang: str) -> str:
+    """Return what members are told when one of a strict gang does not fit."""
     return f'Gang "{gang}" gets rejected due to pod is unschedulable'
+
+
+def rejected_pod_group(gang: str, pod: str) -> str:
+    """Return what scheduler-plugins tells the pod for which it rejects a group; `pod`: its name."""
+    return f"PodGroup {gang} gets rejected due to Pod {pod} is unschedulable even after PostFilter"
 
 
 def unreserved(gang: str, pod: str) -> str:

@@ -209,7 +209,7 @@ class GangBook:
                     tuple(waiting),
                     len(each.bound),
                     wait,
-                    self._tolerated(each.id),
+                    self._tolerated(each),
                 )
             )
         others: list[tuple[Uid, ...]] = []
@@ -268,7 +268,7 @@ class GangBook:
         """A group of scheduler-plugins was rejected: it is not tried for a while, if so set."""
         seconds = self._settings().pod_group_backoff_seconds
         gang = self._of_key(key)
-        if not seconds or gang is None or not self._tolerant(gang):
+        if not seconds or gang is None or not self.is_plain(gang):
             return
         self._held[key] = now + seconds * SECOND
         self._refresh_key(key)
@@ -279,7 +279,7 @@ class GangBook:
             del self._held[key]
             self._refresh_key(key)
 
-    def _tolerant(self, gang: Gang) -> bool:
+    def is_plain(self, gang: Gang) -> bool:
         """Whether a PodGroup of scheduler-plugins stands behind the gang."""
         known = self._groups.get(gang.id)
         return known is not None and known[0] is not KOORDINATOR
@@ -290,10 +290,8 @@ class GangBook:
 
     # How.
 
-    def _tolerated(self, id: str) -> int:
-        gang = self.gangs.get(id)
-        tolerant = gang is not None and self._tolerant(gang)
-        return self._settings().pod_group_reject_percentage if tolerant else 0
+    def _tolerated(self, gang: Gang) -> int | None:
+        return self._settings().pod_group_reject_percentage if self.is_plain(gang) else None
 
     def _of_key(self, key: str) -> Gang | None:
         for id in key.removeprefix(GANG_KEY).split(","):

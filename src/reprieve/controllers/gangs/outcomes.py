@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from reprieve.controllers.gangs.audit import Happened
+from reprieve.controllers.gangs.book import Parked
 from reprieve.controllers.gangs.plane import GangPlane
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
@@ -129,8 +130,8 @@ class GangOutcomes:
         self._bindings.give_back(attempt.deallocations)
         for member in attempt.members:
             self._tell(attempt, cycle, member, rows)
-        plan = self._deleting(attempt.plan, snapshot)
         preemptor = self._preemptor(attempt, cycle, rows)
+        plan = self._deleting(attempt.plan, preemptor, snapshot)
         begins = plan is not None and preemptor is not None and not self._context.dry_run
         if begins and preemptor is not None:
             queue.hold(preemptor.key)
@@ -144,27 +145,61 @@ class GangOutcomes:
             if not kept:
                 self._gangs.book.hold_back(unit.group, now)
         waited = {each.row.uid: each for each in self._gangs.release(cycle.rejected)}
+        self._tell_rejected(cycle, rows, waited)
         if begins and plan is not None and preemptor is not None:
             self._nominate_waiting(cycle, waited, now)
             lower = self._lower(cycle, snapshot, now)
             self._preemptions.begin(plan, preemptor, lower)
 
-    def _nominate_waiting(self, cycle: GangCycle, waited: Mapping[Uid, object], now: int) -> None:
+    def _nominate_waiting(self, cycle: GangCycle, waited: Mapping[Uid, Parked], now: int) -> None:
         """Members that waited before this cycle keep their node as a nomination."""
         for uid, parked in waited.items():
-            node = getattr(parked, "node", "")
             row = self._state.pod(uid)
-            if row is not None and node:
-                self._state.cluster.nominate(uid, node, row.priority, now + _NOMINATED_FOR)
-                self._statuses.pod(row, nominated=node)
+            if row is not None:
+                self._state.cluster.nominate(uid, parked.node, row.priority, now + _NOMINATED_FOR)
+                self._statuses.pod(row, nominated=parked.node)
 
-    def _deleting(self, plan: Plan | None, snapshot: Snapshot) -> Plan | None:
+    def _tell_rejected(
+        self, cycle: GangCycle, rows: Mapping[Uid, PodRow], waited: Mapping[Uid, Parked]
+    ) -> None:
+        """Tell those who waited in Permit why they no longer do."""
+        trigger = rows.get(cycle.trigger) if cycle.trigger is not None else None
+        gang = self._gangs.book.gangs.of(trigger.uid) if trigger is not None else None
+        if gang is None:
+            return
+        if cycle.job is not None and not cycle.gave_back:
+            text = wording.job_message(cycle.job, cycle.waiting, cycle.pods)
+        elif self._gangs.book.is_plain(gang):
+            text = wording.OPTIMISTIC_REJECTION
+        else:
+            text = wording.rejected_gang(gang.id)
+        for uid in waited:
+            row = self._state.pod(uid)
+            if row is not None and self._state.ours(row):
+                self._say(row, text)
+
+    def _say(self, row: PodRow, message: str) -> None:
+        """Tell a pod that it is not scheduled."""
+        condition = ConditionText(POD_SCHEDULED, "False", UNSCHEDULABLE, message)
+        self._statuses.pod(row, condition)
+        text = failed_scheduling(message)
+        self._context.announce(pod_reference(row), text, row.pod_class.scheduler_name)
+
+    def _deleting(
+        self, plan: Plan | None, preemptor: Preemptor | None, snapshot: Snapshot
+    ) -> Plan | None:
         """Reject victims that wait in Permit; return the plan for the others, None for none."""
-        if plan is None:
+        if plan is None or preemptor is None:
             return None
         parked = {v.root.uid for v in plan.victims if self._gangs.waits(v.root.uid)}
         if parked and not self._context.dry_run:
-            self._gangs.release(parked)
+            for each in self._gangs.release(parked):
+                assert preemptor.preempted is not None, "jobs have words of their own"
+                text = preemptor.preempted(each.node)
+                about = pod_reference(each.row)
+                name = preemptor.scheduler_name
+                self._context.announce(about, text, name, preemptor.reference)
+                self._say(each.row, wording.PREEMPTED)
         victims = tuple(v for v in plan.victims if v.root.uid not in parked)
         slots = {uid: slot for slot, uid in enumerate(snapshot.pod_uids)}
         alive = any(not snapshot.pod_flags[slots[v.root.uid]] & Flag.DELETING for v in victims)
@@ -228,7 +263,12 @@ class GangOutcomes:
         if member.diagnosis is not None:
             text = fit_text(member.diagnosis)
             if cycle.job is None:
-                return text
+                row, gang = rows.get(member.uid), self._gangs.book.gangs.of(member.uid)
+                if not cycle.gave_back or row is None or gang is None:
+                    return text
+                if self._gangs.book.is_plain(gang):
+                    return f"{text} {wording.rejected_pod_group(gang.id, row.name)}"
+                return f"{text} {wording.rejected_gang(gang.id)}"
             said = wording.job_message(cycle.job, cycle.waiting, cycle.pods)
             return f"{text} {wording.post_filter_message(said)}"
         trigger = rows.get(cycle.trigger) if cycle.trigger is not None else None

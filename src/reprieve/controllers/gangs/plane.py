@@ -115,11 +115,11 @@ class GangPlane:
 
     def park(self, cycle: GangCycle, now: int) -> None:
         """Members that have a node wait in Permit."""
-        for uid, node in cycle.parked:
+        for (uid, node), wait in zip(cycle.parked, cycle.waits, strict=True):
             row = self._state.pod(uid)
             if row is None:
                 continue
-            deadline = now + cycle.wait
+            deadline = now + wait
             # The deadline here is the one that counts; the other only guards against leaks.
             if self._state.cluster.assume(uid, node, 2 * deadline + 1):
                 self.book.park(row, node, deadline)
@@ -129,7 +129,7 @@ class GangPlane:
         found = self.book.unpark(uids)
         now = self._context.clock.monotonic()
         for each in found:
-            self._state.cluster.forget(each.row.uid)
+            self._state.unassume(each.row)
             row = self._state.pod(each.row.uid)
             if row is not None and self._state.ours(row):
                 self._state.queue.add(row, now)
@@ -142,7 +142,7 @@ class GangPlane:
             first = group[0].row
             text = wording.unreserved(first.gang, first.name)
             for each in group:
-                self._state.cluster.forget(each.row.uid)
+                self._state.unassume(each.row)
                 row = self._state.pod(each.row.uid)
                 if row is None or not self._state.ours(row):
                     continue

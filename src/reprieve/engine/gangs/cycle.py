@@ -4,8 +4,9 @@
 2. As soon as every gang of the group has its minimum, all that wait are bound: the cycle is over.
 3. The first pod that does not fit ends the cycle. With `placement: search` all pods are first
    placed again by search, without victims; then the whole job preempts, once per cycle.
-4. If nobody failed and the minimum is not reached, those with a node wait in Permit; so do those
-   of a NonStrict gang whose sibling did not fit, unless preemption has thrown them out.
+4. If nobody failed and the minimum is not reached, those with a node wait in Permit, each for the
+   time of its own gang; so do all when the one that did not fit is of a NonStrict gang, unless
+   preemption has thrown them out.
 
 Pods of a gang never preempt one by one. Source: specification of gang jobs, sections 5 to 9.
 """
@@ -66,7 +67,8 @@ _KEPT: Final = frozenset(
 class GangState:
     """One gang of a group as it stands before a cycle. `waiting`: in Permit, with their node.
 
-    `tolerated`: percent of the minimum that may be missing before a strict gang gives nodes back.
+    `tolerated`: percent of the minimum that may be missing before a strict gang gives nodes back;
+    None: it does so whenever a member does not fit.
     """
 
     id: str
@@ -76,7 +78,7 @@ class GangState:
     waiting: tuple[tuple[Uid, str], ...] = ()
     bound: int = 0
     wait: int = 0  # nanoseconds
-    tolerated: int = 0
+    tolerated: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ def _parked(
     cycle = GangCycle(
         group.id,
         parked=tuple(nodes.items()),
-        wait=_wait(group),
+        waits=_waits(group, placed),
         waiting=waiting,
         pods=len(queued) + len(group.waiting),
     )
@@ -213,7 +215,6 @@ def _failed(
     cycle = GangCycle(
         group.id,
         trigger.row.uid,
-        wait=_wait(group),
         waiting=len(placed) + len(before),
         pods=len(queued) + len(before),
     )
@@ -221,7 +222,9 @@ def _failed(
         _unplace(simulation, placed)
         failed = tuple(members.values())
         return Attempt(unit, Code.ERROR, failed, scheduler_error=True, gang=cycle)
-    nodes = _nodes(snapshot, placed)
+    nodes, waits = _nodes(snapshot, placed), _waits(group, placed)
+    siblings = sum(p.pending is not None and p.pending.row.gang == trigger.row.gang for p in placed)
+    gives_back = _gives_back(group, trigger.row.gang, siblings)
     searching = options.policy.placement is Placement.SEARCH
     if searching:
         _unplace(simulation, placed)
@@ -230,7 +233,7 @@ def _failed(
             return _bound(simulation, unit, group, queued, found)
     if not options.enabled:
         _unplace(simulation, placed)
-        cycle = _kept_or_rejected(group, cycle, nodes)
+        cycle = _kept_or_rejected(group, cycle, nodes, waits, gives_back=gives_back)
         return Attempt(unit, Code.UNSCHEDULABLE, tuple(members.values()), gang=cycle)
     job = Job(
         group.id,
@@ -243,7 +246,7 @@ def _failed(
     _unplace(simulation, placed)
     cycle = replace(cycle, job=preemption)
     if preemption.reason in _KEPT:
-        cycle = _kept_or_rejected(group, cycle, nodes)
+        cycle = _kept_or_rejected(group, cycle, nodes, waits, gives_back=gives_back)
         return Attempt(unit, Code.UNSCHEDULABLE, tuple(members.values()), gang=cycle)
     cycle = replace(cycle, rejected=tuple(uid for uid, _ in before))
     waiting = [] if searching else list(nodes.items())
@@ -298,17 +301,30 @@ def _units(snapshot: Snapshot, found: JobPreemption) -> tuple[UnitVictim, ...]:
     )
 
 
-def _kept_or_rejected(group: GangGroup, cycle: GangCycle, nodes: dict[Uid, str]) -> GangCycle:
-    """Strict gangs give back every node when a member does not fit, others go on waiting."""
-    placed = len(nodes)
-    if any(_gives_back(gang, placed) for gang in group.gangs):
-        return replace(cycle, rejected=tuple(uid for uid, _ in group.waiting))
-    return replace(cycle, parked=tuple(nodes.items()))
+def _kept_or_rejected(
+    group: GangGroup,
+    cycle: GangCycle,
+    nodes: dict[Uid, str],
+    waits: tuple[int, ...],
+    *,
+    gives_back: bool,
+) -> GangCycle:
+    """A strict gang gives back every node of its group when its member does not fit."""
+    if gives_back:
+        rejected = tuple(uid for uid, _ in group.waiting)
+        return replace(cycle, rejected=rejected, gave_back=True)
+    return replace(cycle, parked=tuple(nodes.items()), waits=waits)
 
 
-def _gives_back(gang: GangState, placed: int) -> bool:
+def _gives_back(group: GangGroup, id: str, placed: int) -> bool:
+    """Whether the gang of the member that does not fit rejects all; `placed`: its members."""
+    gang = next((gang for gang in group.gangs if gang.id == id), None)
+    if gang is None or (gang.strict and gang.tolerated is None):
+        return True
+    if gang.tolerated is None or not gang.strict:
+        return False
     missing = gang.minimum - gang.bound - len(gang.waiting) - placed
-    return gang.strict and missing * 100 > gang.tolerated * gang.minimum
+    return missing * 100 > gang.tolerated * gang.minimum
 
 
 def _without_victims(simulation: Simulation, queued: Sequence[Pending]) -> list[Placed] | None:
@@ -325,8 +341,9 @@ def _unplace(simulation: Simulation, placed: list[Placed]) -> None:
     placed.clear()
 
 
-def _wait(group: GangGroup) -> int:
-    return min((gang.wait for gang in group.gangs), default=0)
+def _waits(group: GangGroup, placed: Sequence[Placed]) -> tuple[int, ...]:
+    of_gang = {gang.id: gang.wait for gang in group.gangs}
+    return tuple(of_gang.get(p.pending.row.gang, 0) for p in placed if p.pending is not None)
 
 
 def _nodes(snapshot: Snapshot, placed: Sequence[Placed]) -> dict[Uid, str]:

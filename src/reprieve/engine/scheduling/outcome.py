@@ -189,8 +189,9 @@ class GangCycle:
 
     `key`: the preemptor's: gang group id, or namespace/name. `trigger`: the first member that did
     not fit. `job`: what its preemption ended in; None when there was none. `parked`: members that
-    were given a node and wait in Permit for `wait` nanoseconds. `rejected`: members that waited
-    there before and no longer do. `bound_before`: members that waited and are bound now too, with
+    were given a node and wait in Permit, each for its own of `waits` nanoseconds. `rejected`:
+    members that waited there before and no longer do; `gave_back`: because the trigger's gang gives
+    back what it has as soon as one does not fit. `bound_before`: members that waited and are bound now too, with
     their node. `waiting` of the group's `pods` had a node when the cycle ended.
     """
 
@@ -198,8 +199,9 @@ class GangCycle:
     trigger: Uid | None = None
     job: JobPreemption | None = None
     parked: tuple[tuple[Uid, str], ...] = ()
-    wait: int = 0
+    waits: tuple[int, ...] = ()
     rejected: tuple[Uid, ...] = ()
+    gave_back: bool = False
     bound_before: tuple[tuple[Uid, str], ...] = ()
     waiting: int = 0
     pods: int = 0
