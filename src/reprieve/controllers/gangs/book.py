@@ -212,15 +212,19 @@ class GangBook:
                     self._tolerated(each),
                 )
             )
-        others: list[tuple[Uid, ...]] = []
+        others: tuple[tuple[Uid, ...], ...] = ()
         if with_others:
             own = set(gang.group)
-            others = [
-                tuple(each.children[name].uid for name in sorted(each.bound))
-                for each in self.gangs
-                if each.id not in own and each.bound
-            ]
-        return GangGroup(gang.group_id, tuple(states), self.gangs.satisfied(gang), tuple(others))
+            others = tuple(uids for id, uids in self.bound() if id not in own)
+        return GangGroup(gang.group_id, tuple(states), self.gangs.satisfied(gang), others)
+
+    def bound(self) -> tuple[tuple[str, tuple[Uid, ...]], ...]:
+        """Return the id of each gang with bound pods, and these."""
+        return tuple(
+            (each.id, tuple(each.children[name].uid for name in sorted(each.bound)))
+            for each in self.gangs
+            if each.bound
+        )
 
     def park(self, row: PodRow, node: str, deadline: int) -> None:
         """A member has a node and waits for its siblings."""

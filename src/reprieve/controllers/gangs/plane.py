@@ -113,6 +113,12 @@ class GangPlane:
                     found[unit.group] = group
         return found
 
+    def options_now(self) -> JobOptions:
+        """Return the options of jobs, with all gangs where those of victims go as a whole."""
+        if self.settings.policy.victim_gangs is not VictimGangs.ALL:
+            return self.options
+        return replace(self.options, gangs=self.book.bound())
+
     def park(self, cycle: GangCycle, now: int) -> None:
         """Members that have a node wait in Permit."""
         for (uid, node), wait in zip(cycle.parked, cycle.waits, strict=True):

@@ -7,7 +7,7 @@
 3. The intent is completed when every victim is gone and the preemptor is placed or has let go.
 4. A victim that does not end in time is planned around: event, metric, and the preemptor is ready.
 5. Where a part of a unit has gone and another could not be deleted, that is tried again for ten
-   minutes, with a growing pause.
+   minutes, with a growing pause. After the first tries it is planned around.
 
 Source: specification 9; the design's "Intent log and executor" and "Recovery".
 """
@@ -52,7 +52,9 @@ _NUMBERS: Final = 20  # names that are tried for one intent
 _AGAIN: Final = SECOND
 _SEEN_WITHIN: Final = 5 * SECOND
 _LOOK: Final = 10 * MILLISECOND
+_PAUSES: Final = (SECOND, 2 * SECOND, 4 * SECOND)  # while the preemptor is held
 _LONGEST_PAUSE: Final = MINUTE
+_LONGEST_WAIT: Final = 10 * SECOND  # of a preemptor whose plan failed with nobody evicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class _Open:
     gone_since: int | None = None
     torn_since: int | None = None
     again: int | None = None
-    pause: int = _AGAIN
+    pause: int = 8 * SECOND
 
 
 class Preemptions:
@@ -114,6 +116,7 @@ class Preemptions:
         self._open: dict[str, _Open] = {}
         self._preemptors: dict[str, Preemptor] = {}  # by intent, while victims are being deleted
         self._graces: dict[Uid, int] = {}
+        self._failures: dict[str, int] = {}  # in a row, with nobody evicted, by preemptor
         self._cleaned: Nanos | None = None
         self._noted: set[str] = set()  # plans of a dry run
 
@@ -205,6 +208,7 @@ class Preemptions:
             # Whose name no record bears any more begins to count anew.
             named = {Uid(i.spec.preemptor.uid) for i in records if i.spec.preemptor is not None}
             self._attempts = {u: n for u, n in self._attempts.items() if u in named}
+            self._failures.clear()
             wall = self._context.clock.wall()
             for record in expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP):
                 await self._intents.remove(record)
@@ -224,6 +228,10 @@ class Preemptions:
         failed = True
         try:
             outcome = await self._delete(plan, preemptor, lower, record)
+            for pause in _PAUSES:
+                if is_torn(outcome):
+                    await clock.sleep(pause)
+                    outcome = await self._pods.complete(outcome)
             failed = any(v.state is not VictimState.EVICTED for v in outcome.victims)
             if failed:
                 detail = next(v.message for v in outcome.victims if v.message)
@@ -232,7 +240,10 @@ class Preemptions:
                     self._watch(outcome, preemptor)
                 else:
                     await self._close(outcome, "a victim could not be deleted")
+                if all(v.state is not VictimState.EVICTED for v in outcome.victims):
+                    await self._wait_after_failure(preemptor)
             else:
+                self._failures.pop(preemptor.key, None)
                 self._watch(outcome, preemptor)
                 await self._seen(outcome)
                 log.info("plan %s: %d victims for %s", plan.id, len(plan.victims), preemptor.key)
@@ -272,6 +283,11 @@ class Preemptions:
             return await self._pods.evict(intent, message)
         finally:
             del self._preemptors[name]
+
+    async def _wait_after_failure(self, preemptor: Preemptor) -> None:
+        """Nothing has changed, so that the next attempt may fail alike: pause longer each time."""
+        failures = self._failures[preemptor.key] = self._failures.get(preemptor.key, 0) + 1
+        await self._context.clock.sleep(min(_AGAIN << min(failures - 1, 8), _LONGEST_WAIT))
 
     async def _seen(self, outcome: Outcome) -> None:
         """Wait until the watch shows that the victims are on their way."""
@@ -359,6 +375,8 @@ class Preemptions:
         each = self._open[name] = _Open(outcome, preemptor, left, deadlines, gone)
         if is_torn(outcome):
             each.torn_since, each.again = now, now + each.pause
+            failed = (each for each in outcome.victims if each.state is VictimState.FAILED)
+            self._state.overdue.update(Uid(each.uid) for each in failed)
 
     async def _complete(self, name: str, each: _Open) -> None:
         """Try once more to delete what is left of a unit, and say when to try again.

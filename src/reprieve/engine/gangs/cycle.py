@@ -153,7 +153,8 @@ def schedule_alone(
     if not options.enabled:
         return Attempt(unit, Code.UNSCHEDULABLE, (member,))
     key = f"{row.namespace}/{row.name}"
-    job = Job(key, pending, (pending,))
+    others = tuple(uids for gang, uids in options.gangs if gang != row.gang)
+    job = Job(key, pending, (pending,), gangs=others)
     found = preempt_for_job(simulation, job, options.policy)
     cycle = GangCycle(key, row.uid, found, pods=1)
     return _preempted(simulation.snapshot, unit, [pending], [], {row.uid: member}, found, cycle)

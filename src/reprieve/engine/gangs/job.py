@@ -113,12 +113,14 @@ class JobPolicy:
 class JobOptions:
     """When jobs preempt. `enabled`: for members of gangs, and for plain pods of `names`.
 
-    `names`: scheduler names whose plain pods preempt as jobs of one.
+    `names`: scheduler names whose plain pods preempt as jobs of one. `gangs`: with
+    `VictimGangs.ALL` the id of each gang and the uids of its bound pods, for jobs of one.
     """
 
     policy: JobPolicy = JobPolicy()
     enabled: bool = True
     names: frozenset[str] = frozenset()
+    gangs: tuple[tuple[str, tuple[Uid, ...]], ...] = ()
 
 
 NO_JOBS: Final = JobOptions(enabled=False)
