@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from reprieve.engine.cluster.snapshot import Snapshot
-from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.profile import Gates, Policy
 from reprieve.engine.scheduling.alternatives import set_harm
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.proof import faults_of
@@ -91,6 +91,13 @@ def test_placed_members_fix_the_domain_all_the_same() -> None:
         gang(2, "train", gpus=8, priority=10, topology_key="rack", nodes=["a-0"]),
     )
     assert victims(attempt(snapshot, topology_preemption=True, max_placements=4)) == ["high"]
+
+
+def test_without_the_gate_a_topology_constraint_has_no_domains() -> None:
+    gates = Gates(topology_aware=False)
+    found = attempt(racks(), topology_preemption=True, gates=gates)
+    assert victims(found) == victims(attempt(racks(), gates=gates))
+    assert found.preemption is not None and found.preemption.placements == 1
 
 
 def test_of_equal_harm_victims_that_find_another_node_go_first() -> None:

@@ -91,7 +91,8 @@ def least_harmful(
         placing = search.place(None, cheapest)
         if placing.failure is None:
             examined.append(search.examine(placing, cheapest))
-    if group.topology_key and (wanted > 1 or policy.topology_preemption):
+    constrained = bool(group.topology_key) and policy.gates.topology_aware
+    if constrained and (wanted > 1 or policy.topology_preemption):
         others = _other_domains(simulation, search, first, group, queued)
         limit = len(others) if policy.topology_preemption else wanted - 1
         examined += [search.examine(placing, _NOBODY) for placing in others[:limit]]
