@@ -32,13 +32,24 @@ def plain(case: Json, outcome: Outcome) -> object:
     choice = outcome.choice
     if choice is None:
         return outcome
-    number = {
-        key_of(pod): index
-        for index, unit in enumerate(units.cluster_units(Cluster.of(case)))
-        for pod in unit.pods
-    }
+    cluster = Cluster.of(case)
 
     def by_unit(victims: Iterable[str]) -> list[str]:
+        victims = list(victims)
+        gone = [units.group_of(pod, cluster) for pod in cluster.live if key_of(pod) in victims]
+        # Where groups may be torn, those that go to the last pod may have gone as one.
+        whole = [
+            key_of(group)
+            for group in gone
+            if case.get("nonUniformGroups")
+            and group is not None
+            and {key_of(p) for p in units.members_placed(group, cluster)} <= set(victims)
+        ]
+        number = {
+            key_of(pod): index
+            for index, unit in enumerate(units.cluster_units(cluster.together(whole)))
+            for pod in unit.pods
+        }
         return [key for _, run in groupby(victims, number.__getitem__) for key in sorted(run)]
 
     candidates = [

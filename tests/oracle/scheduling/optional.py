@@ -13,7 +13,7 @@ from random import Random
 from tests.oracle.scheduling.clusters import random_cluster
 from tests.oracle.scheduling.forests import random_forest
 from tests.oracle.scheduling.objects import Object, name_of
-from tests.oracle.scheduling.situations import APPLY, ZONE
+from tests.oracle.scheduling.situations import APPLY, PREEMPTOR_PRIORITY, ZONE
 
 NOW = 1_700_004_600  # 2023-11-14T23:30:00Z; pods started between 22:00 and 23:00
 ZONAL = frozenset({"maxPlacements", "topologyPreemption", "cascadeAware"})
@@ -36,6 +36,7 @@ VALUES: dict[str, Callable[[Random], object]] = {
     "compositePriority": lambda random: "Nearest",
 }
 OPTIONS = tuple(VALUES)
+_EXISTS = {"operator": "Exists"}
 
 
 def random_optional(seed: int, options: Collection[str]) -> Object:
@@ -53,9 +54,11 @@ def random_optional(seed: int, options: Collection[str]) -> Object:
         _claims(random, case)
     if ZONAL & set(options):
         _within_zones(random, case)
-    _equals(random, case)
+    if "cascadeAware" in options:
+        _elsewhere(random, case)
+    _equals(random, case, 1.0 if "cascadeAware" in options else 0.5)
     _priority_classes(random, case)
-    _disruption(random, case)
+    _disruption(random, case, many="nonUniformGroups" in options)
     _work(random, case)
     return {**case, **{name: VALUES[name](random) for name in OPTIONS if name in options}}
 
@@ -108,13 +111,32 @@ def _within_zones(random: Random, case: Object) -> None:
             each["spec"]["schedulingConstraints"] = {"topology": [{"key": ZONE}]}
 
 
-def _equals(random: Random, case: Object) -> None:
-    """Now and then all that is lower is equally low, and whatever started did so at once."""
-    if random.random() < 0.4:
+def _elsewhere(random: Random, case: Object) -> None:
+    """Full nodes of victims of one size, and a free one that only some of these tolerate."""
+    for node in case["nodes"]:
+        here = sum(each["spec"]["nodeName"] == name_of(node) for each in case["pods"])
+        node["status"]["allocatable"]["cpu"] = f"{max(2, here) * 500}m"
+    taint = {"key": "spare", "effect": "NoSchedule"}
+    amounts = {"cpu": "2", "memory": "16Gi", "pods": "110", "example.com/gpu": "8"}
+    status = {"capacity": amounts, "allocatable": dict(amounts)}
+    metadata = {"name": "spare", "labels": {"kubernetes.io/hostname": "spare"}}
+    case["nodes"].append({"metadata": metadata, "spec": {"taints": [taint]}, "status": status})
+    for each in case["pods"]:
+        if random.random() < 0.5:
+            each["spec"].setdefault("tolerations", []).append({"key": "spare", **_EXISTS})
+        each["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m"
+    for each in case["pending"]:
+        each["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+    case["pdbs"] = []
+
+
+def _equals(random: Random, case: Object, share: float) -> None:
+    """In a share of the cases all that is lower is equally low, or nobody says when it started."""
+    if random.random() < share:
         for each in (*case["pods"], *case["podGroups"], *case.get("compositePodGroups", ())):
-            if 0 <= each["spec"]["priority"] < 60:
+            if 0 <= each["spec"]["priority"] < PREEMPTOR_PRIORITY:
                 each["spec"]["priority"] = 10
-    if random.random() < 0.5:
+    if random.random() < share:
         for each in case["pods"]:
             each["status"].pop("startTime", None)
 
@@ -129,13 +151,18 @@ def _priority_classes(random: Random, case: Object) -> None:
             _say(each, "preemption-priority-class", f"class-{random.randrange(6)}")
 
 
-def _disruption(random: Random, case: Object) -> None:
+def _disruption(random: Random, case: Object, *, many: bool) -> None:
     for each in _groups(case):
+        if many and random.random() < 0.7:
+            each["spec"].pop("disruptionMode", None)
+            each["spec"]["priority"] = random.choice((10, 20))
+            for pod in case["pods"]:
+                if "schedulingGroup" not in pod["spec"] and random.random() < 0.25:
+                    pod["spec"]["schedulingGroup"] = {"podGroupName": name_of(each)}
         if random.random() < 0.6:
             text = random.choice(("1", "2", "3", "4", "4", "0", "-1", "all"))
             _say(each, "disruption-floor", text)
         for pod in case["pods"]:
-            # Not a third of the groups to be indivisible, so that some are torn.
             mine = pod["spec"].get("schedulingGroup", {}).get("podGroupName") == name_of(each)
             if mine and random.random() < 0.15:
                 _say(pod, "disruption", random.choice(("with-group", "with-group", "alone")))
