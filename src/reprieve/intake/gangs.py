@@ -25,7 +25,7 @@ _MINIMUM: Final = f"{_PREFIX}min-available"
 _LIGHT_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
 _LIGHT_MINIMUM: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 _POLICY_ALIAS: Final = "pod-group.scheduling.sigs.k8s.io/match-policy"
-_INT32: Final = re.compile(r"[+-]?\d+")
+_INT32: Final = re.compile(r"[+-]?[0-9]+")
 _MOST: Final = 2**31 - 1
 
 Texts = Mapping[str, str]

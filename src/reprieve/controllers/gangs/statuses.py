@@ -16,7 +16,6 @@ from typing import Any, Final
 from reprieve.api.gangs import Door, PodGroup
 from reprieve.controllers.gangs.watches import RESOURCES
 from reprieve.engine.gangs.phases import (
-    Phase,
     PhasePod,
     PodGroupStatus,
     is_settled,
@@ -24,12 +23,13 @@ from reprieve.engine.gangs.phases import (
     plain_phase,
 )
 from reprieve.execution.fence import Fence
+from reprieve.intake.cluster.metadata import seconds_of
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant, parse_instant
+from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["GroupStatuses"]
 
@@ -114,7 +114,7 @@ class GroupStatuses:
         group, minimum = known.group, known.group.spec.min_member
         created = group.metadata.creation_timestamp
         before = replace(known.status, phase=known.phase)
-        if is_settled(before, minimum, parse_instant(created) // SECOND if created else 0):
+        if is_settled(before, minimum, seconds_of(created) or 0):
             return
         now = self._clock.wall() // SECOND
         after = next_status(before, minimum, self._pods(id), now)
@@ -143,7 +143,6 @@ class GroupStatuses:
 
 def _status(group: PodGroup) -> PodGroupStatus:
     given = group.status
-    started = given.schedule_start_time
     return PodGroupStatus(
         given.phase,
         given.occupied_by,
@@ -151,12 +150,12 @@ def _status(group: PodGroup) -> PodGroupStatus:
         given.running,
         given.succeeded,
         given.failed,
-        parse_instant(started) // SECOND if started else None,
+        seconds_of(given.schedule_start_time),
     )
 
 
 def _changes(known: _Known, before: PodGroupStatus, after: PodGroupStatus) -> dict[str, Any]:
-    phase = str(after.phase) if known.door.all_phases else plain_phase(Phase(after.phase))
+    phase = str(after.phase) if known.door.all_phases else plain_phase(after.phase)
     wanted: dict[str, Any] = {
         "phase": (before.phase, phase),
         "occupiedBy": (before.occupied_by, after.occupied_by),

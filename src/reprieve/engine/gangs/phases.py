@@ -107,6 +107,6 @@ def is_settled(status: PodGroupStatus, minimum: int, created: int) -> bool:
 
 
 def plain_phase(phase: str) -> str:
-    """Return the phase in the words of the scheduler-plugins API."""
-    plain = {Phase.PRE_SCHEDULING: Phase.SCHEDULING, Phase.SCHEDULED: Phase.SCHEDULING}
-    return str(plain.get(Phase(phase), phase))
+    """Return the phase in the words of the scheduler-plugins API; other words are left alone."""
+    between = (Phase.PRE_SCHEDULING, Phase.SCHEDULED)
+    return str(Phase.SCHEDULING if phase in between else phase)
