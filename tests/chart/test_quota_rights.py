@@ -105,7 +105,7 @@ async def test_jobs_are_queued_and_preempted_with_exactly_the_roles_of_the_chart
             embedded.operator_kubeconfig,
             {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
             arguments=(
-                *("--controllers", "quota", "--metrics-port", "0", "--lease-duration", "2s"),
+                *("--controllers", "quota", "--metrics-port", "0"),
                 *("--config", str(config)),
             ),
         )

@@ -23,7 +23,7 @@ import orjson
 
 from reprieve.jobs.pods import GROUP_NAME, GROUP_TOTAL, gated
 from reprieve.kube.errors import NotFound
-from reprieve.kube.resource import PODS
+from reprieve.kube.resource import LEASES, PODS
 from reprieve.local.cluster import Stage, Write
 from reprieve.local.server.errors import StatusError
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
@@ -49,7 +49,7 @@ quota:
     kind: Configuration
     integrations: {frameworks: [batch/job, pod]}
 """
-_ARGUMENTS = ("--controllers", "quota", "--metrics-port", "0", "--lease-duration", "2s")
+_ARGUMENTS = ("--controllers", "quota", "--metrics-port", "0")
 
 
 @dataclass
@@ -89,6 +89,15 @@ class Preempting:
                 await self._operator.stopped_by_itself()
             finally:
                 await self._operator.stop()
+            await self._free_leases()
+
+    async def _free_leases(self) -> None:
+        """Let the lease of the process that is dead run out at once."""
+        client = self.cluster.client
+        page = await client.list(LEASES, dict, namespace=OPERATOR_NAMESPACE)
+        for lease in page.items:
+            name, free = lease["metadata"]["name"], {"spec": {"holderIdentity": ""}}
+            await client.patch(LEASES, OPERATOR_NAMESPACE, name, free, dict)
 
     async def on_write(self, write: Write, stage: Stage) -> None:
         path = write.path.split("?")[0]

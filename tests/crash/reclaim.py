@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from reprieve.local.cluster import Stage, Write
+from reprieve.local.server.options import PatchType, WriteOptions
 from reprieve.scenarios.embedded import (
     OPERATOR_NAMESPACE,
     OPERATOR_USER,
@@ -88,6 +89,23 @@ class Reclaim:
         self.started.append(operator)
         await operator.start()
         return operator
+
+    async def free_leases(self) -> None:
+        """Let the leases of a process that is dead run out at once."""
+        kind = self.embedded.cluster.registry.stored("coordination.k8s.io", "leases")
+        assert kind is not None
+        for lease in await self.objects(kind.resource):
+            metadata = lease["metadata"]
+            if metadata["namespace"] == OPERATOR_NAMESPACE:
+                free = orjson.dumps({"spec": {"holderIdentity": ""}})
+                await self.embedded.cluster.api.patch(
+                    kind,
+                    OPERATOR_NAMESPACE,
+                    metadata["name"],
+                    free,
+                    PatchType.MERGE,
+                    WriteOptions(),
+                )
 
     async def objects(self, resource: str) -> list[dict[str, Any]]:
         api = self.embedded.cluster.api
@@ -174,7 +192,7 @@ async def reclaim(folder: Path, *arguments: str) -> AsyncIterator[Reclaim]:
     async with embedded_stage(
         [NodeSpec("gpu-0", {"amd.com/gpu": "4"})],
         folder,
-        operator_arguments=("--lease-duration", "2s", *arguments),
+        operator_arguments=arguments,
     ) as embedded:
         objects = embedded.stage.objects
         await objects.create("namespaces", {"metadata": {"name": NAMESPACE}} | _core("Namespace"))

@@ -50,6 +50,7 @@ async def killed_after(folder: Path, k: int, stage: Stage, expected: dict[str, A
         if dead.is_set():
             over.cancel()
             await asyncio.gather(over, return_exceptions=True)
+            await story.free_leases()
             await story.start_operator()
             await story.until_over()
         else:

@@ -22,7 +22,7 @@ SAMPLE = (24, 26, 29)
 
 
 async def stopped_after(folder: Path, k: int) -> None:
-    async with reclaim(folder) as story:
+    async with reclaim(folder, "--lease-duration", "4s") as story:
         stopped = asyncio.Event()
 
         async def stop(index: int, write: Write, at: Stage) -> None:
@@ -45,7 +45,7 @@ async def stopped_after(folder: Path, k: int) -> None:
         await story.until_over()
         os.kill(first.pids[0], signal.SIGCONT)
         try:
-            ended = await asyncio.wait_for(first.stopped_by_itself(), 15)
+            ended = await asyncio.wait_for(first.stopped_by_itself(), 60)
         except TimeoutError:
             raise AssertionError("a deposed process goes on:\n" + "\n".join(first.tail())) from None
         assert "code 1" in ended, "a deposed process ends"

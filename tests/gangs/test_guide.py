@@ -39,11 +39,6 @@ async def filled(cluster: Site) -> None:
     await cluster.run()
 
 
-async def phase(cluster: Site, name: str = "training") -> str:
-    found: dict[str, Any] = await cluster.client.get(GROUPS, NAMESPACE, name, dict)
-    return str((found.get("status") or {}).get("phase", ""))
-
-
 async def test_both_workers_get_the_nodes_of_both_victims(tmp_path: Path) -> None:
     async with site([node("a", 4), node("b", 4)], tmp_path) as cluster:
         await cluster.operator(names=("koord-scheduler",))
@@ -76,8 +71,12 @@ async def test_both_workers_get_the_nodes_of_both_victims(tmp_path: Path) -> Non
             return nodes == {"a", "b"}
 
         await cluster.until("both are nominated", nominated)
-        notes = [e for e in await cluster.events() if e.get("reason") == "Preempted"]
-        assert len({e["regarding"]["name"] for e in notes}) == 2 if "regarding" in notes[0] else 1
+
+        async def told() -> bool:
+            notes = [e for e in await cluster.events() if e.get("reason") == "Preempted"]
+            return {each["involvedObject"]["name"] for each in notes} == {"lp-1", "lp-2"}
+
+        await cluster.until("both victims are told", told)
         await cluster.end()
         await cluster.until_placed({"hp-1", "hp-2"})
         placed = await cluster.placed()
@@ -85,11 +84,12 @@ async def test_both_workers_get_the_nodes_of_both_victims(tmp_path: Path) -> Non
         await cluster.run()
 
         async def running() -> bool:
-            return await phase(cluster) == "Running"
+            found: dict[str, Any] = await cluster.client.get(GROUPS, NAMESPACE, "training", dict)
+            said = found.get("status") or {}
+            shown = (said.get("phase"), said.get("running"), said.get("scheduled"))
+            return shown == ("Running", 2, 2)
 
         await cluster.until("the PodGroup runs", running)
-        found: dict[str, Any] = await cluster.client.get(GROUPS, NAMESPACE, "training", dict)
-        assert found["status"]["running"] == found["status"]["scheduled"] == 2
 
 
 async def test_nobody_is_evicted_when_one_node_cannot_be_freed(tmp_path: Path) -> None:

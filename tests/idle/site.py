@@ -42,7 +42,7 @@ ENVIRONMENT = {
 }
 GPU_WORKLOADS = "gpuworkloads.kaiwo.silogen.ai"
 PREEMPTIONS = "preemptions.reprieve.dev"
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 _LOOK_S = 0.05
 
 Object = dict[str, Any]
@@ -192,7 +192,7 @@ class Site:
                 **ENVIRONMENT,
                 **(environment or {}),
             },
-            arguments=("--metrics-port", "0", "--lease-duration", "2s", *arguments),
+            arguments=("--metrics-port", "0", *arguments),
             on_line=lambda line: (lines.append(line), self.lines.append(line))[0],
         )
         operator = Operator(processes, lines)
@@ -220,7 +220,7 @@ class Site:
         known = {name: value for name, value in variables.items() if value is not None}
         return await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "reprieve", "run", "--metrics-port", "0", "--lease-duration", "2s"),
+            *("-m", "reprieve", "run", "--metrics-port", "0"),
             *("--kubeconfig", str(self.embedded.operator_kubeconfig), *arguments),
             env={"PATH": os.defpath, "HOME": str(self.folder), **known},
             stdout=asyncio.subprocess.PIPE,

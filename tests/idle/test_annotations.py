@@ -132,7 +132,7 @@ async def test_bad_values_are_named_and_the_namespaces_good_ones_are_in_force(si
     scrapes = site.embedded.machines.exporter.scrapes
     await site.until(lambda: site.embedded.machines.exporter.scrapes > scrapes + 3)
     assert len(await site.events("Job/training", "InvalidAnnotation")) == 5
-    assert len(operator.said("5%")) == 1
+    await site.until(lambda: len(operator.said("5%")) == 1)
 
 
 async def test_enabled_false_is_tracked_and_said_to_be_no_opt_out(site: Site) -> None:

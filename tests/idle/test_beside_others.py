@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
@@ -94,7 +94,9 @@ async def test_beside_a_live_kaiwo_operator_nothing_is_written_until_it_is_gone(
     async with _kaiwo(site) as stop:
         operator = await site.run()
         await site.until(lambda: operator.said("idle plane runs"))
-        (said,) = operator.said("WARNING", "read-only: the Kaiwo operator kaiwo-0 is alive")
+        (said,) = await site.until(
+            lambda: operator.said("WARNING", "read-only: the Kaiwo operator kaiwo-0 is alive")
+        )
         assert "its manager 'manager' writes GpuWorkloads" in said
         code, text = await operator.readiness()
         assert code == 200
@@ -104,7 +106,7 @@ async def test_beside_a_live_kaiwo_operator_nothing_is_written_until_it_is_gone(
         await site.until(lambda: site.embedded.machines.exporter.scrapes > scrapes + 8)
         assert [f"{write.verb} {write.path}" for write in site.writes] == []
         assert await site.workload("Job/later") is None
-        stop()
+        await stop()
 
     # Its Lease is not renewed any more: this one goes back to work.
     await site.until(lambda: operator.said("not read-only"))
@@ -142,10 +144,13 @@ def _tracked_by_kaiwo(name: str, root: Object) -> Object:
 
 
 @asynccontextmanager
-async def _kaiwo(site: Site) -> AsyncIterator[Callable[[], object]]:
-    """Renew Kaiwo's manager Lease until the block ends, or what it gives is called."""
+async def _kaiwo(site: Site) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Renew Kaiwo's manager Lease until the block ends, or what it gives is called.
+
+    It lasts until this machine may have stood still for long; the last renewal makes it short.
+    """
     clock = SystemClock()
-    spec = {"holderIdentity": "kaiwo-0", "leaseDurationSeconds": 2}
+    spec = {"holderIdentity": "kaiwo-0", "leaseDurationSeconds": 60}
     await site.create(
         {
             "apiVersion": "coordination.k8s.io/v1",
@@ -155,20 +160,30 @@ async def _kaiwo(site: Site) -> AsyncIterator[Callable[[], object]]:
         }
     )
 
-    async def renew() -> None:
+    async def renew(**changes: object) -> None:
+        await site.patch(
+            "leases.coordination.k8s.io",
+            LEASE,
+            {"spec": {**spec, "renewTime": format_micro(clock.wall()), **changes}},
+            namespace=OPERATOR_NAMESPACE,
+            manager="manager",
+        )
+
+    async def renewing() -> None:
         while True:
             await asyncio.sleep(0.3)
-            await site.patch(
-                "leases.coordination.k8s.io",
-                LEASE,
-                {"spec": {**spec, "renewTime": format_micro(clock.wall())}},
-                namespace=OPERATOR_NAMESPACE,
-                manager="manager",
-            )
+            await renew()
 
-    renewal = asyncio.create_task(renew())
+    renewal = asyncio.create_task(renewing())
+
+    async def stop() -> None:
+        renewal.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await renewal
+        await renew(leaseDurationSeconds=2)
+
     try:
-        yield renewal.cancel
+        yield stop
     finally:
         renewal.cancel()
         with contextlib.suppress(asyncio.CancelledError):

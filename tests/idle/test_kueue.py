@@ -106,8 +106,7 @@ async def test_a_suspended_job_that_waits_for_gpu_quota_is_served_and_one_for_cp
     tmp_path: Path,
 ) -> None:
     nodes = [NodeSpec("gpu-0", {"amd.com/gpu": "4"})]
-    arguments = ("--lease-duration", "2s")
-    async with embedded_stage(nodes, tmp_path, operator_arguments=arguments) as embedded:
+    async with embedded_stage(nodes, tmp_path) as embedded:
         stage = embedded.stage
         objects, until = stage.objects, stage.observer.until
         await objects.create("customresourcedefinitions.apiextensions.k8s.io", CRD)
@@ -118,7 +117,7 @@ async def test_a_suspended_job_that_waits_for_gpu_quota_is_served_and_one_for_cp
         operator = stage.launch(ENVIRONMENT, 1)
         await operator.start()
         try:
-            assert await until(lambda: phase_is(embedded, "Job/victim", "Idle"), 30)
+            assert await until(lambda: phase_is(embedded, "Job/victim", "Idle"), 60)
             for name, resource in (("held-by-cpu", "cpu"), ("held-by-gpu", "amd.com/gpu")):
                 held = await objects.create("jobs.batch", job(name, 4, suspend=True))
                 message = f"couldn't assign flavors: insufficient quota for {resource}"
@@ -129,7 +128,7 @@ async def test_a_suspended_job_that_waits_for_gpu_quota_is_served_and_one_for_cp
                 await objects.update(
                     WORKLOADS, stored | {"status": workload["status"]}, subresource="status"
                 )
-            assert await until(lambda: phase_is(embedded, "Job/victim", "Preempted"), 30), (
+            assert await until(lambda: phase_is(embedded, "Job/victim", "Preempted"), 60), (
                 operator.tail()
             )
             victim = stage.observer.gpuworkload(NAMESPACE, "Job/victim")

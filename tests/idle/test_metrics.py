@@ -58,7 +58,7 @@ async def test_an_endpoint_that_gives_no_samples_makes_nobody_idle(
         await site.until(lambda: _has_condition(site, "Pod/alone", UNREACHABLE))
 
     assert await site.phase("Pod/alone") == "Active"
-    assert operator.said("WARNING", url, logged)
+    await site.until(lambda: operator.said("WARNING", url, logged))
     assert await site.events("GpuWorkload/pod-alone", "WorkloadIdle") == []
     assert site.evictions() == []
 
@@ -73,7 +73,11 @@ async def test_a_body_without_end_is_given_up_and_costs_no_memory(site: Site) ->
 
     (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
     assert int(peak) < 250 * 1024
-    assert operator.said("WARNING", url, "too-large") or operator.said("WARNING", url, "timeout")
+    await site.until(
+        lambda: (
+            operator.said("WARNING", url, "too-large") or operator.said("WARNING", url, "timeout")
+        )
+    )
     assert await site.phase("Pod/alone") == "Active"
     assert site.evictions() == []
 
@@ -161,7 +165,7 @@ async def test_a_service_is_followed_to_its_ready_endpoints(site: Site) -> None:
     async with serving(exporter.answer) as url:
         operator = await site.run({"GPU_PREEMPTION_METRICS_ENDPOINT": source})
         await site.until(lambda: _has_condition(site, "Pod/alone", UNREACHABLE))
-        assert operator.said("no-address")
+        await site.until(lambda: operator.said("no-address"))
 
         await site.create(
             {

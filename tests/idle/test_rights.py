@@ -32,7 +32,7 @@ async def test_owners_that_may_not_be_read_are_named_once_and_the_others_go_on(s
     scrapes = site.embedded.machines.exporter.scrapes
     await site.until(lambda: site.embedded.machines.exporter.scrapes > scrapes + 6)
     assert len(await site.events("Pod/service", "OwnerForbidden")) == 1
-    assert len(operator.said("is not tracked", "ReplicaSet")) == 1
+    assert len(await site.until(lambda: operator.said("is not tracked", "ReplicaSet"))) == 1
     assert await site.workload("Deployment/service") is None
 
     await site.embedded.stage.rights.allow("get", "apps", "replicasets")  # type: ignore[union-attr]

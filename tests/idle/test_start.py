@@ -25,7 +25,7 @@ async def test_without_its_definitions_it_waits_says_so_and_goes_on_when_they_co
 
     assert "[-] idle: the caches are not synced" in text
     assert "gpuworkloads.kaiwo.silogen.ai: NotServed" in text
-    assert operator.said("WARNING", "gpuworkloads.kaiwo.silogen.ai")
+    await site.until(lambda: operator.said("WARNING", "gpuworkloads.kaiwo.silogen.ai"))
     assert await site.get("jobs.batch", "training") is not None
     for crd in definitions:
         await site.create(crd)

@@ -18,7 +18,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
-from tests.ports import free_port
+from tests.ports import free_ports
 from tests.quota_plane.kind_stories import ROWS, manifest
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
@@ -57,7 +57,7 @@ def operator(
         cluster.embedded.operator_kubeconfig,
         {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
         arguments=(
-            *("--controllers", "quota", "--metrics-port", "0", "--lease-duration", "2s"),
+            *("--controllers", "quota", "--metrics-port", "0", "--lease-duration", "10s"),
             *("--config", str(config)),
         ),
     )
@@ -203,7 +203,7 @@ async def test_a_process_that_does_not_lead_answers_too(tmp_path: Path) -> None:
     async with site(tmp_path, *base(4), start=False) as cluster:
         client = cluster.client
         await client.create(SERVICES, service, dict)
-        ports = [free_port(), free_port()]
+        ports = free_ports(2)
         leader, other = (
             operator(cluster, tmp_path, str(port), service="reprieve-webhook", port=port)
             for port in ports

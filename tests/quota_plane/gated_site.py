@@ -12,7 +12,6 @@ from reprieve.controllers.webhook_jobs import JobRules, job_hooks
 from reprieve.controllers.webhook_tenancy import PlaneTenancy
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
-from reprieve.units.durations import MINUTE
 from tests.kueue.webhooks import webhooks
 from tests.quota_plane.site import Object, Site, site
 
@@ -32,8 +31,7 @@ async def gated_site(
     async with site(folder, *objects, start=False, **rest) as cluster:
         if prepare is not None:
             await prepare(cluster)
-        # Much happens at once: a write whose answer comes late is not to count as failed.
-        plane = await cluster.start(QuotaOptions(kinds=kinds, **(options or {})), MINUTE)
+        plane = await cluster.start(QuotaOptions(kinds=kinds, **(options or {})))
         external = plane.context.options.external
         tenancy = PlaneTenancy(
             plane.watches, plane.state, plane.lookup, LabelSelector(), external, plane.settle

@@ -30,7 +30,7 @@ from reprieve.scenarios.model import NodeSpec
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.clock import Clock, SystemClock
-from reprieve.units.durations import HOUR, SECOND
+from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos
 
 NAMESPACE = "team"
@@ -206,10 +206,11 @@ class Site:
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _client: Client | None = None
 
-    async def start(
-        self, options: QuotaOptions | None = None, lease: int = 3 * SECOND
-    ) -> QuotaPlane:
-        """Run the plane under a new epoch; writes may take a third of the lease."""
+    async def start(self, options: QuotaOptions | None = None, lease: int = MINUTE) -> QuotaPlane:
+        """Run the plane under a new epoch; writes may take a third of the lease.
+
+        Much happens at once: a write whose answer comes late is not to count as failed.
+        """
         self.epoch += 1
         clock = self.clock
         connection = await load_connection(str(self.embedded.operator_kubeconfig))

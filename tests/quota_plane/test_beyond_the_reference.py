@@ -314,7 +314,7 @@ async def test_the_proof_reads_the_nodes_of_the_scheduling_plane_in_its_process(
         operator = OperatorProcesses(
             cluster.embedded.operator_kubeconfig,
             {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
-            arguments=(*arguments, "--lease-duration", "2s", "--config", str(config)),
+            arguments=(*arguments, "--config", str(config)),
         )
         await operator.start()
         try:

@@ -19,7 +19,14 @@ from tests.quota_plane.site import (
     local_queue,
     site,
 )
-from tests.quota_plane.test_time import pods, told, until_said, until_suspended, workload
+from tests.quota_plane.test_time import (
+    pods,
+    told,
+    until_said,
+    until_suspended,
+    until_told,
+    workload,
+)
 
 NOT_READY = "The workload has not all checks ready"
 READY = ("True", "Ready", "Can admit new workloads")
@@ -203,16 +210,17 @@ async def test_checks_hold_an_admission_send_it_back_and_end_it(tmp_path: Path) 
             QuotaReserved=("False", "Deactivated", "The workload is deactivated"),
         )
         assert (await workload(cluster, "two"))["spec"]["active"] is False
-        reasons = ("EvictedDueToAdmissionCheck", "AdmissionCheckRejected", "Admitted")
+        reasons = ("EvictedDueToAdmissionCheck", "AdmissionCheckRejected")
         evicted = "EvictedDueToDeactivatedDueToAdmissionCheck"
         # The second eviction of one workload by a check counts as a series of the first.
-        found_events = await told(cluster, *reasons, evicted)
-        assert {each for each in found_events if each[2] != "Admitted"} == {
+        await until_told(
+            cluster,
+            (*reasons, evicted),
             ("Workload", "Normal", "EvictedDueToAdmissionCheck", back),
             ("Workload", "Warning", "AdmissionCheckRejected", f"Deactivated due to {why}"),
             ("Workload", "Normal", evicted, over),
-        }
-        (admitted,) = [each[3] for each in found_events if each[2] == "Admitted"]
+        )
+        ((_, _, _, admitted),) = await told(cluster, "Admitted")
         assert admitted.startswith("Admitted by ClusterQueue cq, wait time since reservation was ")
 
         # A check that asks for what a flavor says otherwise ends the workload.

@@ -32,12 +32,16 @@ async def test_no_job_is_lost_and_no_quota_is_left_held(tmp_path: Path) -> None:
         cluster.embedded.cluster.faults.configure(
             seed=7, user="reprieve", conflict=0.05, too_many=0.05, error=0.05, drop_watch=0.01
         )
+
+        async def full() -> bool:
+            return len(await cluster.admitted()) == 4 and bool(await cluster.running())
+
         for index in range(JOBS):
             # High ones come last, when low ones run.
             priority = "low" if index < JOBS * 3 // 4 else "high"
             await cluster.create(job(f"job-{index}", priority=priority, pods=2))
             if index == JOBS * 3 // 4 - 1:
-                await cluster.until("some run", cluster.running)
+                await cluster.until("the queue is full", full)
 
         async def evicted() -> bool:
             found = [
@@ -71,7 +75,8 @@ async def test_no_job_is_lost_and_no_quota_is_left_held(tmp_path: Path) -> None:
         await cluster.until("nothing is held", free)
 
         async def closed() -> bool:
-            phases = {each["status"]["phase"] for each in await cluster.intents()}
+            found = await cluster.intents()
+            phases = {(each.get("status") or {}).get("phase") for each in found}
             return phases <= {"Completed", "Abandoned"}
 
         await cluster.until("all intents are closed", closed)

@@ -128,7 +128,8 @@ async def test_a_job_of_higher_priority_preempts_within_its_queue(tmp_path: Path
         assert await cluster.pods_of(victim) == []
 
         async def completed() -> bool:
-            return [each["status"]["phase"] for each in await cluster.intents()] == ["Completed"]
+            found = await cluster.intents()
+            return [(each.get("status") or {}).get("phase") for each in found] == ["Completed"]
 
         await cluster.until("the intent is closed", completed)
         await cluster.client.delete(JOBS, NAMESPACE, "high")

@@ -25,8 +25,6 @@ async def test_the_operator_queues_jobs_with_the_quota_plane_alone(tmp_path: Pat
                 "quota",
                 "--metrics-port",
                 "0",
-                "--lease-duration",
-                "2s",
                 "--config",
                 str(config),
             ),

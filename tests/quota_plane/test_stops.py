@@ -229,10 +229,13 @@ async def test_queues_and_flavors_that_are_gone_or_in_use_are_told_of(tmp_path: 
             "nowhere",
             QuotaReserved=("False", "Misconfigured", "ClusterQueue nowhere doesn't exist"),
         )
-        lost = await counts(cluster, LOCAL_QUEUES, NAMESPACE, "lost")
-        assert lost["active"] == [
-            ("False", "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue")
-        ]
+
+        async def says_so() -> bool:
+            lost = await counts(cluster, LOCAL_QUEUES, NAMESPACE, "lost")
+            text = "Can't submit new workloads to clusterQueue"
+            return lost["active"] == [("False", "ClusterQueueDoesNotExist", text)]
+
+        await cluster.until("the LocalQueue says so", says_so)
         await cluster.create(flavor())
         await until_suspended(cluster, "early", suspended=False)
         await pods(cluster, "early", 2, 2)

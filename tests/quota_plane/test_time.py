@@ -65,6 +65,17 @@ async def until_suspended(cluster: Site, name: str, suspended: bool = True) -> N
     await cluster.until(f"{name} is {'' if suspended else 'not '}suspended", holds)
 
 
+async def until_told(
+    cluster: Site, reasons: tuple[str, ...], *wanted: tuple[str, str, str, str]
+) -> None:
+    """Wait until the events with these reasons are exactly these."""
+
+    async def holds() -> bool:
+        return await told(cluster, *reasons) == set(wanted)
+
+    await cluster.until(f"{wanted} are told", holds)
+
+
 async def told(cluster: Site, *reasons: str) -> set[tuple[str, str, str, str]]:
     """Return kind of the object, type, reason and message of the events with these reasons."""
     return {
@@ -145,10 +156,12 @@ async def test_pods_that_are_never_ready_are_put_off_then_given_up_and_their_job
             "underlyingCause": "RequeuingLimitExceeded",
             "count": 1,
         }
-        assert await told(cluster, "EvictedDueToPodsReadyTimeout", f"EvictedDueTo{reason}") == {
+        await until_told(
+            cluster,
+            ("EvictedDueToPodsReadyTimeout", f"EvictedDueTo{reason}"),
             ("Workload", "Normal", "EvictedDueToPodsReadyTimeout", timeout),
             ("Workload", "Normal", f"EvictedDueTo{reason}", why),
-        }
+        )
         clock.turn(601)
 
         async def deleted() -> bool:
@@ -160,7 +173,7 @@ async def test_pods_that_are_never_ready_are_put_off_then_given_up_and_their_job
 
         await cluster.until("the job and its Workload are deleted", deleted)
         text = "Deleted job: deactivation retention period expired"
-        assert ("Job", "Normal", "Deleted", text) in await told(cluster, "Deleted")
+        await until_told(cluster, ("Deleted",), ("Job", "Normal", "Deleted", text))
 
 
 async def test_nothing_is_admitted_until_pods_are_ready_and_lost_pods_are_waited_for(
@@ -249,7 +262,9 @@ async def test_a_run_that_takes_too_long_is_ended_and_what_is_finished_is_delete
             Requeued=("False", reason, why),
             QuotaReserved=("False", "Deactivated", "The workload is deactivated"),
         )
-        assert await told(cluster, "MaximumExecutionTimeExceeded", f"EvictedDueTo{reason}") == {
+        await until_told(
+            cluster,
+            ("MaximumExecutionTimeExceeded", f"EvictedDueTo{reason}"),
             (
                 "Workload",
                 "Warning",
@@ -257,7 +272,7 @@ async def test_a_run_that_takes_too_long_is_ended_and_what_is_finished_is_delete
                 "The maximum execution time (100s) exceeded",
             ),
             ("Workload", "Normal", f"EvictedDueTo{reason}", why),
-        }
+        )
         name = (await workload(cluster, "brief"))["metadata"]["name"]
         active = {"spec": {"active": True}}
         await cluster.client.patch(WORKLOADS, NAMESPACE, name, active, dict)
@@ -279,4 +294,4 @@ async def test_a_run_that_takes_too_long_is_ended_and_what_is_finished_is_delete
         await cluster.until("the Workload is deleted", deleted)
         assert (await cluster.job("brief"))["status"]["succeeded"] == 2
         text = "Deleted finished workload due to elapsed retention"
-        assert ("Workload", "Normal", "Deleted", text) in await told(cluster, "Deleted")
+        await until_told(cluster, ("Deleted",), ("Workload", "Normal", "Deleted", text))

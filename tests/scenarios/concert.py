@@ -22,9 +22,7 @@ from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.steps import Requires
 
 AT_ONCE = 6
-# Replicas that take over from each other within a scenario must not wait out a whole lease.
-LEASE: tuple[str, ...] = ("--lease-duration", "5s")
-SCHEDULER: tuple[str, ...] = (*LEASE, "--scheduler-name", "default-scheduler")
+SCHEDULER: tuple[str, ...] = ("--scheduler-name", "default-scheduler")
 # Who requires Kueue gets our quota plane: its kinds are read as v1beta1, which webhooks convert.
 WITH_WEBHOOKS: dict[str, Any] = {"quota": {"webhooks": {"url": "https://127.0.0.1:0"}}}
 
@@ -84,11 +82,12 @@ class Concert:
             async with places:
                 folder = self._folder / f"{file.parent.name}-{file.stem}"
                 folder.mkdir()
-                scenario, arguments = load(file), LEASE
+                scenario = load(file)
+                arguments: tuple[str, ...] = ()
                 kueue = any(isinstance(step, Requires) for step in scenario.steps)
                 if kueue:
                     scenario = msgspec.structs.replace(scenario, operator_config=WITH_WEBHOOKS)
-                    arguments = (*LEASE, "--controllers", "idle,quota")
+                    arguments = ("--controllers", "idle,quota")
                 elif scenario.controllers:
                     arguments = (*SCHEDULER, "--controllers", ",".join(scenario.controllers))
                 async with embedded_stage(

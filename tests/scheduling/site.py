@@ -20,7 +20,7 @@ import orjson
 from reprieve.kube.client import Client, PatchType, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists, NotFound
-from reprieve.kube.resource import EVENTS, NAMESPACES, PODS, PREEMPTIONS, Resource
+from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, PREEMPTIONS, Resource
 from reprieve.local.cluster import Stage, Write
 from reprieve.scenarios.embedded import (
     OPERATOR_NAMESPACE,
@@ -166,8 +166,12 @@ class Site:
         *arguments: str,
         names: Sequence[str] = ("default-scheduler",),
         environment: Mapping[str, str] | None = None,
+        lease: str = "15s",
     ) -> OperatorProcesses:
-        """Start an operator that schedules the pods of these names."""
+        """Start an operator that schedules the pods of these names.
+
+        Its lease is longer than this machine ever stands still: one that is lost ends it.
+        """
         named = [part for name in names for part in ("--scheduler-name", name)]
         processes = OperatorProcesses(
             self.embedded.operator_kubeconfig,
@@ -178,7 +182,7 @@ class Site:
                 "--metrics-port",
                 "0",
                 "--lease-duration",
-                "2s",
+                lease,
                 *named,
                 *arguments,
             ),
@@ -187,6 +191,13 @@ class Site:
         self._operators.append(processes)
         await processes.start()
         return processes
+
+    async def free_leases(self) -> None:
+        """Let the leases of a process that is dead run out at once."""
+        page = await self.client.list(LEASES, dict, namespace=OPERATOR_NAMESPACE)
+        for lease in page.items:
+            name, free = lease["metadata"]["name"], {"spec": {"holderIdentity": ""}}
+            await self.client.patch(LEASES, OPERATOR_NAMESPACE, name, free, dict)
 
     async def classes(self) -> None:
         """Create the priorities low and high."""

@@ -32,6 +32,13 @@ async def group_condition(cluster: Site, name: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
+async def until_scheduled(cluster: Site, name: str) -> None:
+    async def told() -> bool:
+        return await group_condition(cluster, name) == ("True", "Scheduled", "")
+
+    await cluster.until(f"group {name} is told that it is scheduled", told)
+
+
 async def metrics(cluster: Site) -> dict[str, float]:
     (port,) = [m[1] for line in cluster.lines if (m := re.search(r"telemetry on port (\d+)", line))]
     async with (
@@ -57,7 +64,7 @@ async def test_a_pod_waits_for_its_group_and_a_gang_for_all_its_pods(tmp_path: P
         await cluster.never("a gang of one is placed", placed, 1)
         await cluster.create(pod("g-1", 1, group="g"))
         await cluster.until_placed({"g-0", "g-1"})
-        assert await group_condition(cluster, "g") == ("True", "Scheduled", "")
+        await until_scheduled(cluster, "g")
 
 
 async def test_pods_of_different_priorities_in_one_group_are_refused(tmp_path: Path) -> None:
@@ -114,7 +121,7 @@ async def test_victims_that_end_one_after_another_are_enough(tmp_path: Path) -> 
         victims = await cluster.until_victims(4)
         for name in sorted(victims):
             await cluster.end(name)
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.2)
         await cluster.until_placed(members)
         assert len(cluster.deleted) == 4
 
@@ -127,7 +134,7 @@ async def test_a_preemption_that_is_waited_for_ends_alike(tmp_path: Path) -> Non
         await cluster.until_victims(4)
         await cluster.end()
         await cluster.until_placed(members)
-        assert await group_condition(cluster, "high") == ("True", "Scheduled", "")
+        await until_scheduled(cluster, "high")
 
 
 async def test_a_dry_run_binds_and_evicts_nobody(tmp_path: Path) -> None:
@@ -145,7 +152,11 @@ async def test_a_dry_run_binds_and_evicts_nobody(tmp_path: Path) -> None:
         (intent,) = await cluster.intents()
         assert intent["spec"]["dryRun"]
         assert len(intent["spec"]["victims"]) == 4
-        assert any("would be evicted for team/high" in line for line in cluster.lines)
+
+        async def said() -> bool:
+            return any("would be evicted for team/high" in line for line in cluster.lines)
+
+        await cluster.until("it says so", said)
         assert not await cluster.victims()
         assert len(await cluster.placed()) == 4
 
@@ -163,7 +174,7 @@ async def test_off_the_gate_groups_count_for_nothing(on: bool, tmp_path: Path) -
 async def test_an_unknown_gate_ends_the_process_with_a_line(tmp_path: Path) -> None:
     async with site(_NODES, tmp_path) as cluster:
         operator: OperatorProcesses = await cluster.operator("--feature-gates", "Nonsense=true")
-        said = await asyncio.wait_for(operator.stopped_by_itself(), 20)
+        said = await asyncio.wait_for(operator.stopped_by_itself(), 60)
         assert "with code 2" in said
         assert "Nonsense" in said
 
@@ -176,8 +187,6 @@ async def test_both_sets_of_metrics_count_a_preemption(tmp_path: Path) -> None:
         await cluster.until_victims(4)
         await cluster.end()
         await cluster.until_placed(members)
-        await asyncio.sleep(1.5)  # gauges follow every second
-        found = await metrics(cluster)
         wanted = {
             "scheduler_workload_preemption_victims_sum": 4,
             'scheduler_preemption_workload_disruptions_sum{preemptor="podgroup"}': 4,
@@ -191,7 +200,13 @@ async def test_both_sets_of_metrics_count_a_preemption(tmp_path: Path) -> None:
             'result="feasible"}': 2,
             'reprieve_intents_open{plane="scheduling"}': 0,
         }
-        assert {name: found.get(name) for name in wanted} == wanted
+
+        async def shown() -> bool:
+            found = await metrics(cluster)
+            return {name: found.get(name) for name in wanted} == wanted
+
+        await cluster.until("the metrics show it", shown)
+        found = await metrics(cluster)
         # While the victims end one by one, attempts find the preemption under way and succeed too.
         ongoing = (
             'scheduler_workload_preemption_attempts_total{result="Success"}',

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from tests.controllers.sample_package import OFFERED, install
-from tests.scheduling.site import node, pod, site
+from tests.scheduling.site import Site, node, pod, site
 
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -19,6 +19,10 @@ CONFIGURATION = {
         }
     ],
 }
+
+
+async def _refusals(cluster: Site) -> list[str]:
+    return [line for line in cluster.lines if "refuses its reprieve" in line]
 
 
 async def test_with_v_6_each_victim_is_logged_with_the_filter_that_refused_its_reprieve(
@@ -36,7 +40,8 @@ async def test_with_v_6_each_victim_is_logged_with_the_filter_that_refused_its_r
         await cluster.filled()
         await cluster.gang(1, 2)
         (victim,) = await cluster.until_victims(1)
-        refused = [line for line in cluster.lines if "refuses its reprieve" in line]
+        await cluster.until("its filter is logged", lambda: _refusals(cluster))
+        refused = await _refusals(cluster)
         assert len(refused) == 1
         assert "DETAIL reprieve.scheduling" in refused[0]
         assert (
@@ -62,7 +67,8 @@ async def test_victims_of_a_single_pod_are_logged_with_their_filter_too(tmp_path
         await cluster.filled(count=2)
         await cluster.create(pod("single", 2, priority="high"))
         (victim,) = await cluster.until_victims(1)
-        (line,) = [line for line in cluster.lines if "refuses its reprieve" in line]
+        await cluster.until("its filter is logged", lambda: _refusals(cluster))
+        (line,) = await _refusals(cluster)
         assert (
             f"team/{victim}, a unit of 1, is a victim of team/single (lower priority): "
             "NodeResourcesFit"

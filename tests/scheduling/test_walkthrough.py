@@ -132,11 +132,15 @@ async def test_preemption(
         await cluster.until("the high side runs", high_runs)
         left = await person.running() - wanted
         assert len(left) == 4 - victims, test
-        events = await person.get("events", "--field-selector", "reason=Preempted")
         by_group = "group" in test.rpartition("_by_")[2]
-        related = {(event.get("related") or {}).get("kind") for event in events}
-        assert len({event["involvedObject"]["name"] for event in events}) == victims
-        assert related == ({"PodGroup"} if by_group else {"Pod"})
+
+        async def told() -> bool:
+            events = await person.get("events", "--field-selector", "reason=Preempted")
+            names = {event["involvedObject"]["name"] for event in events}
+            related = {(event.get("related") or {}).get("kind") for event in events}
+            return len(names) == victims and related == {"PodGroup" if by_group else "Pod"}
+
+        await cluster.until("the victims are told", told)
         if by_group:
             await person.kubectl(
                 "wait", "podgroup/high", "--for=condition=PodGroupInitiallyScheduled"

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +59,16 @@ class Site:
         answer = await self.kubectl(*arguments, stdin=stdin)
         assert answer.code == 0, f"kubectl {' '.join(arguments)}: {answer.stdout}{answer.stderr}"
         return answer.stdout
+
+    async def until_says(self, holds: Callable[[str], object], *arguments: str) -> str:
+        """Return the output of a command once it is as wanted."""
+        said = ""
+        for _ in range(240):
+            said = await self.says(*arguments)
+            if holds(said):
+                return said
+            await asyncio.sleep(0.25)
+        raise AssertionError(f"kubectl {' '.join(arguments)} never said it: {said}")
 
     @contextlib.asynccontextmanager
     async def watching(self, *arguments: str) -> AsyncIterator[asyncio.Queue[str]]:

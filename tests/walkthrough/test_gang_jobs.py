@@ -1,14 +1,15 @@
 """The walkthrough of Koordinator's guide on job-level preemption, with a real kubectl.
 
-Compared is what the guide prints, AGE and IP aside; the workers may be on either node. The victims'
-grace period is long enough to look at them while they end.
+Compared is what the guide prints, AGE and IP aside; the workers may be on either node. The victims
+take an hour to end, so that there is time to look at them, until they are deleted by force.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -43,7 +44,14 @@ def manifests(*names: str) -> str:
         if isinstance(step, Apply) and step.object["metadata"]["name"] in names
     ]
     assert len(found) == len(names)
-    return yaml.safe_dump_all(found)
+    return yaml.safe_dump_all([lasting(each) if each["kind"] == "Pod" else each for each in found])
+
+
+def lasting(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod, which takes an hour to end."""
+    annotations = {"sim.reprieve.dev/termination-time": "1h"}
+    spec = {**pod["spec"], "terminationGracePeriodSeconds": 3600}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}, "spec": spec}
 
 
 @pytest.fixture
@@ -77,13 +85,17 @@ async def table(site: Site) -> dict[str, dict[str, str]]:
     return rows
 
 
-async def until(site: Site, expected: dict[str, tuple[str, str]]) -> dict[str, dict[str, str]]:
-    """Wait until the table has exactly these pods with READY and STATUS."""
+async def until(
+    site: Site,
+    expected: dict[str, tuple[str, str]],
+    holds: Callable[[dict[str, dict[str, str]]], object] = bool,
+) -> dict[str, dict[str, str]]:
+    """Wait until the table has exactly these pods with READY and STATUS, and this holds, too."""
     found: dict[str, dict[str, str]] = {}
     for _ in range(240):
         found = await table(site)
         seen = {name: (row["READY"], row["STATUS"]) for name, row in found.items()}
-        if seen == expected:
+        if seen == expected and holds(found):
             return found
         await asyncio.sleep(0.25)
     raise AssertionError(f"never seen: {expected}\n{found}")
@@ -127,6 +139,7 @@ async def test_the_guide_word_for_word(cluster: Site) -> None:
             **dict.fromkeys(("hp-worker-1", "hp-worker-2"), ("0/1", "Pending")),
             **dict.fromkeys(("lp-pod-1", "lp-pod-2"), ("1/1", "Terminating")),
         },
+        lambda found: {found[f"hp-worker-{n}"]["NOMINATED NODE"] for n in (1, 2)} == NODES,
     )
     workers = [seen["hp-worker-1"], seen["hp-worker-2"]]
     assert {row["NOMINATED NODE"] for row in workers} == NODES
@@ -143,20 +156,17 @@ async def test_the_guide_word_for_word(cluster: Site) -> None:
         f"default/hp-training-job, triggerpod: default/{worker}"
         for worker in ("hp-worker-1", "hp-worker-2")
     }
-    events = await cluster.says(
+    await cluster.until_says(
+        lambda said: sorted(said.splitlines()) == ["Normal lp-pod-1", "Normal lp-pod-2"],
         *("get", "events", "--field-selector", "reason=Preempted"),
         *("-o", 'jsonpath={range .items[*]}{.type} {.involvedObject.name}{"\\n"}{end}'),
     )
-    assert sorted(events.splitlines()) == ["Normal lp-pod-1", "Normal lp-pod-2"]
 
     nominated = {row["NAME"]: row["NOMINATED NODE"] for row in workers}
+    await cluster.says("delete", "pod", "lp-pod-1", "lp-pod-2", "--force", "--grace-period=0")
     seen = await until(cluster, dict.fromkeys(("hp-worker-1", "hp-worker-2"), ("1/1", "Running")))
     assert {name: row["NODE"] for name, row in seen.items()} == nominated
     assert {row["NOMINATED NODE"] for row in seen.values()} == {"<none>"}
-    phase = "jsonpath={.status.phase} {.status.running} {.status.scheduled}"
-    await cluster.says(
-        *("wait", "podgroup.scheduling.sigs.k8s.io/hp-training-job", "--timeout=30s"),
-        "--for=jsonpath={.status.phase}=Running",
-    )
     group = "podgroup.scheduling.sigs.k8s.io/hp-training-job"
-    assert await cluster.says("get", group, "-o", phase) == "Running 2 2"
+    phase = "jsonpath={.status.phase} {.status.running} {.status.scheduled}"
+    await cluster.until_says(lambda said: said == "Running 2 2", "get", group, "-o", phase)

@@ -82,12 +82,13 @@ async def test_an_idle_job_makes_way_for_a_pending_one_and_kubectl_shows_it(site
         "ml-team  job-batch-inference-<id>  Idle  1.2  <age>  Job  batch-inference  OnPressure"
         "  4 amd.com/gpu  <age>\n"
     )
-    description = normalised(await site.says("describe", "gpuworkload", idle, "-n", "ml-team"))
-    assert description.partition("Events:")[0] == golden("describe.txt")
-    assert (
+    event = (
         "  Normal  WorkloadIdle  <age>  gpuworkload-controller  "
         "GPU utilization dropped to 1.2%, workload is now considered idle"
-    ) in description
+    )
+    described = ("describe", "gpuworkload", idle, "-n", "ml-team")
+    description = await site.until_says(lambda said: event in normalised(said), *described)
+    assert normalised(description).partition("Events:")[0] == golden("describe.txt")
 
     await site.says("apply", "-f", "-", stdin=job("high-priority-demand", 4, enabled="true"))
     demand = await site.gpuworkload_of("job", "high-priority-demand", "ml-team")
@@ -111,7 +112,13 @@ async def test_an_idle_job_makes_way_for_a_pending_one_and_kubectl_shows_it(site
     assert await site.says("get", "gpuworkload", idle, "-n", "ml-team", "-o", reason) == (
         f"Preempted to free 4 amd.com/gpu for pending workload {demand}"
     )
-    reasons = await site.says(
+    wanted = {
+        "Normal WorkloadIdle",
+        "Warning PreemptionStarted",
+        "Warning WorkloadPreempted",
+    }
+    await site.until_says(
+        lambda said: wanted <= set(said.splitlines()),
         "get",
         "events",
         "-n",
@@ -121,11 +128,6 @@ async def test_an_idle_job_makes_way_for_a_pending_one_and_kubectl_shows_it(site
         "-o",
         'jsonpath={range .items[*]}{.type} {.reason}{"\\n"}{end}',
     )
-    assert {
-        "Normal WorkloadIdle",
-        "Warning PreemptionStarted",
-        "Warning WorkloadPreempted",
-    } <= set(reasons.splitlines())
 
 
 async def test_a_watch_of_kubectl_shows_each_phase_of_a_reclaim(site: Site) -> None:

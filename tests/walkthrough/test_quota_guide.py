@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from reprieve.scenarios.embedded import embedded_stage
 from reprieve.scenarios.model import NodeSpec
 from tests.walkthrough.conftest import Site, explained
 
+#: Status and reason of each condition, by the name of the Job.
+Said = dict[str, dict[str, str]]
 GUIDES = Path(__file__).parents[2].parent / "shared" / "guides"
 OWN = """
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -138,7 +140,7 @@ def jobs(name: str, priority: str) -> str:
     )
 
 
-async def workloads(site: Site) -> dict[str, dict[str, str]]:
+async def workloads(site: Site) -> Said:
     """Status and reason of each condition, by the name of the Job."""
     items: list[dict[str, Any]] = json.loads(await site.says("get", "wl", "-o", "json"))["items"]
     return {
@@ -150,16 +152,25 @@ async def workloads(site: Site) -> dict[str, dict[str, str]]:
     }
 
 
-async def until_admitted(site: Site, *names: str) -> dict[str, dict[str, str]]:
-    """Wait until exactly these Jobs are admitted."""
-    found: dict[str, dict[str, str]] = {}
+async def until(site: Site, holds: Callable[[Said], object]) -> Said:
+    """Wait until it holds for the conditions of all Jobs."""
+    found: Said = {}
     for _ in range(240):
         found = await workloads(site)
-        admitted = {name for name, said in found.items() if said.get("Admitted") == "True Admitted"}
-        if admitted == set(names):
+        if holds(found):
             return found
         await asyncio.sleep(0.25)
-    raise AssertionError(f"never admitted together: {names}\n{found}")
+    raise AssertionError(f"it never held: {found}")
+
+
+async def until_admitted(site: Site, *names: str) -> Said:
+    """Wait until exactly these Jobs are admitted."""
+
+    def admitted(found: Said) -> bool:
+        said = {name for name, each in found.items() if each.get("Admitted") == "True Admitted"}
+        return said == set(names)
+
+    return await until(site, admitted)
 
 
 async def test_a_higher_priority_evicts_in_one_queue_and_waits_in_the_other(
@@ -185,23 +196,27 @@ async def test_a_higher_priority_evicts_in_one_queue_and_waits_in_the_other(
     assert len(victims) == 1 and victims <= {"hit-first", "hit-second"}
     (victim,) = victims
     assert found[victim]["Preempted"] == "True InClusterQueue"
-    assert found["spared-urgent"]["QuotaReserved"] == "False WaitingForQuota"
     found = await until_admitted(cluster, *(lows - victims), "hit-urgent")
     assert await cluster.says("get", "job", victim, "-o", "jsonpath={.spec.suspend}") == "true"
 
-    lines = (await cluster.says("get", "clusterqueues")).splitlines()
-    assert [line.split() for line in lines[1:]] == [[name, "1"] for name in sorted(names)]
+    each_waits = [[name, "1"] for name in sorted(names)]
+    await cluster.until_says(
+        lambda said: [line.split() for line in said.splitlines()[1:]] == each_waits,
+        *("get", "clusterqueues"),
+    )
+    waits = "False WaitingForQuota"
+    await until(cluster, lambda found: found["spared-urgent"].get("QuotaReserved") == waits)
 
     # What waits in the second queue gets quota only when somebody there is done.
     await cluster.says("delete", "job", "spared-first")
     left = lows - victims - {"spared-first"}
     found = await until_admitted(cluster, *left, "hit-urgent", "spared-urgent")
     assert {name for name, said in found.items() if "Evicted" in said} == victims
-    evicted = await cluster.says(
+    evicted = await cluster.until_says(
+        lambda said: re.fullmatch(rf"job-{victim}-[0-9a-f]{{5}}", said),
         *("get", "events", "--field-selector", "reason=EvictedDueToPreempted"),
         *("-o", "jsonpath={.items[*].involvedObject.name}"),
     )
-    assert re.fullmatch(rf"job-{victim}-[0-9a-f]{{5}}", evicted)
     (record,) = (await cluster.says("get", "preemptions", "-A", "-o", "name")).split()
     code, story = await explained(cluster, record.partition("/")[2])
     assert code == 0

@@ -63,16 +63,27 @@ class Version:
     async def group_of(self, name: str) -> Any:
         return (await self.cluster.pods())[name]["spec"].get("schedulingGroup")
 
-    async def evicted(self) -> set[str]:
-        """Return whom events name as preempted, ever."""
-        events = await self.cluster.client.list(EVENTS, dict, namespace=NAMESPACE)
-        return {e["involvedObject"]["name"] for e in events.items if e["reason"] == "Preempted"}
+    async def evicted(self, *names: str) -> None:
+        """Wait until events name these as preempted, ever, and nobody else."""
+
+        async def told() -> bool:
+            events = await self.cluster.client.list(EVENTS, dict, namespace=NAMESPACE)
+            found = {
+                e["involvedObject"]["name"] for e in events.items if e["reason"] == "Preempted"
+            }
+            return found == set(names)
+
+        await self.cluster.until(f"{names} preempted, and nobody else", told)
 
     async def metric(self, name: str, **labels: str) -> float:
         """Return the sum over all samples of a metric that have these labels."""
-        found = re.search(r"telemetry on port (\d+)", "\n".join(self.cluster.lines))
-        assert found is not None, "the operator does not say its port"
-        url = f"http://127.0.0.1:{found[1]}/metrics"
+
+        async def port() -> str:
+            found = re.search(r"telemetry on port (\d+)", "\n".join(self.cluster.lines))
+            return found[1] if found else ""
+
+        await self.cluster.until("the operator says its port", port)
+        url = f"http://127.0.0.1:{await port()}/metrics"
         text = await asyncio.to_thread(_read, url)
         total = 0.0
         for line in text.splitlines():
@@ -81,6 +92,14 @@ class Version:
             if sample.partition("{")[0] == name and labels.items() <= said.items():
                 total += float(value)
         return total
+
+    async def succeeded(self) -> None:
+        """Wait until a preemption for a group has been counted."""
+
+        async def counted() -> bool:
+            return await self.metric(_GROUPS, result="success") >= 1
+
+        await self.cluster.until("a preemption for a group is counted", counted)
 
     async def counts(self, name: str, value: float, **labels: str) -> None:
         """Wait until a metric has this value."""
@@ -92,7 +111,7 @@ class Version:
 
 
 def _read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         text: str = answer.read().decode()
     return text
 
@@ -123,7 +142,7 @@ async def test_gate_upgrade_downgrade_of_a_preemptor(tmp_path: Path) -> None:
         await at.create(at.on("early", 0, "high", group="gang-test-a"))
         assert await at.group_of("early") is None
         await at.runs("early")
-        assert await at.evicted() == {"low-0"}
+        await at.evicted("low-0")
         await at.counts(_PODS, 1)
         assert await at.metric(_GROUPS) == 0
 
@@ -133,15 +152,15 @@ async def test_gate_upgrade_downgrade_of_a_preemptor(tmp_path: Path) -> None:
         assert await at.group_of("test-pod-1") == {"podGroupName": "gang-test-a"}
         await at.pending("test-pod-1")
         await at.counts("scheduler_pending_entities", 1, type="podgroup", queue="gated")
-        assert await at.evicted() == {"low-0"}
+        await at.evicted("low-0")
         await at.create(at.on("test-pod-2", 2, "high", group="gang-test-a"))
         await at.runs("test-pod-1", "test-pod-2")
-        assert await at.evicted() == {"low-0", "low-1", "low-2"}
+        await at.evicted("low-0", "low-1", "low-2")
         plans = [
             {v["root"]["name"] for v in i["spec"]["victims"]} for i in await at.cluster.intents()
         ]
         assert {"low-1", "low-2"} in plans, "one plan for both"
-        assert await at.metric(_GROUPS, result="success") >= 1
+        await at.succeeded()
         assert await at.metric(_PODS) == 0
 
     async with version(tmp_path, gate=False) as at:
@@ -152,7 +171,7 @@ async def test_gate_upgrade_downgrade_of_a_preemptor(tmp_path: Path) -> None:
         await at.create(at.on("test-pod-3", 3, "high", group="gang-test-b"))
         assert await at.group_of("test-pod-3") is None
         await at.runs("test-pod-3")
-        assert await at.evicted() == {"low-0", "low-1", "low-2", "low-3"}
+        await at.evicted("low-0", "low-1", "low-2", "low-3")
         await at.counts(_PODS, 1)
         assert await at.metric(_GROUPS) == 0
 
@@ -164,8 +183,8 @@ async def test_gate_upgrade_downgrade_of_a_preemptor(tmp_path: Path) -> None:
         await at.counts("scheduler_pending_entities", 1, type="podgroup", queue="gated")
         await at.create(at.on("test-pod-5", 5, "high", group="gang-test-b"))
         await at.runs("test-pod-4", "test-pod-5")
-        assert await at.evicted() == {f"low-{number}" for number in range(6)}
-        assert await at.metric(_GROUPS, result="success") >= 1
+        await at.evicted(*(f"low-{number}" for number in range(6)))
+        await at.succeeded()
         assert await at.metric(_PODS) == 0
         assert {"early", *(f"test-pod-{n}" for n in range(1, 6))} == set(await at.cluster.placed())
 
@@ -183,7 +202,7 @@ async def test_gate_upgrade_downgrade_of_victims(tmp_path: Path) -> None:
         await at.runs("early-0", "early-1")
         await at.create(at.on("high-0", 0, "high"))
         await at.runs("high-0")
-        assert await at.evicted() == {"early-0"}
+        await at.evicted("early-0")
         await at.counts(_PODS, 1)
         await at.counts("scheduler_preemption_victims_sum", 1)
 
@@ -195,7 +214,7 @@ async def test_gate_upgrade_downgrade_of_victims(tmp_path: Path) -> None:
         await at.runs("test-pod-1", "test-pod-2")
         await at.create(at.on("high-1", 2, "high"))
         await at.runs("high-1")
-        assert await at.evicted() == {"early-0", "test-pod-1", "test-pod-2"}
+        await at.evicted("early-0", "test-pod-1", "test-pod-2")
         await at.counts(_PODS, 1)
         await at.counts("scheduler_preemption_victims_sum", 2)
         await at.counts("scheduler_preemption_workload_disruptions_sum", 1, preemptor="pod")
@@ -207,7 +226,7 @@ async def test_gate_upgrade_downgrade_of_victims(tmp_path: Path) -> None:
         await at.runs("test-pod-3", "test-pod-4")
         await at.create(at.on("high-2", 4, "high"))
         await at.runs("high-2", "test-pod-4")
-        assert await at.evicted() == {"early-0", "test-pod-1", "test-pod-2", "test-pod-3"}
+        await at.evicted("early-0", "test-pod-1", "test-pod-2", "test-pod-3")
         await at.counts(_PODS, 1)
         await at.counts("scheduler_preemption_victims_sum", 1)
         assert await at.metric("scheduler_preemption_workload_disruptions_sum") == 0
@@ -217,10 +236,7 @@ async def test_gate_upgrade_downgrade_of_victims(tmp_path: Path) -> None:
         await at.runs("test-pod-5", "test-pod-6")
         await at.create(at.on("high-3", 6, "high"))
         await at.runs("high-3", "test-pod-4")
-        assert await at.evicted() == {
-            "early-0",
-            *(f"test-pod-{number}" for number in (1, 2, 3, 5, 6)),
-        }
+        await at.evicted("early-0", *(f"test-pod-{number}" for number in (1, 2, 3, 5, 6)))
         await at.counts(_PODS, 1)
         await at.counts("scheduler_preemption_victims_sum", 2)
         assert await at.metric(_GROUPS) == 0
