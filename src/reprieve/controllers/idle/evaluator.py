@@ -59,8 +59,9 @@ class Evaluator:
     """Runs evaluations one at a time, whenever asked and when time alone may change the answer.
 
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
-    operator's namespace; `pods_left` whether pods of a root still exist; `action_of` what a root's
-    owner wants to happen to it; `held_back` why nothing may be decided now.
+    operator's namespace; `pods_left` whether pods of a root still exist; `lost_with` what work is
+    lost with it; `action_of` what a root's owner wants to happen to it; `held_back` why nothing may
+    be decided now.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Evaluator:
         snapshot: Callable[[Mapping[Uid, GpuWorkloadKey | None]], IdleSnapshot],
         intents: Callable[[], Sequence[Preemption]],
         pods_left: Callable[[Ref], bool],
+        lost_with: Callable[[Ref], int],
         action_of: Callable[[Ref], Action],
         changed: Callable[[GpuWorkloadKey], None],
         held_back: Callable[[], str],
@@ -93,6 +95,7 @@ class Evaluator:
             intent_log,
             intents=intents,
             pods_left=pods_left,
+            lost_with=lost_with,
             action_of=action_of,
             changed=changed,
             again=self.ask_at,

@@ -21,7 +21,7 @@ from reprieve.controllers.idle.reconcile import status_patch
 from reprieve.controllers.idle.workloads import TrackedWorkloads, key_of
 from reprieve.engine.idle.lifecycle import DeleteOutcome, Facts, Missing, marked, step
 from reprieve.engine.idle.model import Phase, Workload
-from reprieve.engine.plan import Plan
+from reprieve.engine.plan import Plan, Ref
 from reprieve.execution.evict import Eviction, Result
 from reprieve.execution.executor import Reading
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
@@ -30,7 +30,7 @@ from reprieve.kube.errors import Conflict, NotFound
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.kube.writes import Priority
 from reprieve.settings.idle import overrides_of, resolve
-from reprieve.units.ids import GpuWorkloadKey, PlanId
+from reprieve.units.ids import GpuWorkloadKey, PlanId, Uid
 from reprieve.units.instants import Nanos
 from reprieve.wording.kaiwo import (
     PHASE_UPDATED,
@@ -74,11 +74,16 @@ class IdleMarks:
         workloads: TrackedWorkloads,
         plans: Callable[[str], Plan | None],
         changed: Callable[[GpuWorkloadKey], None],
+        lost_with: Callable[[Ref], int],
     ) -> None:
+        """`lost_with`: device-seconds of work that are lost with a root as it stands."""
         self._context = context
         self._workloads = workloads
         self._plans = plans
         self._changed = changed
+        self._lost_with = lost_with
+        # What victims lose that this process marked; their pods may be gone before it is counted.
+        self._at_stake: dict[str, int] = {}
         # Idle times of victims that this process marked, to be given back if they are spared.
         self._idle_since: dict[str, Nanos | None] = {}
 
@@ -126,6 +131,7 @@ class IdleMarks:
             subresource="status",
         )
         self._idle_since[victim.subject.uid] = row.status.idle_since
+        self._at_stake[victim.subject.uid] = self._lost_with(_ref(victim.root))
         self._workloads.put(answer)
         log.info("%s: Idle -> Preempting, plan %s: %s", row.key, intent.spec.plan_id, victim.reason)
         if started is not None:
@@ -134,6 +140,7 @@ class IdleMarks:
     async def spare(self, intent: Preemption, victim: Victim, reading: Reading, why: str) -> None:
         """Take the mark back, or touch a GpuWorkload that carries none."""
         subject = victim.subject
+        self._at_stake.pop(subject.uid, None)
         if not reading.marked:
             annotations = {_SPARED: intent.spec.plan_id}
             metadata = {"resourceVersion": reading.resource_version, "annotations": annotations}
@@ -228,6 +235,12 @@ class IdleMarks:
         self._context.metrics.count_preemption(
             PlanId(intent.spec.plan_id), intent.spec.plane, victim.rule, result
         )
+        lost = self._at_stake.pop(victim.subject.uid, None)
+        if eviction.result is Result.EVICTED:
+            lost = self._lost_with(_ref(victim.root)) if lost is None else lost
+            self._context.metrics.lost_device_seconds.labels(intent.spec.plane, victim.rule).inc(
+                lost
+            )
 
     def _row(self, found: GpuWorkload) -> Workload:
         settings = resolve(overrides_of(found.spec), self._context.tiers)
@@ -245,6 +258,10 @@ class IdleMarks:
         except NotFound:
             return None
         return found if found.metadata.uid == subject.uid else None
+
+
+def _ref(root: ObjectRef) -> Ref:
+    return Ref(root.api_version, root.kind, root.namespace, root.name, Uid(root.uid))
 
 
 def _worded(texts: Sequence[EventText], victim: Victim, eviction: Eviction) -> list[EventText]:

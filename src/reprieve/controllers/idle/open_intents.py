@@ -54,8 +54,8 @@ class OpenIntents:
     """The intents that are not over, and the tasks that carry them.
 
     `intents` gives all Preemptions of the operator's namespace; `pods_left` whether pods of a root
-    still exist; `action_of` what a root's owner wants to happen to it; `again` asks for another
-    look at a wall instant.
+    still exist; `lost_with` what work is lost with it; `action_of` what a root's owner wants to
+    happen to it; `again` asks for another look at a wall instant.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class OpenIntents:
         *,
         intents: Callable[[], Sequence[Preemption]],
         pods_left: Callable[[Ref], bool],
+        lost_with: Callable[[Ref], int],
         action_of: Callable[[Ref], Action],
         changed: Callable[[GpuWorkloadKey], None],
         again: Callable[[Nanos], None],
@@ -79,7 +80,7 @@ class OpenIntents:
         self._pods_left = pods_left
         self._action_of = action_of
         self._again = again
-        self._marks = IdleMarks(context, workloads, self._plan, changed)
+        self._marks = IdleMarks(context, workloads, self._plan, changed, lost_with)
         # Plans of this process by id, for the texts of their events.
         self._plans: dict[str, Plan] = {}
         # Intents that a task of this process works on, by name, as last written or as planned.

@@ -59,6 +59,7 @@ from reprieve.engine.idle.discovery import (
 )
 from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase
 from reprieve.engine.idle.resources import add
+from reprieve.engine.lost_work import lost_device_seconds
 from reprieve.engine.plan import Plane, Ref
 from reprieve.execution.executor import Executor
 from reprieve.execution.intents import IntentLog
@@ -130,6 +131,7 @@ class IdlePlane:
             snapshot=self._snapshot,
             intents=self._intents,
             pods_left=self._pods_left,
+            lost_with=self._lost_with,
             action_of=lambda root: self._action_of(root) or Action.DELETE,
             changed=self._due.add,
             held_back=self._held_back,
@@ -437,6 +439,20 @@ class IdlePlane:
         pods = self._ownership.pods_of(root)
         revived = any(held.status.phase in _TRACKED for held in self.workloads.of_root(root.uid))
         return any(pod.row.terminating or not revived for pod in pods)
+
+    def _lost_with(self, root: Ref) -> int:
+        """Return the device-seconds of work that are lost with a root's pods."""
+        now = self.context.clock.wall() // SECOND
+        return sum(
+            lost_device_seconds(
+                None if pod.row.started is None else pod.row.started // SECOND,
+                pod.checkpoint,
+                sum(pod.row.gpus.values()),
+                now,
+            )
+            for pod in self._ownership.pods_of(root)
+            if pod.occupies
+        )
 
     def _intents(self) -> Sequence[Preemption]:
         return [

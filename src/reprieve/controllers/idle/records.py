@@ -27,6 +27,7 @@ from reprieve.api.reprieve import Preemption
 from reprieve.engine.idle.discovery import Owner
 from reprieve.engine.idle.model import PodRow
 from reprieve.engine.idle.vendors import Vendor
+from reprieve.intake.cluster.metadata import checkpoint_of
 from reprieve.intake.pods import found, gpus_of, pod_row, workload_gpus
 from reprieve.kube.objects import version_number
 from reprieve.units.ids import Uid
@@ -47,7 +48,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A pod: its row without demand, its owners, and the whole of it while it is Pending."""
+    """A pod: its row without demand, its owners, and the whole of it while it is Pending.
+
+    `checkpoint`: Unix seconds of the last one that it says, 0 for none.
+    """
 
     uid: str
     namespace: str
@@ -56,6 +60,7 @@ class PodRecord:
     row: PodRow
     owners: tuple[Owner, ...]
     pending: Pod | None
+    checkpoint: int = 0
 
     @property
     def occupies(self) -> bool:
@@ -84,6 +89,7 @@ def pod_converter(vendors: Sequence[Vendor]) -> Callable[[Pod], PodRecord]:
             row=row,
             owners=found(pod).owners,
             pending=pod if gpus and row.phase == "Pending" else None,
+            checkpoint=checkpoint_of(metadata),
         )
 
     return convert

@@ -7,16 +7,22 @@ specification of the quota plane, section 9.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from reprieve.api.kueue import Condition, Workload
 from reprieve.controllers.quota.context import QuotaContext
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.watches import Held
+from reprieve.engine.lost_work import devices_of, lost_device_seconds
+from reprieve.intake.cluster.metadata import checkpoint_of
+from reprieve.intake.quota_requests import amounts_of
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.telemetry.quota import Place
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import parse_instant
+from reprieve.units.quantities import InvalidQuantity
 
-__all__ = ["Meters", "place_of", "ready_for"]
+__all__ = ["Meters", "lost_with", "place_of", "ready_for"]
 
 
 def place_of(workload: Workload) -> Place:
@@ -34,6 +40,23 @@ def ready_for(workload: Workload, now: int) -> float | None:
     """Return for how many seconds its pods were ready, None if they were not."""
     ready = condition_of(workload.status.conditions, "PodsReady")
     return max(0.0, _since(ready, now)) if is_true(ready) else None
+
+
+def lost_with(workload: Workload, now: int) -> int:
+    """Return the device-seconds of work that an admitted Workload loses; `now` in Unix seconds.
+
+    Its pods are not looked at: it starts when it is admitted, and says its checkpoint itself.
+    """
+    admission = workload.status.admission
+    admitted = condition_of(workload.status.conditions, "Admitted")
+    if admission is None or not is_true(admitted):
+        return 0
+    devices = 0
+    for assigned in admission.pod_set_assignments or ():
+        with suppress(InvalidQuantity):
+            devices += devices_of(amounts_of(assigned.resource_usage).items())
+    start = parse_instant(admitted.last_transition_time) // SECOND
+    return lost_device_seconds(start, checkpoint_of(workload.metadata), devices, now)
 
 
 class Meters:

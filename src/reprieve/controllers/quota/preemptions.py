@@ -28,6 +28,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
+from reprieve.controllers.quota.meters import lost_with
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.transitions import preempted
 from reprieve.controllers.quota.writing import StatusWriter
@@ -45,7 +46,7 @@ from reprieve.kube.errors import (
     Unreachable,
 )
 from reprieve.kube.writes import Priority
-from reprieve.units.durations import MINUTE
+from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.wording import kueue
 
@@ -165,6 +166,13 @@ class Preemptions:
                 failed.add(key)
                 continue
             self._context.quota_metrics.preempted(queue, str(marking.reason))
+            evicted_by = condition_of(stored.status.conditions, "Evicted")
+            if evicted_by is not None and evicted_by.message == marking.message:
+                # Otherwise it was on its way out already, and has lost its work to that.
+                lost = lost_with(stored, self._context.clock.wall() // SECOND)
+                self._context.metrics.lost_device_seconds.labels(
+                    Plane.QUOTA.value, str(marking.reason)
+                ).inc(lost)
             for event in marking.events:
                 self._context.announce(reference_of(stored), event)
             self._context.announce(reference_of(preemptor), marking.told)

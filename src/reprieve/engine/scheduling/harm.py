@@ -16,6 +16,7 @@ import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow, Kind, PodRow
 from reprieve.engine.cluster.snapshot import I64, NO_START, Mask, Snapshot
+from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 from reprieve.engine.placement.simulation import Simulation
 
 __all__ = ["IDLE", "idle_pods", "lost_by", "lost_pods", "lost_work"]
@@ -24,8 +25,6 @@ __all__ = ["IDLE", "idle_pods", "lost_by", "lost_pods", "lost_work"]
 IDLE: Final = -1
 
 _FRESH: Final = 180  # seconds
-_NO_DEVICES: Final = ("pods", "cpu", "memory", "ephemeral-storage")
-_NO_DEVICE_PREFIXES: Final = ("hugepages-", "attachable-volumes-")
 
 
 def lost_pods(simulation: Simulation) -> I64 | None:
@@ -57,11 +56,8 @@ def lost_work(snapshot: Snapshot, now: int, most: int) -> I64:
 
 def lost_by(row: PodRow, group: GroupRow | None, now: int) -> int:
     """Return the device-seconds that one pod loses; without a checkpoint all since its start."""
-    start = now if row.start is None else row.start
     said = max(row.checkpoint, 0 if group is None else group.checkpoint)
-    since = max(start, said) if said <= now else start
-    devices = sum(amount for name, amount in row.pod_class.requests if _is_device(name))
-    return max(0, now - since) * devices
+    return lost_device_seconds(row.start, said, devices_of(row.pod_class.requests), now)
 
 
 def idle_pods(snapshot: Snapshot, now: int) -> Mask:
@@ -79,10 +75,6 @@ def idle_pods(snapshot: Snapshot, now: int) -> Mask:
 
 
 def _devices(snapshot: Snapshot) -> I64:
-    columns = [number for number, name in enumerate(snapshot.resources) if _is_device(name)]
+    columns = [number for number, name in enumerate(snapshot.resources) if is_device(name)]
     devices: I64 = snapshot.pod_requests[:, columns].sum(axis=1)
     return devices
-
-
-def _is_device(name: str) -> bool:
-    return name not in _NO_DEVICES and not name.startswith(_NO_DEVICE_PREFIXES)
