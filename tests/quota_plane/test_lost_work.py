@@ -1,0 +1,102 @@
+"""The quota plane counts the work that its victims lose, since their admission or checkpoint."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprieve.api.kueue import Workload
+from reprieve.controllers.quota.meters import lost_with
+from reprieve.scenarios.model import NodeSpec
+from tests.quota_plane.site import (
+    Object,
+    TurnedClock,
+    cluster_queue,
+    flavor,
+    job,
+    local_queue,
+    priority_class,
+    site,
+)
+from tests.quota_plane.test_jobs import LOWER
+
+GPU = "amd.com/gpu"
+NODE = NodeSpec("node-0", {"cpu": "16", "memory": "32Gi", "pods": "110", GPU: "4"}, {})
+NOW = 1_700_000_000  # 2023-11-14T22:13:20Z
+
+
+def gpu_queue() -> Object:
+    resources = [{"name": name, "nominalQuota": "4"} for name in ("cpu", GPU)]
+    group = {
+        "coveredResources": ["cpu", GPU],
+        "flavors": [{"name": "default-flavor", "resources": resources}],
+    }
+    return cluster_queue("cq", 4, preemption=LOWER, resourceGroups=[group])
+
+
+def gpu_job(name: str, **facts: Any) -> Object:
+    made = job(name, pods=2, **facts)
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {"cpu": "1"}, "limits": {GPU: "2"}}
+    return made
+
+
+async def test_what_a_preempted_workload_has_run_for_is_counted_once(tmp_path: Path) -> None:
+    clock = TurnedClock()
+    classes = [priority_class("low", 100), priority_class("high", 10_000)]
+    objects = [flavor(), gpu_queue(), local_queue("q", "cq"), *classes]
+    async with site(tmp_path, *objects, nodes=[NODE], clock=clock) as cluster:
+        began = time.monotonic()
+        await cluster.create(gpu_job("low", priority="low"))
+        await cluster.until_admitted("low")
+        clock.turn(600)
+        await cluster.create(gpu_job("high", priority="high"))
+        await cluster.until_admitted("high")
+        (intent,) = await cluster.intents()
+        (victim,) = intent["spec"]["victims"]
+        lost = cluster.metrics.registry.get_sample_value(
+            "reprieve_lost_device_seconds_total", {"plane": "quota", "reason": victim["rule"]}
+        )
+        assert lost is not None
+        assert 4 * 600 <= lost <= 4 * (600 + time.monotonic() - began + 1)
+
+
+def workload(*conditions: tuple[str, str], checkpoint: str = "", **usage: str) -> Workload:
+    annotations = {"reprieve.dev/last-checkpoint": checkpoint} if checkpoint else {}
+    said = [
+        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": at}
+        for kind, at in conditions
+    ]
+    held: dict[str, str] = {"cpu": "8", "memory": "1Gi", **usage}
+    sets = [{"name": "main", "count": 1, "resourceUsage": held}]
+    admission = {"clusterQueue": "cq", "podSetAssignments": sets}
+    return msgspec.convert(
+        {
+            "metadata": {"name": "w", "namespace": "team", "annotations": annotations},
+            "status": {"conditions": said, "admission": admission},
+        },
+        Workload,
+    )
+
+
+ADMITTED = ("Admitted", "2023-11-14T22:03:20Z")  # 600 s ago
+
+
+@pytest.mark.parametrize(
+    ("found", "lost"),
+    [
+        (workload(ADMITTED, **{GPU: "3"}), 1_800),
+        (workload(ADMITTED, **{GPU: "3", "example.com/fpga": "1"}), 2_400),
+        (workload(ADMITTED), 0),
+        (workload(("QuotaReserved", ADMITTED[1]), **{GPU: "3"}), 0),
+        (workload(ADMITTED, checkpoint="2023-11-14T22:12:20Z", **{GPU: "3"}), 180),
+        (workload(ADMITTED, checkpoint="2023-11-14T21:00:00Z", **{GPU: "3"}), 1_800),
+        (workload(ADMITTED, checkpoint="lately", **{GPU: "3"}), 1_800),
+    ],
+)
+def test_a_workload_starts_when_it_is_admitted(found: Workload, lost: int) -> None:
+    assert lost_with(found, NOW) == lost
