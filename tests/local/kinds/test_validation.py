@@ -26,6 +26,10 @@ _SUBDOMAIN = (
 )
 
 
+def _soft(**more: Any) -> Object:
+    return {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway", **more}
+
+
 def _resources(**resources: Any) -> Object:
     return pod(containers=[container(resources=resources)])
 
@@ -103,6 +107,32 @@ def _resources(**resources: Any) -> Object:
                 (
                     'spec.topologySpreadConstraints[0].whenUnsatisfiable: Unsupported value: "": '
                     'supported values: "DoNotSchedule", "ScheduleAnyway"'
+                )
+            ],
+        ),
+        (
+            pod(topologySpreadConstraints=[_soft(minDomains=0, nodeTaintsPolicy="Maybe")]),
+            [
+                (
+                    "spec.topologySpreadConstraints[0].minDomains: Invalid value: 0: "
+                    "must be greater than zero"
+                ),
+                (
+                    "spec.topologySpreadConstraints[0].minDomains: Invalid value: 0: "
+                    "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway"
+                ),
+                (
+                    "spec.topologySpreadConstraints[0].nodeTaintsPolicy: Unsupported value: "
+                    '"Maybe": supported values: "Honor", "Ignore"'
+                ),
+            ],
+        ),
+        (
+            pod(topologySpreadConstraints=[_soft(matchLabelKeys=["a"])]),
+            [
+                (
+                    "spec.topologySpreadConstraints[0].matchLabelKeys: Forbidden: "
+                    "must not be specified when labelSelector is not set"
                 )
             ],
         ),

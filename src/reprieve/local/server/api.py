@@ -38,6 +38,7 @@ from reprieve.local.server.errors import (
 )
 from reprieve.local.server.gates import drop_disabled
 from reprieve.local.server.kinds import Kind, Registry
+from reprieve.local.server.label_keys import label_keys_in_selectors
 from reprieve.local.server.naming import name_object
 from reprieve.local.server.options import DeleteOptions, ListOptions, PatchType, WriteOptions
 from reprieve.local.server.outside import once, settled
@@ -260,6 +261,7 @@ class Api:
         request = Request(kind, "CREATE", namespace, metadata["name"], None, options)
         obj = mutated(self, request, obj)
         admission.note_gates(kind, obj)
+        label_keys_in_selectors(kind, obj)
         check(kind, obj, None)
         escalation.check(self, kind, obj, None)
         webhooks.validated(self, request, obj)

@@ -21,7 +21,7 @@ def pod_defaults(pod: Object) -> None:
     for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:
         _requests_from_limits(container.get("resources") or {})
     if spec.get("hostNetwork"):
-        for container in spec.get("containers", ()):
+        for container in [*spec.get("initContainers", ()), *spec.get("containers", ())]:
             for port in container.get("ports", ()):
                 port.setdefault("hostPort", port.get("containerPort"))
     status = pod.setdefault("status", {})

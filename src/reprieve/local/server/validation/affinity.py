@@ -15,6 +15,7 @@ __all__ = ["check_affinity", "check_spread", "check_taint_effect", "check_tolera
 Object = Mapping[str, Any]
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_POLICIES: Final = ("Honor", "Ignore")
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
@@ -57,12 +58,24 @@ def _pod_affinity(affinity: Object, field: str) -> Iterator[Cause]:
 
 def _pod_term(term: Object, field: str) -> Iterator[Cause]:
     yield from label_selector(term.get("labelSelector") or {}, f"{field}.labelSelector")
+    for word in ("matchLabelKeys", "mismatchLabelKeys"):
+        yield from _label_keys(term, word, field)
     key = term.get("topologyKey", "")
     if not key:
         yield causes.required(f"{field}.topologyKey", "can not be empty")
     else:
         for problem in qualified_name_problems(key):
             yield causes.bad(f"{field}.topologyKey", key, problem)
+
+
+def _label_keys(term: Object, word: str, field: str) -> Iterator[Cause]:
+    keys, here = term.get(word) or (), f"{field}.{word}"
+    if keys and term.get("labelSelector") is None:
+        yield causes.forbidden(here, "must not be specified when labelSelector is not set")
+        return
+    for index, key in enumerate(keys):
+        for problem in qualified_name_problems(key):
+            yield causes.bad(f"{here}[{index}]", key, problem)
 
 
 def _weight(each: Object, field: str) -> Iterator[Cause]:
@@ -152,4 +165,15 @@ def check_spread(constraints: Sequence[Object], field: str) -> Iterator[Cause]:
             yield causes.unsupported(
                 f"{here}.whenUnsatisfiable", answer, ("DoNotSchedule", "ScheduleAnyway")
             )
+        least = constraint.get("minDomains")
+        if least is not None and least <= 0:
+            yield causes.bad(f"{here}.minDomains", least, "must be greater than zero")
+        if least is not None and answer != "DoNotSchedule":
+            text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {answer}"
+            yield causes.bad(f"{here}.minDomains", least, text)
+        for word in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            policy = constraint.get(word)
+            if policy is not None and policy not in _POLICIES:
+                yield causes.unsupported(f"{here}.{word}", policy, _POLICIES)
+        yield from _label_keys(constraint, "matchLabelKeys", here)
         yield from label_selector(constraint.get("labelSelector") or {}, f"{here}.labelSelector")
