@@ -268,3 +268,38 @@ async def test_the_namespaces_and_classes_of_a_new_cluster(
         "system-cluster-critical": 2_000_000_000,
         "system-node-critical": 2_000_001_000,
     }
+
+
+async def test_label_keys_of_a_new_pod_become_expressions_of_its_selectors(client: Client) -> None:
+    made = pod("keyed")
+    made["metadata"]["labels"] = {"app": "web", "hash": "7"}
+    selector = {"matchLabels": {"app": "web"}}
+    term = {"topologyKey": "zone", "labelSelector": selector, "mismatchLabelKeys": ["hash", "x"]}
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    made["spec"] |= {
+        "affinity": {
+            "podAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": {**term, "matchLabelKeys": ["app"]}}
+                ]
+            },
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+        },
+        "topologySpreadConstraints": [
+            {**spread, "labelSelector": selector, "matchLabelKeys": ["hash"]},
+            spread,
+        ],
+    }
+
+    spec = (await client.create(PODS, made))["spec"]
+
+    other = {"key": "hash", "operator": "NotIn", "values": ["7"]}
+    same = {"key": "hash", "operator": "In", "values": ["7"]}
+    app = {"key": "app", "operator": "In", "values": ["web"]}
+    preferred = spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    required = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred[0]["podAffinityTerm"]["labelSelector"]["matchExpressions"] == [app, other]
+    assert required[0]["labelSelector"] == {**selector, "matchExpressions": [other]}
+    spread_over = spec["topologySpreadConstraints"]
+    assert spread_over[0]["labelSelector"] == {**selector, "matchExpressions": [same]}
+    assert "labelSelector" not in spread_over[1]
