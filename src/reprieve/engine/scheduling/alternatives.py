@@ -3,9 +3,9 @@
 Examined are the best placement, then the other topology domains of the preemptor's constraint, the
 best-scored first, then alternatives: those in which one more of the victims of the best so far may
 not go, the one that matters most first. `maxPlacements` bounds their number; with
-`topologyPreemption` every feasible domain is examined all the same, and with `harmOrder` a second
-placement where the cheapest units make room. Each gets its victims in full,
-and the placement with the least harm is taken; the first difference decides:
+`topologyPreemption` every feasible domain is examined all the same, and with `harmOrder` the
+placement where least is lost, and one where the cheapest units make room. Each gets its victims in
+full, and the placement with the least harm is taken; the first difference decides:
 
 1. the rules by which a plain pod's node is chosen (specification 8.6), on whole victim sets;
 2. with `cascadeAware`: fewest pods of victims that would find no other node without evicting;
@@ -86,15 +86,20 @@ def least_harmful(
     """Return the victims of the placement that does the least harm; `first`: the best-scored."""
     wanted = policy.max_placements
     examined = [search.examine(first, _NOBODY)]
+    if policy.harm_order:
+        placing = search.place(None, _NOBODY)
+        if placing.failure is None and placing.nodes != first.nodes:
+            examined.append(search.examine(placing, _NOBODY))
+            wanted += 1
     cheapest = search.cheapest(_NOBODY)
     if len(cheapest):
         placing = search.place(None, cheapest)
         if placing.failure is None:
             examined.append(search.examine(placing, cheapest))
     constrained = bool(group.topology_key) and policy.gates.topology_aware
-    if constrained and (wanted > 1 or policy.topology_preemption):
+    if constrained and (policy.max_placements > 1 or policy.topology_preemption):
         others = _other_domains(simulation, search, first, group, queued)
-        limit = len(others) if policy.topology_preemption else wanted - 1
+        limit = len(others) if policy.topology_preemption else policy.max_placements - 1
         examined += [search.examine(placing, _NOBODY) for placing in others[:limit]]
     best = _Best(search, policy.cascade_aware)
     for each in examined:

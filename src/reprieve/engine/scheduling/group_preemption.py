@@ -97,7 +97,7 @@ def select_victims(
             search.limit(lowest.priority + 1)
             placing = lowest.placing
         else:
-            placing = search.place(None, _NOBODY)
+            placing = search.place_below(group.priority)
         if placing.failure is not None:
             code = Code.ERROR if placing.error else Code.UNSCHEDULABLE
             return Preemption(code, placing.failure, placements=search.runs)
@@ -150,17 +150,28 @@ class _Search:
             self.below, self._units, self._potential = below, None, None
 
     def place_below(self, below: int) -> GroupPlacing:
-        """Place the preemptor with the units below this priority gone."""
+        """Place the preemptor by scores with the units below this priority gone."""
         self.limit(below)
-        return self.place(None, _NOBODY)
+        self._without(_NOBODY)
+        return self._placed(None, self.choose)
 
     def place(self, within: Mask | None, spared: I64) -> GroupPlacing:
-        """Place the preemptor on these nodes, all where None."""
-        simulation, policy = self.simulation, self.policy
+        """Place the preemptor on these nodes, all where None; with `harmOrder` where least is lost.
+
+        Where nobody is spared, and it does not fit like that, by scores.
+        """
         units = self._without(spared)
-        choose = least_harm(units, self.choose) if policy.harm_order else self.choose
+        if not self.policy.harm_order:
+            return self._placed(within, self.choose)
+        placing = self._placed(within, least_harm(units, self.choose))
+        if placing.failure is not None and within is not None and not len(spared):
+            return self._placed(within, self.choose)
+        return placing
+
+    def _placed(self, within: Mask | None, choose: Choose) -> GroupPlacing:
+        simulation = self.simulation
         self.runs += 1
-        placing = place_unit(simulation, self.group, self.queued, policy, choose, within)
+        placing = place_unit(simulation, self.group, self.queued, self.policy, choose, within)
         assert self._empty is not None
         simulation.rollback(self._empty)
         return placing
