@@ -210,3 +210,39 @@ def test_a_list_taken_in_page_by_page_is_the_same_as_at_once() -> None:
     assert list(paged) == list(whole)
     assert {row.uid: row.resource_version for row in paged} == {"a": 2, "bad": 1, "b": 4, "late": 5}
     assert (heard.batches, refused) == (1, ["bad", "bad"])
+
+
+def test_a_fault_about_one_object_costs_the_others_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def convert(obj: dict[str, Any]) -> Row:
+        if obj["metadata"]["name"] == "unreadable":
+            raise ZeroDivisionError("the test says so")
+        return _convert(obj)
+
+    def by_length(record: Row) -> list[int]:
+        if record.name == "keyless":
+            raise TypeError("the test says so")
+        return [len(record.name)]
+
+    cache: Cache[dict[str, Any], Row] = Cache(convert, {"length": by_length})
+    told: list[str] = []
+
+    def changed(old: Row | None, new: Row | None) -> None:
+        if new is not None and new.name == "poisoned":
+            raise KeyError("the test says so")
+        told.append((new or old).name)  # type: ignore[union-attr]
+
+    late: list[str] = []
+    cache.subscribe(changed)
+    cache.subscribe(lambda old, new: late.append((new or old).name))  # type: ignore[union-attr]
+    names = ("first", "unreadable", "keyless", "poisoned", "last")
+    objects = [pod(name, uid=name, version=number) for number, name in enumerate(names, 1)]
+    cache.replaced(cache.received(objects), "9")
+    assert [record.name for record in cache] == ["first", "poisoned", "last"]
+    assert told == ["first", "last"]
+    assert late == ["first", "poisoned", "last"], "one subscriber's fault is not another's"
+    cache.applied(pod("unreadable", uid="unreadable", version=10))
+    cache.applied(pod("more", uid="more", version=11))
+    assert told == ["first", "last", "more"]
+    assert "ZeroDivisionError" in caplog.text and "KeyError" in caplog.text

@@ -301,3 +301,43 @@ async def test_a_server_whose_storage_went_back_in_time_is_listed_as_it_is_now()
         stage.pods.restart_history()
         await stage.settle(5 * MINUTE)
     assert stage.sink.told[-1] == ("replaced", (["a"], "4"))
+
+
+async def test_an_event_that_the_sink_cannot_take_costs_the_next_ones_nothing() -> None:
+    stage = Stage()
+    take = stage.sink.applied
+
+    def applied(obj: Any) -> None:
+        if obj["metadata"]["name"] == "poisoned":
+            raise ZeroDivisionError("the test says so")
+        take(obj)
+
+    stage.sink.applied = applied  # type: ignore[method-assign]
+    async with stage.running():
+        stage.pods.put(pod("poisoned"))
+        stage.pods.put(pod("other"))
+        await stage.settle()
+        assert [what for what, _ in stage.sink.told] == ["replaced", "applied"]
+        assert stage.sink.told[-1][1].startswith("other@")
+        assert stage.reflector.health is Health.WATCHING
+
+
+async def test_a_list_that_the_sink_cannot_take_is_asked_for_again_with_growing_pauses() -> None:
+    stage = Stage()
+    take, failures = stage.sink.replaced, 0
+
+    def replaced(objects: list[Any], resource_version: str) -> None:
+        nonlocal failures
+        if failures < 3:
+            failures += 1
+            raise ZeroDivisionError("the test says so")
+        take(objects, resource_version)
+
+    stage.sink.replaced = replaced  # type: ignore[method-assign]
+    async with stage.running():
+        assert stage.reflector.health is Health.FAILING
+        assert not stage.reflector.synced.is_set()
+        await stage.settle(MINUTE)
+        assert failures == 3
+        assert stage.reflector.synced.is_set()
+        assert stage.reflector.health is Health.WATCHING

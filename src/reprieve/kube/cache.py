@@ -6,7 +6,9 @@ Wire structs come in, `convert` makes slim records of them (strings that repeat 
 What is trusted: the uid is the identity. An event older than what is held is dropped, so is any
 event about an object that was deleted. A new uid under a held name ends the old one, which is
 reported as its deletion first. A list replaces everything in one batch. An object that `convert`
-refuses is reported and leaves what is held of it as it was. Only a reflector feeds a cache: what
+refuses is reported and leaves what is held of it as it was. A fault of ours about one object is
+logged and costs the others nothing: one in `convert` or an index counts as a refusal, after one in
+a subscriber the others are told all the same. Only a reflector feeds a cache: what
 this process wrote and has not seen yet belongs elsewhere. A list's wire structs are let go page by
 page, since 50,000 of them take several times the room of their records.
 Source: the design's section "State that can be trusted".
@@ -14,12 +16,15 @@ Source: the design's section "State that can be trusted".
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from reprieve.kube.objects import Identity, identity_of, version_number
 
 __all__ = ["Cache", "Index", "Record"]
+
+log: Final = logging.getLogger("reprieve.kube")
 
 
 class Record(Protocol):
@@ -91,19 +96,33 @@ class Cache(Generic[W, R]):
         """
         told, ended = self._changed, self._settled
 
+        def take(old: R | None, new: R | None) -> None:
+            try:
+                changed(old, new)
+            except Exception:
+                record = new or old
+                where = "" if record is None else f"{record.namespace}/{record.name}"
+                log.exception("a change of %s was not taken over", where.lstrip("/"))
+
+        def finish() -> None:
+            try:
+                settled()
+            except Exception:
+                log.exception("a batch of changes was not taken over")
+
         def tell(old: R | None, new: R | None) -> None:
             told(old, new)
-            changed(old, new)
+            take(old, new)
 
         def end() -> None:
             ended()
-            settled()
+            finish()
 
         self._changed, self._settled = tell, end
-        for record in self._records.values():
-            changed(None, record)
+        for record in list(self._records.values()):
+            take(None, record)
         if self._records:
-            settled()
+            finish()
 
     # Reading
 
@@ -194,7 +213,10 @@ class Cache(Generic[W, R]):
             return _Received(identity, self._convert(obj))
         except ValueError as error:
             self._refused(obj, error)
-            return _Received(identity, None)
+        except Exception as fault:
+            log.exception("an object of uid %s cannot be read", identity.uid)
+            self._refused(obj, ValueError(f"it cannot be read: {fault!r}"))
+        return _Received(identity, None)
 
     def _is_late(self, identity: Identity) -> bool:
         """Return whether something newer is known of the object."""
@@ -210,6 +232,11 @@ class Cache(Generic[W, R]):
         stale = old is not None and 0 <= identity.version <= old.resource_version
         if new is None or (stale and not whatever_version):
             return False
+        try:
+            keys = {name: dict.fromkeys(keys(new)) for name, keys in self._keys.items()}
+        except Exception:
+            log.exception("%s/%s cannot be read", new.namespace, new.name)
+            return False
         namesake = self._names.get((new.namespace, new.name))
         if namesake is not None and namesake != new.uid:
             held = self._records[namesake]
@@ -218,7 +245,7 @@ class Cache(Generic[W, R]):
             self._drop(held)
         self._records[new.uid] = new
         self._names[new.namespace, new.name] = new.uid
-        self._index(old, new)
+        self._index(old, new, keys)
         self._changed(old, new)
         return True
 
@@ -227,7 +254,7 @@ class Cache(Generic[W, R]):
         del self._records[record.uid]
         if self._names.get((record.namespace, record.name)) == record.uid:
             del self._names[record.namespace, record.name]
-        self._index(record, None)
+        self._index(record, None, {})
         self._changed(record, None)
 
     def _end(self, uid: str) -> None:
@@ -235,11 +262,13 @@ class Cache(Generic[W, R]):
         if len(self._ended) > _TOMBSTONES:
             del self._ended[next(iter(self._ended))]
 
-    def _index(self, old: R | None, new: R | None) -> None:
+    def _index(
+        self, old: R | None, new: R | None, wanted: Mapping[str, Mapping[Hashable, None]]
+    ) -> None:
         for name, keys in self._keys.items():
             buckets: dict[Hashable, dict[str, Any]] = self._buckets[name]
             before = set(keys(old)) if old is not None else set()
-            after = dict.fromkeys(keys(new)) if new is not None else {}
+            after = wanted.get(name, {})
             for key in before:
                 if key not in after:
                     assert old is not None

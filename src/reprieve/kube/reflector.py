@@ -8,6 +8,8 @@
    started refuses everything until it has read its roles. 404 (the kind is not served): likewise,
    slowly; what is held stays until the kind is back and listed again.
 5. Everything else: jittered exponential backoff, which starts over once a watch has delivered.
+6. A fault of ours about one event is logged, and the events after it are taken all the same; one
+   about a list is logged, and it is listed again.
 
 Source: client-go's Reflector; the design's section "State that can be trusted".
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 from collections.abc import Callable
 from contextlib import aclosing
 from random import Random
@@ -40,6 +43,8 @@ from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.errors import UsageError
 
 __all__ = ["Health", "Reflector", "Sink"]
+
+log: Final = logging.getLogger("reprieve.kube")
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -160,6 +165,11 @@ class Reflector(Generic[T]):
             except (ApiError, UsageError) as error:
                 self._restarted(type(error).__name__)
                 await self._clock.sleep(self._trouble(error))
+            except Exception as fault:
+                log.exception("%s cannot be taken over", self.resource.qualified)
+                self._restarted("fault")
+                self.error, self.health, self._listed = fault, Health.FAILING, False
+                await self._clock.sleep(self._backoff())
 
     async def _list(self) -> None:
         objects, version = await self._pages(self._version, self._page_size)
@@ -226,10 +236,14 @@ class Reflector(Generic[T]):
         seen, now = version_number(self._version), version_number(event.resource_version)
         if event.object is not None and 0 <= now <= seen:
             return
-        if event.type in ("ADDED", "MODIFIED") and event.object is not None:
-            self._sink.applied(event.object)
-        elif event.type == "DELETED" and event.object is not None:
-            self._sink.deleted(event.object)
+        try:
+            if event.type in ("ADDED", "MODIFIED") and event.object is not None:
+                self._sink.applied(event.object)
+            elif event.type == "DELETED" and event.object is not None:
+                self._sink.deleted(event.object)
+        except Exception:
+            about = "an event of %s at version %s was not taken over"
+            log.exception(about, self.resource.qualified, event.resource_version)
         if event.resource_version:
             self._version = event.resource_version
 

@@ -22,7 +22,7 @@ from reprieve.engine.gangs.phases import (
     next_status,
     plain_phase,
 )
-from reprieve.execution.fence import Fence
+from reprieve.execution.fence import Deposed, Fence
 from reprieve.intake.cluster.metadata import seconds_of
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, NotFound
@@ -106,6 +106,11 @@ class GroupStatuses:
                     log.warning("status of PodGroup %s: %s", id, failure)
                     await self._clock.sleep(_AGAIN)
                     self.look(id)
+                except Deposed:
+                    raise
+                except Exception:
+                    # It is looked at again when it changes.
+                    log.exception("status of PodGroup %s", id)
 
     async def _sync(self, id: str) -> None:
         known = self._known.get(id)

@@ -47,6 +47,7 @@ from reprieve.controllers.idle.workloads import (
 )
 from reprieve.controllers.measured import PollReport
 from reprieve.controllers.metric_sources import MetricReader, metric_source, open_session
+from reprieve.controllers.persistent import persistent
 from reprieve.controllers.scraper import Poll, Scraper
 from reprieve.controllers.solve import Solver
 from reprieve.controllers.workers import look_at_each
@@ -195,7 +196,8 @@ class IdlePlane:
                     self.context.start.policy.polling_interval,
                     self._polled,
                 )
-                group.create_task(scraper.run())
+                clock = self.context.clock
+                group.create_task(persistent(scraper.run, clock, log, "polling metrics"))
                 group.create_task(look_at_each(self._pods_due, self._resolve, self.context.clock))
                 group.create_task(
                     look_at_each(self._kueue_due, self._resolve_queued, self.context.clock)
@@ -203,8 +205,8 @@ class IdlePlane:
                 group.create_task(look_at_each(self._roots_due, self._follow, self.context.clock))
                 group.create_task(look_at_each(self._due, self._reconcile, self.context.clock))
                 group.create_task(self.evaluator.run())
-                group.create_task(self._poll_roots())
-                group.create_task(self._keep_house())
+                group.create_task(persistent(self._poll_roots, clock, log, "reading owners"))
+                group.create_task(persistent(self._keep_house, clock, log, "housekeeping"))
                 self.ready = True
                 log.info(
                     "idle plane runs: %d pods, %d GpuWorkloads",

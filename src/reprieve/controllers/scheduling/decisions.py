@@ -16,6 +16,7 @@ from typing import Final
 
 from reprieve.controllers.gangs.outcomes import GangOutcomes
 from reprieve.controllers.gangs.plane import GangPlane
+from reprieve.controllers.persistent import Pauses
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.group_conditions import group_conditions
@@ -52,6 +53,7 @@ __all__ = ["Decided", "Decisions", "decide"]
 
 _SLICE: Final = 20 * MILLISECOND
 _BATCH: Final = 64
+_MOST_SUSPECTS: Final = 1_000
 _NOMINATED_FOR: Final = MINUTE
 _NO_GANGS: Final[Mapping[str, GangGroup]] = MappingProxyType({})
 _NO_SCORERS: Final[Mapping[str, PlacementScorer]] = MappingProxyType({})
@@ -157,6 +159,7 @@ class Decisions:
         )
         self._wake = asyncio.Event()
         self._left: list[Unit] = []  # popped and not decided yet
+        self._suspects: set[str] = set()  # names of units of which one was in a fault
 
     def wake(self) -> None:
         """Something may be ready."""
@@ -164,18 +167,27 @@ class Decisions:
 
     async def run(self) -> None:
         """Decide until cancelled."""
-        clock = self._context.clock
+        clock, pauses = self._context.clock, Pauses()
         try:
             while True:
                 self._wake.clear()
-                now = clock.monotonic()
-                self._state.queue.flush(now)
                 why = self._held_back()
                 if why:
                     log.debug("nothing is decided: %s", why)
                     await clock.sleep(SECOND // 10)
                     self._wake.set()
-                elif not await self._slice():
+                    continue
+                units: list[Unit] = []
+                try:
+                    self._state.queue.flush(clock.monotonic())
+                    units = self._take()
+                    await self._slice(units)
+                except Exception:
+                    self._after_fault(units)
+                    await clock.sleep(pauses.after_fault())
+                    continue
+                pauses.well()
+                if not units:
                     await self._sleep()
         finally:
             self._solver.close()
@@ -194,18 +206,42 @@ class Decisions:
             for task in tasks:
                 task.cancel()
 
-    async def _slice(self) -> bool:
-        """Decide one slice; return whether there was anything to decide."""
+    def _take(self) -> list[Unit]:
+        """Return the units to decide about next; one that was in a fault is decided about alone."""
         queue, clock = self._state.queue, self._context.clock
-        units = self._left
-        while len(units) < _BATCH and (unit := queue.pop(clock.monotonic())) is not None:
+        units: list[Unit] = []
+        while len(units) < _BATCH:
+            unit = self._left.pop(0) if self._left else queue.pop(clock.monotonic())
+            if unit is None:
+                break
+            if _name(unit) in self._suspects:
+                if units:
+                    self._left.insert(0, unit)
+                    break
+                return [unit]
             units.append(unit)
+        return units
+
+    def _after_fault(self, units: list[Unit]) -> None:
+        """Give up a unit that was alone in the fault; of several try each alone."""
+        if len(units) == 1:
+            log.exception("deciding about %s failed", _name(units[0]))
+            self._state.queue.give_up(units[0], self._context.clock.monotonic())
+            return
+        log.exception("nothing was decided about %d units, each is tried alone", len(units))
+        if len(self._suspects) > _MOST_SUSPECTS:
+            self._suspects.clear()
+        self._suspects.update(map(_name, units))
+        self._left = [*units, *self._left]
+
+    async def _slice(self, units: list[Unit]) -> None:
+        """Decide about these units for the time of a slice; the others are left."""
+        clock = self._context.clock
         if not units:
-            return False
-        self._left = []
+            return
         snapshot = self._state.cluster.snapshot()
         disturbed = self._state.disturbed
-        decided, self._left = await self._solver.run(
+        decided, left = await self._solver.run(
             decide,
             snapshot,
             self._context.policy,
@@ -217,8 +253,10 @@ class Decisions:
             self._gangs.options_now(),
             self._context.scorers,
         )
+        self._left = [*left, *self._left]
         doubtful = self._state.disturbed != disturbed
         for each in decided:
+            self._suspects.discard(_name(each.unit))
             try:
                 held = self._commit(each, snapshot, doubtful)
             except Exception:
@@ -228,7 +266,6 @@ class Decisions:
                 held = False
             # Those after it were decided with it in place.
             doubtful = doubtful or not held
-        return True
 
     def _commit(self, decided: Decided, snapshot: Snapshot, doubtful: bool) -> bool:
         attempt, unit = decided.attempt, decided.unit

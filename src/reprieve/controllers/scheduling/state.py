@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprieve.controllers.scheduling.announced import Announced
+from reprieve.controllers.scheduling.context import log
 from reprieve.controllers.scheduling.gang_members import Members
 from reprieve.controllers.scheduling.reserved import Reserved, unused
 from reprieve.engine.cluster.cluster import Cluster
@@ -186,10 +187,14 @@ class ClusterState:
             if uid not in uids:
                 self._after_gone(kind, uid, old)
         for row, (_, written) in zip(rows, listed, strict=True):
-            if isinstance(row, PodRow):
-                self._after_pod(row, written)
-            else:
-                self._after_object(row, written)
+            try:
+                if isinstance(row, PodRow):
+                    self._after_pod(row, written)
+                else:
+                    self._after_object(row, written)
+            except Exception:
+                # A fault of ours about one object is not to cost the others of its list.
+                log.exception("%s %s was not taken over", kind.value, row.uid)
         self.disturbed += 1
         self.changed()
 

@@ -17,6 +17,7 @@ from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.execution.fence import Deposed
 from reprieve.kube.client import Json, PatchType
 from reprieve.kube.errors import (
     ApiError,
@@ -128,6 +129,10 @@ class Statuses:
                     await self._write(row, wish)
             except ApiError as failure:
                 log.warning("status of %s/%s: %s", row and row.namespace, row and row.name, failure)
+            except Deposed:
+                raise
+            except Exception:
+                log.exception("status of %s/%s", row and row.namespace, row and row.name)
             finally:
                 if done is not None and uid not in self._wishes:
                     done.set()

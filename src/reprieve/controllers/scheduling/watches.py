@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
@@ -35,6 +36,7 @@ from reprieve.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
+from reprieve.controllers.persistent import persistent
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS, pod_groups
 from reprieve.controllers.scheduling.state import ClusterState, Written
@@ -67,9 +69,11 @@ from reprieve.intake.cluster.storage import (
     volume_entry,
 )
 from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import GPU_WORKLOADS, NAMESPACES, NODES, PODS, Resource
 from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 from reprieve.wording.kube_scheduler import (
     COMPOSITE_SCHEDULED,
@@ -97,7 +101,11 @@ class _Watched(Generic[W]):
 
 
 class _Sink(Generic[W]):
-    """Hands what a reflector reads on to the state."""
+    """Hands what a reflector reads on to the state.
+
+    An object that cannot be read is left out with a line in the log; what is known of it stays
+    until the next list.
+    """
 
     def __init__(self, watched: _Watched[W], state: ClusterState, listed: asyncio.Event) -> None:
         self._watched = watched
@@ -105,19 +113,31 @@ class _Sink(Generic[W]):
         self._listed = listed
 
     def received(self, objects: list[W]) -> list[Converted]:
-        return [self._watched.convert(obj) for obj in objects]
+        found = (self._read(obj) for obj in objects)
+        return [converted for converted in found if converted is not None]
 
     def replaced(self, objects: list[Converted], resource_version: str) -> None:
         self._state.replace(self._watched.kind, objects)
         self._listed.set()
 
     def applied(self, obj: W) -> None:
-        self._state.apply(*self._watched.convert(obj))
+        converted = self._read(obj)
+        if converted is not None:
+            self._state.apply(*converted)
 
     def deleted(self, obj: W) -> None:
-        row: Any = self._watched.convert(obj)[0]
-        namespace = getattr(row, "namespace", "")
-        self._state.apply(Gone(self._watched.kind, row.uid, namespace, row.name))
+        uid, namespace, name, _ = identity_of(obj)
+        known = Uid(uid or f"{namespace}/{name}")
+        self._state.apply(Gone(self._watched.kind, known, namespace, name))
+
+    def _read(self, obj: W) -> Converted | None:
+        try:
+            return self._watched.convert(obj)
+        except Exception:
+            _, namespace, name, _ = identity_of(obj)
+            where = f"{namespace}/{name}".lstrip("/")
+            log.exception("%s %s cannot be read", self._watched.kind.value, where)
+            return None
 
 
 class Watches:
@@ -161,8 +181,10 @@ class Watches:
             for watched in self._kinds:
                 reflector = self._reflectors[watched.kind]
                 group.create_task(reflector.run(), name=f"watch {watched.resource.qualified}")
-            group.create_task(self._absent())
-            group.create_task(self._follow_groups(group))
+            clock = self._context.clock
+            group.create_task(persistent(self._absent, clock, log, "looking for kinds"))
+            follow = partial(self._follow_groups, group)
+            group.create_task(persistent(follow, clock, log, "looking for PodGroups"))
 
     async def synced(self) -> None:
         """Wait until every kind was listed, or is known not to be served."""

@@ -1,0 +1,67 @@
+"""Endless work that goes on after a fault of ours, and steps over many of which one may fail.
+
+A fault is logged with its traceback and counted (`telemetry.faults`); the work begins anew after a
+pause that grows while it fails again and again. Only the loss of the lease ends it. Source: "Bad
+input loses nothing and stops nobody else" (design, "Bad input").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from reprieve.execution.fence import Deposed
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE, SECOND
+
+__all__ = ["Pauses", "persistent"]
+
+_FIRST: Final = SECOND
+_LONGEST: Final = MINUTE
+
+
+class Pauses:
+    """How long to pause after faults in a row: a second, then twice as long each time, a minute."""
+
+    def __init__(self) -> None:
+        self._next = _FIRST
+
+    def after_fault(self) -> int:
+        """Return the nanoseconds to pause now."""
+        pause, self._next = self._next, min(2 * self._next, _LONGEST)
+        return pause
+
+    def well(self) -> None:
+        """Begin again with the shortest pause."""
+        self._next = _FIRST
+
+
+async def persistent(
+    work: Callable[[], Awaitable[None]], clock: Clock, told: logging.Logger, what: str
+) -> None:
+    """Do an endless piece of work until cancelled; `what` names it in the log.
+
+    Raises:
+        Deposed: the fence is closed.
+    """
+    pauses = Pauses()
+    while True:
+        started = clock.monotonic()
+        try:
+            await work()
+        except (Deposed, asyncio.CancelledError):
+            raise
+        except ExceptionGroup as group:
+            deposed = group.subgroup(Deposed)
+            if deposed is not None:
+                raise deposed from None
+            told.exception("%s begins anew after a fault of ours", what)
+        except Exception:
+            told.exception("%s begins anew after a fault of ours", what)
+        else:
+            return
+        if clock.monotonic() - started > 2 * _LONGEST:
+            pauses.well()
+        await clock.sleep(pauses.after_fault())
