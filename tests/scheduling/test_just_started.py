@@ -10,6 +10,7 @@ import pytest
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME, Preemption
 from reprieve.cli import explain
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.telemetry.log import DETAIL
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
 from reprieve.telemetry.scheduling_story import pod_story
 from reprieve.units.durations import MINUTE, SECOND
@@ -163,3 +164,24 @@ async def test_what_has_no_effect_or_less_than_it_says_is_told() -> None:
         assert told("MinRuntimeCut") == {"low": cut, "gang": cut}
         # Nobody else is stopped.
         await cluster.until(lambda: cluster.pod("train")["spec"].get("nodeName"))
+
+
+async def test_a_job_of_an_older_gang_waits_for_it_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(DETAIL, "reprieve.scheduling")
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.running(saying(pod("first", 4, priority="low"), "10m"), "node-0")
+        start, born = cluster.clock.monotonic(), cluster.clock.wall()
+        for n in range(2):
+            member = pod(f"train-{n}", 2, priority="high")
+            said = {"gang.scheduling.koordinator.sh/name": "train"}
+            said["gang.scheduling.koordinator.sh/min-available"] = "2"
+            member["metadata"]["annotations"] = said
+            cluster.create(member)
+        cluster.start(section=SECTION)
+        await cluster.until(lambda: cluster.events("FailedScheduling"))
+        await cluster.until(cluster.victims, most=11 * MINUTE)
+        assert 10 * 60 <= seconds_since(cluster, start) < 10 * 60 + 2
+    (told, *_) = [each for each in caplog.messages if "minimum runtime" in each]
+    text = "1 pod(s) of lower priority within their minimum runtime, the first until "
+    assert told.endswith(f": {text}{format_instant(Nanos(born + 10 * MINUTE))}")

@@ -13,7 +13,7 @@ from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
 from reprieve.engine.gangs.job import JobOptions, JobPolicy, JobReason, VictimGangs
-from reprieve.engine.placement.profile import Gates, Policy, policy_text
+from reprieve.engine.placement.profile import Gates, Policy, Profile, policy_text
 from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.outcome import Attempt, Spared, Unit
 from reprieve.engine.scheduling.proof import Fault, faults_of
@@ -264,6 +264,29 @@ def test_jobs_of_gangs_honour_it_and_a_gang_counts_from_its_first_pod(
     assert victims(found) == gone
     assert found.gang.job.reason is (JobReason.SUCCESS if gone else JobReason.NOT_HELPFUL)
     assert (found.spared.until if found.spared is not None else None) == first
+
+
+@pytest.mark.parametrize("together", VictimGangs)
+def test_a_pod_that_preempts_as_a_job_honours_it_too(together: VictimGangs) -> None:
+    low = [
+        pod(f"low-{n}", gpus=4, priority=1, node="a", start=NOW - ago, min_runtime=100)
+        for n, ago in enumerate((150, 70))
+    ]
+    high = pod("high", gpus=8, priority=10, scheduler_name="koord")
+    snapshot = snapshot_of(node("a", gpus=8), low, high)
+    jobs = JobOptions(
+        JobPolicy(victim_gangs=together),
+        names=frozenset({"koord"}),
+        gangs=(("default/low", tuple(row.uid for row in low)),),
+    )
+    policy = replace(POLICY, profiles=(Profile(scheduler_name="koord"),))
+    found = Session(snapshot, policy, jobs=jobs, now=NOW).attempt(Unit((high.uid,)))
+    assert found is not None and found.gang is not None
+    assert faults_of(snapshot, policy, found, NOW) == ()
+    if together is VictimGangs.ALL:
+        assert (victims(found), found.spared) == ({"low-0", "low-1"}, None)
+    else:
+        assert (victims(found), found.spared) == (set(), Spared(1, NOW + 30))
 
 
 def test_nobody_within_its_time_makes_way_and_nobody_has_more_than_the_limit() -> None:

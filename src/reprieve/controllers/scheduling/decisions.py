@@ -307,7 +307,7 @@ class Decisions:
         self._state.queue.remind(attempt.unit, clock.monotonic() + left)
         log.log(
             DETAIL,
-            "%s: %d pods of lower priority are within their minimum runtime, the first until %s",
+            "%s: %d pod(s) of lower priority within their minimum runtime, the first until %s",
             _name(attempt.unit),
             spared.pods,
             format_instant(Nanos(spared.until * SECOND)),

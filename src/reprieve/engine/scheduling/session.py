@@ -8,7 +8,7 @@ and 22; the design's "How data flows".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -120,12 +120,12 @@ class Session:
         self._respect(simulation, own, key, priority)
         gang = self._gangs.get(key)
         until = self._until
+        before = simulation.evictable
         if gang is not None:
-            until = self._until_of(gang)
-            simulation.evictable = self._evictable(until)
+            until = self._until_of(simulation, gang.others)
             attempt = schedule_gang(simulation, unit, gang, queued, self._jobs, self._choose)
-            simulation.evictable = self._evictable(self._until)
         elif not key and (queued[0].row.gang or (self._jobs.enabled and name in self._jobs.names)):
+            until = self._until_of(simulation, [uids for _, uids in self._jobs.gangs])
             attempt = schedule_alone(simulation, unit, queued[0], self._jobs, self._choose)
         elif group is not None:
             attempt = schedule_group(
@@ -143,6 +143,7 @@ class Session:
             )
         else:
             attempt = schedule_pod(simulation, unit, queued[0], self._policy, self._choose)
+        simulation.evictable = before
         found = attempt.preemption
         if found is not None and found.evaluated and self._placed:
             return None
@@ -203,15 +204,20 @@ class Session:
             found = np.array([uid not in self._overdue for uid in self.snapshot.pod_uids], np.bool_)
         return found if until is None else found & (until == 0)
 
-    def _until_of(self, gang: GangGroup) -> I64 | None:
-        """Return when pods may be victims of a gang again, where other gangs go as a whole."""
-        if self._until is None or self._jobs.policy.victim_gangs is not VictimGangs.ALL:
-            return self._until
-        slots = {uid: slot for slot, uid in enumerate(self.snapshot.pod_uids) if uid}
-        others = (
-            np.array([slots[uid] for uid in uids if uid in slots], np.int64) for uids in gang.others
-        )
-        return protected_until(self.snapshot, self._policy, self._now, others)
+    def _until_of(self, simulation: Simulation, others: Iterable[Sequence[Uid]]) -> I64 | None:
+        """Return when pods may be victims of a job again, and let it see who may be now.
+
+        `others`: pods of other gangs, where these go as a whole.
+        """
+        until = self._until
+        if until is not None and self._jobs.policy.victim_gangs is VictimGangs.ALL:
+            slots = {uid: slot for slot, uid in enumerate(self.snapshot.pod_uids) if uid}
+            together = (
+                np.array([slots[uid] for uid in uids if uid in slots], np.int64) for uids in others
+            )
+            until = protected_until(self.snapshot, self._policy, self._now, together)
+            simulation.evictable = self._evictable(until)
+        return until
 
     def _respect(
         self, simulation: Simulation, own: frozenset[Uid], group: str, priority: int
