@@ -102,3 +102,19 @@ async def test_the_room_of_those_whose_time_in_permit_is_over_is_offered_to_othe
         assert "waiting" not in cluster.placed()
         # It goes before the gang among equals, which comes back into the queue later.
         await cluster.until(lambda: "waiting" in cluster.placed(), 20 * SECOND)
+
+
+async def test_pods_that_are_bound_together_say_with_whom() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.create(member("g-0", 2), member("g-1", 2))
+        start(cluster)
+        await cluster.until(lambda: len(cluster.placed()) == 2)
+        cluster.nodes([4, 4])
+        cluster.create(member("g-2", 2))
+        await cluster.until(lambda: len(cluster.placed()) == 3)
+        for name, said in (("g-0", (f"{NAMESPACE}/g", "2")), ("g-2", (None, None))):
+            notes = cluster.pod(name)["metadata"]["annotations"]
+            for prefix in ("internal.scheduling.koordinator.sh", "scheduling.koordinator.sh"):
+                keys = ("bind-gang-group-id", "bind-gang-member-count")
+                assert tuple(notes.get(f"{prefix}/{key}") for key in keys) == said

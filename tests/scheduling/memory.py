@@ -140,7 +140,11 @@ class MemoryApi:
             if old["spec"].get("nodeName") or old["metadata"].get("deletionTimestamp"):
                 return refusal(409, "Conflict", "the pod is bound or leaves")
             spec = {**old["spec"], "nodeName": body["target"]["name"]}
-            return FakeAnswer(201, self.put(where.kind, {**old, "spec": spec}))
+            notes = {**(old["metadata"].get("annotations") or {})}
+            notes |= body["metadata"].get("annotations") or {}
+            metadata = {**old["metadata"], "annotations": notes}
+            bound = {**old, "metadata": metadata, "spec": spec}
+            return FakeAnswer(201, self.put(where.kind, bound))
         new = body if verb == "put" else _patched(old, body)
         new["metadata"] = {**old["metadata"], **new["metadata"]}
         return FakeAnswer(body=self.put(where.kind, new))

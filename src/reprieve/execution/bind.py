@@ -7,11 +7,13 @@ Source: specification 23, "Recommended".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from reprieve.execution.fence import Fence
+from reprieve.kube.bodies import NO_ANNOTATIONS
 from reprieve.kube.client import Client, Json
 from reprieve.kube.errors import (
     ApiError,
@@ -49,9 +51,15 @@ class Binding:
 
 
 async def bind(
-    client: Client, fence: Fence, namespace: str, name: str, uid: Uid, node: str
+    client: Client,
+    fence: Fence,
+    namespace: str,
+    name: str,
+    uid: Uid,
+    node: str,
+    annotations: Mapping[str, str] = NO_ANNOTATIONS,
 ) -> Binding:
-    """Bind the pod to the node.
+    """Bind the pod to the node; it gets the annotations with it.
 
     Raises:
         Deposed: the fence is closed.
@@ -65,7 +73,7 @@ async def bind(
                 if known is not None:
                     return known
                 await client.transport.pause(attempt - 1)
-            await writer.bind(namespace, name, node, uid=uid)
+            await writer.bind(namespace, name, node, uid=uid, annotations=annotations)
         except (Conflict, NotFound, ServerError, TooManyRequests, Unreachable) as error:
             failure = error
         except ApiError as error:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
 from reprieve.kube.resource import Resource
 
-__all__ = ["Json", "PatchType", "Propagation", "binding", "delete_options", "encoded", "eviction"]
+__all__ = [
+    "NO_ANNOTATIONS",
+    "Json",
+    "PatchType",
+    "Propagation",
+    "binding",
+    "delete_options",
+    "encoded",
+    "eviction",
+]
 
 Json = dict[str, Any]
+NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class PatchType(StrEnum):
@@ -63,12 +75,14 @@ def eviction(namespace: str, pod: str, uid: str, grace_seconds: int | None) -> b
     )
 
 
-def binding(namespace: str, pod: str, node: str, uid: str) -> bytes:
-    """Return a Binding of a pod to a node."""
+def binding(namespace: str, pod: str, node: str, uid: str, annotations: Mapping[str, str]) -> bytes:
+    """Return a Binding of a pod to a node, which gives the pod these annotations."""
     return _json(
         apiVersion="v1",
         kind="Binding",
-        metadata=_given({"name": pod, "namespace": namespace, "uid": uid}),
+        metadata=_given(
+            {"name": pod, "namespace": namespace, "uid": uid, "annotations": dict(annotations)}
+        ),
         target={"apiVersion": "v1", "kind": "Node", "name": node},
     )
 

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from reprieve.kube.bodies import (
+    NO_ANNOTATIONS,
     Json,
     PatchType,
     Propagation,
@@ -405,13 +406,21 @@ class Client:
         path = PODS.path(namespace, pod, "eviction")
         await self._send("POST", path, body, call)
 
-    async def bind(self, namespace: str, pod: str, node: str, *, uid: str = "") -> None:
-        """Bind a pod to a node.
+    async def bind(
+        self,
+        namespace: str,
+        pod: str,
+        node: str,
+        *,
+        uid: str = "",
+        annotations: Mapping[str, str] = NO_ANNOTATIONS,
+    ) -> None:
+        """Bind a pod to a node; it gets the annotations with the binding.
 
         Raises:
             Conflict: it is bound already, is being deleted or has another uid.
         """
-        body = binding(namespace, pod, node, uid)
+        body = binding(namespace, pod, node, uid, annotations)
         call = _call("create", PODS, namespace, pod, "binding")
         path = PODS.path(namespace, pod, "binding")
         await self._send("POST", path, body, call, query=self._author())

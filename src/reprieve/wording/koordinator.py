@@ -41,6 +41,7 @@ __all__ = [
     "preempted",
     "rejected_gang",
     "rejected_pod_group",
+    "released",
     "unreserved",
     "waiting_message",
 ]
@@ -52,6 +53,8 @@ PREEMPTED: Final = "preempted"
 #: What scheduler-plugins tells members that wait in Permit.
 OPTIMISTIC_REJECTION: Final = "optimistic rejection in PostFilter"
 
+# The second one is deprecated and still set.
+_RELEASED: Final = ("internal.scheduling.koordinator.sh/", "scheduling.koordinator.sh/")
 _REASONS: Final[Mapping[JobReason, str]] = {
     JobReason.ALREADY_ATTEMPTED: "preemption already attempted by %s with message %s",
     JobReason.NO_PENDING_PODS: "no pending pods",
@@ -135,6 +138,14 @@ def cycle_failure(group: str, pod: str, fit_error: str, waiting: int) -> str:
         f'GangGroup "{group}" gets rejected due to member Pod "{pod}" is unschedulable '
         f'with reason "{fit_error}", alreadyWaitForBound: {waiting}'
     )
+
+
+def released(group: str, pods: int) -> dict[str, str]:
+    """Return the annotations of pods that are bound together; a pod that goes alone has none."""
+    if pods < 2:
+        return {}
+    said = {"bind-gang-group-id": group, "bind-gang-member-count": str(pods)}
+    return {f"{prefix}{key}": text for prefix in _RELEASED for key, text in said.items()}
 
 
 def rejected_gang(gang: str) -> str:

@@ -111,7 +111,9 @@ class GangOutcomes:
         uids = {row.uid for row, _ in placed}
         self._state.queue.done(unit, Outcome.PLACED, now, placed=uids)
         before = [(each.row, Member(each.row.uid, bind=each.node)) for each in parked]
-        self._bindings.assume(unit, [*placed, *before])
+        together = [*placed, *before]
+        said = wording.released(cycle.key, len(together))
+        self._bindings.assume(unit, together, said)
         self._gangs.book.satisfy(unit.group)
         log.info("gang %s: %d pods are bound together", cycle.key, len(placed) + len(before))
 

@@ -14,7 +14,7 @@ A plain pod stays in flight in the queue until its call is over. Source: specifi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from reprieve.engine.scheduling.queue import Outcome
 from reprieve.execution.bind import Binding, Bound, bind
 from reprieve.execution.reserve import Refused, Reservations
 from reprieve.execution.turns import NodeTurns
+from reprieve.kube.bodies import NO_ANNOTATIONS
 from reprieve.kube.errors import ApiError
 from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
@@ -48,7 +49,8 @@ _LOOK: Final = 50 * MILLISECOND
 class _Placed:
     row: PodRow
     member: Member
-    mark: int = 0  # of its node, when the decision was committed
+    mark: int  # of its node, when the decision was committed
+    annotations: Mapping[str, str]  # that the pod gets with its node
 
     @property
     def node(self) -> str:
@@ -77,10 +79,17 @@ class Bindings:
         self._unseen: set[Uid] = set()
         self._reservations = Reservations(context.client, context.fence)
 
-    def assume(self, unit: Unit, placed: Sequence[tuple[PodRow, Member]]) -> None:
-        """Count the pods on their nodes from now on, and bind them."""
+    def assume(
+        self,
+        unit: Unit,
+        placed: Sequence[tuple[PodRow, Member]],
+        annotations: Mapping[str, str] = NO_ANNOTATIONS,
+    ) -> None:
+        """Count the pods on their nodes from now on, and bind them with these annotations."""
         clock = self._context.clock
-        pods = [_Placed(row, member, self._mark(member.bind)) for row, member in placed]
+        pods = [
+            _Placed(row, member, self._mark(member.bind), annotations) for row, member in placed
+        ]
         for pod in pods:
             self._state.reserved.reserve(pod.member)
             deadline = clock.monotonic() + ASSUMED_FOR
@@ -180,7 +189,13 @@ class Bindings:
         if failure:
             return Binding(Bound.FAILED, failure)
         found = await bind(
-            context.client, context.fence, row.namespace, row.name, row.uid, pod.node
+            context.client,
+            context.fence,
+            row.namespace,
+            row.name,
+            row.uid,
+            pod.node,
+            pod.annotations,
         )
         if found.bound is Bound.HERE:
             text = wording.scheduled(row.namespace, row.name, pod.node)
