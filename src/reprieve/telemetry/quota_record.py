@@ -9,6 +9,7 @@ design.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -36,6 +37,8 @@ from reprieve.telemetry.record import packed
 from reprieve.units.instants import Nanos
 
 __all__ = ["MOST_WORKLOADS", "Head", "QuotaInput", "policy_text", "recorded_cycles", "restored"]
+
+log: Final = logging.getLogger("reprieve.quota")
 
 #: Most workloads with quota in one tree: more would hold decisions up while they are written.
 MOST_WORKLOADS: Final = 3_000
@@ -90,18 +93,21 @@ def recorded_cycles(
 ) -> list[tuple[CycleResult, dict[str, dict[str, Any]]]]:
     """Run `engine.quota.cycle.cycles`; return each result with the inputs of its preemptions.
 
-    The inputs are values for `spec.input`, by the key of the preemptor.
+    The inputs are values for `spec.input`, by the key of the preemptor; one that cannot be made is
+    left out, as what cannot be explained later is carried out all the same.
     """
     found = []
     held: Iterable[Pair] = () if ledger is None else ledger.held(now)
     for result in cycles(holdings, queues, now, limit, first, ledger, proof):
-        inputs = {
-            entry.workload.key: _encoded(entry, result, holdings, queues, now, held)
-            for entry in result.entries
-            if entry.issued
-        }
+        inputs = {}
+        issuing = [entry for entry in result.entries if entry.issued]
+        for entry in issuing:
+            try:
+                inputs[entry.workload.key] = _encoded(entry, result, holdings, queues, now, held)
+            except Exception:
+                log.exception("the input of %s's preemption is not recorded", entry.workload.key)
         found.append((result, inputs))
-        if inputs:
+        if issuing:
             held = () if ledger is None else ledger.held(now)
     return found
 
@@ -165,7 +171,11 @@ def _encoded(
     if len(holders) > MOST_WORKLOADS:
         return packed(b"", size, leave_out=True)
     rows = [configuration.cluster_queues[name] for name in sorted(names)]
-    heads = [each for each in result.entries if each.cluster_queue in names and each.queue >= 0]
+    heads = [
+        each
+        for each in result.entries
+        if each.cluster_queue in names and each.queue >= 0 and each.outcome is not Outcome.FAULT
+    ]
     uids = {head.workload.uid for head in heads}
     flavors = {f.flavor for row in rows for group in row.groups for f in group.flavors}
     doors = {w.queue for w in holders} | {head.workload.queue for head in heads}

@@ -5,6 +5,10 @@ what is to be preempted counts as evicted, every other head is queued again or s
 to be written to the API follows from the entries. `undo_admission` and `Holdings.eviction_failed`
 take back what could not be written.
 
+What deciding about one head raises is that head's: what was done for it is taken back, it is set
+aside for a while, and the others are decided about. Where the order of a tree's heads cannot be
+told, that goes for those of this tree.
+
 `cycles` runs cycle after cycle, as a scheduler does that waits for nothing in between, until one
 changes nothing.
 
@@ -13,7 +17,7 @@ Source: specification of the quota plane, section 8.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reprieve.engine.quota.assignment import (
@@ -35,6 +39,7 @@ from reprieve.engine.quota.queues import Queues, RequeueReason
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.engine.quota.tournament import classical_order, fair_order
 from reprieve.engine.quota.tree import available
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
 __all__ = [
@@ -64,8 +69,17 @@ def cycle(
         ledger: of who preempted whom, where pairs are to be held; changed.
         proof: that preemptors fit on nodes, where that is asked for; changed.
     """
-    run = _Cycle(holdings, queues, now, number, ledger, proof)
-    run.process(run.nominate(queues.heads(now)))
+    try:
+        run = _Cycle(holdings, queues, now, number, ledger, proof)
+    except Exception as fault:
+        return CycleResult(fault=fault)
+    try:
+        heads = queues.heads(now)
+        run.result.queue_faults = queues.failures
+        run.process(run.nominate(heads))
+    except Exception as fault:
+        run.result.fault = fault
+        queues.give_back()
     return run.result
 
 
@@ -87,6 +101,8 @@ def cycles(
     for number in range(first, first + limit):
         result = cycle(holdings, queues, now, number, ledger, proof)
         yield result
+        if result.fault is not None:
+            return
         if result.progress:
             seen.clear()
             continue
@@ -174,21 +190,70 @@ class _Cycle:
                 self.queues.delete(workload.key)
                 continue
             entry.preempts = self.queues.awaits_preemption(workload.key)
-            if self.nominations.admit(entry):
-                nominated.append(entry)
-            else:
-                self._finish(entry, Outcome.INADMISSIBLE)
+            try:
+                if self.nominations.admit(entry):
+                    nominated.append(entry)
+                else:
+                    self._finish(entry, Outcome.INADMISSIBLE)
+            except Exception as failure:
+                self._fail(entry, failure)
         return nominated
 
     def process(self, entries: list[Entry]) -> None:
         """Decide the nominated entries one after the other."""
-        ordered: Iterable[Entry]
-        if self.settings.fair_sharing is not None:
-            ordered = fair_order(self.snapshot, entries)  # type: ignore[arg-type,assignment]
-        else:
-            ordered = sorted(entries, key=lambda each: classical_order(each, self.settings))
-        for entry in ordered:
-            self._process(entry)
+        fair = self.settings.fair_sharing is not None
+        for entry in self._fair_order(entries) if fair else self._classical_order(entries):
+            try:
+                self._process(entry)
+            except Exception as failure:
+                self._fail(entry, failure)
+
+    def _fair_order(self, entries: Sequence[Entry]) -> Iterator[Entry]:
+        trees: dict[int, list[Entry]] = {}
+        for entry in entries:
+            trees.setdefault(self.snapshot.tree.root(entry.queue), []).append(entry)
+        for of_tree in trees.values():
+            left = {entry.workload.key: entry for entry in of_tree}
+            try:
+                for each in fair_order(self.snapshot, of_tree):  # type: ignore[arg-type]
+                    yield left.pop(each.workload.key)
+            except Exception as failure:
+                for entry in left.values():
+                    self._fail(entry, failure)
+
+    def _classical_order(self, entries: Sequence[Entry]) -> list[Entry]:
+        ranks = {}
+        for entry in entries:
+            try:
+                ranks[entry.workload.key] = classical_order(entry, self.settings)
+            except Exception as failure:
+                self._fail(entry, failure)
+        ranked = (entry for entry in entries if entry.workload.key in ranks)
+        return sorted(ranked, key=lambda each: ranks[each.workload.key])
+
+    def _fail(self, entry: Entry, failure: Exception) -> None:
+        """Take back what was done for a head, and set it aside."""
+        holdings, key = self.holdings, entry.workload.key
+        self.result.entries = [each for each in self.result.entries if each is not entry]
+        for target in entry.issued:
+            holdings.eviction_failed(target.holder.key)
+        if key in holdings.holders:
+            holdings.release(key)
+        if entry.replaced is not None and entry.replaced.key not in holdings.holders:
+            holdings.hold(entry.replaced.workload)
+        entry.issued, entry.admission, entry.scan = (), None, None
+        entry.failure, entry.outcome = failure, Outcome.FAULT
+        entry.reason = Unready.PENDING
+        if self.settings.gates.unadmitted_workloads_observability:
+            entry.reason = Unready.PENDING_EVALUATION
+        seconds = (self.queues.fail(entry.workload) - self.now) // SECOND
+        entry.message = (
+            f"A fault of the operator keeps it from being decided about; tried again after "
+            f"{seconds}s: {type(failure).__name__}: {failure}"
+        )
+        self.result.entries.append(entry)
+        # Who comes after it in its ClusterQueue is the head now.
+        self.result.progress = True
 
     def _process(self, entry: Entry) -> None:
         overlap = self._overlaps(entry)

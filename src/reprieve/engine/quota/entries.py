@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     GATED = "gated"
     BLOCKED = "blocked"
     INADMISSIBLE = "inadmissible"
+    FAULT = "fault"  # deciding about it raised what nobody expected
 
 
 class Unready(StrEnum):
@@ -65,7 +66,8 @@ class Entry:
     eviction has to be written, without those that are evicted already; `replaced` is the slice
     whose place the workload takes; `resumed` is where an earlier scan of flavors stopped and this
     one went on; `spared` is whom it left alone by an option,
-    `proven` says that by another one nodes were found for all of its pods.
+    `proven` says that by another one nodes were found for all of its pods. `failure` is what
+    deciding about it raised.
     """
 
     workload: Workload
@@ -87,6 +89,7 @@ class Entry:
     resumed: Bookmark | None = None
     spared: Spared | None = None
     proven: bool = False
+    failure: Exception | None = None
 
     @property
     def mode(self) -> Mode:
@@ -125,13 +128,17 @@ class CycleResult:
 
     `progress` says that somebody was admitted, preempted or set aside; `scanned` that a scan of
     flavors stopped elsewhere than before. `retries`: by ClusterQueue, when candidates that were
-    spared for a time may be preempted, and what is set aside is to be tried again.
+    spared for a time may be preempted, and what is set aside is to be tried again. `queue_faults`:
+    ClusterQueues whose head could not be taken, and why; `fault`: what ended the cycle early, where
+    that is nobody's own.
     """
 
     entries: list[Entry] = field(default_factory=list)
     skipped_preemptions: dict[str, int] = field(default_factory=dict)
     recomputations: dict[tuple[str, Recomputation], int] = field(default_factory=dict)
     retries: dict[str, Nanos] = field(default_factory=dict)
+    queue_faults: dict[str, Exception] = field(default_factory=dict)
+    fault: Exception | None = None
     progress: bool = False
     scanned: bool = False
 

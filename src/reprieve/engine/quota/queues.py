@@ -14,6 +14,9 @@ A head that was not admitted goes back into the queue at once, or is set aside a
 * BestEffortFIFO: back at once if it failed after nomination, if its preemptions are pending or
   failed, if flavors are left to try, or if what was set aside was flushed since this head was taken
 
+A head about which deciding failed by a fault of ours is set aside for ten seconds, twice as long
+each time up to ten minutes, unless it changes; so is a ClusterQueue whose head cannot be taken.
+
 With a head that does not fit or finds no candidates, a BestEffortFIFO queue sets aside everything
 of the same shape, what comes later included. What is set aside comes back by `flush`, but not
 before its backoff ends or while it is not requeued. Not queued at all is what is not active or
@@ -28,10 +31,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from reprieve.engine.quota.assignment import Bookmark
 from reprieve.engine.quota.model import Configuration, QueueingStrategy, StopPolicy, Workload
 from reprieve.engine.quota.pending import Pending, Row
+from reprieve.engine.quota.requeuing import Backoff, backoff_end
 from reprieve.engine.quota.state import effective_priority, inactive_queues
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.usage_based import Consumptions
@@ -63,6 +68,7 @@ AT_ONCE = frozenset(
     }
 )
 ALIKE = frozenset({RequeueReason.NO_FIT, RequeueReason.PREEMPTION_NO_CANDIDATES})
+_AFTER_FAULT: Final = Backoff(base_s=10, max_s=600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,11 @@ class Queues:
         # Shapes that were asked for, each with the version of the workload that it is of.
         self._shapes: dict[str, tuple[Workload, object]] = {}
         self._doors: Counter[str] = Counter()
+        # Of workloads and ClusterQueues in faults: how often in a row, and until when they wait.
+        self._faults: dict[str, tuple[int, Nanos]] = {}
+        self._queue_faults: dict[str, tuple[int, Nanos]] = {}
+        #: ClusterQueues whose head could not be taken this time, and why.
+        self.failures: dict[str, Exception] = {}
         self._now = Nanos(0)
         self.local_queue_usage: dict[str, float] = {}
         # Charged with each reservation, where admission fair sharing is on.
@@ -152,7 +163,10 @@ class Queues:
         aside = before is not None and self._is_aside(before)
         queued = before is not None and not aside
         preempts = self.awaits_preemption(key)
+        fault = self._faults.get(key) if same or before is None else None
         self.delete(key)
+        if fault is not None:
+            self._faults[key] = fault
         self._count(workload, 1)
         name = self._cluster_queue(workload)
         if name is None or not _may_queue(workload):
@@ -178,6 +192,7 @@ class Queues:
         if waiting is not None:
             self._count(waiting, -1)
         self._scans.pop(key, None)
+        self._faults.pop(key, None)
         workload = self._workloads.pop(key, None)
         if workload is not None:
             self._count(workload, -1)
@@ -195,20 +210,44 @@ class Queues:
     def heads(self, now: Nanos) -> list[tuple[str, Workload]]:
         """Take one head of each active ClusterQueue, by the queues' names."""
         self._now = now
-        self._due(now)
+        self.failures = {}
+        self._due()
         taken = []
         for name, queue in self._queues.items():
-            if name in self.inactive:
+            if name in self.inactive or self._queue_faults.get(name, _WELL)[1] > now:
                 continue
-            row = self._first(name, queue)
-            if row is None:
+            try:
+                row = self._first(name, queue)
+                if row is None:
+                    continue
+                workload = self._workloads[row[3]]
+                queue.remove(row, self._shape(workload))
+            except Exception as failure:
+                self.failures[name] = failure
+                self._queue_faults[name] = _next_fault(self._queue_faults.get(name), now)
                 continue
-            workload = self._workloads[row[3]]
-            queue.remove(row, self._shape(workload))
+            if name in self._queue_faults:
+                del self._queue_faults[name]
             queue.popped += 1
             taken.append((name, workload))
             self._taken.add(row[3])
         return taken
+
+    def fail(self, workload: Workload) -> Nanos:
+        """Set a head aside after a fault in deciding about it; return until when."""
+        key = workload.key
+        fault = _next_fault(self._faults.get(key), self._now)
+        self._taken.discard(key)
+        known = self._workloads.get(key, workload)
+        self.delete(key)
+        self._faults[key] = fault
+        self.push(known)
+        return fault[1]
+
+    def give_back(self) -> None:
+        """Queue again every head that was taken and not decided about."""
+        for key in list(self._taken):
+            self.requeue(key, RequeueReason.FAILED_AFTER_NOMINATION)
 
     def requeue(self, key: str, reason: RequeueReason, scan: LastScan | None = None) -> bool:
         """Give back a head that was not admitted; return whether it left the queue.
@@ -219,6 +258,7 @@ class Queues:
         if name is None or key not in self._taken:
             return True
         self._taken.discard(key)
+        self._faults.pop(key, None)
         workload = self._workloads[key]
         if self._cluster_queue(workload) != name:
             self.delete(key)
@@ -334,12 +374,14 @@ class Queues:
 
     def _backs_off(self, workload: Workload) -> bool:
         until = workload.requeue_at
-        return not workload.requeued or (until is not None and until > self._now)
+        if not workload.requeued or (until is not None and until > self._now):
+            return True
+        return bool(self._faults) and self._faults.get(workload.key, _WELL)[1] > self._now
 
-    def _due(self, now: Nanos) -> None:
+    def _due(self) -> None:
         """Queue what has waited for its backoff."""
         for key, workload in list(self._backing.items()):
-            if workload.requeued and (workload.requeue_at is None or workload.requeue_at <= now):
+            if not self._backs_off(workload):
                 del self._backing[key]
                 queue = self._queues[self._home[key]]
                 queue.backing.discard(key)
@@ -398,6 +440,16 @@ class Queues:
         if local is None or local.stop_policy is not StopPolicy.NONE:
             return None
         return local.cluster_queue if local.cluster_queue in self._queues else None
+
+
+_WELL: Final = (0, Nanos(-1))
+
+
+def _next_fault(before: tuple[int, Nanos] | None, now: Nanos) -> tuple[int, Nanos]:
+    count = (before or _WELL)[0] + 1
+    until = backoff_end(_AFTER_FAULT, count, now)
+    assert until is not None, "there is no limit"
+    return count, until
 
 
 def _may_queue(workload: Workload) -> bool:
