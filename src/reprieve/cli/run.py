@@ -113,7 +113,9 @@ def run(
 
     SIGTERM releases the leases and ends the process within 5 seconds.
     """
-    # Here, because it brings the HTTP client, which help does not need.
+    # Here, because they bring the HTTP client and the event loop, which help does not need.
+    import uvloop
+
     from reprieve.controllers.process import OperatorOptions, run_operator
     from reprieve.units.clock import SystemClock
 
@@ -141,7 +143,8 @@ def run(
         shared_nodes=shared_nodes,
         verbosity=verbosity,
     )
-    raise SystemExit(asyncio.run(run_operator(options, SystemClock())))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        raise SystemExit(runner.run(run_operator(options, SystemClock())))
 
 
 def _lease_duration(text: str) -> int:
