@@ -9,7 +9,6 @@ does not know.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from random import Random
@@ -105,8 +104,8 @@ class Client:
             timeout: nanoseconds after which a write without an answer is given up.
             field_manager: names the author of the writes, where it is another than this client's.
         """
-        view = copy.copy(self)
-        view._field_manager = field_manager or self._field_manager
+        manager = field_manager or self._field_manager
+        view = Client(self.transport, gate=self._gate, field_manager=manager)
         view._priority = priority
         view._fence = fence
         view._timeout = timeout

@@ -10,12 +10,14 @@ loaded anew, once.
 
 from __future__ import annotations
 
+import functools
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Protocol
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -243,20 +245,16 @@ class HttpWire:
         headers = {"Accept": request.accept, **await self._connection.headers(rejected)}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        seconds = request.timeout / SECOND
-        timeout = (
-            aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=seconds)
-            if stream
-            else aiohttp.ClientTimeout(total=seconds)
-        )
+        address = self._connection.server + request.path
+        if request.query:
+            address += "?" + urlencode(request.query, safe=",")
         try:
             response = await self._opened().request(
                 request.method,
-                URL(self._connection.server + request.path, encoded=True),
-                params=request.query,
+                URL(address, encoded=True),
                 data=request.body,
                 headers=headers,
-                timeout=timeout,
+                timeout=_timeout(request.timeout, stream),
                 proxy=self._connection.proxy,
                 server_hostname=self._connection.tls_server_name,
                 allow_redirects=False,
@@ -292,6 +290,14 @@ class HttpWire:
         if isinstance(cause, aiohttp.ClientPayloadError):
             text = "the connection ended in the middle of an answer"
         return Unreachable(f"{self._connection.server}: {text}", reason="Timeout" * timed_out)
+
+
+@functools.lru_cache(maxsize=64)
+def _timeout(nanoseconds: int, stream: bool) -> aiohttp.ClientTimeout:
+    seconds = nanoseconds / SECOND
+    if stream:
+        return aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=seconds)
+    return aiohttp.ClientTimeout(total=seconds)
 
 
 def _kept_alive(address: Any) -> socket.socket:
