@@ -52,20 +52,25 @@ async def look_at_each(
     # Keys that are due and wait for a worker, in order of arrival; each stands here once.
     waiting: dict[Key, None] = {}
     running: set[Key] = set()
-    arrived = asyncio.Event()
+    again: set[Key] = set()  # of those that are running
+    arrived = asyncio.Semaphore(0)  # as many as there are waiting, so that one wakes one worker
+
+    def put(key: Key) -> None:
+        if key in running:
+            again.add(key)
+        elif key not in waiting:
+            waiting[key] = None
+            arrived.release()
 
     async def feed() -> None:
         while True:
-            waiting.update(dict.fromkeys(await due.next()))
-            arrived.set()
+            for key in await due.next():
+                put(key)
 
     async def work() -> None:
         while True:
-            key = next((key for key in waiting if key not in running), None)
-            if key is None:
-                arrived.clear()
-                await arrived.wait()
-                continue
+            await arrived.acquire()
+            key = next(iter(waiting))
             del waiting[key]
             running.add(key)
             try:
@@ -78,8 +83,9 @@ async def look_at_each(
                 due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
             finally:
                 running.discard(key)
-                if key in waiting:
-                    arrived.set()
+                if key in again:
+                    again.discard(key)
+                    put(key)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(feed())

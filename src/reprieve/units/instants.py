@@ -13,6 +13,8 @@ Nanos = NewType("Nanos", int)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+# Statuses name the same seconds over and over.
+@lru_cache(maxsize=4096)
 def parse_instant(text: str) -> Nanos:
     """Return the instant that RFC 3339 `text` names.
 
