@@ -10,6 +10,8 @@ Only what never changes within a case, its quotas, is remembered. A case is a di
      "admitted": [{"key", "uid", "queue", "priority", "reserved", "created", "evicted", "usage"}],
      "incoming": {"queue", "priority", "created", "requests", "need"}}
 
+`extra`, where it is given, is usage by ClusterQueue that is nobody's to preempt.
+
 Quotas are `{(flavor, resource): (nominal, borrowing limit or None, lending limit or None)}`, usage
 and requests `{(flavor, resource): amount}`, need a set of pairs. No amount is unlimited.
 """
@@ -43,6 +45,8 @@ class World:
         for workload in case["admitted"]:
             self.change(workload, 1)
             self.of_queue[workload["queue"]].append(workload)
+        for queue, usage in case.get("extra", {}).items():
+            self.change({"queue": queue, "usage": usage}, 1)
 
     def change(self, workload: Case, sign: int) -> None:
         mine = self.usage[workload["queue"]]

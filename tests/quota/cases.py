@@ -270,6 +270,11 @@ def plain(scene: Scene, admitted: Iterable[Workload] | None = None) -> dict[str,
 
 def _plain(workload: Workload) -> dict[str, Any]:
     assert workload.admission is not None
+    usage: dict[tuple[str, str], int] = {}
+    for pod_set in workload.admission.pod_sets:
+        for resource, flavor in pod_set.flavors.items():
+            amount = pod_set.usage.get(resource, 0)
+            usage[flavor, resource] = usage.get((flavor, resource), 0) + amount
     return {
         "key": workload.key,
         "uid": workload.uid,
@@ -278,9 +283,5 @@ def _plain(workload: Workload) -> dict[str, Any]:
         "reserved": math.inf if workload.reserved_at is None else workload.reserved_at,
         "created": workload.created,
         "evicted": workload.evicted is not None,
-        "usage": {
-            (flavor, resource): pod_set.usage.get(resource, 0)
-            for pod_set in workload.admission.pod_sets
-            for resource, flavor in pod_set.flavors.items()
-        },
+        "usage": usage,
     }
