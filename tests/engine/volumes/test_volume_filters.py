@@ -333,6 +333,14 @@ def test_an_exclusive_disk_is_used_by_one_pod_of_a_node(
     assert refusals(simulation) == ["DISK" if clash else "", ""]
 
 
+def test_a_disk_that_is_mounted_twice_is_shared_only_if_it_is_both_times() -> None:
+    shared = Disk("gcePersistentDisk", ("d",), True)
+    both = (Disk("gcePersistentDisk", ("d",)), shared)
+    for own, other in ((both, (shared,)), ((shared,), both)):
+        rows = [node("n1"), pod("o", node="n1", disks=other), pod("p", disks=own)]
+        assert refusals(simulation_of(snapshot_of(rows))) == ["DISK"]
+
+
 def test_a_read_write_once_pod_claim_is_used_by_one_pod_of_the_cluster() -> None:
     own = claim("c", volume="v", access_modes=("ReadWriteOncePod",))
     elsewhere = claim("c", namespace="other", volume="w", access_modes=("ReadWriteOncePod",))

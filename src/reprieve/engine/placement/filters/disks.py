@@ -111,7 +111,10 @@ def compile_volume_restrictions(view: View, pending: Pending) -> VolumeRestricti
     claims = frozenset(_exclusive_claims(view.snapshot, entry, pending))
     if not entry.disks and not claims:
         return None
-    wanted = {(disk.kind, disk.identity): disk.shared for disk in entry.disks}
+    wanted: dict[tuple[str, tuple[str, ...]], bool] = {}
+    for disk in entry.disks:  # one may be mounted twice, and shared once only
+        key = (disk.kind, disk.identity)
+        wanted[key] = wanted.get(key, True) and disk.shared
     classes = frozenset(
         number
         for number, other in enumerate(view.snapshot.classes)
