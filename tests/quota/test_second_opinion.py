@@ -15,7 +15,7 @@ from typing import Any
 
 from reprieve.engine.quota.assignment import Assignment
 from reprieve.engine.quota.cycle import cycle
-from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.entries import Entry, Outcome, Recomputation
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -427,54 +427,53 @@ def test_cycles_decide_what_a_plain_reading_of_the_specification_decides() -> No
 
 
 def test_flavors_of_a_group_stay_when_its_targets_are_found_anew() -> None:
-    """The first pod set of the group asks for none of what the second one got its flavor for."""
-    quotas = tuple(FlavorQuotas(name, {"cpu": Quota(4)}) for name in ("first", "second"))
-    none = tuple(FlavorQuotas(name, {"cpu": Quota(0)}) for name in ("first", "second"))
-    taking = Preemption(Policy.NEVER, Policy.ANY)
-    owners = {
-        name: ClusterQueue(
-            name,
-            "all",
-            (ResourceGroup(("cpu",), quotas),),
-            preemption=taking,
-            fungibility=FlavorFungibility(when_can_preempt=Fungibility.MAY_STOP_SEARCH),
-        )
-        for name in ("one", "two")
-    }
-    borrower = ClusterQueue("three", "all", (ResourceGroup(("cpu",), none),))
+    """The first pod set of the group asks for none of what the second one got its flavor for.
+
+    `zero` has all of the second flavor reclaimed and needs half of it, so that once its victim is
+    gone the second flavor would simply fit. What `two` was nominated with is the first one.
+    """
+
+    def queue(name: str, quotas: Mapping[str, int]) -> ClusterQueue:
+        flavors = tuple(FlavorQuotas(each, {"cpu": Quota(n)}) for each, n in quotas.items())
+        taking = Preemption(Policy.NEVER, Policy.ANY)
+        return ClusterQueue(name, "all", (ResourceGroup(("cpu",), flavors),), preemption=taking)
+
+    made = (
+        queue("zero", {"second": 4}),
+        queue("one", {"first": 4}),
+        queue("two", {"first": 4, "second": 4}),
+        queue("three", {"first": 0, "second": 0}),
+    )
     configuration = Configuration(
-        {**owners, "three": borrower},
+        {each.name: each for each in made},
         {},
-        {name: ResourceFlavor(name, {"type": name}) for name in ("first", "second")},
-        {f"ns/{name}": LocalQueue(f"ns/{name}", name) for name in ("one", "two", "three")},
+        {name: ResourceFlavor(name) for name in ("first", "second")},
+        {f"ns/{each.name}": LocalQueue(f"ns/{each.name}", each.name) for each in made},
         {"ns": {}},
         Settings(),
     )
     holdings, queues = Holdings(configuration), Queues(configuration)
-    for number, flavor_name in enumerate(("first", "first", "second")):
-        amounts = {"cpu": 4}
-        kept = Admission("three", (AdmittedPodSet("main", 1, {"cpu": flavor_name}, amounts),))
-        at = Nanos(NOW - number)
-        holdings.hold(
-            Workload("ns", f"low{number}", uid=f"low{number}", admission=kept, reserved_at=at)
-        )
+    for name, on, amount in (("low0", "first", 4), ("low1", "first", 4), ("big", "second", 8)):
+        kept = Admission("three", (AdmittedPodSet("main", 1, {"cpu": on}, {"cpu": amount}),))
+        holdings.hold(Workload("ns", name, uid=name, admission=kept, reserved_at=NOW))
     grouped = (PodSet("leader", 1, {}, group="g"), PodSet("workers", 1, {"cpu": 4}, group="g"))
-    for name in ("one", "two"):
-        queues.push(
-            Workload("ns", name, uid=name, queue=f"ns/{name}", priority=1, pod_sets=grouped)
-        )
+    for priority, name in enumerate(("two", "one", "zero")):
+        door = f"ns/{name}"
+        queues.push(Workload("ns", name, uid=name, queue=door, priority=priority, pod_sets=grouped))
     result = cycle(holdings, queues, NOW)
-    assert result.recomputations
-    flavors = [
-        {
-            (each.name, r): c.flavor
-            for each in entry.assignment.pod_sets
-            for r, c in each.flavors.items()
-        }
+    assert [
+        (
+            entry.workload.name,
+            [target.holder.workload.name for target in entry.targets],
+            entry.assignment and entry.assignment.pod_sets[1].flavors["cpu"].flavor,
+        )
         for entry in result.entries
-        if entry.assignment is not None
+    ] == [
+        ("zero", ["big"], "second"),
+        ("one", ["low0"], "first"),
+        ("two", ["low1"], "first"),
     ]
-    assert flavors == [{("workers", "cpu"): "first"}] * 2
+    assert list(result.recomputations) == [("two", Recomputation.NEW_TARGETS)]
 
 
 # How often each interesting situation has to come up.
