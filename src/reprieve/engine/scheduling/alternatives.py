@@ -55,6 +55,11 @@ class Search(Protocol):
     other potential victims and without the preemptor.
     """
 
+    @property
+    def weighs(self) -> bool:
+        """Whether it matters who goes besides the order: some lose work, or are idle."""
+        ...
+
     def place(self, within: Mask | None, spared: I64) -> GroupPlacing:
         """Place the preemptor on these nodes, all where None."""
         ...
@@ -86,7 +91,7 @@ def least_harmful(
     """Return the victims of the placement that does the least harm; `first`: the best-scored."""
     wanted = policy.max_placements
     examined = [search.examine(first, _NOBODY)]
-    if policy.harm_order:
+    if search.weighs:
         placing = search.place(None, _NOBODY)
         if placing.failure is None and placing.nodes != first.nodes:
             examined.append(search.examine(placing, _NOBODY))

@@ -12,7 +12,7 @@ Source: specification, sections 7 and 13.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -25,16 +25,17 @@ from reprieve.engine.placement.simulation import Checkpoint, Simulation
 from reprieve.engine.scheduling.alternatives import Examined, least_harmful, set_harm
 from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
 from reprieve.engine.scheduling.cascade import homeless
-from reprieve.engine.scheduling.cheapest_room import units_to_spare
+from reprieve.engine.scheduling.cheapest_room import cheapest_units
 from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.floors import NONE_WHOLE, torn_groups
 from reprieve.engine.scheduling.harm import lost_pods
-from reprieve.engine.scheduling.hierarchy import effective_priority
+from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
 from reprieve.engine.scheduling.least_harm import least_harm
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.priority_search import lowest_priority
 from reprieve.engine.scheduling.reprieve import reprieve
+from reprieve.engine.scheduling.room import room_for, rough_room
 from reprieve.engine.scheduling.trackers import Members
 from reprieve.engine.scheduling.tree_placing import place_unit
 from reprieve.engine.scheduling.units import Units, potential_units
@@ -88,16 +89,10 @@ def select_victims(
     full = simulation.checkpoint()
     lost = lost_pods(simulation)
     search = _Search(simulation, full, group, queued, policy, choose, group.priority, lost)
-    units = search.potential()
-    if not len(units):
+    if not len(search.potential):
         return Preemption(Code.UNRESOLVABLE, Explanation(Sentence.NO_VICTIMS_GROUP))
     try:
-        if policy.binary_search_priority:
-            lowest = lowest_priority(units.priority, search.place_below)
-            search.limit(lowest.priority + 1)
-            placing = lowest.placing
-        else:
-            placing = search.place_below(group.priority)
+        placing = search.lowest() if policy.binary_search_priority else search.by_scores()
         if placing.failure is not None:
             code = Code.ERROR if placing.error else Code.UNSCHEDULABLE
             return Preemption(code, placing.failure, placements=search.runs)
@@ -111,7 +106,8 @@ def select_victims(
 class _Search:
     """Tries placements with the units below a priority gone, and chooses victims for them.
 
-    `full`: the state in which nobody was taken out. `runs`: placements tried.
+    `full`: the state in which nobody was taken out. `potential`: units that may be victims when no
+    pod is spared. `runs`: placements tried.
     """
 
     simulation: Simulation
@@ -124,10 +120,15 @@ class _Search:
     lost: I64 | None
     runs: int = 0
     budgets: BudgetMatches | None = None
-    _potential: Units | None = None
+    potential: Units = field(init=False)
+    _cheapest: tuple[I64, Units] | None = None  # the pods spared with it
     _units: Units | None = None
-    _spared: tuple[int, ...] = ()
+    _spared: I64 = field(default_factory=_NOBODY.copy)
     _empty: Checkpoint | None = None
+
+    def __post_init__(self) -> None:
+        """Find out who may be a victim."""
+        self.potential = self.units(_NOBODY)
 
     def units(self, spared: I64, more: frozenset[int] = NONE_WHOLE) -> Units:
         """Return the units that may be victims; `more`: groups that go as a whole, too."""
@@ -138,20 +139,50 @@ class _Search:
             snapshot, present, self.below, self.policy, lost=self.lost, more=more
         )
 
-    def potential(self) -> Units:
-        """Return the units that may be victims when no pod is spared."""
-        if self._potential is None:
-            self._potential = self.units(_NOBODY)
-        return self._potential
+    def lowest(self) -> GroupPlacing:
+        """Place the preemptor with only units of the lowest priorities gone, from now on."""
+        units = self.potential
 
-    def limit(self, below: int) -> None:
-        """Let only units below this priority be victims."""
-        if below != self.below:
-            self.below, self._units, self._potential = below, None, None
+        def limit(below: int) -> None:
+            if below != self.below:
+                self.below, self._units = below, None
+                self.potential = units.only(units.priority < below)
 
-    def place_below(self, below: int) -> GroupPlacing:
-        """Place the preemptor by scores with the units below this priority gone."""
-        self.limit(below)
+        def place_below(below: int) -> GroupPlacing:
+            limit(below)
+            return self.by_scores()
+
+        room, sure = room_for(self.simulation, self.full.used, self.queued)
+        needed = room.levels(units, self._wanted())
+        found = lowest_priority(
+            units.priority,
+            place_below,
+            max(0, needed - 1),
+            room_is_all=sure and needed > 0 and not self._within_domains,
+        )
+        limit(found.priority + 1)
+        return found.placing
+
+    @property
+    def _within_domains(self) -> bool:
+        return self.group.composite or bool(self.group.topology_key)
+
+    def _wanted(self) -> int:
+        """Return how many pods have to find a node at least."""
+        group = self.group
+        if group.composite or group.min_count is None:
+            return 1
+        there = len(members_of(self.simulation.snapshot, group)) + len(self.simulation.simulated)
+        return max(1, group.min_count - there)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the victims' harm is more than their order: some lose work, or are idle."""
+        lost = self.potential.lost
+        return self.policy.harm_order and lost is not None and bool(lost.any())
+
+    def by_scores(self) -> GroupPlacing:
+        """Place the preemptor by scores with all units gone."""
         self._without(_NOBODY)
         return self._placed(None, self.choose)
 
@@ -161,7 +192,7 @@ class _Search:
         Where nobody is spared, and it does not fit like that, by scores.
         """
         units = self._without(spared)
-        if not self.policy.harm_order:
+        if not self.weighs:
             return self._placed(within, self.choose)
         placing = self._placed(within, least_harm(units, self.choose))
         if placing.failure is not None and within is not None and not len(spared):
@@ -178,10 +209,19 @@ class _Search:
 
     def cheapest(self, spared: I64) -> I64:
         """Return these pods and all others that stay when the cheapest units make room."""
-        if not self.policy.harm_order:
+        if not self.weighs:
             return _NOBODY
-        more = units_to_spare(self.simulation, self._without(spared), self.queued)
-        return np.union1d(spared, more) if len(more) else _NOBODY
+        simulation = self.simulation
+        units = self._without(spared)
+        room = rough_room(simulation, self.full.used, self.queued)
+        leaving = cheapest_units(units, room, len(self.queued))
+        if leaving.all():
+            return _NOBODY
+        keep = units.slots_of(~leaving)
+        if len(spared):
+            keep = np.union1d(spared, keep)
+        self._cheapest = (keep, units.only(leaving))
+        return keep
 
     def examine(self, placing: GroupPlacing, spared: I64) -> Examined:
         """Return the victims of a placement that was found with these pods spared."""
@@ -219,14 +259,25 @@ class _Search:
 
     def _without(self, spared: I64) -> Units:
         """Bring the simulation into the state without the units, and return these."""
-        asked = tuple(spared.tolist())
-        if self._units is None or asked != self._spared:
+        if self._units is None or not np.array_equal(spared, self._spared):
             self.simulation.rollback(self.full)
-            self._units = self.units(spared) if asked else self.potential()
+            self._units = self._units_without(spared)
             self.simulation.remove(self._units.slots())
             self._empty = self.simulation.checkpoint()
-            self._spared = asked
+            self._spared = spared
         return self._units
+
+    def _units_without(self, spared: I64) -> Units:
+        if not len(spared):
+            return self.potential
+        if self._cheapest is not None and self._cheapest[0] is spared:
+            return self._cheapest[1]
+        units = self.potential
+        number = units.of_slot[spared]
+        kept = np.bincount(number[number >= 0], minlength=len(units))
+        if ((kept == 0) | (kept == units.size)).all():
+            return units.only(kept == 0)
+        return self.units(spared)
 
 
 def _reprieved(

@@ -58,6 +58,34 @@ class Units:
         """Return the slots of all pods of all units."""
         return np.flatnonzero(self.of_slot >= 0)
 
+    def slots_of(self, chosen: Mask) -> I64:
+        """Return the slots of all pods of these units, (units,)."""
+        # Unit -1 reads the last entry.
+        return np.flatnonzero(np.append(chosen, False)[self.of_slot])
+
+    def only(self, chosen: Mask) -> Units:
+        """Return these units, (units,), alone."""
+        kept = np.flatnonzero(chosen)
+        if len(kept) == len(self):
+            return self
+        number = np.full(len(self) + 1, -1, np.int64)  # unit -1 reads the last entry
+        number[kept] = np.arange(len(kept))
+        singles = int(np.count_nonzero(chosen[: self.singles]))
+        groups = (kept[singles:] - self.singles).tolist()
+        return replace(
+            self,
+            first=self.first[kept],
+            priority=self.priority[kept],
+            grouped=self.grouped[kept],
+            size=self.size[kept],
+            start=self.start[kept],
+            groups=tuple(self.groups[each] for each in groups),
+            group_pods=tuple(self.group_pods[each] for each in groups),
+            singles=singles,
+            of_slot=number[self.of_slot],
+            lost=None if self.lost is None else self.lost[kept],
+        )
+
     def flat(self, units: I64) -> tuple[I64, I64]:
         """Return the slots of all pods of these units in order, and each one's place in `units`."""
         sizes = self.size[units]
@@ -151,9 +179,12 @@ def potential_units(
 def _lost(units: Units, of_pods: I64) -> I64:
     """Return what each unit loses; a group is idle when all of its pods are."""
     lost = of_pods[units.first]
-    for place, slots in enumerate(units.group_pods, units.singles):
-        found = of_pods[slots]
-        lost[place] = IDLE if (found == IDLE).all() else np.clip(found, 0, None).sum()
+    if units.group_pods:
+        found = of_pods[np.concatenate(units.group_pods)]
+        sizes = units.size[units.singles :]
+        heads = np.cumsum(sizes) - sizes
+        work = np.add.reduceat(np.clip(found, 0, None), heads)
+        lost[units.singles :] = np.where(np.maximum.reduceat(found, heads) == IDLE, IDLE, work)
     return lost
 
 
