@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reprieve.controllers.webhook_jobs import JobRules, job_hooks
 from reprieve.controllers.webhook_reviews import Asked, Hook, Verdict
+from reprieve.jobs.naming import workload_name
 from reprieve.jobs.pods import FINALIZER, MANAGED, PARENT, ROLE, SERVING, has_finalizer, is_gated
 from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.jobs.training import MANAGER
@@ -130,8 +132,8 @@ def test_templates_are_told_when_a_queue_is_named_later() -> None:
     assert changed["spec"]["template"]["metadata"]["labels"][QUEUE] == "q"
 
 
-def refused(kind: str, obj: Json, old: Json) -> tuple[str, ...]:
-    return hook(f"v{kind.lower()}").judge(asked(obj, old)).errors
+def refused(kind: str, obj: Json, old: Json, town: Town = TOWN) -> tuple[str, ...]:
+    return hook(f"v{kind.lower()}", town).judge(asked(obj, old)).errors
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "LeaderWorkerSet"])
@@ -149,6 +151,7 @@ def test_a_stateful_set_is_scaled_to_nothing_and_back_alone() -> None:
         obj = workload("StatefulSet", **{QUEUE: "q"})
         obj["spec"]["replicas"] = replicas
         obj["status"] = {"replicas": there}
+        obj["metadata"] |= {"namespace": "team", "uid": "u"}
         return obj
 
     assert refused("StatefulSet", scaled(0), scaled(3)) == ()
@@ -159,6 +162,12 @@ def test_a_stateful_set_is_scaled_to_nothing_and_back_alone() -> None:
     assert refused("StatefulSet", scaled(3, there=1), scaled(0)) == (
         "spec.replicas: Forbidden: scaling down is still in progress",
     )
+    name = workload_name("StatefulSet", "apps", scaled(3)["metadata"]["name"], "u")
+    leaving = replace(TOWN, leaving=[f"team/{name}"])
+    assert refused("StatefulSet", scaled(3), scaled(0), leaving) == (
+        "spec.replicas: Forbidden: workload from previous scale-down is still being deleted",
+    )
+    assert refused("StatefulSet", scaled(0), scaled(3), leaving) == ()
     other = scaled(3)
     other["spec"]["template"] = template(cpu="7")
     (error,) = refused("StatefulSet", other, scaled(3))

@@ -34,6 +34,7 @@ class Town:
     owned: bool = False
     below: bool = False
     hit: Sequence[str] = field(default=())
+    leaving: Sequence[str] = field(default=())
 
     def manages(self, namespace: str) -> bool:
         return namespace in self.managed
@@ -52,6 +53,9 @@ class Town:
 
     def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
         return self.hit
+
+    def is_leaving(self, workload: str) -> bool:
+        return workload in self.leaving
 
 
 def hook(name: str, town: Town, **rules: Any) -> Hook:
@@ -124,6 +128,16 @@ def test_rules_of_a_kind_hold_where_it_is_queued() -> None:
     for old in (None, bare, queued):
         (error,) = judge(Asked("UPDATE" if old else "CREATE", "team", queued, old)).errors
         assert error.startswith(told)
+
+
+def test_rules_hold_for_jobs_without_a_queue_name_where_those_are_managed() -> None:
+    bare: Json = {"metadata": {"name": "a"}, "spec": {"rayClusterSpec": {}, "suspend": True}}
+    managing = hook("vrayjob.kb.io", Town(), without_queue_name=True).judge
+    (error,) = managing(Asked("CREATE", "team", bare)).errors
+    assert error.startswith("spec.shutdownAfterJobFinishes: Invalid value: false: ")
+    assert managing(Asked("CREATE", "elsewhere", bare)).errors == ()
+    below = hook("vrayjob.kb.io", Town(below=True), without_queue_name=True).judge
+    assert below(Asked("CREATE", "team", bare)).errors == ()
 
 
 def test_hooks_have_the_references_names_paths_and_operations() -> None:

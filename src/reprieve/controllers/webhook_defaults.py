@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT",
     "JobRules",
     "Tenancy",
+    "concerns",
     "exposure_warnings",
     "fill_in",
     "is_managed",
@@ -55,6 +56,10 @@ class Tenancy(Protocol):
         """Return what can hit workloads of a LocalQueue: a setting and its ClusterQueue, each."""
         ...
 
+    def is_leaving(self, workload: str) -> bool:
+        """Tell whether a Workload `namespace/name` is being deleted."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class JobRules:
@@ -84,6 +89,14 @@ def is_managed(job: Json, namespace: str, tenancy: Tenancy, rules: JobRules) -> 
     if labels_of(job).get(QUEUE_NAME):
         return True
     return rules.without_queue_name and tenancy.manages(namespace)
+
+
+def concerns(asked: Asked, tenancy: Tenancy, rules: JobRules) -> bool:
+    """Tell whether a job is queued, or was before the change, so that it has to be right."""
+    versions = (asked.obj, *(() if asked.old is None else (asked.old,)))
+    return any(labels_of(each).get(QUEUE_NAME) for each in versions) or any(
+        is_managed(each, asked.namespace, tenancy, rules) for each in versions
+    )
 
 
 def exposure_warnings(kind: str, asked: Asked, tenancy: Tenancy) -> tuple[str, ...]:

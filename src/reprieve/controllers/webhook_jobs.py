@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from reprieve.api.kueue_validation_jobs import (
-    QUEUE_NAME,
     Kind,
     Suspension,
     batch_job_errors,
@@ -34,10 +33,10 @@ from reprieve.controllers.webhook_defaults import (
     DEFAULT,
     JobRules,
     Tenancy,
+    concerns,
     exposure_warnings,
     fill_in,
     is_managed,
-    labels_of,
 )
 from reprieve.controllers.webhook_pods import gating, pod_validating
 from reprieve.controllers.webhook_reviews import (
@@ -77,9 +76,9 @@ def job_hooks(
         if kind.gate:
             judges = gating(kind, kinds, tenancy, rules), pod_validating(kind, tenancy)
         elif kind.passes_on is not None:
-            judges = passing_on(kind, tenancy, rules), set_validating(kind, tenancy)
+            judges = passing_on(kind, tenancy, rules), set_validating(kind, tenancy, rules)
         else:
-            judges = _changing(kind, tenancy, rules), _validating(kind, tenancy)
+            judges = _changing(kind, tenancy, rules), _validating(kind, tenancy, rules)
         operations = CREATE if kind.passes_on is None else CREATE_AND_UPDATE
         found.append(_hook(place, judges[0], rules, mutating=True, operations=operations))
         found.append(_hook(place, judges[1], rules))
@@ -145,7 +144,7 @@ def _changing(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     return judge
 
 
-def _validating(kind: JobKind, tenancy: Tenancy) -> Judge:
+def _validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     text = Kind(
         kind.text,
         prebuilt=kind.kind not in _NO_PREBUILT,
@@ -155,8 +154,8 @@ def _validating(kind: JobKind, tenancy: Tenancy) -> Judge:
     own = KIND_ERRORS.get((kind.group, kind.kind))
 
     def judge(asked: Asked) -> Verdict:
-        # Without a queue name, before and after, a job is nobody's business here.
-        if not any(labels_of(each).get(QUEUE_NAME) for each in (asked.obj, asked.old or {})):
+        # What is not queued, before and after, is nobody's business here.
+        if not concerns(asked, tenancy, rules):
             return Verdict()
         return Verdict(tuple(errors(asked)))
 

@@ -2,8 +2,8 @@
 
 At creation and at every change, after the default queue and class were filled in. Refused while
 they are managed: another queue once replicas are ready, other requests or placement of a
-StatefulSet's pods, replicas of a StatefulSet other than to and from zero, another template or size
-of a LeaderWorkerSet's groups.
+StatefulSet's pods, replicas of a StatefulSet other than to and from zero, or before what was scaled
+down is gone, another template or size of a LeaderWorkerSet's groups.
 
 Source: specification of the quota plane, sections 10.4 and 12.
 """
@@ -16,9 +16,11 @@ from typing import Any
 
 from reprieve.api import field_errors as wrong
 from reprieve.api.kueue_validation_jobs import PRIORITY_CLASS, QUEUE_NAME
+from reprieve.controllers.quota.job_lookup import workload_key
 from reprieve.controllers.webhook_defaults import (
     JobRules,
     Tenancy,
+    concerns,
     exposure_warnings,
     fill_in,
     is_managed,
@@ -53,13 +55,13 @@ def passing_on(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     return judge
 
 
-def set_validating(kind: JobKind, tenancy: Tenancy) -> Judge:
+def set_validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
     """Return what refuses changes of a managed set, and warns of queues that can be hit."""
     passes_on = kind.passes_on
     assert passes_on is not None
 
     def judge(asked: Asked) -> Verdict:
-        if not any(labels_of(each).get(QUEUE_NAME) for each in (asked.obj, asked.old or {})):
+        if not concerns(asked, tenancy, rules):
             return Verdict()
         warnings = exposure_warnings(kind.kind, asked, tenancy)
         return Verdict(tuple(errors(asked.obj, asked.old)), warnings)
@@ -78,6 +80,10 @@ def set_validating(kind: JobKind, tenancy: Tenancy) -> Judge:
             yield from _groups(passes_on, obj, old)
         elif passes_on.total:
             yield from _replicas(passes_on, obj, old)
+            grows = not _count(old, passes_on.total) and _count(obj, passes_on.total)
+            if grows and tenancy.is_leaving(workload_key(kind, old)):
+                why = "workload from previous scale-down is still being deleted"
+                yield wrong.forbidden(passes_on.total, why)
 
     return judge
 

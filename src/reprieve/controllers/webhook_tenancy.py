@@ -84,6 +84,11 @@ class PlaneTenancy:
         self._settle()
         return settings_that_hit(self._watches, self._state, namespace, local_queue)
 
+    def is_leaving(self, workload: str) -> bool:
+        """Tell whether a Workload `namespace/name` is being deleted."""
+        found = self._state.workload(workload)
+        return found is not None and bool(found.metadata.deletion_timestamp)
+
     @staticmethod
     def _is_owned(job: Json, kinds: Collection[tuple[str, str]]) -> bool:
         """Tell whether the controller of a job is of one of these kinds, as group and name."""
