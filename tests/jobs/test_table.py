@@ -341,3 +341,15 @@ def test_kinds_are_queued_that_are_listed_with_the_pods_that_they_make() -> None
 def test_every_kind_with_a_suspend_field_tells_when_its_quota_is_free() -> None:
     for kind in SUSPENDABLE:
         assert not is_active(ROWS[kind], obj(kind)) and ROWS[kind].active
+
+
+@pytest.mark.parametrize("kind", ["Job", "Pod", "StatefulSet"])
+def test_a_variable_that_a_container_names_twice_is_named_once_by_the_workload(kind: str) -> None:
+    values = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
+    pod = {"spec": {"containers": [{"name": "c", "env": values}]}}
+    job: Json = {"metadata": {"name": "a"}, "spec": {"template": pod, "replicas": 1}}
+    (found,) = pod_sets_of(ROWS[kind], {"metadata": {}, **pod} if kind == "Pod" else job)
+    (container,) = found["template"]["spec"]["containers"]
+    assert {each["name"]: each["value"] for each in container["env"]} == {"A": "3", "B": "2"}
+    assert len(container["env"]) == 2
+    assert len(values) == 3

@@ -194,7 +194,7 @@ def _plain(kind: JobKind, found: Found) -> Json:
     Without labels of the kind's own controller; each container names a variable once, the last.
     """
     if kind.gate:
-        return {"spec": copy.deepcopy(found.template.get("spec") or {})}
+        return {"spec": _named_once(copy.deepcopy(found.template.get("spec") or {}))}
     kept = copy.deepcopy(found.template)
     metadata, spec = kept.get("metadata") or {}, kept.setdefault("spec", {})
     metadata.pop("creationTimestamp", None)
@@ -207,7 +207,12 @@ def _plain(kind: JobKind, found: Found) -> Json:
     for field, more in (("containers", found.added), ("initContainers", found.alone)):
         if more:
             spec[field] = [*(spec.get(field) or ()), *copy.deepcopy(more)]
+    _named_once(spec)
+    return kept
+
+
+def _named_once(spec: Json) -> Json:
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         if container.get("env"):
             container["env"] = list({each["name"]: each for each in container["env"]}.values())
-    return kept
+    return spec
