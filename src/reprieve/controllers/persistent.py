@@ -8,15 +8,16 @@ input loses nothing and stops nobody else" (design, "Bad input").
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from reprieve.execution.fence import Deposed
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE, SECOND
 
-__all__ = ["Pauses", "persistent"]
+__all__ = ["Pauses", "alone", "persistent"]
 
 _FIRST: Final = SECOND
 _LONGEST: Final = MINUTE
@@ -36,6 +37,21 @@ class Pauses:
     def well(self) -> None:
         """Begin again with the shortest pause."""
         self._next = _FIRST
+
+
+@contextlib.contextmanager
+def alone(told: logging.Logger, what: str) -> Iterator[None]:
+    """Let a fault in a step about one of many be logged, so that the others come next.
+
+    Raises:
+        Deposed: the fence is closed.
+    """
+    try:
+        yield
+    except Deposed:
+        raise
+    except Exception:
+        told.exception("%s is left out after a fault of ours", what)
 
 
 async def persistent(

@@ -47,6 +47,7 @@ from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.resource import KAIWO_CONFIGS, NAMESPACES
 from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.transport import HttpWire
+from reprieve.telemetry.faults import FaultCounter
 from reprieve.telemetry.http import Check, Page, serve_telemetry
 from reprieve.telemetry.log import level_of, start_logging
 from reprieve.telemetry.loop_lag import LoopLag
@@ -119,6 +120,8 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     metrics = Metrics()
+    counter = FaultCounter(metrics.faults)
+    logging.getLogger().addHandler(counter)
     connection = await load_connection(options.kubeconfig, options.context, clock)
     client = connect(connection, clock, wire=CountedWire(HttpWire(connection), metrics))
     try:
@@ -126,6 +129,7 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
     finally:
         await client.close()
         logging.getLogger().removeHandler(handler)
+        logging.getLogger().removeHandler(counter)
 
 
 async def _run(

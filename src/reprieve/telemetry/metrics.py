@@ -87,6 +87,11 @@ class Metrics:
         self.watch_restarts = self._counter(
             "watch_restarts", "Watches that were opened again.", "resource", "reason"
         )
+        self.faults = self._counter(
+            "faults",
+            "Faults of the operator that were logged with a traceback and gone past.",
+            "logger",
+        )
         self.leader = self._gauge("leader", "1 while this process holds the lease, else 0.")
         self.intents_open = self._gauge(
             "intents_open", "Preemptions that are neither completed nor abandoned.", "plane"

@@ -2,7 +2,9 @@
 
 Changes are taken over, cycles run back to back in the solver thread until they change nothing, and
 then everything that they decided is written: each in a task of its own, the next run not waiting
-for it. What cannot be written is taken back. Source: specification of the quota plane, sections 8
+for it. What cannot be written is taken back. A fault of ours in deciding about one workload is
+logged and told to that one (`engine.quota.cycle`); after one that is nobody's own there is a pause,
+longer each time. Source: specification of the quota plane, sections 8
 and 9; the design's "Processes and time".
 """
 
@@ -15,6 +17,7 @@ from typing import Any, Final
 from reprieve.api.kueue import API_VERSION, Workload
 from reprieve.api.reprieve import ObjectRef
 from reprieve.controllers.dirty import DirtyKeys
+from reprieve.controllers.persistent import Pauses
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.explanations import Explanations
 from reprieve.controllers.quota.held_pairs import HeldPairs
@@ -45,7 +48,7 @@ _MOST: Final = 1_000  # cycles in one run
 _PAUSE: Final = 5 * MILLISECOND
 # How much longer than a run the pause before the next one is, and how long at most.
 _REST: Final = 4
-_LONGEST_PAUSE: Final = 50 * MILLISECOND
+_LONGEST_PAUSE: Final = 100 * MILLISECOND
 
 
 class Decisions:
@@ -87,7 +90,7 @@ class Decisions:
         """Decide until cancelled."""
         clock = self._context.clock
         try:
-            pause = _PAUSE
+            pause, pauses = _PAUSE, Pauses()
             while True:
                 await self._wake.wait()
                 # What comes together is decided together, the more of it the longer that takes.
@@ -98,7 +101,18 @@ class Decisions:
                     self._wake.set()
                     continue
                 started = clock.monotonic()
-                await self._decide()
+                try:
+                    fault = await self._decide()
+                except Deposed:
+                    raise
+                except Exception as unexpected:
+                    fault = unexpected
+                if fault is not None:
+                    log.error("nothing more is decided for now", exc_info=fault)
+                    await clock.sleep(pauses.after_fault())
+                    self._wake.set()
+                    continue
+                pauses.well()
                 pause = max(_PAUSE, min(_REST * (clock.monotonic() - started), _LONGEST_PAUSE))
         finally:
             self._solver.close()
@@ -109,7 +123,8 @@ class Decisions:
             self._state.queues.flush([cluster_queue])
         self.wake()
 
-    async def _decide(self) -> None:
+    async def _decide(self) -> Exception | None:
+        """Run cycles and carry them out; return the fault that ended them early."""
         state, clock = self._state, self._context.clock
         async with state.engine:
             state.settle()
@@ -124,7 +139,6 @@ class Decisions:
             )
             self._number += len(recorded)
             seconds = (clock.monotonic() - started) / SECOND
-            self._measure([result for result, _ in recorded if result.entries], seconds)
             last: dict[str, Entry] = {}
             for result, inputs in recorded:
                 for queue, until in result.retries.items():
@@ -134,13 +148,36 @@ class Decisions:
                     if entry.outcome is Outcome.UNPROVEN:
                         self._nodes.refused(entry.cluster_queue)
                     if entry.issued:
-                        self._preempt(entry, inputs.get(entry.workload.key))
+                        self._issue(entry, inputs.get(entry.workload.key))
             for entry in last.values():
                 if entry.outcome is Outcome.ADMITTED:
                     self._admit(entry)
-                else:
+            self._say([result for result, _ in recorded], last, seconds)
+        return next((result.fault for result, _ in recorded if result.fault is not None), None)
+
+    def _say(self, results: Sequence[CycleResult], last: dict[str, Entry], seconds: float) -> None:
+        """Tell people and metrics; what fails of it undoes no decision."""
+        for result in results:
+            for queue, failure in result.queue_faults.items():
+                log.error("ClusterQueue %s is left out for now", queue, exc_info=failure)
+            for entry in result.of(Outcome.FAULT):
+                key = entry.workload.key
+                log.error("deciding about %s failed", key, exc_info=entry.failure)
+                workload = self._state.workload(key)
+                if workload is not None:
+                    event = kueue.Event(key, "Warning", "DecisionFailed", entry.message)
+                    self._context.announce(reference_of(workload), event)
+        for entry in last.values():
+            if entry.outcome is not Outcome.ADMITTED:
+                try:
                     self._explanations.tell(entry)
+                except Exception:
+                    log.exception("%s is not told why it waits", entry.workload.key)
+        try:
             self._explanations.tell_those_alike(last)
+            self._measure([result for result in results if result.entries], seconds)
+        except Exception:
+            log.exception("a run of cycles is not told")
 
     # Admissions
 
@@ -190,6 +227,14 @@ class Decisions:
             context.announce(reference, kueue.admitted_event(entry.workload, queue))
 
     # Preemptions
+
+    def _issue(self, entry: Entry, decision_input: dict[str, Any] | None) -> None:
+        try:
+            self._preempt(entry, decision_input)
+        except Exception:
+            log.exception("the preemptions for %s are not issued", entry.workload.key)
+            failed = {target.holder.key for target in entry.issued}
+            preemptions_failed(self._state.holdings, self._state.queues, entry, failed)
 
     def _preempt(self, entry: Entry, decision_input: dict[str, Any] | None) -> None:
         state = self._state

@@ -18,6 +18,7 @@ from reprieve.api.kueue import (
     ResourceFlavor,
     Workload,
 )
+from reprieve.controllers.persistent import alone
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.watches import CHECKS, CLUSTER_QUEUES, FLAVORS, Held, Watches
@@ -46,14 +47,17 @@ class InUse:
         """Look at all of them once a second, until cancelled."""
         while True:
             for queue in list(self._watches.cluster_queues.cache):
-                if self._is_due(queue) and not (_goes(queue) and self._holders(queue.name)):
-                    await self._change(queue, CLUSTER_QUEUES)
+                with alone(log, f"the finalizer of {queue.name}"):
+                    if self._is_due(queue) and not (_goes(queue) and self._holders(queue.name)):
+                        await self._change(queue, CLUSTER_QUEUES)
             for flavor in list(self._watches.flavors.cache):
-                if self._is_due(flavor) and not (_goes(flavor) and self._users(flavor.name)):
-                    await self._change(flavor, FLAVORS)
+                with alone(log, f"the finalizer of {flavor.name}"):
+                    if self._is_due(flavor) and not (_goes(flavor) and self._users(flavor.name)):
+                        await self._change(flavor, FLAVORS)
             for check in list(self._watches.checks.cache):
-                if self._is_due(check) and not (_goes(check) and self._asks(check.name)):
-                    await self._change(check, CHECKS)
+                with alone(log, f"the finalizer of {check.name}"):
+                    if self._is_due(check) and not (_goes(check) and self._asks(check.name)):
+                        await self._change(check, CHECKS)
             await self._context.clock.sleep(SECOND)
 
     def _is_due(self, held: Held[W]) -> bool:

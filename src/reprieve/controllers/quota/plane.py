@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.coexistence import KaiwoWatch
+from reprieve.controllers.persistent import Pauses, persistent
 from reprieve.controllers.quota.consumption import ConsumptionSampler
 from reprieve.controllers.quota.context import QuotaContext, QuotaOptions, log
 from reprieve.controllers.quota.decisions import Decisions
@@ -31,6 +32,7 @@ from reprieve.controllers.quota.workloads import WorkloadReconciler
 from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.workers import guarded, look_at_each
+from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.kube.errors import ApiError
@@ -171,9 +173,11 @@ class QuotaPlane:
                 tasks.create_task(self.explanations.run())
                 retries = self.decisions.retries
                 tasks.create_task(look_at_each(retries, self.decisions.retry, clock))
-                tasks.create_task(self._housekeeping())
-                tasks.create_task(self._in_use.run())
-            tasks.create_task(self.statuses.run())
+                tasks.create_task(persistent(self._housekeeping, clock, log, "housekeeping"))
+                tasks.create_task(
+                    persistent(self._in_use.run, clock, log, "holding what is in use")
+                )
+            tasks.create_task(persistent(self.statuses.run, clock, log, "writing statuses"))
             self._wake()
             log.info(
                 "quota plane runs: %d ClusterQueues, %d Workloads",
@@ -184,7 +188,8 @@ class QuotaPlane:
     def _start(self, tasks: asyncio.TaskGroup) -> None:
         self._following = True
         self.watches.start(tasks)
-        tasks.create_task(self._keep_looking_for_kueue())
+        clock = self.context.clock
+        tasks.create_task(persistent(self._keep_looking_for_kueue, clock, log, "looking for Kueue"))
 
     async def _look_at_job(self, key: str) -> None:
         if self.context.writes:
@@ -279,12 +284,19 @@ class QuotaPlane:
             log.warning("%s", why or "Kueue's lease is free: the quota plane decides")
 
     async def _recover(self) -> None:
+        pauses = Pauses()
         while self.context.writes:
             try:
                 await self.preemptions.recover()
             except ApiError as failure:
                 log.warning("open intents cannot be read: %s", failure)
                 await self.context.clock.sleep(SECOND)
+            except Deposed:
+                raise
+            except Exception:
+                # Nobody is evicted before what was begun is known.
+                log.exception("open intents cannot be taken over")
+                await self.context.clock.sleep(pauses.after_fault())
             else:
                 return
 

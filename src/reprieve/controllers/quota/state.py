@@ -3,17 +3,21 @@
 Changes are noted as keys and taken over by `settle`, between two runs of cycles: while the solver
 thread decides, nobody else touches `holdings` and `queues` (`engine`). What this process wrote and
 no watch has shown yet lies over the caches. A workload whose admission is being written is left as
-the cycle put it until the write has ended. Source: the design's "State that can be trusted".
+the cycle put it until the write has ended.
+
+A Workload that cannot be taken over for a fault of ours is set aside and tried again later, longer
+each time; while it holds quota that is not counted nothing is decided in its tree. Source: the
+design's "State that can be trusted".
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from reprieve.api import kueue
-from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.idle_facts import IdleFacts
 from reprieve.controllers.quota.pod_facts import PodFacts
 from reprieve.controllers.quota.protections import Protections
@@ -22,6 +26,7 @@ from reprieve.controllers.quota.watches import Held, Watch, Watches
 from reprieve.engine.quota.model import Configuration, FlavorResource, Workload
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.requests import held_amounts
+from reprieve.engine.quota.requeuing import Backoff, backoff_end
 from reprieve.engine.quota.state import Holdings, inactive_queues
 from reprieve.engine.quota.usage_based import Consumptions
 from reprieve.intake.quota import (
@@ -40,9 +45,13 @@ from reprieve.intake.quota_workloads import (
 )
 from reprieve.kube.objects import version_number
 from reprieve.kube.series_events import Reference
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
 from reprieve.wording.kueue import Event
 
 __all__ = ["QuotaState", "key_of"]
+
+_AFTER_FAULT: Final = Backoff(base_s=10, max_s=600)
 
 R = TypeVar("R")
 W = TypeVar("W")
@@ -76,6 +85,10 @@ class QuotaState:
         self._dirty: dict[str, None] = {}
         self._stale = True
         self._unusable: dict[str, str] = {}
+        # Workloads that could not be taken over: how often in a row, and when to try again.
+        self._faults: dict[str, tuple[int, Nanos]] = {}
+        # Of these those with quota that is not counted, and the ClusterQueue that it is of.
+        self._uncounted: dict[str, str] = {}
         # Workloads that wait and do not say why.
         self.unexplained: set[str] = set()
         # Workloads whose admission is on its way to the API server.
@@ -195,18 +208,56 @@ class QuotaState:
     def settle(self) -> None:
         """Take over what has changed."""
         if self._stale:
-            self._stale = False
             self._configure()
+            self._stale = False
         for settler in self.settlers:
-            settler()
+            try:
+                settler()
+            except Exception:
+                log.exception("what goes with the configuration was not taken over")
         dirty, self._dirty = self._dirty, {}
+        if self._faults:
+            now = self._context.clock.wall()
+            dirty.update(dict.fromkeys(k for k, (_, due) in self._faults.items() if due <= now))
         for key in dirty:
             if key in self.deciding:
                 self._dirty[key] = None
-            else:
+                continue
+            try:
                 self._take(key)
+            except Exception:
+                self._set_aside(key)
+            else:
+                if key in self._faults:
+                    del self._faults[key]
+                    self._uncounted.pop(key, None)
+        self.queues.uncounted = frozenset(
+            name
+            for queue in self._uncounted.values()
+            for name in self.holdings.related(queue) or [queue]
+        )
         if dirty:
             self.revision += 1
+
+    def _set_aside(self, key: str) -> None:
+        """Leave out a Workload that could not be taken over, until it is tried again."""
+        now = self._context.clock.wall()
+        count = self._faults.get(key, (0, 0))[0] + 1
+        due = backoff_end(_AFTER_FAULT, count, now)
+        assert due is not None, "there is no limit"
+        self._faults[key] = (count, due)
+        log.exception("%s is set aside for %ds", key, (due - now) // SECOND)
+        self.queues.delete(key)
+        found = self.workload(key)
+        if found is None:
+            return
+        admission = found.status.admission
+        if admission is not None and key not in self.holdings.holders:
+            self._uncounted[key] = admission.cluster_queue
+        else:
+            self._uncounted.pop(key, None)
+        text = "A fault of the operator keeps it from being decided about; its log has the details"
+        self._context.announce(reference_of(found), Event(key, "Warning", "DecisionFailed", text))
 
     def decided(self, key: str) -> None:
         """The admission of a workload was written, or given up."""
@@ -263,6 +314,9 @@ class QuotaState:
                     if self._unusable.get(held.uid) != str(error):
                         self._unusable[held.uid] = str(error)
                         self._tell_unusable(held, str(error))
+                except Exception as fault:
+                    log.exception("%s cannot be used", held.name)
+                    self._tell_unusable(held, f"a fault of the operator: {fault!r}")
             return found
 
         before = self.configuration
@@ -323,7 +377,10 @@ class QuotaState:
         held = new or old
         assert held is not None
         for listener in self.listeners:
-            listener(old, new)
+            try:
+                listener(old, new)
+            except Exception:
+                log.exception("a change of %s/%s was not told", held.namespace, held.name)
         key = f"{held.namespace}/{held.name}"
         if new is None:
             self.idle.forget(held.object)

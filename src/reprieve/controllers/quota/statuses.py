@@ -21,6 +21,7 @@ from reprieve.api.kueue import (
     LocalQueue,
     ResourceUsage,
 )
+from reprieve.controllers.persistent import alone
 from reprieve.controllers.quota.consumption import fair_sharing_status
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.gauges import Gauges
@@ -81,7 +82,8 @@ class Statuses:
 
         async def write(each: _Write) -> None:
             async with slots:
-                await self._write(each)
+                with alone(log, f"the status of {each.obj.metadata.name}"):
+                    await self._write(each)
 
         while True:
             await clock.sleep(pause)
@@ -91,7 +93,11 @@ class Statuses:
                 continue
             async with state.engine:
                 changed, state.tallies.changed = state.tallies.changed, set()
-                writes = self._decided(changed)
+                try:
+                    writes = self._decided(changed)
+                except Exception:
+                    state.tallies.changed |= changed
+                    raise
                 self._show_gathered()
             await asyncio.gather(*(write(each) for each in writes))
             pause = max(_EVERY, min(_REST * (clock.monotonic() - started), _MOST))
@@ -114,8 +120,9 @@ class Statuses:
             row = configuration.cluster_queues[name]
             held = self._watches.cluster_queues.cache.named("", name)
             if held is not None:
-                status = self._cluster_queue(held.object, row)
-                writes.append(_Write(CLUSTER_QUEUES, held.object, status))
+                with alone(log, f"the status of {name}"):
+                    status = self._cluster_queue(held.object, row)
+                    writes.append(_Write(CLUSTER_QUEUES, held.object, status))
             seen = (row, name not in self._inactive)
             if self._seen.get(name) != seen:
                 self._seen[name] = seen
@@ -124,8 +131,9 @@ class Statuses:
             namespace, _, name = key.partition("/")
             door = self._watches.local_queues.cache.named(namespace, name)
             if door is not None:
-                status = self._local_queue(door.object, configuration.local_queues[key])
-                writes.append(_Write(LOCAL_QUEUES, door.object, status))
+                with alone(log, f"the status of {key}"):
+                    status = self._local_queue(door.object, configuration.local_queues[key])
+                    writes.append(_Write(LOCAL_QUEUES, door.object, status))
         writes += self._cohorts({name for name in self._members if queues & {*self._members[name]}})
         self._gathered |= queues
         return writes

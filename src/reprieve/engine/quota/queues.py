@@ -119,6 +119,8 @@ class Queues:
         # Of workloads and ClusterQueues in faults: how often in a row, and until when they wait.
         self._faults: dict[str, tuple[int, Nanos]] = {}
         self._queue_faults: dict[str, tuple[int, Nanos]] = {}
+        #: ClusterQueues in whose tree somebody holds quota that is not counted: no head is taken.
+        self.uncounted: frozenset[str] = frozenset()
         #: ClusterQueues whose head could not be taken this time, and why.
         self.failures: dict[str, Exception] = {}
         self._now = Nanos(0)
@@ -214,7 +216,9 @@ class Queues:
         self._due()
         taken = []
         for name, queue in self._queues.items():
-            if name in self.inactive or self._queue_faults.get(name, _WELL)[1] > now:
+            if name in self.inactive or name in self.uncounted:
+                continue
+            if self._queue_faults.get(name, _WELL)[1] > now:
                 continue
             try:
                 row = self._first(name, queue)

@@ -1,0 +1,129 @@
+"""Faults of ours about one Workload, in a running plane: it is told of, and the others go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprieve.controllers.quota import decisions, state, statuses
+from reprieve.engine.quota.nominations import Nominations
+from tests.quota.test_faults import breaking
+from tests.quota_plane.site import (
+    CLUSTER_QUEUES,
+    Site,
+    TurnedClock,
+    cluster_queue,
+    job,
+    local_queue,
+    site,
+)
+from tests.quota_plane.test_jobs import base
+
+
+async def _told(cluster: Site, name: str) -> bool:
+    return any(
+        (kind, type, reason) == ("Workload", "Warning", "DecisionFailed") and name in about
+        for kind, about, type, reason, _ in await cluster.events()
+    )
+
+
+def _turn(cluster: Site, seconds: float) -> None:
+    assert isinstance(cluster.clock, TurnedClock)
+    cluster.clock.turn(seconds)
+
+
+async def test_a_workload_that_cannot_be_decided_about_waits_alone_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    poisoned = breaking(Nominations.admit, lambda self, entry: "poisoned" in entry.workload.name)
+    async with site(tmp_path, *base(6), clock=TurnedClock()) as cluster:
+        with monkeypatch.context() as patched:
+            patched.setattr(Nominations, "admit", poisoned)
+            await cluster.create(job("poisoned", priority="high"), job("some", priority="low"))
+            await cluster.until_admitted("some")
+
+            async def told() -> bool:
+                return await _told(cluster, "poisoned")
+
+            await cluster.until("an event about it", told)
+            await cluster.create(job("other", priority="low"))
+            await cluster.until_admitted("some", "other")
+
+            async def explained() -> bool:
+                said = (await cluster.conditions("poisoned")).get("QuotaReserved", ("", "", ""))
+                return said[0] == "False" and "A fault of the operator" in said[2]
+
+            await cluster.until("its condition says so", explained)
+        assert "Poison: the test says so" in caplog.text
+        _turn(cluster, 601)
+        await cluster.until_admitted("some", "other", "poisoned")
+
+
+async def test_a_workload_that_cannot_be_read_waits_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = state.workload_row
+    poisoned = breaking(real, lambda found, *rest, **more: "poisoned" in found.metadata.name)
+    async with site(tmp_path, *base(4), clock=TurnedClock()) as cluster:
+        with monkeypatch.context() as patched:
+            patched.setattr(state, "workload_row", poisoned)
+            await cluster.create(job("poisoned"), job("some"))
+            await cluster.until_admitted("some")
+
+            async def told() -> bool:
+                return await _told(cluster, "poisoned")
+
+            await cluster.until("an event about it", told)
+        _turn(cluster, 601)
+        await cluster.until_admitted("some", "poisoned")
+
+
+async def test_quota_that_cannot_be_counted_is_given_to_nobody_in_its_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = state.workload_row
+    poisoned = breaking(real, lambda found, *rest, **more: "holder" in found.metadata.name)
+    more = (cluster_queue("cq-2", 4), local_queue("q-2", "cq-2"))
+    async with site(tmp_path, *base(4), *more, clock=TurnedClock()) as cluster:
+        await cluster.create(job("holder"))
+        await cluster.until_admitted("holder")
+        await cluster.stop()
+        with monkeypatch.context() as patched:
+            patched.setattr(state, "workload_row", poisoned)
+            await cluster.start()
+            await cluster.create(job("beside"), job("elsewhere", queue="q-2"))
+            await cluster.until_admitted("holder", "elsewhere")
+            assert "Admitted" not in await cluster.conditions("beside")
+        _turn(cluster, 601)
+        await cluster.until_admitted("holder", "elsewhere", "beside")
+
+
+@pytest.mark.parametrize("where", ["cycles", "statuses"])
+async def test_a_fault_that_is_nobodys_own_ends_no_process(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def first(*args: Any, **kwargs: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        return calls <= 2
+
+    if where == "cycles":
+        broken = breaking(decisions.recorded_cycles, first)
+        monkeypatch.setattr(decisions, "recorded_cycles", broken)
+    else:
+        broken = breaking(statuses.Statuses._decided, first)
+        monkeypatch.setattr(statuses.Statuses, "_decided", broken)
+    async with site(tmp_path, *base(4)) as cluster:
+        await cluster.create(job("some"))
+        await cluster.until_admitted("some")
+
+        async def counted() -> bool:
+            queue: Any = await cluster.client.get(CLUSTER_QUEUES, "", "cq", dict)
+            return (queue.get("status") or {}).get("admittedWorkloads") == 1
+
+        await cluster.until("its queue shows it", counted)
+        assert calls > 2
