@@ -115,3 +115,10 @@ def test_aggregation_is_that_of_the_oracle(values: list[list[float]], how: Aggre
     if found is not None and exact is not None:
         assert abs(found - float(exact)) <= 0.005 + 1e-9
         assert round(found, 2) == found
+
+
+def test_halves_are_rounded_as_sums_from_left_to_right_fall() -> None:
+    # Their exact sum lies above the half, the sum of the reference below it.
+    values = (8.44, 1.21, 7.54, 2.59)
+    tracked = [TrackedPod("a", tuple(GpuSample(str(n), v, NOW) for n, v in enumerate(values)))]
+    assert aggregate(tracked, Aggregation.MAX) == 4.94

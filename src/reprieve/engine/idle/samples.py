@@ -138,10 +138,11 @@ def track(tracked: Iterable[TrackedPod], pods: Iterable[PodRow]) -> tuple[Tracke
 def aggregate(pods: Iterable[TrackedPod], how: Aggregation) -> float | None:
     """Return percent with two decimals: the mean inside each pod, then Min, Max or Avg.
 
-    Pods without samples are left out; None when no pod has any.
+    Pods without samples are left out; None when no pod has any. Sums are taken in the order of
+    the entries, as the reference does: an exact sum would round some halves the other way.
     """
     means = [
-        math.fsum(sample.utilization for sample in pod.samples) / len(pod.samples)
+        _sum(sample.utilization for sample in pod.samples) / len(pod.samples)
         for pod in pods
         if pod.samples
     ]
@@ -151,7 +152,7 @@ def aggregate(pods: Iterable[TrackedPod], how: Aggregation) -> float | None:
         return rounded(min(means))
     if how is Aggregation.MAX:
         return rounded(max(means))
-    return rounded(math.fsum(means) / len(means))
+    return rounded(_sum(means) / len(means))
 
 
 def is_fresh(sample: GpuSample, policy: Policy, now: Nanos) -> bool:
@@ -225,7 +226,20 @@ def write_due(written: Status, status: Status, now: Nanos) -> bool:
 
 def rounded(value: float) -> float:
     """Return `value` with two decimals, halves away from zero."""
-    return math.copysign(math.floor(abs(value) * 100 + 0.5) / 100, value) if value else 0.0
+    if not value:
+        return 0.0
+    hundredths = abs(value) * 100
+    whole = math.floor(hundredths)
+    # Adding a half and cutting would round 0.49999999999999994 up.
+    return math.copysign((whole + (hundredths - whole >= 0.5)) / 100, value)
+
+
+def _sum(values: Iterable[float]) -> float:
+    """Return the plain sum from left to right; `sum` compensates from Python 3.12 on."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
 
 
 def _merged_samples(
