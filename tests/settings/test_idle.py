@@ -64,7 +64,9 @@ def test_each_tier_fills_what_those_above_leave_out() -> None:
         ("threshold", "Inf", "a number of percent"),
         ("threshold", "1e999", "a number of percent"),
         ("threshold", " 5", "a number of percent"),
-        ("threshold", "1_0", "a number of percent"),
+        ("threshold", "1__0", "a number of percent"),
+        ("threshold", "0x5", "a number of percent"),
+        ("threshold", "0x1p99999", "a number of percent"),
         ("grace-period", "300", "a Go duration such as"),
         ("grace-period", "1d", "a Go duration such as"),
         ("ttl", "forever", "a Go duration such as"),
@@ -127,6 +129,14 @@ def test_one_bad_field_of_the_kaiwo_config_costs_only_itself() -> None:
         "KaiwoConfig/kaiwo spec.gpuPreemption.defaultThreshold",
         "KaiwoConfig/kaiwo spec.gpuPreemption.defaultGracePeriod",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "percent"),
+    [("5", 5), ("+.5", 0.5), ("5.", 5), ("5E+1", 50), ("1_0", 10), ("0x1.8p3", 12), ("0x_1p0", 1)],
+)
+def test_a_threshold_is_any_number_that_go_reads(text: str, percent: float) -> None:
+    assert derive(annotations(threshold=text), {}, OFF).overrides.threshold == percent
 
 
 def test_a_threshold_of_zero_is_a_value() -> None:

@@ -54,8 +54,13 @@ FALLBACK: Final = Settings(
     ttl=parse_duration("24h"),
 )
 
-# What Go's ParseFloat reads, without hexadecimal floats, infinities and NaN.
-_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+# What Go's ParseFloat reads, without infinities and NaN; the group is a hexadecimal float.
+_DIGITS: Final = r"[0-9](?:_?[0-9])*"
+_HEX: Final = r"[0-9a-fA-F](?:_?[0-9a-fA-F])*"
+_FLOAT: Final = re.compile(
+    rf"[+-]?(?:(0[xX](?:_?{_HEX}\.?(?:{_HEX})?|\.{_HEX})[pP][+-]?{_DIGITS})"
+    rf"|(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +275,14 @@ class _NotAccepted(ValueError):
 def _threshold(value: object) -> float:
     accepted = "a number of percent such as 5 or 10.5"
     if isinstance(value, str):
-        if not _FLOAT.fullmatch(value):
+        form = _FLOAT.fullmatch(value)
+        if form is None:
             raise _NotAccepted(accepted)
-        number = float(value)
+        text = value.replace("_", "")
+        try:
+            number = float.fromhex(text) if form.group(1) else float(text)
+        except OverflowError:
+            raise _NotAccepted(accepted) from None
     elif isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)
     else:
