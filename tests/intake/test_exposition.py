@@ -48,6 +48,7 @@ def test_gauges_and_untyped_families_count(word: str) -> None:
 def test_a_family_of_another_type_is_skipped(word: str) -> None:
     text = f"# TYPE gpu_gfx_activity {word}\n".encode() + line('pod="a",namespace="team"')
     assert parse_samples(text, [AMD]) == []
+    assert parse_samples(text.replace(b"# TYPE", b"#TYPE"), [AMD]) == []
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ _PAIR: Final = re.compile(
     rb"([a-zA-Z_][a-zA-Z0-9_]*+|" + _QUOTED + rb")[ \t]*+(?:=[ \t]*+(" + _QUOTED + rb"))?+"
 )
 _TYPE_LINE: Final = re.compile(
-    rb"[ \t]*+#[ \t]++TYPE[ \t]++(" + _NAME + rb"|" + _QUOTED + rb")[ \t]++(\S++)[ \t]*+"
+    rb"[ \t]*+#[ \t]*+TYPE[ \t]++(" + _NAME + rb"|" + _QUOTED + rb")[ \t]++(\S++)[ \t]*+"
 )
 _ESCAPE: Final = re.compile(r'\\[\\"n]')
 
@@ -301,7 +301,7 @@ def _other_lines(wanted: Iterable[str]) -> re.Pattern[bytes]:
     million lines needs no stack.
     """
     names = b"|".join(re.escape(name.encode()) for name in wanted) or rb"(?!)"
-    comment = rb"(?!#[ \t]++TYPE[ \t]++(?:\"|(?:" + names + rb")[ \t]))#[^\n]*+"
+    comment = rb"(?!#[ \t]*+TYPE[ \t]++(?:\"|(?:" + names + rb")[ \t]))#[^\n]*+"
     sample = (
         rb"(?!(?:" + names + rb")[ \t{])" + _NAME + rb"[ \t]*+(?:\{[^\n]*\})?[ \t]*+"
         rb"(?<![a-zA-Z0-9_:])" + _NUMBER + _TAIL
