@@ -149,6 +149,20 @@ def test_an_odd_object_is_no_error(kind: str, obj: Json) -> None:
     assert convert(convert(given, NEW), OLD) == given
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("ClusterQueue", {"flavorFungibility": {"whenCanBorrow": ["Borrow"]}}),
+        ("ClusterQueue", {"flavorFungibility": {"whenCanPreempt": {}}}),
+        ("Workload", {"priorityClassSource": [], "podSets": [{"name": {}}]}),
+    ],
+)
+def test_what_the_schema_refuses_is_left_for_it_to_refuse(kind: str, spec: Json) -> None:
+    given = {"apiVersion": OLD, "kind": kind, "metadata": {"name": "a"}, "spec": spec}
+    assert convert(given, NEW)["apiVersion"] == NEW
+    assert convert({**given, "apiVersion": NEW}, OLD)["apiVersion"] == OLD
+
+
 def with_topology(assignment: Json) -> Json:
     held = {"name": "main", "topologyAssignment": assignment}
     return workload() | {

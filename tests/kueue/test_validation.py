@@ -279,6 +279,21 @@ REQUESTS = "spec.podSets[0].template.spec.containers[0].resources.requests"
                 )
             ],
         ),
+        (with_request("cpu", "1e40"), []),
+        (with_request("cpu", "1e-40"), []),
+        (
+            with_request("cpu", "-1e40"),
+            [f'{REQUESTS}[cpu]: Invalid value: "-1e40": must be greater than or equal to 0'],
+        ),
+        (
+            workload("w", pod_set(count=3)) | {"status": reserved(admission=admission(3, "1e40"))},
+            [
+                (
+                    "status.admission.podSetAssignments[0].resourceUsage[cpu]: "
+                    'Invalid value: "1e40": is not a multiple of 3'
+                )
+            ],
+        ),
         (
             workload() | {"status": {"reclaimablePods": [{"name": "main", "count": 2}]}},
             [

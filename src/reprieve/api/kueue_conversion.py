@@ -131,8 +131,9 @@ def _newer_cluster_queue(obj: Json, taken: Json, kept: Json) -> None:
         spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": name} for name in checks]}
     fungibility = _part(spec, "flavorFungibility")
     for name in ("whenCanBorrow", "whenCanPreempt"):
-        if fungibility.get(name) in _OLD_WORDS:
-            fungibility[name] = _OLD_WORDS[fungibility[name]]
+        word = fungibility.get(name)
+        if isinstance(word, str):
+            fungibility[name] = _OLD_WORDS.get(word, word)
     status = _part(obj, "status")
     status.pop("pendingWorkloadsStatus", None)
     _newer_share(obj, taken, kept)
@@ -164,7 +165,7 @@ def _older_local_queue(obj: Json, taken: Json, kept: Json) -> None:
 def _newer_workload(obj: Json, taken: Json, kept: Json) -> None:
     spec, status = _part(obj, "spec"), _part(obj, "status")
     source, name = spec.pop("priorityClassSource", ""), spec.pop("priorityClassName", None)
-    if source in _SOURCES and name:
+    if isinstance(source, str) and source in _SOURCES and name:
         group, kind = _SOURCES[source]
         spec["priorityClassRef"] = {"group": group, "kind": kind, "name": name}
     elif name:
@@ -181,10 +182,11 @@ def _newer_workload(obj: Json, taken: Json, kept: Json) -> None:
             part["preemptionGates"] = taken[name]
     constraints = _part(taken, "constraints")
     for pod_set in _list(spec, "podSets"):
-        if pod_set.get("name", "main") in constraints:
+        name = str(pod_set.get("name", "main"))
+        if name in constraints:
             request = pod_set.setdefault("topologyRequest", {})
             if isinstance(request, dict):
-                request[_CONSTRAINTS] = constraints[pod_set.get("name", "main")]
+                request[_CONSTRAINTS] = constraints[name]
 
 
 def _older_workload(obj: Json, taken: Json, kept: Json) -> None:
@@ -211,7 +213,7 @@ def _older_workload(obj: Json, taken: Json, kept: Json) -> None:
         if "preemptionGates" in part:
             kept[name] = part.pop("preemptionGates")
     constraints = {
-        pod_set.get("name", "main"): pod_set["topologyRequest"].pop(_CONSTRAINTS)
+        str(pod_set.get("name", "main")): pod_set["topologyRequest"].pop(_CONSTRAINTS)
         for pod_set in _list(spec, "podSets")
         if _CONSTRAINTS in _part(pod_set, "topologyRequest")
     }

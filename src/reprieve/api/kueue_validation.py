@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import ceil
 from typing import Any, Final
 
 from reprieve.api import field_errors as wrong
-from reprieve.units.quantities import InvalidQuantity, parse_milli, parse_quantity
+from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = [
     "cluster_queue_errors",
@@ -31,6 +32,8 @@ BOOST: Final = "kueue.x-k8s.io/priority-boost"
 _MOST_FLAVORS: Final = 256
 _MOST_RESOURCES: Final = 256
 _MOST_PAIRS: Final = 512
+# An exponent that no amount of anything has: still a quantity.
+_LONG: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+", re.ASCII)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
@@ -237,11 +240,12 @@ def _container(container: Json, at: str) -> Iterator[str]:
             if name == "pods" and part == "requests":
                 yield wrong.invalid(here, name, "the key is reserved for internal kueue use")
             try:
-                negative = parse_milli(quantity) < 0
+                parse_milli(quantity)
             except InvalidQuantity as error:
-                yield wrong.invalid(here, quantity, str(error))
-                continue
-            if negative:
+                if not _LONG.fullmatch(str(quantity)):
+                    yield wrong.invalid(here, quantity, str(error))
+                    continue
+            if _amount(quantity) < 0:
                 yield wrong.invalid(here, str(quantity), NEGATIVE)
 
 
@@ -256,8 +260,8 @@ def _admission(admission: Json | None, counts: Mapping[str, int]) -> Iterator[st
             yield wrong.not_found(f"{at}.name", name)
         count = each.get("count") or 0
         for resource, quantity in (each.get("resourceUsage") or {}).items():
-            parse = parse_milli if resource == "cpu" else parse_quantity
-            if count > 0 and parse(quantity) % count:
+            units = ceil(_amount(quantity) * (1_000 if resource == "cpu" else 1))
+            if count > 0 and units % count:
                 here, why = f"{at}.resourceUsage[{resource}]", f"is not a multiple of {count}"
                 yield wrong.invalid(here, str(quantity), why)
 
