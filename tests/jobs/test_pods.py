@@ -111,3 +111,13 @@ def test_a_pod_can_run_until_it_fails_or_goes_before_it_was_placed(
 
 def test_the_shape_of_a_template_is_that_of_its_pods() -> None:
     assert pods.shape(template()["spec"]) == pods.shape(pod()["spec"])
+
+
+@pytest.mark.parametrize("text", ["", "x", "²", "٣", "-3", "0", "9" * 5_000, "2147483648", "1.5"])
+def test_a_total_that_is_no_number_of_pods_says_nothing(text: str) -> None:
+    assert pods.total_of(pod(notes={"pod-group-total-count": text})) == 0
+
+
+def test_a_total_is_a_number_of_pods() -> None:
+    assert pods.total_of(pod(notes={"pod-group-total-count": "3"})) == 3
+    assert pods.total_of(pod(notes={"pod-group-total-count": "+3"})) == 3

@@ -60,6 +60,19 @@ def note(name: str) -> str:
                 )
             ],
         ),
+        *(
+            (
+                job({"max-exec-time-seconds": text}),
+                JOB,
+                [
+                    (
+                        f'{label("max-exec-time-seconds")}: Invalid value: "{text}": '
+                        f'strconv.Atoi: parsing "{text}": value out of range'
+                    )
+                ],
+            )
+            for text in ("2147483648", "9" * 30)
+        ),
         (
             job({"prebuilt-workload-name": "w"}),
             JAX,

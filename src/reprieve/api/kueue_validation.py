@@ -34,7 +34,7 @@ _MOST_RESOURCES: Final = 256
 _MOST_PAIRS: Final = 512
 # An exponent that no amount of anything has: still a quantity.
 _LONG: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+", re.ASCII)
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
 
 def cluster_queue_errors(queue: Json) -> Iterator[str]:

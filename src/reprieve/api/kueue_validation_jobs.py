@@ -48,6 +48,7 @@ GROUP_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 RETRIABLE: Final = "kueue.x-k8s.io/retriable-in-group"
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LONGEST: Final = 20  # digits that are worth reading
 _PREFIXED: Final = 'must be a domain-prefixed path (such as "acme.io/foo")'
 
 
@@ -167,7 +168,7 @@ def pod_errors(pod: Json) -> Iterator[str]:
         prebuilt = notes.get(PREBUILT_WORKLOAD) or labels.get(PREBUILT_WORKLOAD)
         if prebuilt and prebuilt != group:
             yield wrong.invalid(where, group, "prebuilt workload and pod group should be equal")
-    if total is not None and not (_INTEGER.fullmatch(total) and int(total) > 0):
+    if total is not None and (_number(total) or 0) <= 0:
         why = (
             f"incorrect annotation value '{GROUP_TOTAL}={total}': group total count should be "
             "greater than zero"
@@ -193,10 +194,11 @@ def _least_errors(job: Json) -> Iterator[str]:
     least = notes.get(MIN_PARALLELISM)
     if least is not None:
         at = _annotation(MIN_PARALLELISM)
-        if not _INTEGER.fullmatch(least):
+        count = _number(least)
+        if count is None:
             yield wrong.invalid(at, least, _not_a_number(least))
-        elif not 0 < int(least) < parallelism:
-            yield wrong.invalid(at, int(least), f"should be between 0 and {parallelism - 1}")
+        elif not 0 < count < parallelism:
+            yield wrong.invalid(at, count, f"should be between 0 and {parallelism - 1}")
         if notes.get(ELASTIC_JOB) == "true":
             why = "partial admission and elastic job cannot be used together"
             yield wrong.invalid(at, least, why)
@@ -246,14 +248,22 @@ def _prebuilt(job: Json) -> Iterator[tuple[str, str]]:
 
 def _seconds(text: str) -> Iterator[str]:
     at = _label(MAX_EXEC_TIME)
-    if not _INTEGER.fullmatch(text):
+    seconds = _number(text)
+    if seconds is None:
         yield wrong.invalid(at, text, _not_a_number(text))
-    elif int(text) <= 0:
-        yield wrong.invalid(at, int(text), "should be greater than 0")
+    elif seconds <= 0:
+        yield wrong.invalid(at, seconds, "should be greater than 0")
+
+
+def _number(text: str) -> int | None:
+    """Return an int32, None where the text is none."""
+    found = int(text) if _INTEGER.fullmatch(text) and len(text) <= _LONGEST else None
+    return found if found is None or -(2**31) <= found < 2**31 else None
 
 
 def _not_a_number(text: str) -> str:
-    return f'strconv.Atoi: parsing "{text}": invalid syntax'
+    why = "value out of range" if _INTEGER.fullmatch(text) else "invalid syntax"
+    return f'strconv.Atoi: parsing "{text}": {why}'
 
 
 def _names(text: str) -> list[str]:

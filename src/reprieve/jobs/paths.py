@@ -5,12 +5,15 @@ The last name may have dots itself, as those of annotations do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["first", "put", "total", "values"]
+__all__ = ["first", "number", "put", "total", "values"]
 
 Json = dict[str, Any]
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
 
 def values(obj: Any, path: str) -> Iterator[Any]:
@@ -43,6 +46,12 @@ def total(obj: Any, path: str) -> int:
         elif isinstance(value, int):
             found += value
     return found
+
+
+def number(text: str) -> int | None:
+    """Return what a label or an annotation says as a number; None where that is no int32."""
+    found = int(text) if _NUMBER.fullmatch(text) else None
+    return found if found is None or -(2**31) <= found < 2**31 else None
 
 
 def put(obj: Json, path: str, value: Any) -> None:

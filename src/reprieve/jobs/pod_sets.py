@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
-from reprieve.jobs.paths import Json, first, values
+from reprieve.jobs.paths import Json, first, number, values
 from reprieve.jobs.suspendable_rows import JOB_SET
 from reprieve.jobs.table import BUILT_IN
 from reprieve.jobs.training import job_set_of
@@ -62,10 +62,10 @@ def found_pod_sets(kind: JobKind, job: Json) -> list[Found]:
         for one in _of_source(source, item, job)
     ]
     annotations = first(job, "metadata.annotations") or {}
-    least = annotations.get(kind.min_count, "") if kind.min_count else ""
-    if least.isdigit() and found and int(least) < found[0].count:
+    least = number(annotations.get(kind.min_count, "")) if kind.min_count else None
+    if least is not None and found and 0 <= least < found[0].count:
         whole_set = found[0]
-        found[0] = Found(whole_set.name, whole_set.count, whole_set.template, int(least))
+        found[0] = Found(whole_set.name, whole_set.count, whole_set.template, least)
     return found
 
 

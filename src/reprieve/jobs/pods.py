@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from reprieve.jobs.paths import Json, first
+from reprieve.jobs.paths import Json, first, number
 from reprieve.units.instants import Nanos, parse_instant
 
 __all__ = [
@@ -138,8 +138,7 @@ def prebuilt_of(pod: Json) -> str:
 
 def total_of(pod: Json) -> int:
     """Return the number of pods in the pod's group; 0 where it says nothing of use."""
-    text = annotations_of(pod).get(GROUP_TOTAL, "")
-    return int(text) if text.isdigit() else 0
+    return max(0, number(annotations_of(pod).get(GROUP_TOTAL, "")) or 0)
 
 
 def role_of(pod: Json) -> str:

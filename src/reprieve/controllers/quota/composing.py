@@ -17,7 +17,7 @@ from reprieve.controllers.quota.job_lookup import queue_name
 from reprieve.controllers.quota.watches import Watches
 from reprieve.intake.quota_workloads import JOB_UID
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first
+from reprieve.jobs.paths import Json, first, number
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import Reference
 from reprieve.kube.writes import Priority
@@ -127,8 +127,8 @@ def labels_of(job: Json) -> dict[str, str]:
 
 def most_seconds(job: Json) -> int | None:
     """Return for how long a job may run at most."""
-    text = labels_of(job).get(_MOST_SECONDS, "")
-    return int(text) if text.isdigit() else None
+    seconds = number(labels_of(job).get(_MOST_SECONDS, ""))
+    return None if seconds is None or seconds < 0 else seconds
 
 
 def owner(kind: JobKind, job: Json, *, controller: bool = True) -> Json:

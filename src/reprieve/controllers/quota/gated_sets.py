@@ -28,7 +28,7 @@ from reprieve.controllers.quota.pod_steps import PodSteps
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.jobs.model import JobKind, PassesOn
-from reprieve.jobs.paths import Json, first
+from reprieve.jobs.paths import Json, first, number
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.pods import (
     FAST,
@@ -204,8 +204,8 @@ def _index(passes_on: PassesOn, pod: Json) -> int | None:
     if not passes_on.groups:
         return 0
     labels = labels_of(pod)
-    text = labels.get(passes_on.index_label) or labels.get(passes_on.index_else, "")
-    return int(text) if text.isdigit() else None
+    index = number(labels.get(passes_on.index_label) or labels.get(passes_on.index_else, ""))
+    return None if index is None or index < 0 else index
 
 
 def _bare(template: Json) -> Json:
