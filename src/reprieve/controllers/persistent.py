@@ -1,8 +1,8 @@
 """Endless work that goes on after a fault of ours, and steps over many of which one may fail.
 
 A fault is logged with its traceback and counted (`telemetry.faults`); the work begins anew after a
-pause that grows while it fails again and again. Only the loss of the lease ends it. Source: "Bad
-input loses nothing and stops nobody else" (design, "Bad input").
+pause that grows while it fails again and again. Only the loss of the lease ends it. Source: the
+design's "Bad input".
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from reprieve.execution.fence import Deposed
+from reprieve.kube.errors import ApiError
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE, SECOND
 
@@ -45,10 +46,11 @@ def alone(told: logging.Logger, what: str) -> Iterator[None]:
 
     Raises:
         Deposed: the fence is closed.
+        ApiError: the API server failed.
     """
     try:
         yield
-    except Deposed:
+    except (Deposed, ApiError):
         raise
     except Exception:
         told.exception("%s is left out after a fault of ours", what)

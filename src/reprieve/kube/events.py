@@ -111,11 +111,15 @@ class EventRecorder:
             await self._arrived.wait()
             while self._waiting:
                 happening = self._waiting.popleft()
-                series = self._correlator.observe(happening)
-                if series is None:
-                    self.dropped += 1
-                else:
-                    await self._write(happening, series)
+                try:
+                    series = self._correlator.observe(happening)
+                    if series is None:
+                        self.dropped += 1
+                    else:
+                        await self._write(happening, series)
+                except Exception as fault:
+                    # An event is never worth the others.
+                    self._drop(fault)
             self._arrived.clear()
             self._idle.set()
 

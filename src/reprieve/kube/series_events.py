@@ -158,6 +158,9 @@ class SeriesEvents:
             await self._arrived.acquire()
             try:
                 await self._write(self._waiting.popleft())
+            except Exception as fault:
+                # An event is never worth the others.
+                self._drop(fault)
             finally:
                 self._open -= 1
                 if not self._open:

@@ -24,11 +24,11 @@ from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.context import IdleContext, log
 from reprieve.controllers.idle.evaluation_lease import evaluation_lease
 from reprieve.controllers.idle.open_intents import OpenIntents
+from reprieve.controllers.idle.set_aside import evaluate_others
 from reprieve.controllers.idle.workloads import TrackedWorkloads
 from reprieve.controllers.solve import Solver
 from reprieve.engine.check import check
 from reprieve.engine.idle.claims import before_each
-from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.plan import Plan, Plane, Ref
@@ -41,7 +41,7 @@ from reprieve.telemetry.record import encode
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
-from reprieve.wording.kaiwo import declined_text, with_reasons
+from reprieve.wording.kaiwo import EventText, declined_text, with_reasons
 
 __all__ = ["RECORD_CAP", "RECORD_TIME_TO_LIVE", "Evaluator"]
 
@@ -173,7 +173,7 @@ class Evaluator:
             # Waiting for the Lease may have changed the world: decide on the newest snapshot.
             snapshot = self._snapshot(self.open_intents.claims())
             now = context.clock.wall()
-            evaluation = await self._solver.run(evaluate, snapshot, context.start.policy, now)
+            snapshot, evaluation = await self._evaluate(snapshot, now)
             decided_on = await self._recorded(snapshot, now, len(evaluation.plans))
             begun = await asyncio.gather(
                 *(
@@ -197,7 +197,24 @@ class Evaluator:
         context = self._context
         snapshot = self._snapshot(self.open_intents.claims())
         with context.metrics.evaluation_seconds.labels(Plane.IDLE.value).time():
-            return snapshot, await self._solver.run(evaluate, snapshot, context.start.policy, now)
+            return await self._evaluate(snapshot, now)
+
+    async def _evaluate(
+        self, snapshot: IdleSnapshot, now: Nanos
+    ) -> tuple[IdleSnapshot, Evaluation]:
+        """Return the evaluation, and the snapshot without those that it breaks on."""
+        policy = self._context.start.policy
+        found = await self._solver.run(evaluate_others, snapshot, policy, now)
+        for each in found.odd:
+            log.error("%s is left out of the evaluation", each.key, exc_info=found.fault)
+            text = EventText(
+                "Warning",
+                "DecisionFailed",
+                "A fault of the operator keeps it from being decided about; its log has the "
+                "details",
+            )
+            self._context.announce(each.ref, text)
+        return found.snapshot, found.evaluation
 
     async def _recorded(self, snapshot: IdleSnapshot, now: Nanos, plans: int) -> dict[str, Any]:
         """Return what the records of a run hold of the snapshot that it was decided on."""

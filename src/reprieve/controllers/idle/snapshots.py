@@ -13,11 +13,12 @@ from typing import Final
 
 from reprieve.api.core import KueueWorkload, Node
 from reprieve.api.reprieve import Action
-from reprieve.controllers.idle.context import IdleContext
+from reprieve.controllers.idle.context import IdleContext, log
 from reprieve.controllers.idle.ownership import BY_GROUP, BY_NODE, Ownership
 from reprieve.controllers.idle.reconcile import row_of
 from reprieve.controllers.idle.watches import Watches
 from reprieve.controllers.idle.workloads import TrackedWorkload, TrackedWorkloads
+from reprieve.controllers.persistent import alone
 from reprieve.engine.idle.claims import reserved
 from reprieve.engine.idle.gangs import gang_of, joined
 from reprieve.engine.idle.model import IdleSnapshot, NodeRow, Phase, Workload
@@ -62,11 +63,17 @@ class Snapshots:
         """Return a snapshot under these claims; `placements`: nodes that open intents keep."""
         self._revision += 1
         nodes = self._nodes()
-        found = [
-            self._row(held, nodes)
-            for held in self._workloads
-            if held.status.phase not in _NO_PART or held.root.uid in claims
-        ]
+        found = []
+        for held in self._workloads:
+            if held.status.phase in _NO_PART and held.root.uid not in claims:
+                continue
+            try:
+                found.append(self._row(held, nodes))
+            except Exception:
+                if held.root.uid in claims or held.key in claims.values():
+                    # What is freed for it, or from it, would be freed again.
+                    raise
+                log.exception("%s is left out of the evaluation", held.key)
         gangs = {gang_of(row) for row in found if row.status.phase is Phase.PENDING_GPU}
         rows, speakers = joined(found, {gang: self._members(gang) for gang in gangs - {""}})
         pods_of = {row.key: row.pods for row in rows}
@@ -80,8 +87,11 @@ class Snapshots:
             for demand in (speakers.get(whom, whom),)
             for reservation in reserved(demand, placement, pods_of.get(demand, ()))
         )
-        node_rows = tuple(self._node_row(node) for node in nodes or ())
-        return IdleSnapshot(self._revision, rows, node_rows, claims, reservations)
+        node_rows = []
+        for node in nodes or ():
+            with alone(log, f"node {node.metadata.name}"):
+                node_rows.append(self._node_row(node))
+        return IdleSnapshot(self._revision, rows, tuple(node_rows), claims, reservations)
 
     def _members(self, gang: str) -> set[GpuWorkloadKey]:
         """Return the GpuWorkloads that the pods of a gang belong to."""

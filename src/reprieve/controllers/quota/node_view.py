@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 from reprieve.api.scheduling import NamespaceObject, NodeObject, PodObject
+from reprieve.controllers.persistent import alone
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.engine.cluster.cluster import Cluster, NotSynced
@@ -22,6 +23,7 @@ from reprieve.engine.quota.node_proof import NodeProof, Template
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pods import PodClasses, pod_row
 from reprieve.intake.cluster.policies import namespace_entry
+from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
 from reprieve.units.ids import Uid
@@ -51,7 +53,11 @@ class _Sink(Generic[W]):
         self._apply = apply
 
     def received(self, objects: list[W]) -> list[Change]:
-        return [self._convert(obj) for obj in objects]
+        found = []
+        for obj in objects:
+            with alone(log, f"{self._kind.value} {identity_of(obj).name}"):
+                found.append(self._convert(obj))
+        return found
 
     def replaced(self, objects: list[Change], resource_version: str) -> None:
         self._replace(self._kind, objects)

@@ -27,6 +27,7 @@ from reprieve.api.reprieve import (
     VictimState,
     VictimStatus,
 )
+from reprieve.controllers.persistent import alone
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.meters import lost_with
 from reprieve.controllers.quota.state import QuotaState
@@ -195,24 +196,28 @@ class Preemptions:
             ApiError: to be tried again.
         """
         for name, found in list(self._open.items()):
-            for uid, key in list(found.marked.items()):
-                workload = self._state.workload(key)
-                if workload is None or workload.metadata.uid != uid:
-                    self._note(found, uid, VictimState.EVICTED, "gone")
-                elif is_true(condition_of(workload.status.conditions, "Finished")):
-                    # It ended before it could be stopped, and keeps its admission for good.
-                    self._note(found, uid, VictimState.EVICTED, "finished")
-                elif workload.status.admission is None or not is_true(
-                    condition_of(workload.status.conditions, "Evicted")
-                ):
-                    self._note(found, uid, VictimState.EVICTED)
-            if not found.marked and len(found.states) == len(found.intent.spec.victims):
-                await self._close(name, found)
+            with alone(log, name):
+                await self._look_at(name, found)
         await self._abandon_unbegun()
         now = self._context.clock.monotonic()
         if now >= self._clean_at:
             self._clean_at = type(now)(now + _CLEAN_EVERY)
             await self._clean()
+
+    async def _look_at(self, name: str, found: _Open) -> None:
+        for uid, key in list(found.marked.items()):
+            workload = self._state.workload(key)
+            if workload is None or workload.metadata.uid != uid:
+                self._note(found, uid, VictimState.EVICTED, "gone")
+            elif is_true(condition_of(workload.status.conditions, "Finished")):
+                # It ended before it could be stopped, and keeps its admission for good.
+                self._note(found, uid, VictimState.EVICTED, "finished")
+            elif workload.status.admission is None or not is_true(
+                condition_of(workload.status.conditions, "Evicted")
+            ):
+                self._note(found, uid, VictimState.EVICTED)
+        if not found.marked and len(found.states) == len(found.intent.spec.victims):
+            await self._close(name, found)
 
     def _action(self, victim: Ref) -> Action:
         """Return what becomes of a victim: pods are deleted, all else is suspended."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from reprieve.api.reprieve import Preemption, PreemptionSpec, Victim, VictimState
+from reprieve.controllers.persistent import alone
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.references import pod_reference
 from reprieve.controllers.scheduling.state import ClusterState
@@ -186,21 +187,8 @@ class Preemptions:
         """
         now = self._context.clock.monotonic()
         for name, each in list(self._open.items()):
-            for uid, deadline in list(each.deadlines.items()):
-                if deadline <= now:
-                    self._overdue(each, uid)
-            if each.torn_since is not None:
-                if each.again is not None and each.again <= now:
-                    each.again = None
-                    self._spawn(self._complete(name, each))
-                continue
-            if each.left:
-                continue
-            served = self._served(each.outcome.intent.spec)
-            since = now if each.gone_since is None else each.gone_since
-            if served or now - since >= _SERVED_WITHIN:
-                del self._open[name]
-                await self._close(each.outcome, "" if served else "the preemptor did not come")
+            with alone(log, name):
+                await self._look_at(name, each, now)
         self._context.metrics.intents_open.labels(Plane.SCHEDULING.value).set(len(self._open))
         if self._cleaned is None or now - self._cleaned >= 5 * MINUTE:
             self._cleaned = Nanos(now)
@@ -212,6 +200,23 @@ class Preemptions:
             wall = self._context.clock.wall()
             for record in expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP):
                 await self._intents.remove(record)
+
+    async def _look_at(self, name: str, each: _Open, now: int) -> None:
+        for uid, deadline in list(each.deadlines.items()):
+            if deadline <= now:
+                self._overdue(each, uid)
+        if each.torn_since is not None:
+            if each.again is not None and each.again <= now:
+                each.again = None
+                self._spawn(self._complete(name, each))
+            return
+        if each.left:
+            return
+        served = self._served(each.outcome.intent.spec)
+        since = now if each.gone_since is None else each.gone_since
+        if served or now - since >= _SERVED_WITHIN:
+            del self._open[name]
+            await self._close(each.outcome, "" if served else "the preemptor did not come")
 
     # One plan.
 
