@@ -16,11 +16,15 @@ from reprieve.engine.quota.figures import cluster_queue_share, cluster_queue_usa
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
+    ClusterQueue,
     Configuration,
     Eviction,
+    FlavorQuotas,
     LocalQueue,
     Policy,
     Preemption,
+    Quota,
+    ResourceGroup,
     Settings,
     StopPolicy,
     Workload,
@@ -124,6 +128,27 @@ def test_a_queue_is_hit_by_its_own_rule_or_by_what_it_borrows() -> None:
     # Nobody lends to it, so that nothing can be reclaimed from it.
     alone = configuration(queue("a", 2, NEVER), queue("b", 0))
     assert hit(alone, "a") == []
+
+
+def test_what_others_lend_of_flavors_that_a_queue_does_not_have_hits_nobody_in_it() -> None:
+    def with_quota(name: str, flavor: str, quota: Quota, **rules: Any) -> ClusterQueue:
+        groups = (ResourceGroup(("cpu",), (FlavorQuotas(flavor, {"cpu": quota}),)),)
+        return ClusterQueue(name, "all", groups, **rules)
+
+    reclaims = Preemption(Policy.NEVER, Policy.ANY)
+    other = with_quota("other", "spot", Quota(9), preemption=reclaims)
+    same = with_quota("same", "fine", Quota(9), preemption=reclaims)
+    capped = with_quota("capped", "fine", Quota(2, borrowing_limit=0))
+
+    def hit(*queues: ClusterQueue) -> list[str]:
+        found = Holdings(Configuration({each.name: each for each in queues}))
+        return [each.cluster_queue for each in exposures(found, "capped")]
+
+    assert hit(capped, other) == []
+    assert hit(capped, same) == []
+    free = with_quota("capped", "fine", Quota(2))
+    assert hit(free, other) == []
+    assert hit(free, same) == ["same"]
 
 
 def test_usage_of_a_local_queue_is_halved_every_half_life() -> None:

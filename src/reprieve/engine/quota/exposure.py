@@ -40,10 +40,11 @@ def exposures(holdings: Holdings, cluster_queue: str) -> tuple[Exposure, ...]:
     own = queues[cluster_queue].preemption.within_cluster_queue
     if own not in quiet:
         found.append(Exposure(cluster_queue, f"withinClusterQueue: {own}"))
+    # Of what it has no quota for nothing can be assigned to it, whatever others would lend.
     exceeds = any(
-        tree.potential[column][node] > tree.subtree[column][node]
-        or holdings.usage[column][node] > tree.subtree[column][node]
-        for column in range(len(holdings.usage))
+        tree.potential[column][node] > tree.subtree[column][node] for column in tree.defined[node]
+    ) or any(
+        usage[node] > tree.subtree[column][node] for column, usage in enumerate(holdings.usage)
     )
     if tree.parent[node] >= 0 and exceeds:
         root = tree.root(node)
