@@ -36,10 +36,6 @@ WORKLOAD_AWARE: dict[str, Any] = {
             "node-01": "Unschedulable|node(s) didn't have free ports for the requested pod ports",
         },
     },
-    "pod_dryrun.json::Preemption with DRA Node Allocatable: victim pod has DRA, preemptor does "
-    "not": {"candidates": []},
-    "pod_dryrun.json::Preemption with DRA Node Allocatable: two victims, one with DRA is evicted, "
-    "standard one is reprieved": {"candidates": []},
     "integration_podgroup.json::Topology-Aware Preemption: insufficient capacity across all "
     "topologies, no preemption performed": {
         "podGroupConditions": lambda published: {

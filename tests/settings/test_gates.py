@@ -11,7 +11,8 @@ from reprieve.units.errors import UsageError
 
 NAMES = (
     "GenericWorkload, TopologyAwareWorkloadScheduling, SchedulerAsyncPreemption, "
-    "PodGroupPreemptionPolicy, CompositePodGroup, DRAWorkloadResourceClaims, "
+    "PodGroupPreemptionPolicy, CompositePodGroup, DRANodeAllocatableResources, "
+    "DRAWorkloadResourceClaims, "
     "SchedulerAsyncAPICalls, WorkloadAwarePreemption, GangScheduling"
 )
 

@@ -278,6 +278,19 @@ class ResourceClaimStatus(_Struct, frozen=True):
     resource_claim_name: str | None = None
 
 
+class AllocatableMapping(_Struct, frozen=True):
+    """How much of a node's resource a claim takes."""
+
+    name: str = ""
+    quantity: str | int | float = "0"
+
+
+class AllocatableClaimStatus(_Struct, frozen=True):
+    """What a pod's claim takes of its node (gate DRANodeAllocatableResources)."""
+
+    mapping: list[AllocatableMapping] | None = None
+
+
 class SchedulingGate(_Struct, frozen=True):
     """What a pod waits for before it is scheduled."""
 
@@ -332,6 +345,7 @@ class PodStatus(_Struct, frozen=True):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     resource_claim_statuses: list[ResourceClaimStatus] | None = None
+    node_allocatable_resource_claim_statuses: list[AllocatableClaimStatus] | None = None
     allocated_resources: Amounts | None = None  # of the pod level
     resources: ContainerResources | None = None
 

@@ -39,6 +39,7 @@ GATES: Final = (
     Gate("SchedulerAsyncPreemption", True, "async_preemption"),
     Gate("PodGroupPreemptionPolicy", False, "pod_group_preemption_policy", (_GENERIC,)),
     Gate("CompositePodGroup", False, "composite_pod_group", (_GENERIC, _TOPOLOGY)),
+    Gate("DRANodeAllocatableResources", False, "node_allocatable_claims"),
     Gate(
         "DRAWorkloadResourceClaims",
         True,

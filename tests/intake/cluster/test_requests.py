@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from reprieve.api.scheduling import PodObject
+from reprieve.intake.cluster.pods import PodClasses
 from tests.intake.cluster.objects import class_of, container, pod
 
 MIB = 2**20
@@ -204,3 +207,18 @@ def test_pod_level_requests_that_are_resized_count_the_most() -> None:
         )
     )
     assert found == {"cpu": 3000}
+
+
+def test_what_claims_take_of_the_node_counts_behind_its_gate_alone() -> None:
+    manifest = pod(container("a", cpu="1", memory="1Gi"))
+    manifest["status"] = {
+        "nodeAllocatableResourceClaimStatuses": [
+            {"resourceClaimName": "c", "mapping": [{"name": "cpu", "quantity": "2"}]},
+            {"resourceClaimName": "d", "mapping": [{"name": "cpu", "quantity": "500m"}]},
+            {"resourceClaimName": "e", "mapping": [{"name": "memory", "quantity": "lots"}]},
+        ]
+    }
+    given = msgspec.convert(manifest, PodObject)
+    behind = PodClasses(with_claims=True).of(given)
+    assert dict(behind.requests) == {"cpu": 3500, "memory": 2**30}
+    assert dict(PodClasses().of(given).requests) == {"cpu": 1000, "memory": 2**30}

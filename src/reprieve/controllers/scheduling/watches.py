@@ -293,7 +293,7 @@ def _kinds(policy: Policy, turns: NodeTurns | None = None) -> Sequence[_Watched[
         *((composite,) if trees else ()),
         *((_IDLE,) if policy.harm_order else ()),
         *((_PRIORITIES,) if policy.protection is not None or policy.max_min_runtime else ()),
-        _Watched(Kind.POD, PODS, PodObject, _pod_converter()),
+        _Watched(Kind.POD, PODS, PodObject, _pod_converter(policy)),
         _Watched(Kind.NODE, NODES, NodeObject, _node_converter(turns)),
         _Watched(
             Kind.NAMESPACE, NAMESPACES, NamespaceObject, lambda each: (namespace_entry(each), None)
@@ -394,8 +394,8 @@ def _selecting(kind: Kind, version: tuple[str, str], plural: str, wire: type[Any
     )
 
 
-def _pod_converter() -> Callable[[PodObject], Converted]:
-    classes = PodClasses()
+def _pod_converter(policy: Policy) -> Callable[[PodObject], Converted]:
+    classes = PodClasses(with_claims=policy.gates.node_allocatable_claims)
 
     def convert(pod: PodObject) -> Converted:
         row = pod_row(pod, classes)

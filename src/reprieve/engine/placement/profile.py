@@ -142,6 +142,8 @@ class Gates:
     topology_aware: bool = True
     composite_pod_group: bool = False
     async_preemption: bool = True
+    # Requests of pods are read with what their claims take of the node.
+    node_allocatable_claims: bool = field(default=False, metadata={_OPTION: True})
 
 
 class CompositePriority(StrEnum):

@@ -51,22 +51,24 @@ _KEPT: Final = 20_000  # templates; more than that many at once are read again
 
 
 class PodClasses:
-    """The classes seen lately, one object for each."""
+    """The classes seen lately, one object for each. `with_claims`: as in `requests_of`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_claims: bool = False) -> None:
+        self._with_claims = with_claims
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
         self._found: dict[bytes, PodClass] = {}
         self._unique: dict[PodClass, PodClass] = {}
 
     def of(self, pod: PodObject) -> PodClass:
         """Return the pod's class."""
-        key = self._encoder.encode(_parts(pod))
+        taken = pod.status.node_allocatable_resource_claim_statuses if self._with_claims else None
+        key = self._encoder.encode((_parts(pod), taken))
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= _KEPT:
                 self._found.clear()
                 self._unique.clear()
-            made = pod_class(pod)
+            made = pod_class(pod, with_claims=self._with_claims)
             found = self._found[key] = self._unique.setdefault(made, made)
         return found
 
@@ -115,14 +117,14 @@ def _workload(pod: PodObject) -> str:
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
-def pod_class(pod: PodObject) -> PodClass:
-    """Return what the spec says, with the requests of 21.4 and 17.2."""
+def pod_class(pod: PodObject, *, with_claims: bool = False) -> PodClass:
+    """Return what the spec says, with the requests of 21.4 and 17.2 (`with_claims`: see there)."""
     spec, namespace = pod.spec, pod.metadata.namespace
     affinity = spec.affinity
     nodes = affinity.node_affinity if affinity else None
     pods = affinity.pod_affinity if affinity else None
     apart = affinity.pod_anti_affinity if affinity else None
-    requests = requests_of(pod)
+    requests = requests_of(pod, with_claims=with_claims)
     incoming = requests.scored_incoming
     return PodClass(
         requests=requests.amounts,

@@ -6,7 +6,8 @@ Per resource (specification 21.4):
    amount to R and to S, and M = max(M, S); another one makes M = max(M, its amount + S).
    Then R = max(R, M).
 2. Pod-level requests replace R for cpu, memory and huge pages.
-3. Overhead is added.
+3. Overhead is added, and behind the gate DRANodeAllocatableResources what the pod's claims take of
+   its node, as the status says.
 
 A container, and the pod level, counts the maximum of spec, allocated and actuated, as far as the
 status tells; the spec is left out while a resize is infeasible. For scores a container without
@@ -46,8 +47,11 @@ class Requests:
     scored_incoming: tuple[int, int]
 
 
-def requests_of(pod: PodObject) -> Requests:
-    """Return what the pod requests; a quantity that cannot be read counts as not named."""
+def requests_of(pod: PodObject, *, with_claims: bool = False) -> Requests:
+    """Return what the pod requests; a quantity that cannot be read counts as not named.
+
+    `with_claims`: also what its claims take of the node.
+    """
     spec = pod.spec
     statuses = _statuses(pod)
     infeasible = _resize_is_infeasible(pod)
@@ -61,13 +65,16 @@ def requests_of(pod: PodObject) -> Requests:
         status = pod.status
         own = _resized(own, status.allocated_resources, status.resources, infeasible)
         own = {name: amount for name, amount in own.items() if _is_pod_level(name)}
-    overhead = _milli(spec.overhead)
+    besides = _milli(spec.overhead)
+    if with_claims:
+        for claim in pod.status.node_allocatable_resource_claim_statuses or ():
+            for each in claim.mapping or ():
+                _add(besides, _milli({each.name: each.quantity}))
 
     def total(defaults: Mapping[str, int]) -> _Milli:
         found = _aggregate(containers, init, defaults)
         found.update(own)
-        for name, amount in overhead.items():
-            found[name] = found.get(name, 0) + amount
+        _add(found, besides)
         return found
 
     true = total({})
