@@ -191,8 +191,8 @@ class GangCycle:
     not fit. `job`: what its preemption ended in; None when there was none. `parked`: members that
     were given a node and wait in Permit, each for its own of `waits` nanoseconds. `rejected`:
     members that waited there before and no longer do; `gave_back`: because the trigger's gang gives
-    back what it has as soon as one does not fit. `bound_before`: members that waited and are bound now too, with
-    their node. `waiting` of the group's `pods` had a node when the cycle ended.
+    back what it has as soon as one does not fit. `bound_before`: members that waited and are bound
+    now too, with their node. `waiting` of the group's `pods` had a node when the cycle ended.
     """
 
     key: str
