@@ -30,7 +30,7 @@ from tests.quota_plane.site import (
     site,
 )
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 Said = tuple[str, str, str]
 
 
@@ -270,6 +270,23 @@ async def unknown_class(cluster: Site) -> None:
     assert "lordless" not in await cluster.workloads()
 
 
+async def refused_workload(cluster: Site) -> None:
+    """Nobody looked at the label: what it asks for is no Workload."""
+    label = "kueue.x-k8s.io/max-exec-time-seconds"
+    endless = job("endless", "timeless", pods=1)
+    endless["metadata"]["labels"][label] = "0"
+    await cluster.create(*queues("timeless"), endless)
+
+    async def told() -> bool:
+        texts = [each[4] for each in await cluster.events() if each[:2] == ("Job", "endless")]
+        return any("spec.maximumExecutionTimeSeconds: Invalid value: 0" in text for text in texts)
+
+    await cluster.until("it is told what of its Workload is refused", told, PATIENCE_S)
+    assert "endless" not in await cluster.workloads()
+    await change(cluster, JOBS, "endless", {"metadata": {"labels": {label: "3600"}}})
+    await runs(cluster, "endless")
+
+
 async def edited_job(cluster: Site) -> None:
     grown = job("grown", "edited", pods=2)
     grown["spec"]["completions"] = 6
@@ -305,6 +322,7 @@ SITUATIONS: tuple[Callable[[Site], Awaitable[None]], ...] = (
     never_fitting,
     unknown_queue,
     unknown_class,
+    refused_workload,
     edited_job,
 )
 

@@ -43,7 +43,7 @@ from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.pods import annotations_of
 from reprieve.jobs.reading import digest, is_ready, is_suspended, reclaimable
 from reprieve.jobs.writing import is_injected
-from reprieve.kube.errors import AlreadyExists, NotFound
+from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 from reprieve.kube.writes import Priority
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import parse_instant
@@ -52,6 +52,7 @@ from reprieve.wording.kueue import Event
 __all__ = ["JobWorkloads"]
 
 _NORMAL: Final = "Normal"
+_COMPOSE: Final = "ErrWorkloadCompose"
 _ORPHAN: Final = ("OwnerNotFound", "The workload's owner no longer exists")
 _CLASS: Final = "WorkloadPriorityClass"
 _NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
@@ -84,6 +85,14 @@ class JobWorkloads:
             stored: Json = await self._composer.fenced().create(WORKLOADS, obj, dict)
         except AlreadyExists:
             stored = await self.stored(at)
+        except Invalid as refusal:
+            # It stays so until the job is changed.
+            self._tell_refused(kind, job, at, refusal)
+            return
+        except Forbidden as refusal:
+            if refusal.rule is None:
+                self._tell_refused(kind, job, at, refusal)
+            raise
         self._note(stored)
         self._measure(kind, job, stored)
         log.info("%s/%s: Workload %s made", kind.kind, job["metadata"]["name"], metadata["name"])
@@ -130,7 +139,11 @@ class JobWorkloads:
         obj = self._composed(kind, job)
         if obj is None:
             return
-        await self._patch(at, workload, obj["spec"])
+        try:
+            await self._patch(at, workload, obj["spec"])
+        except Invalid as refusal:
+            self._tell_refused(kind, job, at, refusal)
+            return
         text = f"Updated not matching Workload for suspended job: {at}"
         self._composer.tell(kind, job, Event("", _NORMAL, "UpdatedWorkload", text))
 
@@ -285,6 +298,12 @@ class JobWorkloads:
     def forget(self, at: str) -> None:
         """Forget a Workload that is gone."""
         self._digests.pop(at, None)
+
+    def _tell_refused(self, kind: JobKind, job: Json, at: str, refusal: ApiError) -> None:
+        """Tell whose job it is what the API server said of its Workload."""
+        log.warning("%s/%s: Workload %s is refused", kind.kind, job["metadata"]["name"], at)
+        text = f"its Workload {at} is refused: {refusal.message}"
+        self._composer.tell(kind, job, Event("", "Warning", _COMPOSE, text))
 
     def _composed(self, kind: JobKind, job: Json) -> Json | None:
         return self._composer.workload(
