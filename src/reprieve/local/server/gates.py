@@ -34,6 +34,8 @@ DEFAULTS: Final[Mapping[str, bool]] = MappingProxyType(
         "DRAWorkloadResourceClaims": True,
         "PodGroupPreemptionPolicy": False,
         "CompositePodGroup": False,
+        # Only schedulers look at it.
+        "DRANodeAllocatableResources": False,
         "SchedulerAsyncAPICalls": False,
         # Alpha gates of 1.35 and 1.36, part of GenericWorkload since: accepted, without effect.
         "WorkloadAwarePreemption": True,
