@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cache
+from typing import Final, TypeGuard
 
 import numpy as np
 
@@ -36,6 +37,15 @@ __all__ = ["Checkpoint", "Simulation"]
 _FEW: Final = 64  # changes that compiled filters are told one by one
 
 
+@cache
+def _reserving(kind: type) -> bool:
+    return issubclass(kind, Reserving)
+
+
+def _reserves(each: Filter) -> TypeGuard[Reserving]:
+    return _reserving(type(each))
+
+
 @dataclass(slots=True)
 class _Compiled:
     """Filters and scores of one class of pending pods, and their answers where still valid."""
@@ -49,7 +59,7 @@ class _Compiled:
 
     def __post_init__(self) -> None:
         """Pick the filters that take something for a pod that is placed."""
-        self.reserving = tuple(each for each in self.filters if isinstance(each, Reserving))
+        self.reserving = tuple(each for each in self.filters if _reserves(each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,7 @@ class Simulation:
         self._scored: I64 | None = snapshot.scored.copy()
         self.shared: dict[str, object] = {}
         self._compiled: dict[tuple[object, ...], _Compiled] = {}
+        self._latest: tuple[Pending, _Compiled] | None = None  # who was asked about last
         self._requests: dict[int, I64] = {}
 
     # Asking.
@@ -242,7 +253,7 @@ class Simulation:
         self.simulated = list(state.simulated)
         self.shared = dict(state.shared)
         self._scored = None
-        self._compiled.clear()
+        self._forget()
 
     def placed_at(self, slot: int) -> Placed:
         """Return a pod of the snapshot as filters see it."""
@@ -263,6 +274,8 @@ class Simulation:
             each.release(pod.pending, pod.node)
 
     def _of(self, pending: Pending) -> _Compiled:
+        if self._latest is not None and self._latest[0] is pending:
+            return self._latest[1]
         row = pending.row
         entry = self.snapshot.classes[pending.pod_class]
         own: object = row.uid if row.claims or (entry is not None and entry.volumes) else None
@@ -276,6 +289,7 @@ class Simulation:
             else:
                 compiled = _Compiled(found, None)
             self._compiled[key] = compiled
+        self._latest = (pending, compiled)
         return compiled
 
     def _first(self, filters: tuple[Filter, ...], node: int) -> int:
@@ -334,7 +348,11 @@ class Simulation:
         else:
             _add(self.used, snapshot.pod_node[slots], sign * snapshot.pod_requests.take(slots, 0))
         self._scored = None
+        self._forget()
+
+    def _forget(self) -> None:
         self._compiled.clear()
+        self._latest = None
 
     def _count_used(self) -> I64:
         """Return what all pods use that are there: few are left when most have been taken out."""

@@ -1,7 +1,8 @@
 """Turns chosen victims into a plan that can be committed, recorded and replayed.
 
 The plan names pods by uid: one victim each, with the name of its unit where a whole group goes: the
-group's key, or that of the first pod where a gang has none. Source: the design's "Intent log and executor"; specification 7.8 and 8.6.
+group's key, or that of the first pod where a gang has none. Source: the design's "Intent log and
+executor"; specification 7.8 and 8.6.
 """
 
 from __future__ import annotations
@@ -45,25 +46,20 @@ def plan_of(
     else:
         row = preemptor.row
         ref = Ref("v1", "Pod", row.namespace, row.name, row.uid)
-    amounts: dict[int, dict[str, int]] = {}
-
-    def requests(number: int) -> dict[str, int]:
-        known = amounts.get(number)
-        if known is None:
-            entry = snapshot.classes[number]
-            assert entry is not None, "a pod's class is never free"
-            known = amounts[number] = {"pods": 1, **dict(entry.requests)}
-        return known
-
     victims: list[Victim] = []
     slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
-    classes = iter(snapshot.pod_class[slots].tolist())
+    numbers = snapshot.pod_class[slots].tolist()
+    requests = {
+        number: _requests(snapshot, number)
+        for number in {*numbers, *(pending.pod_class for pending in queued)}
+    }
+    classes = iter(numbers)
     uids, keys = snapshot.pod_uids, snapshot.pod_keys
     for unit in found.victims:
         rule = _rule(unit)
         together = (unit.group or keys[unit.pods[0]]) if unit.whole_group else ""
         for slot in unit.pods:
-            own = requests(next(classes))
+            own = requests[next(classes)]
             namespace, _, name = keys[slot].partition("/")
             pod = Ref("v1", "Pod", namespace, name, uids[slot])
             victims.append(Victim(pod, pod, own, rule, unit=together))
@@ -73,7 +69,7 @@ def plan_of(
     need: dict[str, int] = {}
     for pending in queued:
         if pending.row.uid in placed:
-            for name, amount in requests(pending.pod_class).items():
+            for name, amount in requests[pending.pod_class].items():
                 need[name] = need.get(name, 0) + amount
     return Plan(
         id=plan_id(Plane.SCHEDULING, ref.uid, (v.root.uid for v in victims), policy),
@@ -85,6 +81,12 @@ def plan_of(
         placement=found.nominated,
         reprieved=dict(found.reprieved),
     )
+
+
+def _requests(snapshot: Snapshot, number: int) -> dict[str, int]:
+    entry = snapshot.classes[number]
+    assert entry is not None, "a pod's class is never free"
+    return {"pods": 1, **dict(entry.requests)}
 
 
 def _rule(unit: UnitVictim) -> str:

@@ -178,9 +178,9 @@ def _victims(
     snapshot: Snapshot, policy: Policy, attempt: Attempt, group: GroupRow | None, slots: I64
 ) -> list[PlanFault]:
     assert attempt.plan is not None
-    names = [f"{v.root.namespace}/{v.root.name}" for v in attempt.plan.victims]
     there = (slots >= 0) & (snapshot.pod_node[slots] >= 0)
-    found = [PlanFault(Fault.UNKNOWN_VICTIM, names[at]) for at in np.flatnonzero(~there).tolist()]
+    gone = [attempt.plan.victims[at].root for at in np.flatnonzero(~there).tolist()]
+    found = [PlanFault(Fault.UNKNOWN_VICTIM, f"{ref.namespace}/{ref.name}") for ref in gone]
     slots = slots[there]
     # Older gangs know pods and no groups of the API.
     groups = policy.gates.generic_workload and attempt.gang is None
@@ -194,7 +194,7 @@ def _victims(
     unique, counts = np.unique(slots, return_counts=True)
     found += [PlanFault(Fault.NAMED_TWICE, keys[slot]) for slot in unique[counts > 1].tolist()]
     if groups:
-        found += _torn(snapshot, whole_groups(snapshot, policy)[snapshot.pod_group], slots)
+        found += _torn(snapshot, _together(snapshot, policy), slots)
         found += [
             PlanFault(Fault.BELOW_FLOOR, snapshot.group_keys[group])
             for group in sorted(torn_groups(snapshot, policy, slots))
@@ -221,11 +221,17 @@ def _protected(
     ]
 
 
+def _together(snapshot: Snapshot, policy: Policy) -> I32:
+    """Return the group with which each pod goes as a whole, -1 for none: (slots,)."""
+    return whole_groups(snapshot, policy)[snapshot.pod_group.astype(np.intp)]
+
+
 def _torn(snapshot: Snapshot, together: I32, slots: I64) -> list[PlanFault]:
     """Look for torn groups; `together`: (slots,) the group with which each pod goes, or -1."""
-    size = len(snapshot.group_rows)
-    named = np.bincount(together[slots][together[slots] >= 0], minlength=size)
-    there = np.bincount(together[(together >= 0) & (snapshot.pod_node >= 0)], minlength=size)
+    size = len(snapshot.group_rows) + 1
+    # Those that go alone count as the group 0.
+    named = np.bincount(together[slots] + 1, minlength=size)[1:]
+    there = np.bincount((together + 1)[snapshot.pod_node >= 0], minlength=size)[1:]
     return [
         PlanFault(Fault.TORN_GROUP, snapshot.group_keys[group], f"{named[group]}/{there[group]}")
         for group in np.flatnonzero((named > 0) & (named != there)).tolist()

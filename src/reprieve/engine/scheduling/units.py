@@ -207,7 +207,8 @@ def _units(
     if more:
         whole = whole.copy()
         whole[list(more)] = list(more)
-    with_group = whole[snapshot.pod_group]  # group -1 reads the last entry, which is -1
+    # Group -1 reads the last entry, which is -1.
+    with_group = whole[snapshot.pod_group.astype(np.intp)]
     in_whole = with_group >= 0
     here = chosen if on is None else chosen & (snapshot.pod_node == on)
     singles = np.flatnonzero(here & ~in_whole)

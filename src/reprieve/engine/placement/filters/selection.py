@@ -86,6 +86,15 @@ def spread_over(column: Column, holds: Callable[[str | None], bool]) -> Mask:
     return found.take(column.numbers, mode="wrap")  # number -1 reads the last entry
 
 
+def _spread(column: Column, requirement: Requirement) -> Mask:
+    """Return which things satisfy a requirement on the label of the column."""
+    if requirement.operator is not Operator.IN:
+        return spread_over(column, partial(requirement_holds, requirement))
+    values = column.values
+    wanted = [values.index(value) for value in {*requirement.values} if value in values]
+    return column.numbers == wanted[0] if len(wanted) == 1 else np.isin(column.numbers, wanted)
+
+
 class Selection:
     """The columns of one snapshot, and what selectors mean in it."""
 
@@ -166,7 +175,7 @@ class Selection:
         found = spread_over(self._snapshot.label_facts.namespaces, namespaces.__contains__)
         for requirement in selector:
             column = self._snapshot.label_facts.label(requirement.key)
-            found &= spread_over(column, partial(requirement_holds, requirement))
+            found &= _spread(column, requirement)
         return found
 
     def _nodes_of_term(self, term: NodeTerm) -> Mask:
@@ -175,8 +184,7 @@ class Selection:
             found[:] = False
             return found
         for requirement in term.expressions:
-            column = self.domains(requirement.key)
-            found &= spread_over(column, partial(requirement_holds, requirement))
+            found &= _spread(self.domains(requirement.key), requirement)
         for requirement in term.fields:
             found &= self._nodes_of_field(requirement)
         return found
