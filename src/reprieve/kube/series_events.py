@@ -3,9 +3,9 @@
 An event names an action and, where there is one, a related object; its time is `eventTime`, and the
 old fields stay empty. The same thing again within six minutes (same regarding with its
 resourceVersion, related, type, reason and action) becomes the series of the first one, written at
-its first repetition and then at most once a minute. Recording never waits or fails: what does
-not fit into the queue or cannot be written is dropped and counted. Source: client-go,
-tools/events/event_broadcaster.go.
+its first repetition and then at most once a minute. A note is cut where the API takes no more.
+Recording never waits or fails: what does not fit into the queue or cannot be written is dropped and
+counted. Source: client-go, tools/events/event_broadcaster.go.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ _WRITERS: Final = 4
 _SERIES: Final = 6 * MINUTE
 _PATCH: Final = MINUTE
 _KEPT: Final = 4_096
+_LONGEST: Final = 1_024  # bytes of a note
+_CUT: Final = " ..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class SeriesEvents:
             self.dropped += 1
             return
         key = _Key(regarding, related, controller, type, reason, action)
-        happening = _Happening(key, note, self._clock.wall(), self._clock.monotonic())
+        happening = _Happening(key, _cut(note), self._clock.wall(), self._clock.monotonic())
         self._waiting.append(happening)
         self._open += 1
         self._idle.clear()
@@ -251,3 +253,12 @@ class SeriesEvents:
         if key not in self._reported:
             self._reported.add(key)
             self._report(error)
+
+
+def _cut(note: str) -> str:
+    if len(note) <= _LONGEST // 4:
+        return note
+    said = note.encode()
+    if len(said) <= _LONGEST:
+        return note
+    return said[: _LONGEST - len(_CUT)].decode(errors="ignore") + _CUT

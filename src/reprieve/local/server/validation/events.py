@@ -6,7 +6,7 @@ Source: core/v1 and events.k8s.io/v1; texts of a 1.37 server.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
@@ -14,6 +14,8 @@ from reprieve.local.server.causes import Cause
 __all__ = ["core_event", "event"]
 
 Object = Mapping[str, Any]
+
+_LONGEST_NOTE: Final = 1_024
 
 
 def core_event(obj: Object) -> Iterator[Cause]:
@@ -35,3 +37,5 @@ def event(obj: Object) -> Iterator[Cause]:
         for word in ("reportingController", "reportingInstance", "action", "reason"):
             if not obj.get(word):
                 yield causes.required(word)
+    if len(str(obj.get("note") or "").encode()) > _LONGEST_NOTE:
+        yield causes.bad("message", "", f"can have at most {_LONGEST_NOTE} characters")
