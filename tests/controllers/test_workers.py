@@ -78,3 +78,26 @@ async def test_a_slow_look_delays_only_its_own_key() -> None:
     await turns()
     assert site.looked == ["a", "b", "slow", "slow"]
     await end(task)
+
+
+async def test_a_key_that_fails_again_and_again_is_looked_at_less_and_less_often() -> None:
+    site = Site()
+    tries: list[int] = []
+
+    async def look(key: str) -> None:
+        site.looked.append(key)
+        if key == "poisoned":
+            tries.append(site.clock.monotonic() // SECOND)
+            raise ZeroDivisionError("the test says so")
+
+    task = site.start(look)
+    begun = site.clock.monotonic() // SECOND
+    site.due.add("poisoned")
+    await turns()
+    for _ in range(100):
+        await site.clock.advance(SECOND, settle=20)
+    site.due.add("other")
+    await turns()
+    assert [each - begun for each in tries] == [0, 5, 15, 35, 75]
+    assert site.looked[-1] == "other"
+    await end(task)

@@ -1,7 +1,8 @@
 """A bounded number of workers over dirty keys: one look at a key at a time, no waiting for others.
 
 A key that becomes due while it is being looked at is looked at again afterwards. A look that fails
-is logged and repeated later; it never stops the others, whatever it raised.
+is logged and repeated later, after a fault of ours with a pause that grows with each one in a row;
+it never stops the others, whatever it raised.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from reprieve.controllers.dirty import DirtyKeys
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
 from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
+from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos
 
 __all__ = ["guarded", "look_at_each"]
@@ -25,6 +26,7 @@ log: Final = logging.getLogger("reprieve.workers")
 Key = TypeVar("Key", bound=str)
 
 _BACK_OFF: Final = 5 * SECOND
+_LONGEST: Final = 5 * MINUTE
 
 
 async def guarded(work: Awaitable[None], told: logging.Logger) -> None:
@@ -53,6 +55,7 @@ async def look_at_each(
     waiting: dict[Key, None] = {}
     running: set[Key] = set()
     again: set[Key] = set()  # of those that are running
+    faults: dict[Key, int] = {}  # in a row
     arrived = asyncio.Semaphore(0)  # as many as there are waiting, so that one wakes one worker
 
     def put(key: Key) -> None:
@@ -75,12 +78,15 @@ async def look_at_each(
             running.add(key)
             try:
                 await look(key)
+                faults.pop(key, None)
             except ApiError as failure:
                 log.warning("%s put off: %s", key, failure)
                 due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
             except Exception:
                 log.exception("%s put off after a fault of ours", key)
-                due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
+                pause = min(_BACK_OFF << min(faults.get(key, 0), 16), _LONGEST)
+                faults[key] = faults.get(key, 0) + 1
+                due.add_at(key, Nanos(clock.wall() + pause))
             finally:
                 running.discard(key)
                 if key in again:
