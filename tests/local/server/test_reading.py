@@ -89,6 +89,60 @@ async def test_what_is_no_label_selector_is_a_bad_request(client: Client, select
     assert (code, status["reason"]) == (400, "BadRequest")
 
 
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [
+        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"),
+        ("a ! b", "unable to parse requirement: found '!', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+        ("a=b,", "found '', expected: identifier after ','"),
+        ("=a", "found '=', expected: !, identifier, or 'end of string'"),
+        (
+            "a>x",
+            "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' "
+            "operators, the value must be an integer",
+        ),
+        (
+            "/a=b",
+            'unable to parse requirement: <nil>: Invalid value: "/a": prefix part must be non-empty',
+        ),
+    ],
+)
+async def test_a_bad_label_selector_is_named_as_a_real_server_does(
+    client: Client, selector: str, message: str
+) -> None:
+    code, status = await client.request("GET", PODS, labelSelector=selector)
+    assert (code, status["message"]) == (400, message)
+
+
+@pytest.mark.parametrize(
+    "selector", ["a in ()", "a in (,b)", "a in (b,)", "in in (in)", "!a", "a", "a,", "a=-"]
+)
+async def test_label_selectors_that_a_real_server_takes_and_refuses(
+    client: Client, selector: str
+) -> None:
+    code, _ = await client.request("GET", PODS, labelSelector=selector)
+    assert code == (400 if selector in ("a,", "a=-") else 200)
+
+
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [
+        ("a", "invalid selector: 'a'; can't understand 'a'"),
+        ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
+        ("metadata.name=a\\b", "invalid field selector: invalid escape sequence: \\b"),
+        ("spec.b=1,spec.a=1", "field label not supported: spec.a"),
+    ],
+)
+async def test_a_bad_field_selector_is_named_as_a_real_server_does(
+    client: Client, selector: str, message: str
+) -> None:
+    code, status = await client.request("GET", PODS, fieldSelector=selector)
+    assert (code, status["message"]) == (400, message)
+
+
 async def test_field_selectors_ask_for_what_the_kind_offers(client: Client) -> None:
     await client.create(PODS, pod("a", nodeName="n1"))
     await client.create(PODS, pod("b"))

@@ -124,17 +124,22 @@ def check_labels(labels: Mapping[str, str], field: str) -> Iterator[Cause]:
     for key, value in labels.items():
         for problem in qualified_name_problems(key):
             yield causes.bad(field, key, problem)
-        if len(value) > 63:
-            yield causes.bad(field, value, "must be no more than 63 characters")
-        elif value and not _QUALIFIED.fullmatch(value):
-            yield causes.bad(
-                field,
-                value,
-                "a valid label must be an empty string or consist of alphanumeric characters, '-', "
-                "'_' or '.', and must start and end with an alphanumeric character (e.g. "
-                "'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-                f"'({_QUALIFIED.pattern})?')",
-            )
+        if (problem := label_value_problem(value)) is not None:
+            yield causes.bad(field, value, problem)
+
+
+def label_value_problem(value: str) -> str | None:
+    """Return why `value` is no label's value, or None."""
+    if len(value) > 63:
+        return "must be no more than 63 characters"
+    if value and not _QUALIFIED.fullmatch(value):
+        return (
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', "
+            "'_' or '.', and must start and end with an alphanumeric character (e.g. "
+            "'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+            f"'({_QUALIFIED.pattern})?')"
+        )
+    return None
 
 
 def check_metadata(group: str, plural: str, metadata: Mapping[str, Any]) -> Iterator[Cause]:

@@ -1,7 +1,7 @@
 """Label and field selectors as clients write them.
 
-Grammar and texts: k8s.io/apimachinery's `labels` and `fields` packages. Which fields may be asked
-for depends on the kind: `SELECTABLE` lists the built-in ones beside name and namespace.
+Grammar and texts of field selectors: k8s.io/apimachinery's package `fields`. Which fields may be
+asked for depends on the kind: `SELECTABLE` lists the built-in ones beside name and namespace.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Any, Final
 
-from reprieve.local.server.errors import StatusError, bad_request
+from reprieve.local.server.errors import bad_request
+from reprieve.local.server.label_requirements import Requirement, parse_requirements
 
 __all__ = [
     "EVERYTHING",
@@ -91,29 +92,6 @@ def _text(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Label:
-    key: str
-    operator: str
-    values: frozenset[str]
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        value = labels.get(self.key)
-        match self.operator:
-            case "in":
-                return value is not None and value in self.values
-            case "notin":
-                return value is None or value not in self.values
-            case "exists":
-                return value is not None
-            case "absent":
-                return value is None
-        bound = int(next(iter(self.values)))
-        if value is None or not re.fullmatch(r"-?[0-9]+", value):
-            return False
-        return int(value) > bound if self.operator == "gt" else int(value) < bound
-
-
-@dataclass(frozen=True, slots=True)
 class _Field:
     path: str
     equal: bool
@@ -124,7 +102,7 @@ class _Field:
 class Selectors:
     """What a list or watch is restricted to."""
 
-    labels: tuple[_Label, ...] = ()
+    labels: tuple[Requirement, ...] = ()
     fields: tuple[_Field, ...] = ()
 
     def matches(
@@ -150,6 +128,7 @@ class Selectors:
 
 
 EVERYTHING: Final = Selectors()
+_TERM: Final = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
 
 
 def parse_selectors(
@@ -162,127 +141,20 @@ def parse_selectors(
     """
     if not labels and not fields:
         return EVERYTHING
-    return Selectors(_labels(labels), _fields(resource, fields, custom))
-
-
-_TOKEN: Final = re.compile(r"\s*(?:(!=|==|=|!|,|\(|\)|>|<)|([^\s!=,()<>]+)|$)")
-_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-
-
-def _labels(text: str) -> tuple[_Label, ...]:
-    if not text.strip():
-        return ()
-    tokens: list[str] = []
-    position = 0
-    while position < len(text):
-        token = _TOKEN.match(text, position)
-        if token is None:
-            raise _unparsable(text)
-        position = token.end()
-        if token.group(1) or token.group(2):
-            tokens.append(token.group(1) or token.group(2))
-    requirements: list[_Label] = []
-    cursor = _Cursor(tokens, text)
-    while True:
-        requirements.append(_requirement(cursor))
-        if cursor.done():
-            return tuple(requirements)
-        cursor.expect(",")
-
-
-def _requirement(cursor: _Cursor) -> _Label:
-    if cursor.accept("!"):
-        return _Label(cursor.word(), "absent", frozenset())
-    key = cursor.word()
-    if not _valid_key(key):
-        raise bad_request(
-            f'unable to parse requirement: <nil>: Invalid value: "{key}": name part must consist '
-            "of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-            "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
-            "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-        )
-    if cursor.done() or cursor.peek() == ",":
-        return _Label(key, "exists", frozenset())
-    operator = cursor.take()
-    if operator in ("=", "=="):
-        return _Label(key, "in", frozenset((cursor.value(),)))
-    if operator == "!=":
-        return _Label(key, "notin", frozenset((cursor.value(),)))
-    if operator in (">", "<"):
-        bound = cursor.word()
-        if not re.fullmatch(r"-?[0-9]+", bound):
-            raise _unparsable(bound)
-        return _Label(key, "gt" if operator == ">" else "lt", frozenset((bound,)))
-    if operator not in ("in", "notin"):
-        raise bad_request(
-            f"unable to parse requirement: found '{operator}', "
-            "expected: in, notin, =, ==, !=, gt, lt"
-        )
-    cursor.expect("(")
-    values = {cursor.value()}
-    while cursor.accept(","):
-        values.add(cursor.value())
-    cursor.expect(")")
-    return _Label(key, operator, frozenset(values))
-
-
-class _Cursor:
-    def __init__(self, tokens: list[str], text: str) -> None:
-        self._tokens, self._text, self._position = tokens, text, 0
-
-    def done(self) -> bool:
-        return self._position >= len(self._tokens)
-
-    def peek(self) -> str:
-        return "" if self.done() else self._tokens[self._position]
-
-    def take(self) -> str:
-        if self.done():
-            raise _unparsable(self._text)
-        self._position += 1
-        return self._tokens[self._position - 1]
-
-    def accept(self, token: str) -> bool:
-        if self.peek() == token:
-            self._position += 1
-            return True
-        return False
-
-    def expect(self, token: str) -> None:
-        found = self.take()
-        if found != token:
-            raise bad_request(f"unable to parse requirement: found '{found}', expected: '{token}'")
-
-    def word(self) -> str:
-        found = self.take()
-        if found in ("!", "=", "==", "!=", ",", "(", ")", "<", ">"):
-            raise bad_request(f"unable to parse requirement: found '{found}', expected: identifier")
-        return found
-
-    def value(self) -> str:
-        """A value may be empty: `key=`, `key=,other`, `key in (,a)`."""
-        return "" if self.peek() in ("", ",", ")") else self.word()
-
-
-def _valid_key(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    return bool(_NAME.fullmatch(name)) and len(name) <= 63 and (not slash or bool(prefix))
-
-
-def _unparsable(text: str) -> StatusError:
-    return bad_request(f"unable to parse requirement: {text!r} is not a label selector")
+    return Selectors(parse_requirements(labels), _fields(resource, fields, custom))
 
 
 def _fields(resource: str, text: str, custom: tuple[str, ...] | None) -> tuple[_Field, ...]:
     wanted: list[_Field] = []
-    for term in re.split(r"(?<!\\),", text) if text else ():
+    # As the field selector's own parser does: in the order of the terms' texts.
+    for term in sorted(_terms(text)):
         if not term:
             continue
-        split = re.match(r"((?:[^=!\\]|\\.)*)(!=|==|=)(.*)", term, re.DOTALL)
+        split = _TERM.fullmatch(term)
         if split is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         path, operator, value = split.groups()
-        wanted.append(_Field(path, operator != "!=", re.sub(r"\\(.)", r"\1", value)))
+        wanted.append(_Field(path, operator != "!=", _unescaped(value)))
     known = {"metadata.name", "metadata.namespace", *SELECTABLE.get(resource, ()), *(custom or ())}
     for one in wanted:
         if one.path not in known:
@@ -295,6 +167,41 @@ def _fields(resource: str, text: str, custom: tuple[str, ...] | None) -> tuple[_
     return tuple(wanted)
 
 
+def _terms(text: str) -> list[str]:
+    """Return the parts between commas that no backslash stands before."""
+    terms, escaped = [""], False
+    for character in text:
+        if character == "," and not escaped:
+            terms.append("")
+        else:
+            terms[-1] += character
+        escaped = character == "\\" and not escaped
+    return terms
+
+
+def _unescaped(value: str) -> str:
+    if not re.search(r"[\\,=]", value):
+        return value
+    found, escaped = [], False
+    for character in value:
+        if escaped:
+            if character not in "\\,=":
+                raise bad_request(f"invalid field selector: invalid escape sequence: \\{character}")
+            found.append(character)
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character in ",=":
+            raise bad_request(
+                f"invalid field selector: unescaped character in value: {ord(character)}"
+            )
+        else:
+            found.append(character)
+    if escaped:
+        raise bad_request("invalid field selector: invalid escape sequence: \\")
+    return "".join(found)
+
+
 def matches_label_selector(selector: Any, labels: Mapping[str, str]) -> bool:
     """Return whether an object's `LabelSelector` matches; a missing one matches nothing."""
     if not isinstance(selector, dict):
@@ -304,7 +211,7 @@ def matches_label_selector(selector: Any, labels: Mapping[str, str]) -> bool:
         return False
     operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
     return all(
-        _Label(
+        Requirement(
             one["key"], operators.get(one["operator"], "absent"), frozenset(one.get("values") or ())
         ).matches(labels)
         for one in selector.get("matchExpressions") or ()
