@@ -266,6 +266,22 @@ def test_an_event_lives_beside_its_object() -> None:
     ]
 
 
+def test_a_note_has_at_most_a_kilobyte() -> None:
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "a"},
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "a"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        **dict.fromkeys(("reportingController", "reportingInstance", "action", "reason"), "x"),
+        "type": "Normal",
+        "note": "é" * 512,
+    }
+    assert stored(event)
+    event["note"] = "é" * 512 + "x"
+    assert refusal(event) == ['message: Invalid value: "": can have at most 1024 characters']
+
+
 def test_a_pod_keeps_its_spec_but_for_images_deadline_and_new_tolerations() -> None:
     moved = update_refusal(pod(nodeName="x"), pod())
     assert len(moved) == 1
