@@ -31,6 +31,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.queues import Queues, RequeueReason
 from reprieve.engine.quota.requeuing import Backoff, EvictionReason, backoff_end, eviction_reason
+from reprieve.engine.quota.shares import Share
 from reprieve.engine.quota.state import Holdings
 from reprieve.engine.quota.usage_based import Consumption, UsageBased
 from reprieve.units.instants import Nanos
@@ -244,6 +245,14 @@ def test_figures_show_what_is_above_nominal_and_the_ceiling_of_the_share() -> No
     share = cluster_queue_share(holdings, "a")
     assert (share.weighted, share.published, share.resource) == (1000 / 7, 143, "nvidia.com/gpu")
     assert cohort_share(holdings, "all").published == 0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "weight", "published"),
+    [(0.0, 0.0, 0), (1.5, 1.0, 2), (1.0, 0.0, UNLIMITED), (1e21, 2e-9, UNLIMITED)],
+)
+def test_a_published_share_is_an_int64(ratio: float, weight: float, published: int) -> None:
+    assert Share(True, ratio, "cpu", weight).published == published
 
 
 def test_evicted_holders_are_counted_once_when_their_condition_arrives() -> None:

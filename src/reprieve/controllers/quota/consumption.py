@@ -138,7 +138,7 @@ def fair_sharing_status(
         "consumedResources": {name: _quantity(amount) for name, amount in found.amounts.items()},
         "lastUpdate": format_instant(found.at),
     }
-    share = UNLIMITED if math.isinf(used) else math.ceil(used)
+    share = UNLIMITED if used >= UNLIMITED else math.ceil(used)
     return FairSharingStatus(share, said), used
 
 

@@ -53,9 +53,9 @@ class Share:
 
     @property
     def published(self) -> int:
-        """Return what the status shows: the ceiling, the largest int64 instead of infinity."""
+        """Return what the status shows: the ceiling, at most the largest int64."""
         weighted = self.weighted
-        return UNLIMITED if math.isinf(weighted) else math.ceil(weighted)
+        return UNLIMITED if weighted >= UNLIMITED else math.ceil(weighted)
 
     @property
     def key(self) -> ShareKey:
