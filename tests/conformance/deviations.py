@@ -55,6 +55,34 @@ def workload_aware(case_id: str, expect: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def shares_a_port(case: dict[str, Any]) -> bool:
+    """Whether two placed pods hold one host port of a node, which no kubelet admits."""
+    held: set[tuple[object, ...]] = set()
+    for pod in case.get("pods") or ():
+        own = {
+            (pod["spec"]["nodeName"], port["hostPort"], port.get("protocol") or "TCP")
+            for container in pod["spec"].get("containers") or ()
+            for port in container.get("ports") or ()
+            if port.get("hostPort")
+        }
+        if own & held:
+            return True
+        held |= own
+    return False
+
+
+def spreads_widely(case: dict[str, Any]) -> bool:
+    """Whether a constraint counts over three or more domains, where the reference forgets some."""
+    for pod in (*(case.get("pods") or ()), *(case.get("pending") or ())):
+        for constraint in pod["spec"].get("topologySpreadConstraints") or ():
+            key, hard = constraint["topologyKey"], constraint["whenUnsatisfiable"]
+            nodes = case.get("nodes") or ()
+            domains = {(node["metadata"].get("labels") or {}).get(key) for node in nodes}
+            if hard == "DoNotSchedule" and len(domains - {None}) > 2:
+                return True
+    return False
+
+
 def documented() -> set[str]:
     """Return the cases that DEVIATIONS.md names."""
     text = Path(__file__).with_name("DEVIATIONS.md").read_text(encoding="utf-8")

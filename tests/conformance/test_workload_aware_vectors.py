@@ -21,7 +21,7 @@ from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.conformance import deviations, workload_aware_engine, workload_aware_runs
 from tests.conformance.workload_aware_vectors import Vector
-from tests.engine.scheduling import engine_cycle
+from tests.engine.scheduling import agreement, engine_cycle
 from tests.oracle.scheduling import preemption
 from tests.oracle.scheduling.group import Outcome
 from tests.oracle.scheduling.objects import Cluster
@@ -33,12 +33,25 @@ UID = re.compile(r'"uid": "([^"]+)"')
 
 def test_published(judged_vector: Vector) -> None:
     vector = _asserted(_runnable(judged_vector))
-    assert workload_aware_engine.differences(vector) == []
+    assert workload_aware_engine.differences(vector) == [] or _as_the_oracle(vector)
 
 
 def test_shifted_copy(judged_vector: Vector) -> None:
     vector = _shifted(_asserted(_runnable(judged_vector)))
-    assert workload_aware_engine.differences(vector) == []
+    assert workload_aware_engine.differences(vector) == [] or _as_the_oracle(vector)
+
+
+def test_the_oracle_judges_only_cases_of_which_deviations_md_speaks() -> None:
+    containers = [{"ports": [{"hostPort": 80}]}]
+    for nodes, expected in ((("n1", "n1"), True), (("n1", "n2"), False)):
+        pods = [{"spec": {"nodeName": name, "containers": containers}} for name in nodes]
+        assert deviations.shares_a_port({"pods": pods}) == expected
+    constraint = {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    pending = [{"spec": {"topologySpreadConstraints": [constraint]}}]
+    for zones, expected in (("abc", True), ("aab", False)):
+        labelled = [{"metadata": {"labels": {"zone": zone}}} for zone in zones]
+        case = {"nodes": labelled, "pending": pending}
+        assert deviations.spreads_widely(case) == expected
 
 
 def test_with_our_own_placement(executed_vector: Vector) -> None:
@@ -69,7 +82,7 @@ def test_with_the_second_reprieve_pass(executed_vector: Vector) -> None:
 
 def test_first_cycle_as_people_see_it(cycled_vector: Vector) -> None:
     vector = _asserted(_runnable(cycled_vector))
-    assert workload_aware_runs.first_cycle(vector) == []
+    assert workload_aware_runs.first_cycle(vector) == [] or _as_the_oracle(vector)
 
 
 def test_played(played_vector: Vector) -> None:
@@ -92,6 +105,13 @@ def _asserted(vector: Vector) -> Vector:
         return vector
     expect = deviations.workload_aware(vector.id, vector.expect)
     return replace(vector, case={**vector.case, "expect": expect})
+
+
+def _as_the_oracle(vector: Vector) -> bool:
+    """Whether it is a deviation of the kind that DEVIATIONS.md describes, and the oracle agrees."""
+    case = {**vector.case, "seed": vector.id, "situations": ""}
+    explained = deviations.shares_a_port(case) or deviations.spreads_widely(case)
+    return explained and agreement.disagreement(case) == ""
 
 
 def _shifted(vector: Vector) -> Vector:
