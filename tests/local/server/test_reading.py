@@ -101,12 +101,17 @@ async def test_what_is_no_label_selector_is_a_bad_request(client: Client, select
         ("=a", "found '=', expected: !, identifier, or 'end of string'"),
         (
             "a>x",
-            "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' "
-            "operators, the value must be an integer",
+            (
+                "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' "
+                "operators, the value must be an integer"
+            ),
         ),
         (
             "/a=b",
-            'unable to parse requirement: <nil>: Invalid value: "/a": prefix part must be non-empty',
+            (
+                'unable to parse requirement: <nil>: Invalid value: "/a": '
+                "prefix part must be non-empty"
+            ),
         ),
     ],
 )
