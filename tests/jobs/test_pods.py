@@ -121,3 +121,9 @@ def test_a_total_that_is_no_number_of_pods_says_nothing(text: str) -> None:
 def test_a_total_is_a_number_of_pods() -> None:
     assert pods.total_of(pod(notes={"pod-group-total-count": "3"})) == 3
     assert pods.total_of(pod(notes={"pod-group-total-count": "+3"})) == 3
+
+
+def test_a_group_is_admitted_early_only_where_it_says_true() -> None:
+    assert pods.is_fast(pod(notes={"pod-group-fast-admission": "true"}))
+    assert not pods.is_fast(pod(notes={"pod-group-fast-admission": "false"}))
+    assert not pods.is_fast(pod())

@@ -33,6 +33,7 @@ __all__ = [
     "gone_at",
     "group_of",
     "has_finalizer",
+    "is_fast",
     "is_gated",
     "is_managed",
     "is_ready",
@@ -119,6 +120,11 @@ def has_finalizer(pod: Json) -> bool:
 def is_unretriable(pod: Json) -> bool:
     """Tell whether the group ends with this pod's failure."""
     return annotations_of(pod).get(RETRIABLE) == "false"
+
+
+def is_fast(pod: Json) -> bool:
+    """Tell whether the pod's group is a workload before all of its pods are there."""
+    return annotations_of(pod).get(FAST) == "true"
 
 
 def is_serving(pod: Json) -> bool:

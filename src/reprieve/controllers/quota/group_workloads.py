@@ -20,10 +20,9 @@ from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.pods import (
-    FAST,
     GROUP_TOTAL,
     IS_GROUP,
-    annotations_of,
+    is_fast,
     is_ready,
     is_runnable,
     is_serving,
@@ -46,7 +45,7 @@ def workload_of(
     if wrong:
         return wrong
     total, head = total_of(members[0]), members[0]
-    if FAST in annotations_of(head):
+    if is_fast(head):
         counts = {role_of(head): total}
     else:
         counts = Counter(role_of(pod) for pod in members)
@@ -75,7 +74,7 @@ def observed(workload: Workload, here: Roster, now: Nanos, *, waited: bool = Tru
     admitted = is_true(condition_of(workload.status.conditions, "Admitted"))
     wanted = sum(each.count for each in workload.spec.pod_sets)
     ready = admitted and len(present) >= wanted and all(is_ready(pod) for pod in present)
-    fast = any(FAST in annotations_of(pod) for pod in here.kept)
+    fast = any(is_fast(pod) for pod in here.kept)
     changed = _waiting(workload, here.absent, now, fast=fast)
     changed = pods_ready(changed, ready, now) if waited else changed
     if any(is_serving(pod) for pod in here.kept):
@@ -111,7 +110,7 @@ def _disagreement(composer: Composer, members: Sequence[Json], group: str) -> st
     total = total_of(head)
     if not total:
         return f"failed to extract '{GROUP_TOTAL}' annotation"
-    if len(members) < total and FAST not in annotations_of(head):
+    if len(members) < total and not is_fast(head):
         return f"'{group}' group has fewer runnable pods than expected"
     names = head["metadata"]["name"]
     for pod in members[1:]:
