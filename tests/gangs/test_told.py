@@ -1,12 +1,13 @@
 """What pods of gangs are told when they do not fit, wait, or have to leave Permit.
 
-The gangs are those of annotations, so that no PodGroup has to be served.
+The gangs are those of annotations where it is no matter, so that no PodGroup has to be there.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from reprieve.api.gangs import SCHEDULER_PLUGINS
 from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, pod
@@ -54,6 +55,29 @@ async def test_the_member_that_does_not_fit_is_told_that_its_strict_gang_is_reje
         assert message(cluster, "g-0") == (
             f'GangGroup "{gang}" gets rejected due to member Pod "{NAMESPACE}/g-1" is '
             f'unschedulable with reason "{fit}", alreadyWaitForBound: 1'
+        )
+
+
+async def test_a_pod_group_of_scheduler_plugins_is_rejected_in_its_own_words() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        group = {
+            "apiVersion": SCHEDULER_PLUGINS.api_version,
+            "kind": "PodGroup",
+            "metadata": {"name": "g", "namespace": NAMESPACE},
+            "spec": {"minMember": 2},
+        }
+        cluster.api.put("podgroups.scheduling.x-k8s.io", group)
+        for name in ("g-0", "g-1"):
+            made = pod(name, 3, priority="low", scheduler=NAME)
+            made["metadata"]["labels"] = {SCHEDULER_PLUGINS.label: "g"}
+            cluster.create(made)
+        start(cluster, enablePreemption=False)
+        await cluster.until(lambda: message(cluster, "g-1"))
+        assert message(cluster, "g-1") == (
+            "0/1 nodes are available: 1 Insufficient cpu. "
+            f"PodGroup {NAMESPACE}/g gets rejected due to Pod g-1 is unschedulable even after "
+            "PostFilter"
         )
 
 
