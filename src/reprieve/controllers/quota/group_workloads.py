@@ -45,10 +45,7 @@ def workload_of(
     if wrong:
         return wrong
     total, head = total_of(members[0]), members[0]
-    if is_fast(head):
-        counts = {role_of(head): total}
-    else:
-        counts = Counter(role_of(pod) for pod in members)
+    counts = {role_of(head): total} if is_fast(head) else Counter(role_of(pod) for pod in members)
     if len(counts) > _MOST_ROLES:
         return f"pod group can't include more than {_MOST_ROLES} roles"
     examples = {role_of(pod): pod for pod in reversed(members)}
