@@ -3,7 +3,8 @@
 Order: settings, connection, operator namespace, telemetry, process lease, planes. A process that
 loses its lease ends, so that whatever it still believed is gone with it; what supervises it starts
 it again. SIGTERM and SIGINT stop the planes, release the lease and end the process within five
-seconds. A dry run takes no lease at all. Source: the design's "Processes and time".
+seconds. A dry run takes no lease at all. Only planes that run are loaded, since that is what a
+start takes longest for. Source: the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -17,11 +18,9 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from reprieve.controllers.collector import freeze_records, relax_collector
-from reprieve.controllers.idle.context import IdleContext
-from reprieve.controllers.idle.plane import IdlePlane
 from reprieve.controllers.measured import CountedWire
 from reprieve.controllers.process_settings import (
     IDLE,
@@ -29,14 +28,6 @@ from reprieve.controllers.process_settings import (
     OperatorSettings,
     operator_settings,
 )
-from reprieve.controllers.quota.context import QuotaContext, QuotaOptions
-from reprieve.controllers.quota.live_configuration import LiveConfiguration, stored_settings
-from reprieve.controllers.quota.plane import QuotaPlane
-from reprieve.controllers.scheduling.context import SchedulingContext
-from reprieve.controllers.scheduling.plane import SchedulingPlane
-from reprieve.controllers.scheduling.plugins import one_sided
-from reprieve.controllers.scheduling.state import ClusterState
-from reprieve.controllers.webhook_process import ProcessWebhooks
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client, Json, connect
 from reprieve.kube.credentials import load_connection
@@ -52,13 +43,15 @@ from reprieve.telemetry.http import Check, Page, serve_telemetry
 from reprieve.telemetry.log import level_of, start_logging
 from reprieve.telemetry.loop_lag import LoopLag
 from reprieve.telemetry.metrics import Metrics
-from reprieve.telemetry.quota import QuotaMetrics
-from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
-from reprieve.wording.kaiwo import COMPONENT
+
+if TYPE_CHECKING:
+    from reprieve.controllers.quota.live_configuration import LiveConfiguration
+    from reprieve.controllers.scheduling.state import ClusterState
+    from reprieve.controllers.webhook_process import ProcessWebhooks
 
 __all__ = ["OperatorOptions", "Plane", "run_operator"]
 
@@ -147,7 +140,9 @@ async def _run(
         log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
     namespace = start.operator_namespace
     await _require_namespace(client, namespace)
-    if settings.scheduling is not None:
+    if settings.scheduling is not None and settings.installed is not None:
+        from reprieve.controllers.scheduling.plugins import one_sided
+
         for notice in settings.scheduling.notices:
             log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
         for profile, plugin in one_sided(settings.installed, settings.scheduling.policy):
@@ -157,8 +152,11 @@ async def _run(
                 profile,
                 plugin,
             )
-    given = None if settings.quota is None else await stored_settings(client, settings.quota)
-    if given is not None:
+    given = None
+    if settings.quota is not None:
+        from reprieve.controllers.quota.live_configuration import stored_settings
+
+        given = await stored_settings(client, settings.quota)
         for notice in given.settings.notices:
             log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
     if IDLE in options.controllers and not options.dry_run:
@@ -192,6 +190,10 @@ async def _run(
     recorders: list[EventRecorder | SeriesEvents] = []
     runners: list[LiveConfiguration] = []
     if IDLE in options.controllers:
+        from reprieve.controllers.idle.context import IdleContext
+        from reprieve.controllers.idle.plane import IdlePlane
+        from reprieve.wording.kaiwo import COMPONENT
+
         events = EventRecorder(client, clock, component=COMPONENT, instance=identity, report=report)
         recorders.append(events)
         idle = IdleContext(
@@ -207,6 +209,10 @@ async def _run(
         )
         planes.append(IdlePlane(idle, namespace))
     if settings.scheduling is not None:
+        from reprieve.controllers.scheduling.context import SchedulingContext
+        from reprieve.controllers.scheduling.plane import SchedulingPlane
+        from reprieve.telemetry.scheduling import SchedulingMetrics
+
         series = SeriesEvents(client, clock, instance=identity, report=report)
         recorders.append(series)
         scheduling = SchedulingContext(
@@ -227,6 +233,12 @@ async def _run(
         planes.append(plane)
         pages, nodes = plane.gangs.page, plane.state
     if given is not None:
+        from reprieve.controllers.quota.context import QuotaContext, QuotaOptions
+        from reprieve.controllers.quota.live_configuration import LiveConfiguration
+        from reprieve.controllers.quota.plane import QuotaPlane
+        from reprieve.controllers.webhook_process import ProcessWebhooks
+        from reprieve.telemetry.quota import QuotaMetrics
+
         told = SeriesEvents(client, clock, instance=identity, report=report)
         recorders.append(told)
         quota = QuotaContext(

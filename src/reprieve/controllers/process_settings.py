@@ -6,18 +6,19 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from reprieve.controllers.scheduling.plugins import Installed, installed, load, load_scorers
-from reprieve.engine.placement.filtering import PlacementScorer
-from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.settings.fields import read_yaml
-from reprieve.settings.quota import QuotaSource, read_quota
-from reprieve.settings.quota_configuration import read_quota_configuration
-from reprieve.settings.scheduling import SchedulingSettings, read_scheduling, scheduling_settings
 from reprieve.settings.start_up import StartUp, read_config, start_up
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
+
+if TYPE_CHECKING:
+    from reprieve.controllers.scheduling.plugins import Installed
+    from reprieve.engine.placement.filtering import PlacementScorer
+    from reprieve.engine.scheduling.plugins import PostFilter
+    from reprieve.settings.quota import QuotaSource
+    from reprieve.settings.scheduling import SchedulingSettings
 
 __all__ = [
     "IDLE",
@@ -65,15 +66,15 @@ class OperatorSettings:
     """What was read before anything was connected; None for a plane that does not run."""
 
     start: StartUp
-    scheduling: SchedulingSettings | None
-    installed: Installed
-    plugins: Mapping[str, PostFilter]
+    scheduling: SchedulingSettings | None = None
+    installed: Installed | None = None
+    plugins: Mapping[str, PostFilter] = field(default_factory=dict)
     quota: QuotaSource | None = None
     scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
 
 
 def operator_settings(options: OperatorOptions) -> OperatorSettings:
-    """Return all settings of a process.
+    """Return all settings of a process; what reads those of a plane is loaded with it.
 
     Raises:
         UsageError: what is wrong, where, and what is accepted.
@@ -95,11 +96,15 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
         )
     quota = None
     if QUOTA in options.controllers:
+        from reprieve.settings.quota import QuotaSource
+
         namespace = start.operator_namespace
         quota = QuotaSource(_quota(options, text, where, namespace), where, namespace)
         quota.settings()
     if SCHEDULING not in options.controllers:
-        return OperatorSettings(start, None, Installed(), {}, quota)
+        return OperatorSettings(start, quota=quota)
+    from reprieve.controllers.scheduling.plugins import installed, load, load_scorers
+
     offered = installed()
     scheduling = _scheduling(options, text, where, offered)
     policy = scheduling.policy
@@ -108,6 +113,9 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
 
 
 def _quota(options: OperatorOptions, text: str, where: str, namespace: str) -> Mapping[str, object]:
+    from reprieve.settings.quota import read_quota
+    from reprieve.settings.quota_configuration import read_quota_configuration
+
     section = dict(read_quota(text, where)) if text else {}
     if options.quota_config is not None:
         where = f"--quota-config {options.quota_config}"
@@ -122,6 +130,8 @@ def _quota(options: OperatorOptions, text: str, where: str, namespace: str) -> M
 def _scheduling(
     options: OperatorOptions, text: str, where: str, offered: Installed
 ) -> SchedulingSettings:
+    from reprieve.settings.scheduling import read_scheduling, scheduling_settings
+
     section = dict(read_scheduling(text, where)) if text else {}
     if options.scheduler_config is not None:
         where = f"--scheduler-config {options.scheduler_config}"
