@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,7 +67,7 @@ def _has_engine(plane: Path) -> bool:
     """Whether it is a plane of ours by its name, or by the formats of its files."""
     if plane.name in PLANES_WITH_ENGINE:
         return True
-    files = [json.loads(path.read_text(encoding="utf-8")) for path in plane.glob("*.json")]
+    files = [_document(path) for path in plane.glob("*.json")]
     if any(_is_quota(file) or _is_workload_aware(file) or _is_gangs(file) for file in files):
         return True
     return any(isinstance(file, dict) and file.get("format") in RUNNERS for file in files)
@@ -76,7 +78,7 @@ def _cases(plane: Path) -> list[tuple[str, str, Json]]:
         return []
     cases = []
     for path in sorted(plane.glob("*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = _document(path)
         if isinstance(document, list):
             continue
         cases += [
@@ -96,7 +98,7 @@ def _is_quota(document: object) -> bool:
 def _quota_cases(plane: Path) -> list[tuple[str, str, Json]]:
     cases = []
     for path in sorted(plane.glob("*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = _document(path)
         if _is_quota(document) or (plane.name == "quota" and isinstance(document, list)):
             cases += [
                 (f"{plane.name}/{path.name}::{case['name']}", case["kind"], case)
@@ -113,10 +115,7 @@ def _is_gangs(document: object) -> bool:
 
 
 def _gang_cases(plane: Path) -> list[tuple[str, str, Json]]:
-    documents = {
-        path.name: json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted(plane.glob("*.json"))
-    }
+    documents = {path.name: _document(path) for path in sorted(plane.glob("*.json"))}
     return [
         (f"{plane.name}/{name}::{case['name']}", case["kind"], case)
         for name, document in documents.items()
@@ -133,10 +132,17 @@ def _is_workload_aware(document: object) -> bool:
     )
 
 
+@cache
 def _workload_aware_cases(plane: Path) -> list[Vector]:
-    files = (json.loads(path.read_text(encoding="utf-8")) for path in plane.glob("*.json"))
+    files = (_document(path) for path in plane.glob("*.json"))
     ours = plane.name == "workload-aware" or any(_is_workload_aware(file) for file in files)
     return list(vectors_in(plane)) if ours else []
+
+
+@cache
+def _document(path: Path) -> Any:
+    """Return a file's content, read once for all who collect from it: nobody changes it."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _id(case: tuple[str, str, Json]) -> str:
