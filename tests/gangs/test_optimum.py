@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.gang_milp import can_be_placed
 from reprieve.engine.gangs.job import JobPolicy, JobReason
 from tests.gangs.worlds import attempt, tight
 from tests.oracle.gangs import World, faults, may_go
 
-INSTANCES = 500
 
-
-def test_the_search_finds_nearly_every_placement_that_there_is() -> None:
+@pytest.mark.parametrize("instances", [100, pytest.param(500, marks=pytest.mark.slow)])
+def test_the_search_finds_nearly_every_placement_that_there_is(instances: int) -> None:
     possible = found = impossible = 0
     seed = 0
-    while possible < INSTANCES:
+    while possible < instances:
         given = tight(seed)
         seed += 1
         assert len(given.nodes) <= 12
@@ -26,8 +27,8 @@ def test_the_search_finds_nearly_every_placement_that_there_is() -> None:
         else:
             assert not succeeded, seed
             impossible += 1
-    assert found >= 0.99 * INSTANCES
-    assert impossible >= 50
+    assert found >= 0.99 * instances
+    assert impossible >= instances // 10
     assert len({len(tight(each).members) for each in range(seed)}) >= 8
 
 
