@@ -22,12 +22,15 @@ from tests.scheduling.site import NAMESPACE, POD_GROUPS, Site, group, node, pod,
 EVERYBODY = {("create", "authorization.k8s.io", "selfsubjectaccessreviews")}
 NOT_ON_THE_TOUR = {
     ("get", "", "nodes"),
-    ("patch", "events.k8s.io", "events"),  # a series of equal ones
     # Statuses of the older kinds of PodGroup, of which there are none here.
     ("patch", "scheduling.sigs.k8s.io", "podgroups"),
     ("patch", "scheduling.x-k8s.io", "podgroups/status"),
-    ("delete", "resource.k8s.io", "resourceclaims"),  # of extended resources, made in vain
     ("update", "", "pods/finalizers"),  # asked by an admission plugin of some clusters
+}
+# Needed on the tour or not, as it comes.
+BY_CHANCE = {
+    ("patch", "events.k8s.io", "events"),  # a series of equal ones
+    ("delete", "resource.k8s.io", "resourceclaims"),  # of extended resources, made in vain
 }
 DRIVER = "gpu.example.com"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -84,7 +87,7 @@ async def test_without_its_roles_the_tour_does_not_pass(tmp_path: Path) -> None:
         operator = stage.launch({"GPU_PREEMPTION_ENABLED": "true"}, 1)
         await operator.start()
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not embedded.cluster.refused:
                     await stage.clock.sleep(SECOND // 10)
         finally:
@@ -140,7 +143,7 @@ async def test_gangs_volumes_and_devices_are_scheduled_with_exactly_the_roles_of
     assert asked - everywhere - at_home - EVERYBODY == set()
     assert {one for one in asked if one[0] == "watch"} - everywhere == set()
     # Nothing is granted beyond that, but for what this tour does not come to.
-    assert everywhere - asked == NOT_ON_THE_TOUR
+    assert everywhere - asked - BY_CHANCE == NOT_ON_THE_TOUR
 
 
 async def test_shared_nodes_need_the_one_right_that_the_chart_adds_for_them(

@@ -36,7 +36,7 @@ LOW = ("low-a", "low-b")
 HIGH = "high"
 GROUP = "low"
 _RENEWAL = "/leases/reprieve"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 _AT_ONCE = {
     "sim.reprieve.dev/start-latency": "10ms",
     "sim.reprieve.dev/termination-time": "50ms",

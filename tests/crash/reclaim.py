@@ -37,7 +37,7 @@ ENVIRONMENT = {
 GPU_WORKLOADS = "gpuworkloads.kaiwo.silogen.ai"
 PREEMPTIONS = "preemptions.reprieve.dev"
 _RENEWAL = "/leases/reprieve"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 Hook = Callable[[int, Write, Stage], Awaitable[None]]
 

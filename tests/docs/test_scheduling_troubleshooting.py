@@ -27,6 +27,7 @@ from tests.scheduling.site import Site, group, pod, site
 
 TEXT = (DOCS / "scheduling.md").read_text(encoding="utf-8")
 HOME = "gangs"
+PATIENCE_S = 120.0
 NODES = [
     NodeSpec(
         f"gpu-node-{n}", {"cpu": "16", "memory": "64Gi", "pods": "110", "amd.com/gpu": "4"}, {}
@@ -114,6 +115,16 @@ class Shell:
         assert (process.returncode, stderr.decode()) == (0, ""), command
         return stdout.decode()
 
+    async def answers(self, command: str, expected: str) -> str:
+        """Return the output of a command once it holds the text, or what it said last."""
+        answer = ""
+        for _ in range(int(PATIENCE_S / 0.25)):
+            answer = await self.run(command)
+            if expected in answer:
+                break
+            await asyncio.sleep(0.25)
+        return answer
+
 
 async def waiting_gang(cluster: Site) -> None:
     """Fill both nodes with the group `nightly`, and let the document's gang preempt it."""
@@ -144,7 +155,8 @@ async def waiting_gang(cluster: Site) -> None:
         ]
         events = [event["reason"] for event in await cluster.events(HOME)]
         groups = events.count("Preempted") == 4 and "FailedScheduling" in events
-        return groups and len(nominated) == 2
+        logged = any("refuses its reprieve" in line for line in cluster.lines)
+        return groups and logged and len(nominated) == 2
 
     await cluster.until("training waits for its victims", told)
 
@@ -171,7 +183,7 @@ def test_each_question_has_its_commands() -> None:
 
 
 async def test_the_first_steps_show_the_gang_and_its_preemption(shell: Shell) -> None:
-    shown = [await shell.run(command) for command in first_steps()]
+    shown = [await shell.answers(command, "training") for command in first_steps()]
     assert [text for text in shown if "training" not in text] == []
     assert len(shown) == 3
 
@@ -181,7 +193,7 @@ async def test_each_command_answers_its_question(shell: Shell) -> None:
     missing = []
     for question, lines in commands().items():
         for command, expected in zip(lines, ANSWERS[question], strict=True):
-            answer = await shell.run(command)
+            answer = await shell.answers(command, expected)
             if expected not in answer:
                 missing.append((command, expected, answer))
     assert missing == []

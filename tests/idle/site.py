@@ -42,7 +42,7 @@ ENVIRONMENT = {
 }
 GPU_WORKLOADS = "gpuworkloads.kaiwo.silogen.ai"
 PREEMPTIONS = "preemptions.reprieve.dev"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 _LOOK_S = 0.05
 
 Object = dict[str, Any]

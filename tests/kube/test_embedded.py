@@ -105,7 +105,7 @@ async def _running(*tasks: asyncio.Task[Any]) -> AsyncIterator[None]:
 
 
 async def _until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         # What is waited for happens in another task, after requests of its own.
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -325,7 +325,7 @@ async def test_a_reflector_without_rights_names_the_rule_and_recovers(
         assert report.rule == '- {apiGroups: [""], resources: ["configmaps"], verbs: ["list"]}'
         cluster.allow("operator", "list", "", "configmaps")
         async with _running(asyncio.ensure_future(reflector.run())):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await reflector.synced.wait()
 
 
@@ -356,7 +356,7 @@ async def test_a_lease_passes_from_one_process_to_the_next(
         first = asyncio.ensure_future(electors[0].run())
         await electors[0].wait_leading()
         second = asyncio.ensure_future(electors[1].run())
-        async with _running(first, second), asyncio.timeout(20):
+        async with _running(first, second), asyncio.timeout(60):
             await electors[0].stop()
             await electors[1].wait_leading()
         lease: Json = await one.get(LEASES, "default", "reprieve", dict)

@@ -89,5 +89,5 @@ async def test_a_writer_that_gives_up_or_fails_leaves_no_place_taken() -> None:
     await holder.__aexit__(None, None, None)
     waiting.cancel()
     await _settle()
-    async with asyncio.timeout(5), gate.turn(Priority.EVENT):
+    async with asyncio.timeout(60), gate.turn(Priority.EVENT):
         pass

@@ -24,8 +24,10 @@ from tests.kubectl.golden import Answer, Case, Group
 __all__ = ["Play"]
 
 COMMAND_TIMEOUT_S: Final = 90.0
-AWAIT_S: Final = 20.0
+AWAIT_S: Final = 60.0
 AWAIT_AGAIN_S: Final = 0.3
+# By how much longer than recorded a watch is, and the time until something happens during it.
+PATIENCE: Final = 2.5
 
 # Brings a cluster up for a group and leaves the kubeconfig at the path.
 Cluster = Callable[[Group, Path], AbstractAsyncContextManager[None]]
@@ -138,11 +140,13 @@ class _Terminal:
         return cls(kubectl, work, environment)
 
     async def play(self, case: Case) -> Answer:
+        """Play a case; what happens during it may come later than it did, as on a busy machine."""
         await asyncio.sleep(case.sleep)
+        argv = tuple(map(_patient, case.argv)) if case.during else case.argv
         deadline = time.monotonic() + AWAIT_S
         while True:
-            beside = [self._beside(one.after, one.argv) for one in case.during]
-            answer, *_ = await asyncio.gather(self.run(case.argv, case.stdin, case.env), *beside)
+            beside = [self._beside(one.after * PATIENCE, one.argv) for one in case.during]
+            answer, *_ = await asyncio.gather(self.run(argv, case.stdin, case.env), *beside)
             if case.until is None or re.search(case.until, answer.stdout + answer.stderr):
                 return answer
             if time.monotonic() > deadline:
@@ -175,3 +179,8 @@ class _Terminal:
     async def _beside(self, after: float, argv: Sequence[str]) -> None:
         await asyncio.sleep(after)
         await self.run(argv)
+
+
+def _patient(argument: str) -> str:
+    found = re.fullmatch(r"--request-timeout=(\d+)s", argument)
+    return f"--request-timeout={int(found[1]) * PATIENCE:g}s" if found else argument

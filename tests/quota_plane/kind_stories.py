@@ -39,7 +39,7 @@ OWN = {
     "active": [{"positive": ["status.pods"]}],
 }
 ROWS = {kind.kind: kind for kind in job_kinds([OWN])}
-PATIENCE_S, LOOK_S = 60.0, 0.2
+PATIENCE_S, LOOK_S = 180.0, 0.2
 GROUP, TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 NOTEBOOKS = Resource("kubeflow.org", "v1", "notebooks", "Notebook")

@@ -60,7 +60,7 @@ _RESOURCES = {
         ADMISSION_CHECKS,
     )
 }
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 _LOOK_S = 0.05
 
 

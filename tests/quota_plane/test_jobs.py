@@ -49,8 +49,10 @@ async def end(cluster: Site, name: str) -> None:
 
 async def test_a_job_is_admitted_started_and_gives_its_quota_back(tmp_path: Path) -> None:
     async with site(tmp_path, *base(2)) as cluster:
-        await cluster.create(job("first", pods=2), job("second", pods=2, suspend=False))
+        # One after the other: of two of the same second the uid would decide who is first.
+        await cluster.create(job("first", pods=2))
         await cluster.until_admitted("first")
+        await cluster.create(job("second", pods=2, suspend=False))
         found = (await cluster.workloads())["first"]
         assert found["spec"]["podSets"][0]["count"] == 2
         assert found["status"]["admission"]["podSetAssignments"] == [

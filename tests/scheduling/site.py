@@ -45,7 +45,7 @@ _RESOURCES = {
     resource.kind: resource
     for resource in (PODS, NAMESPACES, POD_GROUPS, COMPOSITE_GROUPS, PRIORITY_CLASSES, BUDGETS)
 }
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 _LOOK_S = 0.05
 
 Object = dict[str, Any]

@@ -297,6 +297,84 @@ def test_a_pod_keeps_its_spec_but_for_images_deadline_and_new_tolerations() -> N
     ]
 
 
+def test_a_toleration_keeps_all_but_its_seconds() -> None:
+    before = pod(tolerations=[{"key": "a", "operator": "Exists", "tolerationSeconds": 5}])
+    longer = pod(tolerations=[{"key": "a", "operator": "Exists", "tolerationSeconds": 50}])
+    admit_update(kind_of(longer), stored(longer), stored(before))
+
+
+@pytest.mark.parametrize(
+    ("deadline", "text"),
+    [
+        (50, "Invalid value: 50: must be less than or equal to previous value"),
+        (None, "Invalid value: null: must not update from a positive integer to nil value"),
+    ],
+)
+def test_a_deadline_is_only_brought_forward(deadline: int | None, text: str) -> None:
+    later = pod() if deadline is None else pod(activeDeadlineSeconds=deadline)
+    assert update_refusal(later, pod(activeDeadlineSeconds=5)) == [
+        f"spec.activeDeadlineSeconds: {text}"
+    ]
+    sooner = pod(activeDeadlineSeconds=4)
+    admit_update(kind_of(sooner), stored(sooner), stored(pod(activeDeadlineSeconds=5)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "texts"),
+    [
+        (
+            {"hard": {"foo": "1"}},
+            [
+                (
+                    'spec.hard[foo]: Invalid value: "foo": must be a standard resource type or '
+                    "fully qualified"
+                ),
+                'spec.hard[foo]: Invalid value: "foo": must be a standard resource for quota',
+            ],
+        ),
+        (
+            {"hard": {"pods": "1"}, "scopes": ["Nope"]},
+            ['spec.scopes: Invalid value: ["Nope"]: unsupported scope'],
+        ),
+        (
+            {"hard": {"cpu": "1"}, "scopes": ["BestEffort"]},
+            ['spec.scopes: Invalid value: ["BestEffort"]: unsupported scope applied to resource'],
+        ),
+        (
+            {"scopes": ["Terminating", "NotTerminating"]},
+            ['spec.scopes: Invalid value: ["Terminating","NotTerminating"]: conflicting scopes'],
+        ),
+        ({"hard": {"count/jobs.batch": "1", "requests.nvidia.com/gpu": "4", "pods": "2"}}, []),
+    ],
+)
+def test_a_quota_limits_what_quotas_can(spec: Object, texts: list[str]) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": spec,
+    }
+    if texts:
+        assert refusal(quota) == texts
+    else:
+        assert stored(quota)
+
+
+def test_a_node_port_is_one_of_its_range() -> None:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 99}]},
+    }
+    assert refusal(service) == [
+        (
+            "spec.ports[0].nodePort: Invalid value: 99: provided port is not in the valid range. "
+            "The range of valid ports is 30000-32767"
+        )
+    ]
+
+
 def test_gates_are_only_taken_away() -> None:
     gated = pod(schedulingGates=[{"name": "example.org/a"}])
     more = pod(schedulingGates=[{"name": "example.org/a"}, {"name": "example.org/b"}])

@@ -179,12 +179,12 @@ class Stream:
         self.response = response
 
     async def take(self, count: int) -> list[dict[str, Any]]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return [json.loads(await self.response.content.readline()) for _ in range(count)]
 
     async def rest(self) -> list[dict[str, Any]]:
         """Everything until the server ends the stream."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             text = await self.response.text()
         return [json.loads(line) for line in text.splitlines()]
 
@@ -194,7 +194,7 @@ class Stream:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Return when `condition` holds; what never does fails the test."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

@@ -49,14 +49,15 @@ async def test_latency_delays_a_request_by_the_servers_clock() -> None:
         cluster.faults.configure(user="admin", seed=1, latency=10 * SECOND)
         asked = asyncio.create_task(client.get(CONFIG_MAPS))
         await until(lambda: bool(cluster.requests))
+        for _ in range(9):
+            await clock.advance(SECOND)
+            await asyncio.sleep(0.001)
         before = asked.done()
-        async with asyncio.timeout(10):
-            while not asked.done():
-                await clock.advance(SECOND)
-                await asyncio.sleep(0.001)
+        await clock.advance(SECOND)
+        async with asyncio.timeout(60):
+            answer = await asked
 
-    assert (before, asked.result()["items"]) == (False, [])
-    assert clock.monotonic() <= 11 * SECOND
+    assert (before, answer["items"]) == (False, [])
 
 
 async def test_a_frozen_watch_stays_open_and_says_no_more(

@@ -29,7 +29,7 @@ async def run(cluster: EmbeddedCluster, kubectl: Path, tmp_path: Path) -> Run:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, err = await asyncio.wait_for(process.communicate(text.encode()), 30)
+        out, err = await asyncio.wait_for(process.communicate(text.encode()), 60)
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 

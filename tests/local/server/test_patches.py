@@ -40,6 +40,45 @@ def containers(obj: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
+    ("content_type", "patch", "message"),
+    [
+        (
+            "application/merge-patch+json",
+            [],
+            (
+                "error decoding patch: json: cannot unmarshal array into Go value of type "
+                "map[string]interface {}"
+            ),
+        ),
+        (
+            STRATEGIC,
+            "x",
+            "json: cannot unmarshal string into Go value of type map[string]interface {}",
+        ),
+        (
+            JSON,
+            {"op": "remove"},
+            (
+                "error decoding patch: json: cannot unmarshal object into Go value of type "
+                "[]handlers.jsonPatchOp"
+            ),
+        ),
+        (
+            STRATEGIC,
+            in_containers({"image": "x", "args": ["a", "b"], "tty": True}),
+            "map: map[args:[a b] image:x tty:true] does not contain declared merge key: name",
+        ),
+    ],
+)
+async def test_what_is_no_patch_is_named_as_a_real_server_does(
+    client: Client, content_type: str, patch: Any, message: str
+) -> None:
+    await client.create(DEPLOYMENTS, deployment("a"))
+    code, status = await client.request("PATCH", f"{DEPLOYMENTS}/d", patch, content_type)
+    assert (code, status["message"]) == (400, message)
+
+
+@pytest.mark.parametrize(
     ("patch", "expected"),
     [
         (in_containers({"name": "b", "image": "new"}), [("a", "a"), ("b", "new")]),

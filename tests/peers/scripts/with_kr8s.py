@@ -59,7 +59,7 @@ async def main(kubeconfig: str) -> None:
                 return
 
     watching = asyncio.create_task(watch())
-    await asyncio.wait_for(started.wait(), 20)
+    await asyncio.wait_for(started.wait(), 60)
     applied = await apply(api, config_map("plan-3", step="applied"), "kr8s-story")
     conflict = await apply(api, config_map("plan-3", step="taken"), "someone-else")
     forced = await apply(api, config_map("plan-3", step="taken"), "someone-else", force=True)
@@ -77,7 +77,7 @@ async def main(kubeconfig: str) -> None:
     await worker.create()
     await worker.patch({"status": {"phase": "Running"}}, subresource="status")
     await next(one for one in found if one.name == "plan-1").delete()
-    await asyncio.wait_for(watching, 20)
+    await asyncio.wait_for(watching, 60)
     print(
         json.dumps(
             {
