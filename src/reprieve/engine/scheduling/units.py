@@ -113,6 +113,8 @@ class Units:
         """Return the uid of the unit's first pod: highest own priority, earliest start, uid."""
         if self.tie is not None:
             return self.tie(unit)
+        if unit < self.singles:
+            return self.snapshot.pod_uids[self.first.item(unit)]
         own, start, uids = (
             self.snapshot.pod_priority,
             self.snapshot.pod_start,
