@@ -81,6 +81,13 @@ def test_members_of_a_gang_that_is_not_strict_wait_for_the_others() -> None:
     assert not attempt.gang.gave_back
 
 
+def test_no_member_takes_a_node_that_is_kept_for_somebody_above_it() -> None:
+    above = pod("other", cpu=4000, priority=70, nominated="n2")
+    low = replace(member("g-1"), priority=50)
+    attempt = cycle(machines(2), above, member("g-0"), low, options=OFF)
+    assert bound(attempt) == {}
+
+
 def two_gangs(*, strict: tuple[bool, bool], waits: tuple[int, int] = (0, 0)) -> GangGroup:
     states = (
         GangState(id, 2, strict=one, wait=wait)

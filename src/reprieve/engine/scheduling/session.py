@@ -116,7 +116,11 @@ class Session:
             return Attempt(unit, Code.ERROR, members, status, scheduler_error=True)
         simulation = self._simulation(name)
         own = frozenset(pending.row.uid for pending in queued)
-        priority = group.priority if group is not None else queued[0].row.priority
+        if group is not None:
+            priority = group.priority
+        else:
+            # Members of an older gang may differ: none may take what is kept for somebody above it.
+            priority = min(pending.row.priority for pending in queued)
         self._respect(simulation, own, key, priority)
         gang = self._gangs.get(key)
         until = self._until
