@@ -148,6 +148,33 @@ async def test_a_bad_field_selector_is_named_as_a_real_server_does(
     assert (code, status["message"]) == (400, message)
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"limit": "x"}, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        (
+            {"limit": "9223372036854775808"},
+            'strconv.ParseInt: parsing "9223372036854775808": value out of range',
+        ),
+        (
+            {"watch": "1", "timeoutSeconds": "1.5"},
+            'strconv.ParseInt: parsing "1.5": invalid syntax',
+        ),
+    ],
+)
+async def test_numbers_of_a_query_are_whole(
+    client: Client, query: dict[str, str], message: str
+) -> None:
+    code, status = await client.request("GET", PODS, **query)
+    assert (code, status["message"]) == (400, message)
+
+
+async def test_a_limit_below_one_is_none(client: Client) -> None:
+    for name in ("a", "b"):
+        await client.create(PODS, pod(name))
+    assert await names(client, PODS, limit="-1") == ["a", "b"]
+
+
 async def test_field_selectors_ask_for_what_the_kind_offers(client: Client) -> None:
     await client.create(PODS, pod("a", nodeName="n1"))
     await client.create(PODS, pod("b"))

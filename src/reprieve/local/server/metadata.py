@@ -124,8 +124,8 @@ def check_labels(labels: Mapping[str, str], field: str) -> Iterator[Cause]:
     for key, value in labels.items():
         for problem in qualified_name_problems(key):
             yield causes.bad(field, key, problem)
-        if (problem := label_value_problem(value)) is not None:
-            yield causes.bad(field, value, problem)
+        if (why := label_value_problem(value)) is not None:
+            yield causes.bad(field, value, why)
 
 
 def label_value_problem(value: str) -> str | None:

@@ -5,10 +5,13 @@ Names and defaults: meta/v1 CreateOptions, UpdateOptions, PatchOptions, DeleteOp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+
+import orjson
 
 from reprieve.local.server.errors import bad_request, invalid
 from reprieve.local.server.kinds import Kind
@@ -20,6 +23,7 @@ __all__ = [
     "PatchType",
     "Propagation",
     "WriteOptions",
+    "query_number",
 ]
 
 
@@ -155,18 +159,30 @@ def _dry_run(value: object) -> bool:
     raise bad_request(f'dryRun: Unsupported value: "{value}": supported values: "All"')
 
 
+def query_number(query: Mapping[str, str], name: str) -> int | None:
+    """Return a whole number of the query, None when it is not there or empty.
+
+    Raises:
+        StatusError: 400 in the words of the real server, which are those of Go's strconv.
+    """
+    text = query.get(name)
+    if not text:
+        return None
+    why = "invalid syntax"
+    if re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII):
+        if -(2**63) <= int(text[:25]) < 2**63:
+            return int(text)
+        why = "value out of range"
+    raise bad_request(f"strconv.ParseInt: parsing {orjson.dumps(text).decode()}: {why}")
+
+
 def parse_list_options(query: Mapping[str, str], watch: bool) -> ListOptions:
     """Return the options of a list or watch.
 
     Raises:
         StatusError: 400 or 422 as the real server answers bad combinations.
     """
-    try:
-        limit = int(query.get("limit") or 0)
-    except ValueError:
-        limit = -1
-    if limit < 0:
-        raise bad_request(f"limit: {query['limit']!r} is not a number of objects")
+    limit = max(0, query_number(query, "limit") or 0)
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     token = query.get("continue", "")
     initial = query.get("sendInitialEvents")

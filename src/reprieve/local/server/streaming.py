@@ -17,11 +17,11 @@ from aiohttp import web
 from reprieve.local.server import conversion
 from reprieve.local.server.answers import JSON, encoded
 from reprieve.local.server.api import Api
-from reprieve.local.server.errors import StatusError, bad_request
+from reprieve.local.server.errors import StatusError
 from reprieve.local.server.faults import WatchFate
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.negotiation import Form, as_partial, form_of
-from reprieve.local.server.options import ListOptions
+from reprieve.local.server.options import ListOptions, query_number
 from reprieve.local.server.reading import Seen, Watching, bookmark
 from reprieve.local.server.selectors import Selectors
 from reprieve.local.server.tables import table
@@ -47,10 +47,7 @@ async def stream(
     fate: Callable[[], WatchFate],
 ) -> web.StreamResponse:
     """Write the watch until it ends; `fate` says after each write what becomes of it."""
-    try:
-        seconds = int(request.query.get("timeoutSeconds") or LONGEST_WATCH_SECONDS)
-    except ValueError:
-        raise bad_request("timeoutSeconds is not a number of seconds") from None
+    seconds = query_number(request.query, "timeoutSeconds") or LONGEST_WATCH_SECONDS
     await api.store.durable()
     watching = Watching(api.store, target.kind, target.namespace, selectors, options)
     timers = [
