@@ -60,7 +60,11 @@ def patched(
     if patch_type is PatchType.JSON:
         result = _json_patched(current, decoded)
     elif not isinstance(decoded, dict):
-        raise bad_request("invalid JSON patch: it is not an object")
+        prefix = "error decoding patch: " if patch_type is PatchType.MERGE else ""
+        raise bad_request(
+            f"{prefix}json: cannot unmarshal {_type_name(decoded)} "
+            "into Go value of type map[string]interface {}"
+        )
     else:
         if patch.count(b"{") + patch.count(b"[") > DEPTH_LIMIT:
             check_depth(decoded)
@@ -74,11 +78,29 @@ def patched(
     return result
 
 
+def _type_name(value: Any) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+def _in_go(value: Any) -> str:
+    """Return a value as Go prints it."""
+    match value:
+        case dict():
+            return f"map[{' '.join(f'{key}:{_in_go(value[key])}' for key in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(_in_go, value))}]"
+        case bool():
+            return str(value).lower()
+        case None:
+            return "<nil>"
+    return str(value)
+
+
 def _json_patched(current: dict[str, Any], operations: Any) -> dict[str, Any]:
     if not isinstance(operations, list):
-        what = {dict: "object", str: "string", bool: "bool", type(None): "null"}
         raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {what.get(type(operations), 'number')} "
+            f"error decoding patch: json: cannot unmarshal {_type_name(operations)} "
             "into Go value of type []handlers.jsonPatchOp"
         )
     if len(operations) > _OPERATIONS_LIMIT:
@@ -193,7 +215,7 @@ def _merge_list(
     result = list(current)
     for one in patch:
         if not isinstance(one, dict) or key not in one:
-            raise bad_request(f"map: {one!r} does not contain declared merge key: {key}")
+            raise bad_request(f"map: {_in_go(one)} does not contain declared merge key: {key}")
         places = [place for place, kept in enumerate(result) if _key(key, kept) == one[key]]
         if one.get("$patch") == "delete":
             result = [kept for kept in result if _key(key, kept) != one[key]]
