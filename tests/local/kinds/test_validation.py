@@ -298,8 +298,9 @@ def test_a_pod_keeps_its_spec_but_for_images_deadline_and_new_tolerations() -> N
 
 
 def test_a_toleration_keeps_all_but_its_seconds() -> None:
-    before = pod(tolerations=[{"key": "a", "operator": "Exists", "tolerationSeconds": 5}])
-    longer = pod(tolerations=[{"key": "a", "operator": "Exists", "tolerationSeconds": 50}])
+    toleration = {"key": "a", "operator": "Exists", "effect": "NoExecute"}
+    before = pod(tolerations=[{**toleration, "tolerationSeconds": 5}])
+    longer = pod(tolerations=[{**toleration, "tolerationSeconds": 50}])
     admit_update(kind_of(longer), stored(longer), stored(before))
 
 

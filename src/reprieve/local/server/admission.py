@@ -258,6 +258,15 @@ def _complete_service(obj: dict[str, Any]) -> None:
     if not spec.get("clusterIP"):
         number = zlib.crc32(obj["metadata"]["uid"].encode()) % 65_000 + 256
         spec["clusterIP"] = f"10.96.{number // 256}.{number % 256}"
+    if spec.get("type") == "NodePort" or (
+        spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
+    ):
+        taken = {port.get("nodePort") for port in spec.get("ports") or ()}
+        wanted = 30_000 + zlib.crc32(obj["metadata"]["uid"].encode()) % 2_700
+        for port in spec.get("ports") or ():
+            if not port.get("nodePort"):
+                wanted = next(each for each in range(wanted + 1, 32_768) if each not in taken)
+                port["nodePort"] = wanted
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")

@@ -123,6 +123,13 @@ def service(obj: Object) -> Iterator[Cause]:
         number = port.get("port", 0)
         if not 1 <= number <= 65535:
             yield causes.bad(f"{field}.port", number, "must be between 1 and 65535, inclusive")
+        node_port = port.get("nodePort") or 0
+        if node_port and not 30_000 <= node_port <= 32_767:
+            yield causes.bad(
+                f"{field}.nodePort",
+                node_port,
+                "provided port is not in the valid range. The range of valid ports is 30000-32767",
+            )
 
 
 def service_update(obj: Object, old: Object) -> Iterator[Cause]:

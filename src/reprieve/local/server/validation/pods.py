@@ -223,16 +223,22 @@ def pod_update(obj: Object, old: Object) -> Iterator[Cause]:
                 f"spec.schedulingGates[{index}].name",
                 f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
             )
-    missing = [
-        toleration
-        for toleration in was.get("tolerations") or ()
-        if toleration not in (new.get("tolerations") or ())
-    ]
-    if missing:
+    tolerations = [_without_seconds(one) for one in new.get("tolerations") or ()]
+    if any(_without_seconds(one) not in tolerations for one in was.get("tolerations") or ()):
         yield causes.forbidden(
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
         )
+    deadline, former = new.get("activeDeadlineSeconds"), was.get("activeDeadlineSeconds")
+    if former is not None and (deadline is None or deadline > former):
+        why = (
+            "must not update from a positive integer to nil value"
+            if deadline is None
+            else "must be less than or equal to previous value"
+        )
+        yield causes.bad("spec.activeDeadlineSeconds", deadline, why)
+        if deadline is not None:
+            return
     # What may change is taken as it was, and what is left has to be the same.
     kept = ["schedulingGates", "tolerations", "activeDeadlineSeconds"]
     if gates:
@@ -251,6 +257,10 @@ def pod_update(obj: Object, old: Object) -> Iterator[Cause]:
             new[group] = _with_images(new[group], was.get(group) or ())
     if new != was:
         yield causes.forbidden("spec", f"{_CHANGEABLE}\n{difference(was, new)}")
+
+
+def _without_seconds(toleration: Object) -> Object:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
 def _with_images(containers: Sequence[Object], old: Sequence[Object]) -> list[Object]:

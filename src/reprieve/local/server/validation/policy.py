@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
@@ -21,6 +21,28 @@ __all__ = [
 ]
 
 Object = Mapping[str, Any]
+_POD_AMOUNTS: Final = frozenset(
+    {
+        "pods",
+        *("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"),
+    }
+)
+_QUOTA_NAMES: Final = _POD_AMOUNTS | {
+    *("ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage"),
+    *("requests.storage", "persistentvolumeclaims", "services", "services.nodeports"),
+    *("services.loadbalancers", "replicationcontrollers", "resourcequotas"),
+    *("secrets", "configmaps"),
+}
+#: What a quota of each scope may limit.
+_SCOPES: Final[Mapping[str, frozenset[str]]] = {
+    "BestEffort": frozenset({"pods"}),
+    "NotBestEffort": _POD_AMOUNTS,
+    "Terminating": _POD_AMOUNTS,
+    "NotTerminating": _POD_AMOUNTS,
+    "PriorityClass": _POD_AMOUNTS,
+    "CrossNamespacePodAffinity": _POD_AMOUNTS,
+    "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
+}
 
 
 def disruption_budget(obj: Object) -> Iterator[Cause]:
@@ -65,9 +87,31 @@ def _share(value: int | str, field: str) -> Iterator[Cause]:
 
 
 def resource_quota(obj: Object) -> Iterator[Cause]:
-    """Check the amounts."""
-    for name, amount in ((obj.get("spec") or {}).get("hard") or {}).items():
-        yield from non_negative(amount, f"spec.hard[{name}]")
+    """Check names, amounts and scopes."""
+    spec = obj.get("spec") or {}
+    hard, scopes = spec.get("hard") or {}, spec.get("scopes") or ()
+    for name, amount in hard.items():
+        here = f"spec.hard[{name}]"
+        if "/" not in name and not _is_quota_name(name):
+            if name != "storage":
+                why = "must be a standard resource type or fully qualified"
+                yield causes.bad(here, name, why)
+            yield causes.bad(here, name, "must be a standard resource for quota")
+        yield from non_negative(amount, here)
+    for scope in scopes:
+        if scope not in _SCOPES:
+            yield causes.bad("spec.scopes", scopes, "unsupported scope")
+            continue
+        for name in sorted(hard):
+            if _is_quota_name(name) and name not in _SCOPES[scope]:
+                yield causes.bad("spec.scopes", scopes, "unsupported scope applied to resource")
+    for pair in ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}):
+        if pair <= set(scopes):
+            yield causes.bad("spec.scopes", scopes, "conflicting scopes")
+
+
+def _is_quota_name(name: str) -> bool:
+    return name in _QUOTA_NAMES or name.startswith(("hugepages-", "requests.hugepages-"))
 
 
 def limit_range(obj: Object) -> Iterator[Cause]:
