@@ -18,7 +18,7 @@ from tests.integration.control_plane import (
 from tests.integration.site import Site, embedded_site, real_site
 
 # Long enough for a loaded machine to renew, short enough to wait out after a crash.
-LEASE = ("--lease-duration", "5s")
+LEASE = ("--lease-duration", "10s")
 
 
 @pytest.fixture(scope="session")

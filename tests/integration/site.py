@@ -55,7 +55,7 @@ DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-_PATIENCE_S = 90.0
+_PATIENCE_S = 120.0
 _LOOK_S = 0.1
 # Owners before what they own.
 _LEFT_BEHIND = (

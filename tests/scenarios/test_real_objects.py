@@ -105,7 +105,7 @@ async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]]) -
                 return
             await asyncio.sleep(0.02)
 
-    await asyncio.wait_for(wait(), 30)
+    await asyncio.wait_for(wait(), 60)
 
 
 async def test_existing_objects_come_first_then_the_mark_then_each_change(

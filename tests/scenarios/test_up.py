@@ -124,7 +124,7 @@ async def test_it_serves_from_the_first_line_until_a_signal_and_leaves_nothing_r
 async def test_a_scenario_that_holds_ends_well_with_a_line_for_each_transition(
     tmp_path: Path,
 ) -> None:
-    arguments = ("--headless", "--for", "12s", "--scenario", scenario(tmp_path, "Active"))
+    arguments = ("--headless", "--for", "30s", "--scenario", scenario(tmp_path, "Active"))
     async with started(*arguments) as process:
         output, errors = await process.communicate()
     lines = output.decode().splitlines()
