@@ -4,6 +4,10 @@ For each queue and class one loop that sleeps the interval and then creates, all
 admitted Workload is finished its runtime after its admission was seen; one that is evicted in the
 meantime starts from zero when it is admitted again. Whoever is evicted has no job that could be
 stopped, so the quota plane itself takes its reservation away.
+
+A cohort never holds more than it has, but for what a cycle gave away of the room of its own victims
+before they had left it, as the reference does: what is above is checked against the cpus of the
+victims that Preemptions name at the time (specification of the quota plane, section 8.3).
 """
 
 from __future__ import annotations
@@ -11,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,13 +28,18 @@ from bench.quota_shapes import NOMINAL, Class, Shape, workload
 from reprieve.api.core import ObjectMeta
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
-from reprieve.kube.resource import Resource
+from reprieve.kube.resource import PREEMPTIONS, Resource
 
 __all__ = ["Generator"]
+
+W = TypeVar("W")
 
 _WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload", namespaced=True)
 _CONNECTIONS = 32
 _MERGE = "application/merge-patch+json"
+# For so long before and after more is held than there is, Preemptions explain it.
+_BEFORE_S = 15.0
+_AFTER_S = 5.0
 
 
 class _Status(msgspec.Struct):
@@ -41,6 +50,19 @@ class _Status(msgspec.Struct):
 class _Workload(msgspec.Struct):
     metadata: ObjectMeta
     status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Victim(msgspec.Struct):
+    subject: ObjectMeta
+
+
+class _Spec(msgspec.Struct):
+    victims: list[_Victim] = []
+
+
+class _Preemption(msgspec.Struct):
+    metadata: ObjectMeta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 @dataclass(slots=True)
@@ -73,6 +95,12 @@ class Generator:
         self._all_finished = asyncio.Event()
         self._left = shape.workloads
         self._held: Counter[str] = Counter()
+        # By cohort: cpus of victims with the time at which they were named; what is held above.
+        self._named: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+        self._above: dict[str, int] = {}
+        self._unexplained: list[str] = []
+        self._records: set[str] = set()
+        self.most_above = 0
         self.evictions = 0
         self.waits: defaultdict[str, list[float]] = defaultdict(list)
 
@@ -83,12 +111,18 @@ class Generator:
             AssertionError: quota was exceeded, a write was refused, or it did not end in time.
         """
         page = await self._client.list(_WORKLOADS, _Workload)
+        records = await self._client.list(PREEMPTIONS, _Preemption)
         loop = asyncio.get_running_loop()
         for _ in range(_CONNECTIONS):
             _, connection = await loop.create_connection(Connection, "127.0.0.1", self._port)
             self._free.put_nowait(connection)
         started = time.perf_counter()
-        watch = asyncio.create_task(self._watch(page.resource_version))
+        watch = asyncio.create_task(
+            self._watch(_WORKLOADS, _Workload, page.resource_version, self._see)
+        )
+        named = asyncio.create_task(
+            self._watch(PREEMPTIONS, _Preemption, records.resource_version, self._note)
+        )
         loops = [
             asyncio.create_task(self._create(cohort, queue, what))
             for cohort, queue in self._shape.names()
@@ -97,7 +131,7 @@ class Generator:
         done = asyncio.create_task(self._all_finished.wait())
         try:
             # A loop that fails, or the watch, ends the run.
-            waiting = {watch, done, *loops}
+            waiting = {watch, named, done, *loops}
             while not done.done():
                 left = patience - (time.perf_counter() - started)
                 assert left > 0, f"{self._left} of {self._shape.workloads} are not finished"
@@ -108,11 +142,15 @@ class Generator:
                     task.result()
             wall = time.perf_counter() - started
             await asyncio.gather(*self._writes)
+            if self._above:
+                await asyncio.sleep(_AFTER_S)
+            assert not self._unexplained, self._unexplained
             return wall
         finally:
-            for task in (watch, done, *loops, *self._writes):
+            tasks = (watch, named, done, *loops, *self._writes)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(watch, done, *loops, *self._writes, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             while not self._free.empty():
                 self._free.get_nowait().transport.close()
 
@@ -136,17 +174,19 @@ class Generator:
             assert code == 201, answer
             job.created = time.perf_counter()
 
-    async def _watch(self, version: str) -> None:
+    async def _watch(
+        self, resource: Resource, kind: type[W], version: str, see: Callable[[W], None]
+    ) -> None:
         while True:
             events = self._client.watch(
-                _WORKLOADS, _Workload, resource_version=version, timeout_seconds=3_600
+                resource, kind, resource_version=version, timeout_seconds=3_600
             )
             try:
                 async with aclosing(events):
                     async for event in events:
                         version = event.resource_version
                         if event.object is not None:
-                            self._see(event.object)
+                            see(event.object)
             except ApiError as failure:
                 raise AssertionError(f"the runner's watch failed: {failure}") from failure
 
@@ -183,10 +223,32 @@ class Generator:
 
     def _account(self, job: _Job, holds: bool) -> None:
         if holds != job.holds:
-            job.holds = holds
-            self._held[job.cohort] += job.what.cpu if holds else -job.what.cpu
-            most = self._shape.queues * NOMINAL
-            assert self._held[job.cohort] <= most, (job.cohort, self._held[job.cohort], most)
+            job.holds, cohort = holds, job.cohort
+            self._held[cohort] += job.what.cpu if holds else -job.what.cpu
+            above = self._held[cohort] - self._shape.queues * NOMINAL
+            if above > self._above.get(cohort, 0):
+                if cohort not in self._above:
+                    since = time.perf_counter() - _BEFORE_S
+                    loop = asyncio.get_running_loop()
+                    loop.call_later(_AFTER_S, self._judge, cohort, since)
+                self._above[cohort] = above
+
+    def _note(self, record: _Preemption) -> None:
+        """Note whose room a cycle counted as free, once for each record."""
+        if record.metadata.uid in self._records:
+            return
+        self._records.add(record.metadata.uid)
+        for victim in record.spec.victims:
+            job = self._jobs[victim.subject.namespace, victim.subject.name]
+            self._named[job.cohort].append((time.perf_counter(), job.what.cpu))
+
+    def _judge(self, cohort: str, since: float) -> None:
+        """Compare what was held above with what was to become free."""
+        above, named = self._above.pop(cohort), self._named[cohort]
+        self.most_above = max(self.most_above, above)
+        room = sum(cpu for at, cpu in named if at >= since)
+        if above > room:
+            self._unexplained.append(f"{cohort} held {above} too much, {room} were to be free")
 
     def _over(self, metadata: ObjectMeta, job: _Job) -> None:
         job.timer = None

@@ -6,9 +6,9 @@ one, the runner. CPU time and memory are the operator's, read from outside; `set
 it took until all queues were ready. Shapes: `quota_shapes`.
 
 `useful_share` is the finished cpu seconds over capacity times wall time, `cpu_ms_per_workload` the
-operator's CPU time, events that it writes behind included. Checked: at no version of the API server
-does a cohort hold more than it has, every Workload is finished, and in the end all queues show that
-nothing is used.
+operator's CPU time, events that it writes behind included. Checked: a cohort holds more than it has
+by no more than what the victims at the time hold (`most_above`, in cpus), every Workload is
+finished, and in the end all queues show that nothing is used.
 
 `--large` takes 50,000 Workloads in 1,000 queues, `--part` that fraction of the Workloads, `--quick`
 a small shape of its own: a smoke test that asserts results and never times.
@@ -106,6 +106,7 @@ async def _measure(client: Client, operator: OperatorProcesses, port: int, load:
         workloads_per_s=round(load.workloads / wall, 1),
         useful_share=round(load.work / (load.capacity * wall), 3),
         evictions=generator.evictions,
+        most_above=generator.most_above,
         events=events,
         mean_wait_s={name: round(sum(w) / len(w), 2) for name, w in generator.waits.items()},
     )
