@@ -47,7 +47,7 @@ def plain(case: Json, outcome: Outcome) -> object:
         ]
         number = {
             key_of(pod): index
-            for index, unit in enumerate(units.cluster_units(cluster.together(whole)))
+            for index, unit in enumerate(units.units_with(cluster.live, cluster.together(whole)))
             for pod in unit.pods
         }
         return [key for _, run in groupby(victims, number.__getitem__) for key in sorted(run)]

@@ -34,6 +34,7 @@ VALUES: dict[str, Callable[[Random], object]] = {
     "cascadeAware": lambda random: True,
     "simulateClaims": lambda random: True,
     "compositePriority": lambda random: "Nearest",
+    "maxMinRuntime": lambda random: random.choice((900, 3_300, 36_000, 36_000)),
 }
 OPTIONS = tuple(VALUES)
 _EXISTS = {"operator": "Exists"}
@@ -113,7 +114,8 @@ def _within_zones(random: Random, case: Object) -> None:
 
 def _elsewhere(random: Random, case: Object) -> None:
     """Full nodes of victims of one size, and a free one that only some of these tolerate."""
-    for node in case["nodes"]:
+    for number, node in enumerate(case["nodes"]):
+        node["metadata"]["labels"][ZONE] = f"z{number % 4}"
         here = sum(each["spec"]["nodeName"] == name_of(node) for each in case["pods"])
         node["status"]["allocatable"]["cpu"] = f"{max(2, here) * 500}m"
     taint = {"key": "spare", "effect": "NoSchedule"}
@@ -121,6 +123,8 @@ def _elsewhere(random: Random, case: Object) -> None:
     status = {"capacity": amounts, "allocatable": dict(amounts)}
     metadata = {"name": "spare", "labels": {"kubernetes.io/hostname": "spare"}}
     case["nodes"].append({"metadata": metadata, "spec": {"taints": [taint]}, "status": status})
+    for group in _groups(case):
+        group["spec"].pop("disruptionMode", None)
     for each in case["pods"]:
         if random.random() < 0.5:
             each["spec"].setdefault("tolerations", []).append({"key": "spare", **_EXISTS})
@@ -176,6 +180,12 @@ def _work(random: Random, case: Object) -> None:
     for each in case["pods"]:
         requests = each["spec"]["containers"][0]["resources"]["requests"]
         requests["example.com/tile"] = random.choice(("1", "1", "2", "8"))
+    for each in (*_groups(case), *case["pods"], *case["priorityClasses"], *case["namespaces"]):
+        if random.random() < 0.3:
+            _say(each, "preempt-min-runtime", random.choice(("10m", "50m", "1h", "80m", "long")))
+    for each in case["pods"]:
+        if random.random() < 0.2:
+            each["spec"]["priorityClassName"] = f"class-{random.randrange(5)}"
     for each in (*_groups(case), *case["pods"]):
         if random.random() < 0.35:
             minute = random.randrange(0, 45)

@@ -1,0 +1,87 @@
+"""Whether a choice of victims keeps what is promised, whatever search has found it.
+
+Feasible: the minimum fits beside all that stays. Irreducible: no victim could stay alone. Nobody of
+too high a priority goes, and what goes as a whole is named as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.oracle.scheduling import harm, objects, placement, preemption, trees, units
+from tests.oracle.scheduling.harm import Harm
+from tests.oracle.scheduling.objects import Cluster, Object, key_of
+from tests.oracle.scheduling.preemption import Choice
+
+#: Situations in which one pod more may make room: nothing is promised of a single one there.
+NOT_MONOTONE = frozenset({"spread", "affinity"})
+
+
+def faults(case: Object, choice: Choice) -> list[str]:
+    """What is wrong with a choice that names victims."""
+    cluster, pending = Cluster.of(case), list(case["pending"])
+    group = group_of(case, cluster)
+    waiting = [p for p in pending if key_of(p) in (choice.nominated or {})]
+    if group is None:
+        priority = objects.own_priority(waiting[0])
+        enough = len(waiting) == 1
+    else:
+        whole = pending
+        if units.composite(group, cluster):
+            whole = trees.in_order(group, pending, cluster)
+        priority = preemption.preempting_priority(group, whole, cluster)
+        enough = bool(waiting) and reached(group, waiting, cluster)
+    victims = set(choice.victims)
+    every = units.cluster_units(cluster)
+    going = [u for u in every if any(key_of(p) in victims for p in u.pods)]
+    found = []
+    if len(victims) < len(choice.victims) or sum(len(u.pods) for u in going) != len(victims):
+        found.append("a victim is named twice, is not there, or goes without others")
+    found += [f"{key_of(u.pods[0])} has {u.priority}" for u in going if u.priority >= priority]
+    found += [f"{key} is torn" for key in units.torn(victims, cluster)]
+    if not enough:
+        found.append("the minimum has no nodes")
+    found += [f"{key} does not fit" for key in preemption.refused_with(choice, cluster, pending)]
+    return found
+
+
+def returnable(case: Object, choice: Choice) -> list[list[str]]:
+    """Victims that could stay alone; of groups of several kinds of pods only where none is torn.
+
+    A pod that is ending already goes with such a group, and makes no difference to it.
+    """
+    cluster, pending = Cluster.of(case), list(case["pending"])
+    found = []
+    for keys in preemption.returnable(choice, cluster, pending):
+        left = set(choice.victims) - set(keys)
+        ending = any(objects.terminating(p) for p in cluster.live if key_of(p) in keys)
+        grouped = case.get("nonUniformGroups") and ending
+        if not grouped and not units.torn(left, cluster):
+            found.append(keys)
+    return found
+
+
+def harm_of(case: Object, choice: Choice) -> Harm:
+    """How much harm a choice does."""
+    cluster = Cluster.of(case)
+    by_key = {key_of(p): p for p in cluster.pods}
+    return harm.of_victims([by_key[key] for key in choice.victims], choice.violations, cluster)
+
+
+def group_of(case: Mapping[str, Object], cluster: Cluster) -> Object | None:
+    """The group that preempts, of a tree the root; None for a plain pod."""
+    name = case["preemptor"].get("podGroup")
+    if not name or not cluster.gate("GenericWorkload"):
+        return None
+    leaf = cluster.one("podGroups", name)
+    return None if leaf is None else units.with_those_above(leaf, cluster)[-1]
+
+
+def reached(group: Object, waiting: list[Object], cluster: Cluster) -> bool:
+    """Whether a group has its minimum with these pods and those that run."""
+    if units.composite(group, cluster):
+        got = sum(reached(child, waiting, cluster) for child in units.children_of(group, cluster))
+    else:
+        mine = [p for p in waiting if units.group_of(p, cluster) is group]
+        got = len(units.members_placed(group, cluster)) + len(mine)
+    return got >= placement.min_count(group)
