@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code, Reason, Rejection
 from reprieve.engine.scheduling.outcome import (
     Attempt,
@@ -16,9 +17,12 @@ from reprieve.engine.scheduling.outcome import (
     Sentence,
     Unit,
 )
+from reprieve.engine.scheduling.pre_enqueue import no_group
+from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
 from reprieve.wording.rejections import reason_text
+from tests.engine.builders import pending_of, pod, snapshot_of
 
 _STATUS = Explanation(
     Sentence.GROUP_UNSCHEDULABLE,
@@ -208,3 +212,11 @@ def test_events_name_preemptor_and_target() -> None:
     assert wording.disruption_message("default-scheduler", "podgroup") == (
         "default-scheduler: preempting to accommodate a higher priority podgroup"
     )
+
+
+def test_a_group_that_went_while_its_pods_were_in_flight_is_named_as_before_the_queue() -> None:
+    snapshot = snapshot_of(pod("g-0", group="g"))
+    uid = pending_of(snapshot, "g-0").row.uid
+    attempt = Session(snapshot, Policy()).attempt(Unit((uid,), "default/g"))
+    assert attempt is not None
+    assert wording.member_message(attempt, attempt.members[0]) == no_group("default/g").message

@@ -192,7 +192,7 @@ def missing_group(unit: Unit) -> Attempt:
         unit,
         Code.UNRESOLVABLE,
         tuple(Member(uid) for uid in unit.pods),
-        (Explanation(Sentence.NO_GROUP, (unit.group,)),),
+        (Explanation(Sentence.NO_GROUP, (unit.group.partition("/")[2],)),),
     )
 
 
