@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from reprieve.engine.quota.pending import Pending, Row
 
 SHAPES = ("small", "medium", "large")
@@ -74,6 +76,22 @@ def test_order_and_shapes_are_those_of_a_plain_list() -> None:
             assert all(pending.is_aside(row, plain.rows[row][0]) for row in aside)
             assert all(pending.is_queued(row, plain.rows[row][0]) for row in queued)
     assert interesting > 500
+
+
+@pytest.mark.parametrize(("many", "few"), [("queued", "aside"), ("aside", "queued")])
+def test_few_stand_in_order_among_many_after_a_flush(many: str, few: str) -> None:
+    pending = Pending()
+    rows: list[Row] = [(0, number, "", f"n/{number}") for number in range(100)]
+    late = set(rows[::30])
+    for where, chosen in ((few, late), (many, set(rows) - late)):
+        for row in Random(1).sample(sorted(chosen), len(chosen)):
+            (pending.add if where == "queued" else pending.set_aside)(row, "one")
+    pending.flush()
+    taken = []
+    while (first := pending.first()) is not None:
+        taken.append(first)
+        pending.remove(first, "one")
+    assert (taken, pending.counts()) == (rows, (0, 0))
 
 
 def test_a_flush_moves_whole_shapes() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 from reprieve.engine.quota.candidates import preemptor
-from reprieve.engine.quota.preemption import find_targets
+from reprieve.engine.quota.preemption import Possibility, SearchOracle, find_targets
 from reprieve.engine.quota.state import Holdings
 from tests.oracle import quota as oracle
 from tests.quota.cases import Scene, plain, scene
@@ -62,6 +62,30 @@ def test_fair_targets_are_those_of_the_plain_search_and_each_satisfied_its_inequ
     assert min(seen[r] for r in ("InClusterQueue", "InCohortReclamation")) >= 50, seen
     assert seen["InCohortFairSharing"] >= 100, seen
     assert seen["LessThanInitialShare"] >= 30, seen
+
+
+def test_who_asks_for_one_resource_is_answered_and_served_by_one_search() -> None:
+    random, seen = Random(14), Counter[Possibility]()
+    for _ in range(600):
+        case = scene(random)
+        holdings = Holdings(case.configuration)
+        for workload in case.admitted:
+            holdings.hold(workload)
+        snapshot = holdings.snapshot()
+        tree = snapshot.tree
+        who = preemptor(case.incoming, tree.queues[case.queue], snapshot.settings)
+        pair, amount = next(iter(case.requests.items()))
+        column = tree.column(pair)
+        snapshot.add_usage(who.queue, ((column, 0),))
+        asked = SearchOracle(snapshot, who)
+        answer, _ = asked(column, amount)
+        served = asked.targets({column: amount}, frozenset((column,)))
+        assert served is asked.targets({column: amount}, frozenset((column,)))
+        anew = find_targets(snapshot, who, {column: amount}, frozenset((column,)))
+        assert (served and served.targets) == (anew and anew.targets)
+        assert (answer is Possibility.NO_CANDIDATES) == (served is None)
+        seen[answer] += 1
+    assert min(seen[each] for each in Possibility) >= 15, seen
 
 
 def test_no_target_but_the_last_can_be_put_back() -> None:
