@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.idle.site import GPU_WORKLOADS, NAMESPACE, PREFIX, Site, container, deployment, job
+from tests.idle.site import (
+    GPU_WORKLOADS,
+    NAMESPACE,
+    PREFIX,
+    Object,
+    Site,
+    container,
+    deployment,
+    job,
+)
 
 
 async def test_a_changed_annotation_takes_effect_on_pods_that_run(site: Site) -> None:
@@ -159,16 +168,20 @@ async def test_enabled_false_is_tracked_and_said_to_be_no_opt_out(site: Site) ->
 async def test_a_gpu_workload_deleted_by_hand_comes_back(site: Site) -> None:
     await site.create(deployment("service", 2, 2, grace_period="1h"))
     await site.run()
-    idle = await site.until_phase("Deployment/service", "Idle")
 
-    await site.delete(GPU_WORKLOADS, idle["metadata"]["name"])
-
-    async def another() -> dict[str, object] | None:
+    async def idle(of_both: dict[str, int], besides: str = "") -> Object | None:
+        """Pods are found one after the other: what counts is what is known of both."""
         found = await site.workload("Deployment/service")
-        if found is None or found["metadata"]["uid"] == idle["metadata"]["uid"]:
+        if found is None or found["metadata"]["uid"] == besides:
             return None
-        return found if found.get("status", {}).get("phase") == "Idle" else None
+        known = found["spec"]["gpuResources"] == of_both
+        return found if known and found.get("status", {}).get("phase") == "Idle" else None
 
-    found = await site.until(another)
+    first = await site.until(lambda: idle({"amd.com/gpu": 4}))
+    assert first is not None
+    await site.delete(GPU_WORKLOADS, first["metadata"]["name"])
+
+    uid = first["metadata"]["uid"]
+    found = await site.until(lambda: idle({"amd.com/gpu": 4}, besides=uid))
     assert found is not None
-    assert found["spec"] == idle["spec"]
+    assert found["spec"] == first["spec"]

@@ -34,17 +34,25 @@ async def _story(site: Site) -> dict[str, Any]:
     site.busy("Job/demand", 80)
     # Several renewals in a row may be refused; losing the lease is another story.
     await site.run({}, "--lease-duration", "30s")
-    await site.until_phase("Job/busy", "Active", seconds=60)
+    await site.until_phase("Job/busy", "Active")
     for name in ("idle-0", "idle-1", "by-hand"):
-        await site.until_phase(f"Job/{name}", "Idle", seconds=60)
+        await site.until_phase(f"Job/{name}", "Idle")
     await site.create(job("demand", container(gpu=8), enabled="true"))
-    await site.until_phase("Job/demand", "Active", seconds=60)
+    await site.until_phase("Job/demand", "Active")
     await site.delete("jobs.batch", "by-hand")
-    await site.until_phase("Job/by-hand", "Deleted", seconds=60)
-    await site.create(deployment("service", 2, 2, policy="Always"))
-    await site.until_phase("Deployment/service", "Preempted", seconds=60)
-    await site.until(lambda: _closed(site), 60)
+    await site.until_phase("Job/by-hand", "Deleted")
+    await site.create(deployment("service", 2, 2, policy="Always", grace_period="1h"))
+    await site.until(lambda: _is_whole(site, "Deployment/service"))
+    await site.annotate("deployments.apps", "service", grace_period="1s")
+    await site.until_phase("Deployment/service", "Preempted")
+    await site.until(lambda: _closed(site))
     return await _left(site)
+
+
+async def _is_whole(site: Site, root: str) -> bool:
+    """Whether both of its pods are known, which are found one after the other."""
+    found = await site.workload(root)
+    return found is not None and found["spec"]["gpuResources"] == {"amd.com/gpu": 4}
 
 
 async def _closed(site: Site) -> bool:

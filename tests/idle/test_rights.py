@@ -36,8 +36,13 @@ async def test_owners_that_may_not_be_read_are_named_once_and_the_others_go_on(s
     assert await site.workload("Deployment/service") is None
 
     await site.embedded.stage.rights.allow("get", "apps", "replicasets")  # type: ignore[union-attr]
-    found = await site.until_phase("Deployment/service", "Idle")
-    assert found["spec"]["gpuResources"] == {"amd.com/gpu": 3}
+    await site.until_phase("Deployment/service", "Idle")
+
+    async def whole() -> bool:
+        found = await site.workload("Deployment/service")
+        return found is not None and found["spec"]["gpuResources"] == {"amd.com/gpu": 3}
+
+    await site.until(whole)  # its pods are found one after the other
 
 
 async def test_required_kinds_that_may_not_be_read_are_named_by_readyz(site: Site) -> None:
