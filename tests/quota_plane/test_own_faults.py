@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.quota import decisions, state, statuses
+from reprieve.controllers.quota import decisions, jobs, state, statuses
 from reprieve.engine.quota.nominations import Nominations
 from tests.quota.test_faults import breaking
 from tests.quota_plane.site import (
@@ -127,3 +127,69 @@ async def test_a_fault_that_is_nobodys_own_ends_no_process(
 
         await cluster.until("its queue shows it", counted)
         assert calls > 2
+
+
+def _wrong(name: str, **changes: Any) -> Any:
+    made = job(name)
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        part = made
+        for each in parents:
+            part = part[each]
+        part[last] = value
+    return made
+
+
+#: Jobs that no API server would store, put past the embedded one's checks.
+ODD = {
+    "spec": {"spec": "none"},
+    "template": {"spec__template": ["none"]},
+    "pods": {"spec__template__spec": None},
+    "containers": {"spec__template__spec__containers": {"name": "c"}},
+    "labels": {"metadata__labels": {"kueue.x-k8s.io/queue-name": "q", "more": 5}},
+    "annotations": {"metadata__annotations": {"kueue.x-k8s.io/job-min-parallelism": "many"}},
+    "parallelism": {"spec__parallelism": "two"},
+    "negative": {"spec__parallelism": -3, "spec__completions": -3},
+    "huge": {"spec__parallelism": 2**70},
+    "suspend": {"spec__suspend": "perhaps"},
+    "status": {"status": ["none"]},
+    "owner": {"metadata__ownerReferences": [{"controller": True}]},
+}
+
+
+async def test_a_fault_in_looking_after_one_job_is_that_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = jobs.JobReconciler._look
+    broken = breaking(real, lambda self, kind, obj: obj["metadata"]["name"] == "poisoned")
+    monkeypatch.setattr(jobs.JobReconciler, "_look", broken)
+    async with site(tmp_path, *base(4)) as cluster:
+        await cluster.create(job("poisoned"), job("some"), job("other"))
+        await cluster.until_admitted("some", "other")
+
+        async def told() -> bool:
+            return any(
+                (kind, name, type, reason) == ("Job", "poisoned", "Warning", "ReconcileFailed")
+                for kind, name, type, reason, _ in await cluster.events()
+            )
+
+        await cluster.until("an event about it", told)
+
+
+async def test_odd_jobs_in_the_cache_cost_no_other_job_anything(tmp_path: Path) -> None:
+    # Some of them can be read, and are given quota.
+    async with site(tmp_path, *base(200)) as cluster:
+        assert cluster.plane is not None
+        await cluster.plane.synced()
+        cache = cluster.plane.watches.jobs["Job.v1.batch"].cache
+        for number, (name, changes) in enumerate(ODD.items()):
+            made = _wrong(f"odd-{name}", **changes)
+            made["metadata"] |= {"uid": f"odd-{number}", "resourceVersion": str(number + 1)}
+            cache.applied(made)
+        assert len(cache) == len(ODD)
+        await cluster.create(job("some"), job("other"))
+
+        async def run() -> bool:
+            return {"some", "other"} <= await cluster.running()
+
+        await cluster.until("the others run", run)

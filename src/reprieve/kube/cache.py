@@ -161,7 +161,15 @@ class Cache(Generic[W, R]):
 
     def received(self, objects: list[W]) -> list[_Received[R]]:
         """Convert one page of a list, to be handed to `replaced` with the other pages."""
-        return [self._receive(obj, identity_of(obj)) for obj in objects]
+        found = []
+        for obj in objects:
+            try:
+                identity = identity_of(obj)
+            except Exception:
+                log.exception("an object without an identity is left out")
+                continue
+            found.append(self._receive(obj, identity))
+        return found
 
     def replaced(self, objects: Iterable[W | _Received[R]], resource_version: str) -> None:
         """Hold exactly these objects.

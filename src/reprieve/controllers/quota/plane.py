@@ -14,7 +14,7 @@ from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.persistent import Pauses, persistent
 from reprieve.controllers.quota.consumption import ConsumptionSampler
-from reprieve.controllers.quota.context import QuotaContext, QuotaOptions, log
+from reprieve.controllers.quota.context import QuotaContext, QuotaOptions, log, reference_of
 from reprieve.controllers.quota.decisions import Decisions
 from reprieve.controllers.quota.explanations import Explanations
 from reprieve.controllers.quota.held_pairs import HeldPairs
@@ -23,6 +23,7 @@ from reprieve.controllers.quota.job_lookup import JobLookup
 from reprieve.controllers.quota.jobs import JobReconciler
 from reprieve.controllers.quota.meters import Meters
 from reprieve.controllers.quota.node_view import NodeView
+from reprieve.controllers.quota.pod_lookup import GROUP_PREFIX
 from reprieve.controllers.quota.pod_templates import PodTemplates
 from reprieve.controllers.quota.preemptions import Preemptions
 from reprieve.controllers.quota.state import QuotaState, key_of
@@ -36,8 +37,10 @@ from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.kube.errors import ApiError
+from reprieve.kube.series_events import Reference
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
+from reprieve.wording.kueue import Event
 
 __all__ = ["QuotaPlane"]
 
@@ -193,15 +196,43 @@ class QuotaPlane:
 
     async def _look_at_job(self, key: str) -> None:
         if self.context.writes:
-            await self.jobs.look(key)
+            try:
+                await self.jobs.look(key)
+            except (Deposed, ApiError):
+                raise
+            except Exception:
+                self._tell_fault(key, self._job_of(key))
+                raise
         else:
             self._jobs_due.add_at(key, Nanos(self.context.clock.wall() + _KUEUE_PERIOD))
 
     async def _look_at_workload(self, key: str) -> None:
         if self.context.writes:
-            await self.workloads.look(key)
+            try:
+                await self.workloads.look(key)
+            except (Deposed, ApiError):
+                raise
+            except Exception:
+                found = self.state.workload(key)
+                self._tell_fault(key, None if found is None else reference_of(found))
+                raise
         else:
             self._workloads_due.add_at(key, Nanos(self.context.clock.wall() + _KUEUE_PERIOD))
+
+    def _job_of(self, key: str) -> Reference | None:
+        """Return the job that a key is of, None for a group of pods and for what is gone."""
+        if key.startswith(GROUP_PREFIX):
+            return None
+        kind, held = self.lookup.split(key)
+        if held is None:
+            return None
+        return Reference(kind.api_version, kind.kind, held.namespace, held.name, held.uid)
+
+    def _tell_fault(self, key: str, about: Reference | None) -> None:
+        """Tell whom a fault of ours concerns; it is logged where it is caught."""
+        if about is not None:
+            text = "A fault of the operator keeps it from being looked after: see its log"
+            self.context.announce(about, Event(key, "Warning", "ReconcileFailed", text))
 
     def _subscribe(self) -> None:
         self.state.subscribe()
