@@ -165,6 +165,21 @@ def test_a_single_pod_preempts_where_least_is_lost() -> None:
         assert set(victims(found)) == {victim}
 
 
+def test_where_nobody_loses_anything_the_victims_are_those_of_the_kep() -> None:
+    def cluster(gpus: int) -> Snapshot:
+        return snapshot_of(
+            node("a", gpus=8, cpu=64_000),
+            node("b", gpus=8, cpu=32_000),
+            pod("first", gpus=gpus, cpu=64_000, priority=2, node="a", start=NOW - 3_000),
+            pod("second", gpus=gpus, cpu=32_000, priority=1, node="b", start=NOW - 100),
+            gang(1, "train", cpu=1_000, priority=10),
+        )
+
+    assert set(victims(attempt(cluster(0), Policy()))) == {"first"}
+    assert set(victims(attempt(cluster(0)))) == {"first"}
+    assert set(victims(attempt(cluster(1)))) == {"second"}
+
+
 def clusters(seed: int) -> Snapshot:
     """A random full cluster of single pods and whole groups of one or two priorities."""
     chosen = random.Random(seed)
