@@ -1,9 +1,9 @@
 """Feature gates: `--feature-gates A=true,B=false` and the mapping `scheduling.featureGates`.
 
-The names are those of Kubernetes 1.37; GenericWorkload and TopologyAwareWorkloadScheduling, which
-the scheduling plane is made for, are on here and off there. A gate that is on by default goes off
-with the one that it needs; asking for it then is an error. Source: specification of the scheduling
-plane, section 15.
+The names are those of Kubernetes 1.37, and one is Koordinator's; GenericWorkload and
+TopologyAwareWorkloadScheduling, which the scheduling plane is made for, are on here and off there.
+A gate that is on by default goes off with the one that it needs; asking for it then is an error.
+Source: specification of the scheduling plane, section 15; of gang jobs, 1.3.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ GATES: Final = (
     Gate("PodGroupPreemptionPolicy", False, "pod_group_preemption_policy", (_GENERIC,)),
     Gate("CompositePodGroup", False, "composite_pod_group", (_GENERIC, _TOPOLOGY)),
     Gate("DRANodeAllocatableResources", False, "node_allocatable_claims"),
+    Gate("PreemptionPolicyTransformer", False, "preemption_policy_label"),
     Gate(
         "DRAWorkloadResourceClaims",
         True,

@@ -385,3 +385,22 @@ def test_pods_of_one_template_share_one_class() -> None:
     # Written differently, and yet the same class.
     same = pod(container("a", cpu="1000m"))
     assert pod_row(msgspec.convert(same, PodObject), classes).pod_class is first
+
+
+@pytest.mark.parametrize(
+    ("spec", "label", "without", "behind"),
+    [
+        ("Never", "PreemptLowerPriority", False, True),
+        ("PreemptLowerPriority", "Never", True, False),
+        ("PreemptLowerPriority", None, True, False),
+        (None, None, True, False),
+    ],
+)
+def test_koordinators_label_is_the_preemption_policy_behind_its_gate_alone(
+    spec: str | None, label: str | None, without: bool, behind: bool
+) -> None:
+    labels = {} if label is None else {"scheduling.koordinator.sh/preemption-policy": label}
+    metadata = {"name": "p", "labels": labels}
+    given = msgspec.convert(pod(preemptionPolicy=spec, metadata=metadata), PodObject)
+    assert PodClasses().of(given).preempts == without
+    assert PodClasses(policy_label=True).of(given).preempts == behind

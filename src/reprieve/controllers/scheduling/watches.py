@@ -395,7 +395,10 @@ def _selecting(kind: Kind, version: tuple[str, str], plural: str, wire: type[Any
 
 
 def _pod_converter(policy: Policy) -> Callable[[PodObject], Converted]:
-    classes = PodClasses(with_claims=policy.gates.node_allocatable_claims)
+    gates = policy.gates
+    classes = PodClasses(
+        with_claims=gates.node_allocatable_claims, policy_label=gates.preemption_policy_label
+    )
 
     def convert(pod: PodObject) -> Converted:
         row = pod_row(pod, classes)

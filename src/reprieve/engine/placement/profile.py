@@ -144,6 +144,8 @@ class Gates:
     async_preemption: bool = True
     # Requests of pods are read with what their claims take of the node.
     node_allocatable_claims: bool = field(default=False, metadata={_OPTION: True})
+    # Koordinator's label is read as the preemption policy of pods.
+    preemption_policy_label: bool = field(default=False, metadata={_OPTION: True})
 
 
 class CompositePriority(StrEnum):

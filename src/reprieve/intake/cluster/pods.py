@@ -47,14 +47,20 @@ _FINISHED: Final = ("Succeeded", "Failed")
 _WORKLOAD: Final = "kueue.x-k8s.io/workload"
 _GROUP: Final = "kueue.x-k8s.io/pod-group-name"  # of a Workload with the same name
 _ALWAYS: Final = "Always"
+_NEVER: Final = "Never"
+_POLICY: Final = "scheduling.koordinator.sh/preemption-policy"
 _KEPT: Final = 20_000  # templates; more than that many at once are read again
 
 
 class PodClasses:
-    """The classes seen lately, one object for each. `with_claims`: as in `requests_of`."""
+    """The classes seen lately, one object for each.
 
-    def __init__(self, *, with_claims: bool = False) -> None:
+    `with_claims`: as in `requests_of`. `policy_label`: as in `pod_class`.
+    """
+
+    def __init__(self, *, with_claims: bool = False, policy_label: bool = False) -> None:
         self._with_claims = with_claims
+        self._policy_label = policy_label
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
         self._found: dict[bytes, PodClass] = {}
         self._unique: dict[PodClass, PodClass] = {}
@@ -62,13 +68,14 @@ class PodClasses:
     def of(self, pod: PodObject) -> PodClass:
         """Return the pod's class."""
         taken = pod.status.node_allocatable_resource_claim_statuses if self._with_claims else None
-        key = self._encoder.encode((_parts(pod), taken))
+        said = (pod.metadata.labels or {}).get(_POLICY) if self._policy_label else None
+        key = self._encoder.encode((_parts(pod), taken, said))
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= _KEPT:
                 self._found.clear()
                 self._unique.clear()
-            made = pod_class(pod, with_claims=self._with_claims)
+            made = pod_class(pod, with_claims=self._with_claims, policy_label=self._policy_label)
             found = self._found[key] = self._unique.setdefault(made, made)
         return found
 
@@ -117,8 +124,11 @@ def _workload(pod: PodObject) -> str:
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
-def pod_class(pod: PodObject, *, with_claims: bool = False) -> PodClass:
-    """Return what the spec says, with the requests of 21.4 and 17.2 (`with_claims`: see there)."""
+def pod_class(pod: PodObject, *, with_claims: bool = False, policy_label: bool = False) -> PodClass:
+    """Return what the spec says, with the requests of 21.4 and 17.2 (`with_claims`: see there).
+
+    `policy_label`: Koordinator's label stands for the preemption policy, `Never` without it.
+    """
     spec, namespace = pod.spec, pod.metadata.namespace
     affinity = spec.affinity
     nodes = affinity.node_affinity if affinity else None
@@ -147,7 +157,7 @@ def pod_class(pod: PodObject, *, with_claims: bool = False) -> PodClass:
         images=_images(pod),
         features=_features(pod),
         scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
-        preempts=spec.preemption_policy != "Never",
+        preempts=_preempts(pod, policy_label=policy_label),
         priority_class=spec.priority_class_name or "",
     )
 
@@ -188,6 +198,13 @@ def _parts(pod: PodObject) -> tuple[object, ...]:
         status.resources,
         status.conditions if resized else None,
     )
+
+
+def _preempts(pod: PodObject, *, policy_label: bool) -> bool:
+    policy = pod.spec.preemption_policy
+    if policy_label:
+        policy = (pod.metadata.labels or {}).get(_POLICY, _NEVER)
+    return policy != _NEVER
 
 
 def _containers(pod: PodObject) -> tuple[Container, ...]:

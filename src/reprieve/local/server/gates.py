@@ -34,8 +34,9 @@ DEFAULTS: Final[Mapping[str, bool]] = MappingProxyType(
         "DRAWorkloadResourceClaims": True,
         "PodGroupPreemptionPolicy": False,
         "CompositePodGroup": False,
-        # Only schedulers look at it.
+        # Only schedulers look at these.
         "DRANodeAllocatableResources": False,
+        "PreemptionPolicyTransformer": False,
         "SchedulerAsyncAPICalls": False,
         # Alpha gates of 1.35 and 1.36, part of GenericWorkload since: accepted, without effect.
         "WorkloadAwarePreemption": True,
