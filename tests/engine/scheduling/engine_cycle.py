@@ -200,6 +200,7 @@ def _choice(
         nominated,
         found.violating,
         found.group_disruptions,
+        units=tuple(tuple(snapshot.pod_keys[slot] for slot in unit.pods) for unit in found.victims),
     )
     if attempt.unit.group or not found.evaluated:
         return choice

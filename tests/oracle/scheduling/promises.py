@@ -12,6 +12,7 @@ from tests.oracle.scheduling import harm, objects, placement, preemption, trees,
 from tests.oracle.scheduling.harm import Harm
 from tests.oracle.scheduling.objects import Cluster, Object, key_of
 from tests.oracle.scheduling.preemption import Choice
+from tests.oracle.scheduling.units import Unit
 
 #: Situations in which one pod more may make room: nothing is promised of a single one there.
 NOT_MONOTONE = frozenset({"spread", "affinity"})
@@ -32,6 +33,7 @@ def faults(case: Object, choice: Choice) -> list[str]:
         priority = preemption.preempting_priority(group, whole, cluster)
         enough = bool(waiting) and reached(group, waiting, cluster)
     victims = set(choice.victims)
+    assert [key for unit in choice.units for key in unit] == list(choice.victims)
     every = units.cluster_units(cluster)
     going = [u for u in every if any(key_of(p) in victims for p in u.pods)]
     found = []
@@ -39,26 +41,34 @@ def faults(case: Object, choice: Choice) -> list[str]:
         found.append("a victim is named twice, is not there, or goes without others")
     found += [f"{key_of(u.pods[0])} has {u.priority}" for u in going if u.priority >= priority]
     found += [f"{key} is torn" for key in units.torn(victims, cluster)]
+    found += _no_units(choice, every, cluster)
     if not enough:
         found.append("the minimum has no nodes")
     found += [f"{key} does not fit" for key in preemption.refused_with(choice, cluster, pending)]
     return found
 
 
-def returnable(case: Object, choice: Choice) -> list[list[str]]:
-    """Victims that could stay alone; of groups of several kinds of pods only where none is torn.
-
-    A pod that is ending already goes with such a group, and makes no difference to it.
-    """
+def returnable(case: Object, choice: Choice) -> list[tuple[str, ...]]:
+    """Victim units that could each stay alone, and tear no group by that."""
     cluster, pending = Cluster.of(case), list(case["pending"])
     found = []
-    for keys in preemption.returnable(choice, cluster, pending):
-        left = set(choice.victims) - set(keys)
-        ending = any(objects.terminating(p) for p in cluster.live if key_of(p) in keys)
-        grouped = case.get("nonUniformGroups") and ending
-        if not grouped and not units.torn(left, cluster):
-            found.append(keys)
+    for unit in choice.units:
+        fewer = choice._replace(victims=tuple(key for key in choice.victims if key not in unit))
+        fits = not preemption.refused_with(fewer, cluster, pending)
+        if fits and not units.torn(fewer.victims, cluster):
+            found.append(unit)
     return found
+
+
+def _no_units(choice: Choice, every: list[Unit], cluster: Cluster) -> list[str]:
+    """Victims that are said to go together and need not."""
+    known = [{key_of(p) for p in u.pods} for u in every]
+    for group in cluster.every("podGroups"):
+        members = units.members_placed(group, cluster)
+        leads = any(objects.annotation(p, "disruption") == "with-group" for p in members)
+        if cluster.objects.get("nonUniformGroups") and (leads or units.floor_of(group)):
+            known.append({key_of(p) for p in members})
+    return [f"{unit[0]} goes with others" for unit in choice.units if set(unit) not in known]
 
 
 def harm_of(case: Object, choice: Choice) -> Harm:
