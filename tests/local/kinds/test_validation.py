@@ -376,6 +376,126 @@ def test_a_node_port_is_one_of_its_range() -> None:
     ]
 
 
+def _spread(**more: Any) -> Object:
+    return {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", **more}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (
+            {"dnsPolicy": "None"},
+            ("spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"),
+        ),
+        (
+            {
+                "containers": [
+                    container(ports=[{"containerPort": 80, "hostPort": 80}]),
+                    container(name="b", ports=[{"containerPort": 80, "hostPort": 80}]),
+                ]
+            },
+            'spec.containers[1].ports[0].hostPort: Duplicate value: "TCP//80"',
+        ),
+        (
+            {
+                "hostNetwork": True,
+                "containers": [container(ports=[{"containerPort": 80, "hostPort": 81}])],
+            },
+            (
+                "spec.containers[0].ports[0].hostPort: Invalid value: 81: must match "
+                "`containerPort` when `hostNetwork` is true"
+            ),
+        ),
+        (
+            {"containers": [container(ports=[{"containerPort": 80, "name": "Bad"}])]},
+            (
+                'spec.containers[0].ports[0].name: Invalid value: "Bad": must contain only '
+                "alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+            ),
+        ),
+        (
+            {
+                "containers": [
+                    container(
+                        env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.no"}}}]
+                    )
+                ]
+            },
+            (
+                'spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value: "status.no"'
+                ": error converting fieldPath: field label not supported: status.no"
+            ),
+        ),
+        (
+            {"containers": [container(livenessProbe={"periodSeconds": 5})]},
+            "spec.containers[0].livenessProbe: Required value: must specify a handler type",
+        ),
+        (
+            {
+                "containers": [
+                    container(readinessProbe={"exec": {"command": ["a"]}, "tcpSocket": {"port": 1}})
+                ]
+            },
+            (
+                "spec.containers[0].readinessProbe.tcpSocket: Forbidden: may not specify more "
+                "than 1 handler type"
+            ),
+        ),
+        (
+            {"containers": [container(lifecycle={"preStop": {"exec": {}}})]},
+            "spec.containers[0].lifecycle.preStop.exec.command: Required value",
+        ),
+        (
+            {"containers": [container(resources={"claims": [{"name": "a"}]})]},
+            (
+                'spec.containers[0].resources.claims[0]: Not found: "a": must be one of the names '
+                "in pod.spec.resourceClaims which is empty"
+            ),
+        ),
+        (
+            {"topologySpreadConstraints": [_spread(), _spread(maxSkew=2)]},
+            (
+                "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate "
+                'value: "{z, DoNotSchedule}"'
+            ),
+        ),
+        (
+            {"schedulingGates": [{"name": "a/b"}], "nodeName": "n"},
+            ("spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"),
+        ),
+        (
+            {"os": {"name": "beos"}},
+            'spec.os.name: Unsupported value: "beos": supported values: "linux", "windows"',
+        ),
+        (
+            {"securityContext": {"runAsUser": -1}},
+            (
+                "spec.securityContext.runAsUser: Invalid value: -1: must be between 0 and "
+                "2147483647, inclusive"
+            ),
+        ),
+    ],
+)
+def test_what_a_kubelet_could_not_run_is_refused(wrong: Object, text: str) -> None:
+    assert refusal(pod(**wrong)) == [text]
+
+
+def test_a_node_is_named_by_one_value_of_its_one_field() -> None:
+    def by(key: str, *values: str) -> Object:
+        term = {"matchFields": [{"key": key, "operator": "In", "values": list(values)}]}
+        needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        return pod(affinity={"nodeAffinity": needed})
+
+    assert stored(by("metadata.name", "n"))
+    assert [each.rpartition("matchFields[0]")[2] for each in refusal(by("name", "a", "b"))] == [
+        (
+            ".values: Required value: must be only one value when `operator` is 'In' or 'NotIn' "
+            "for node field selector"
+        ),
+        '.key: Invalid value: "name": not a valid field selector key',
+    ]
+
+
 def test_gates_are_only_taken_away() -> None:
     gated = pod(schedulingGates=[{"name": "example.org/a"}])
     more = pod(schedulingGates=[{"name": "example.org/a"}, {"name": "example.org/b"}])

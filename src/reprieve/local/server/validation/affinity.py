@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
-from reprieve.local.server.metadata import qualified_name_problems
+from reprieve.local.server.metadata import qualified_name_problems, subdomain_problem
 from reprieve.local.server.validation.selectors import label_selector
 
 __all__ = ["check_affinity", "check_spread", "check_taint_effect", "check_tolerations"]
@@ -85,31 +85,48 @@ def _weight(each: Object, field: str) -> Iterator[Cause]:
 
 
 def _term(term: Object, field: str) -> Iterator[Cause]:
-    for word in ("matchExpressions", "matchFields"):
-        for index, expression in enumerate(term.get(word) or ()):
-            here = f"{field}.{word}[{index}]"
-            operator, values = expression.get("operator"), expression.get("values") or ()
-            if operator in ("In", "NotIn") and not values:
-                yield causes.required(
-                    f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"
-                )
-            elif operator in ("Exists", "DoesNotExist") and values:
-                yield causes.forbidden(
-                    f"{here}.values",
-                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                )
-            elif operator in ("Gt", "Lt") and len(values) != 1:
-                yield causes.required(
-                    f"{here}.values",
-                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
-                )
-            elif operator not in _OPERATORS:
-                yield causes.bad(
-                    f"{here}.operator", operator or "", "not a valid selector operator"
-                )
-            if word == "matchExpressions":
-                for problem in qualified_name_problems(expression.get("key", "")):
-                    yield causes.bad(f"{here}.key", expression.get("key", ""), problem)
+    for index, expression in enumerate(term.get("matchExpressions") or ()):
+        here = f"{field}.matchExpressions[{index}]"
+        operator, values = expression.get("operator"), expression.get("values") or ()
+        if operator in ("In", "NotIn") and not values:
+            yield causes.required(
+                f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"
+            )
+        elif operator in ("Exists", "DoesNotExist") and values:
+            yield causes.forbidden(
+                f"{here}.values",
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            )
+        elif operator in ("Gt", "Lt") and len(values) != 1:
+            yield causes.required(
+                f"{here}.values",
+                "must be specified single value when `operator` is 'Lt' or 'Gt'",
+            )
+        elif operator not in _OPERATORS:
+            yield causes.bad(f"{here}.operator", operator or "", "not a valid selector operator")
+        for problem in qualified_name_problems(expression.get("key", "")):
+            yield causes.bad(f"{here}.key", expression.get("key", ""), problem)
+    for index, expression in enumerate(term.get("matchFields") or ()):
+        yield from _field_expression(expression, f"{field}.matchFields[{index}]")
+
+
+def _field_expression(expression: Object, field: str) -> Iterator[Cause]:
+    """Check a requirement on a node's own field, of which there is one: its name."""
+    operator, values = expression.get("operator") or "", expression.get("values") or ()
+    key = expression.get("key") or ""
+    if operator not in ("In", "NotIn"):
+        yield causes.bad(f"{field}.operator", operator, "not a valid selector operator")
+    elif len(values) != 1:
+        yield causes.required(
+            f"{field}.values",
+            "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+        )
+    if key != "metadata.name":
+        yield causes.bad(f"{field}.key", key, "not a valid field selector key")
+        return
+    for index, value in enumerate(values):
+        if (problem := subdomain_problem(value)) is not None:
+            yield causes.bad(f"{field}.values[{index}]", value, problem)
 
 
 def check_tolerations(tolerations: Sequence[Object], field: str) -> Iterator[Cause]:
@@ -176,4 +193,10 @@ def check_spread(constraints: Sequence[Object], field: str) -> Iterator[Cause]:
             if policy is not None and policy not in _POLICIES:
                 yield causes.unsupported(f"{here}.{word}", policy, _POLICIES)
         yield from _label_keys(constraint, "matchLabelKeys", here)
+        if any(
+            (c.get("topologyKey"), c.get("whenUnsatisfiable")) == (key, answer)
+            for c in constraints[index + 1 :]
+        ):
+            shown = f"{{{key}, {answer}}}"
+            yield causes.duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", shown)
         yield from label_selector(constraint.get("labelSelector") or {}, f"{here}.labelSelector")

@@ -16,6 +16,7 @@ from reprieve.local.server.metadata import (
     subdomain_problem,
 )
 from reprieve.local.server.validation import affinity
+from reprieve.local.server.validation import containers as containers_of
 from reprieve.local.server.validation.resources import container_resources, non_negative
 
 __all__ = ["pod", "pod_spec", "pod_template_spec", "pod_update"]
@@ -30,7 +31,11 @@ _VARIABLE: Final = re.compile(r"[ -<>-~]+", re.ASCII)
 
 def pod(obj: Object) -> Iterator[Cause]:
     """Check a pod."""
-    yield from pod_spec(obj.get("spec") or {}, "spec")
+    spec = obj.get("spec") or {}
+    yield from pod_spec(spec, "spec", is_pod=True)
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        text = "cannot be set until all schedulingGates have been cleared"
+        yield causes.forbidden("spec.nodeName", text)
 
 
 def pod_template_spec(template: Object, field: str) -> Iterator[Cause]:
@@ -40,8 +45,8 @@ def pod_template_spec(template: Object, field: str) -> Iterator[Cause]:
     yield from pod_spec(template.get("spec") or {}, f"{field}.spec")
 
 
-def pod_spec(spec: Object, field: str) -> Iterator[Cause]:
-    """Check a pod's spec at `field`."""
+def pod_spec(spec: Object, field: str, *, is_pod: bool = False) -> Iterator[Cause]:
+    """Check a pod's spec at `field`; `is_pod`: it is no template."""
     volumes = [volume.get("name", "") for volume in spec.get("volumes") or ()]
     yield from _volumes(spec.get("volumes") or (), f"{field}.volumes")
     containers = spec.get("containers") or ()
@@ -52,8 +57,10 @@ def pod_spec(spec: Object, field: str) -> Iterator[Cause]:
         for index, container in enumerate(spec.get(place) or ()):
             here = f"{field}.{place}[{index}]"
             yield from _container(container, here, volumes, seen)
+            yield from containers_of.check_handlers(container, here)
     yield from _word(spec, "restartPolicy", _RESTART, field)
     yield from _word(spec, "dnsPolicy", _DNS, field)
+    yield from containers_of.check_around(spec, field, is_pod=is_pod)
     yield from check_labels(spec.get("nodeSelector") or {}, f"{field}.nodeSelector")
     for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
         if not secret.get("name"):
@@ -148,6 +155,7 @@ def _container(
         yield causes.required(f"{field}.image")
     elif image != image.strip():
         yield causes.bad(f"{field}.image", image, "must not have leading or trailing whitespace")
+    yield from containers_of.check_message(container, field)
     yield from _ports(container.get("ports") or (), f"{field}.ports")
     for index, variable in enumerate(container.get("env") or ()):
         yield from _variable(variable, f"{field}.env[{index}]")
@@ -182,7 +190,9 @@ def _ports(ports: Sequence[Object], field: str) -> Iterator[Cause]:
                 f"{here}.containerPort", number, "must be between 1 and 65535, inclusive"
             )
         name = port.get("name")
-        if name and name in names:
+        problems = list(containers_of.port_name(name, f"{here}.name")) if name else []
+        yield from problems
+        if name and not problems and name in names:
             yield causes.duplicate(f"{here}.name", name)
         names.add(name or "")
         protocol = port.get("protocol")
@@ -201,8 +211,7 @@ def _variable(variable: Object, field: str) -> Iterator[Cause]:
             "a valid environment variable name must consist only of printable ASCII characters "
             "other than '='",
         )
-    if variable.get("value") and variable.get("valueFrom"):
-        yield causes.bad(f"{field}.valueFrom", "", "may not be specified when `value` is not empty")
+    yield from containers_of.variable_source(variable, field)
 
 
 _CHANGEABLE: Final = (
