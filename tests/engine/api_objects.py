@@ -48,7 +48,7 @@ from reprieve.intake.cluster.devices import (
 from reprieve.intake.cluster.groups import composite_row, group_row
 from reprieve.intake.cluster.idle import idle_entry
 from reprieve.intake.cluster.nodes import node_row
-from reprieve.intake.cluster.pods import PodClasses, pod_row
+from reprieve.intake.cluster.pods import PodClasses, PodGates, pod_row
 from reprieve.intake.cluster.policies import budget_row, namespace_entry, priority_class_entry
 from reprieve.intake.cluster.storage import (
     attachment_entry,
@@ -109,8 +109,12 @@ ROWS: dict[str, Callable[[Json], Change]] = {
 
 def rows_of(case: Json) -> list[Change]:
     """The rows of all lists of the case that we know."""
-    with_claims = (case.get("features") or {}).get("DRANodeAllocatableResources", False)
-    classes = PodClasses(with_claims=with_claims)
+    features = case.get("features") or {}
+    gates = PodGates(
+        claims=features.get("DRANodeAllocatableResources", False),
+        comparisons=features.get("TaintTolerationComparisonOperators", False),
+    )
+    classes = PodClasses(gates)
     of_pods = _row(PodObject, lambda pod: pod_row(pod, classes))
     rows = {**ROWS, **dict.fromkeys(("pods", "pending", "nominated"), of_pods)}
     return [row(each) for name, row in rows.items() for each in case.get(name) or ()]

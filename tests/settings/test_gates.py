@@ -12,7 +12,7 @@ from reprieve.units.errors import UsageError
 NAMES = (
     "GenericWorkload, TopologyAwareWorkloadScheduling, SchedulerAsyncPreemption, "
     "PodGroupPreemptionPolicy, CompositePodGroup, DRANodeAllocatableResources, "
-    "PreemptionPolicyTransformer, DRAWorkloadResourceClaims, "
+    "PreemptionPolicyTransformer, TaintTolerationComparisonOperators, DRAWorkloadResourceClaims, "
     "SchedulerAsyncAPICalls, WorkloadAwarePreemption, GangScheduling"
 )
 

@@ -41,6 +41,7 @@ GATES: Final = (
     Gate("CompositePodGroup", False, "composite_pod_group", (_GENERIC, _TOPOLOGY)),
     Gate("DRANodeAllocatableResources", False, "node_allocatable_claims"),
     Gate("PreemptionPolicyTransformer", False, "preemption_policy_label"),
+    Gate("TaintTolerationComparisonOperators", False, "toleration_comparisons"),
     Gate(
         "DRAWorkloadResourceClaims",
         True,

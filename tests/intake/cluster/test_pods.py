@@ -22,7 +22,7 @@ from reprieve.engine.cluster.rows import (
     VolumeUse,
     Weighted,
 )
-from reprieve.intake.cluster.pods import PodClasses, pod_row
+from reprieve.intake.cluster.pods import PodClasses, PodGates, pod_row
 from reprieve.units.ids import Uid
 from tests.intake.cluster.objects import class_of, container, pod, row_of
 
@@ -403,4 +403,12 @@ def test_koordinators_label_is_the_preemption_policy_behind_its_gate_alone(
     metadata = {"name": "p", "labels": labels}
     given = msgspec.convert(pod(preemptionPolicy=spec, metadata=metadata), PodObject)
     assert PodClasses().of(given).preempts == without
-    assert PodClasses(policy_label=True).of(given).preempts == behind
+    assert PodClasses(PodGates(policy_label=True)).of(given).preempts == behind
+
+
+def test_tolerations_that_compare_numbers_are_read_behind_their_gate_alone() -> None:
+    above = {"key": "k", "operator": "Gt", "value": "5", "effect": "NoSchedule"}
+    given = msgspec.convert(pod(tolerations=[above, {"operator": "Exists"}]), PodObject)
+    assert PodClasses().of(given).tolerations == (Toleration("", "Exists"),)
+    read = PodClasses(PodGates(comparisons=True)).of(given).tolerations
+    assert read == (Toleration("k", "Gt", "5", "NoSchedule"), Toleration("", "Exists"))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reprieve.api.scheduling import PodObject
-from reprieve.intake.cluster.pods import PodClasses
+from reprieve.intake.cluster.pods import PodClasses, PodGates
 from tests.intake.cluster.objects import class_of, container, pod
 
 MIB = 2**20
@@ -219,6 +219,6 @@ def test_what_claims_take_of_the_node_counts_behind_its_gate_alone() -> None:
         ]
     }
     given = msgspec.convert(manifest, PodObject)
-    behind = PodClasses(with_claims=True).of(given)
+    behind = PodClasses(PodGates(claims=True)).of(given)
     assert dict(behind.requests) == {"cpu": 3500, "memory": 2**30}
     assert dict(PodClasses().of(given).requests) == {"cpu": 1000, "memory": 2**30}

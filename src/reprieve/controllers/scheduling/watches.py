@@ -52,7 +52,7 @@ from reprieve.intake.cluster.devices import (
 from reprieve.intake.cluster.groups import composite_row, group_row
 from reprieve.intake.cluster.idle import idle_entry
 from reprieve.intake.cluster.nodes import node_row
-from reprieve.intake.cluster.pods import PodClasses, pod_row
+from reprieve.intake.cluster.pods import PodClasses, PodGates, pod_row
 from reprieve.intake.cluster.policies import (
     budget_row,
     namespace_entry,
@@ -397,7 +397,11 @@ def _selecting(kind: Kind, version: tuple[str, str], plural: str, wire: type[Any
 def _pod_converter(policy: Policy) -> Callable[[PodObject], Converted]:
     gates = policy.gates
     classes = PodClasses(
-        with_claims=gates.node_allocatable_claims, policy_label=gates.preemption_policy_label
+        PodGates(
+            gates.node_allocatable_claims,
+            gates.preemption_policy_label,
+            gates.toleration_comparisons,
+        )
     )
 
     def convert(pod: PodObject) -> Converted:

@@ -146,6 +146,8 @@ class Gates:
     node_allocatable_claims: bool = field(default=False, metadata={_OPTION: True})
     # Koordinator's label is read as the preemption policy of pods.
     preemption_policy_label: bool = field(default=False, metadata={_OPTION: True})
+    # Tolerations may compare numbers (Gt, Lt).
+    toleration_comparisons: bool = field(default=False, metadata={_OPTION: True})
 
 
 class CompositePriority(StrEnum):

@@ -21,6 +21,7 @@ from reprieve.engine.cluster.rows import (
     Taint,
     Toleration,
 )
+from reprieve.engine.placement.filters.taints import covers
 
 __all__ = [
     "affinity_matches",
@@ -69,17 +70,9 @@ def tolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> boo
     """Return whether every taint that keeps pods away is covered."""
     return all(
         taint.effect not in ("NoSchedule", "NoExecute")
-        or any(_covers(each, taint) for each in tolerations)
+        or any(covers(each, taint) for each in tolerations)
         for taint in taints
     )
-
-
-def _covers(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
 def _node_term(term: NodeTerm, node: NodeRow) -> bool:

@@ -8,6 +8,7 @@ specification 2.5, 7.2 and 21.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -40,42 +41,57 @@ from reprieve.intake.cluster.selectors import labels_of
 from reprieve.intake.cluster.volumes import disks_of, uses_of
 from reprieve.intake.gangs import gang_annotations, gang_name
 
-__all__ = ["PodClasses", "pod_class", "pod_row"]
+__all__ = ["PodClasses", "PodGates", "pod_class", "pod_row"]
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _FINISHED: Final = ("Succeeded", "Failed")
 _WORKLOAD: Final = "kueue.x-k8s.io/workload"
 _GROUP: Final = "kueue.x-k8s.io/pod-group-name"  # of a Workload with the same name
 _ALWAYS: Final = "Always"
+_COMPARING: Final = ("Gt", "Lt")
 _NEVER: Final = "Never"
 _POLICY: Final = "scheduling.koordinator.sh/preemption-policy"
 _KEPT: Final = 20_000  # templates; more than that many at once are read again
 
 
+@dataclass(frozen=True, slots=True)
+class PodGates:
+    """What of a pod is read behind feature gates.
+
+    `claims`: what its claims take of the node. `policy_label`: Koordinator's label stands for the
+    preemption policy, `Never` without it. `comparisons`: tolerations with `Gt` and `Lt`, which are
+    none otherwise.
+    """
+
+    claims: bool = False
+    policy_label: bool = False
+    comparisons: bool = False
+
+
 class PodClasses:
     """The classes seen lately, one object for each.
 
-    `with_claims`: as in `requests_of`. `policy_label`: as in `pod_class`.
+    `gates`: what of `pod_class` is switched on.
     """
 
-    def __init__(self, *, with_claims: bool = False, policy_label: bool = False) -> None:
-        self._with_claims = with_claims
-        self._policy_label = policy_label
+    def __init__(self, gates: PodGates | None = None) -> None:
+        self._gates = gates or PodGates()
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
         self._found: dict[bytes, PodClass] = {}
         self._unique: dict[PodClass, PodClass] = {}
 
     def of(self, pod: PodObject) -> PodClass:
         """Return the pod's class."""
-        taken = pod.status.node_allocatable_resource_claim_statuses if self._with_claims else None
-        said = (pod.metadata.labels or {}).get(_POLICY) if self._policy_label else None
+        gates, status = self._gates, pod.status
+        taken = status.node_allocatable_resource_claim_statuses if gates.claims else None
+        said = (pod.metadata.labels or {}).get(_POLICY) if gates.policy_label else None
         key = self._encoder.encode((_parts(pod), taken, said))
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= _KEPT:
                 self._found.clear()
                 self._unique.clear()
-            made = pod_class(pod, with_claims=self._with_claims, policy_label=self._policy_label)
+            made = pod_class(pod, gates)
             found = self._found[key] = self._unique.setdefault(made, made)
         return found
 
@@ -124,17 +140,15 @@ def _workload(pod: PodObject) -> str:
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
-def pod_class(pod: PodObject, *, with_claims: bool = False, policy_label: bool = False) -> PodClass:
-    """Return what the spec says, with the requests of 21.4 and 17.2 (`with_claims`: see there).
-
-    `policy_label`: Koordinator's label stands for the preemption policy, `Never` without it.
-    """
+def pod_class(pod: PodObject, gates: PodGates | None = None) -> PodClass:
+    """Return what the spec says, with the requests of 21.4 and 17.2."""
+    gates = gates or PodGates()
     spec, namespace = pod.spec, pod.metadata.namespace
     affinity = spec.affinity
     nodes = affinity.node_affinity if affinity else None
     pods = affinity.pod_affinity if affinity else None
     apart = affinity.pod_anti_affinity if affinity else None
-    requests = requests_of(pod, with_claims=with_claims)
+    requests = requests_of(pod, with_claims=gates.claims)
     incoming = requests.scored_incoming
     return PodClass(
         requests=requests.amounts,
@@ -145,7 +159,11 @@ def pod_class(pod: PodObject, *, with_claims: bool = False, policy_label: bool =
         node_selector=labels_of(spec.node_selector),
         node_affinity=required_nodes(nodes),
         preferred_node_affinity=preferred_nodes(nodes),
-        tolerations=tuple(_toleration(each) for each in spec.tolerations or ()),
+        tolerations=tuple(
+            _toleration(each)
+            for each in spec.tolerations or ()
+            if gates.comparisons or each.operator not in _COMPARING
+        ),
         spread=spread_constraints(spec.topology_spread_constraints, pod.metadata.labels or {}),
         affinity=required_pods(pods, namespace),
         anti_affinity=required_pods(apart, namespace),
@@ -157,7 +175,7 @@ def pod_class(pod: PodObject, *, with_claims: bool = False, policy_label: bool =
         images=_images(pod),
         features=_features(pod),
         scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
-        preempts=_preempts(pod, policy_label=policy_label),
+        preempts=_preempts(pod, policy_label=gates.policy_label),
         priority_class=spec.priority_class_name or "",
     )
 

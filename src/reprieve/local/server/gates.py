@@ -37,6 +37,7 @@ DEFAULTS: Final[Mapping[str, bool]] = MappingProxyType(
         # Only schedulers look at these.
         "DRANodeAllocatableResources": False,
         "PreemptionPolicyTransformer": False,
+        "TaintTolerationComparisonOperators": False,
         "SchedulerAsyncAPICalls": False,
         # Alpha gates of 1.35 and 1.36, part of GenericWorkload since: accepted, without effect.
         "WorkloadAwarePreemption": True,

@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.rows import Taint, Toleration
+from reprieve.engine.cluster.rows import Operator, Requirement, Taint, Toleration
 from reprieve.engine.cluster.snapshot import I32, I64, Mask
 from reprieve.engine.placement.filtering import View
+from reprieve.engine.placement.filters.selection import requirement_holds
 
 __all__ = ["KEEPS_AWAY", "NO_EXECUTE", "NO_SCHEDULE", "TaintLists", "covers", "taints_of"]
 
@@ -20,13 +21,20 @@ KEEPS_AWAY: Final = frozenset((NO_SCHEDULE, NO_EXECUTE))
 
 
 def covers(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether a toleration covers a taint. `Gt` and `Lt` never do: their gate is off."""
+    """Return whether a toleration covers a taint.
+
+    `Gt` and `Lt` compare the taint's value with the toleration's, both integers; while their gate
+    is off no toleration has them.
+    """
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
         return False
     if toleration.operator in ("", "Equal"):
         return toleration.value == taint.value
+    if toleration.operator in (Operator.GT, Operator.LT):
+        bound = Requirement(taint.key, Operator(toleration.operator), (toleration.value,))
+        return requirement_holds(bound, taint.value)
     return toleration.operator == "Exists"
 
 
