@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
@@ -34,6 +35,10 @@ from reprieve.settings.quota_gates import DEFAULTS
 from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.errors import UsageError
 
+GATES = (
+    Path(__file__).resolve().parents[2].parent
+    / "shared/conformance/quota/meta/default-feature-gates.json"
+)
 GUIDE = Path(__file__).resolve().parents[2].parent / "shared/guides/manifests"
 FINAL, INITIAL = Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, Strategy.LESS_THAN_INITIAL_SHARE
 BOTH = (FINAL, INITIAL)
@@ -335,6 +340,22 @@ def test_every_gate_of_the_engine_can_be_switched() -> None:
     found = new(featureGates={name: not on for name, on in DEFAULTS.items()}).settings.gates
     for each in fields(default):
         assert getattr(found, each.name) is not getattr(default, each.name), each.name
+
+
+def test_gates_of_what_is_not_here_are_accepted_and_change_nothing() -> None:
+    found = new(featureGates={"TASProfileMixed": False, "LocalQueueMetrics": True})
+    assert found.settings == new().settings
+    told = refusal(new, featureGates={"TASProfileMixed": "no", "TASProfileMixt": True})
+    assert 'featureGates[TASProfileMixed]: Invalid value: "no": must be true or false' in told
+    assert "unrecognized feature gate: TASProfileMixt; accepted: " in told
+
+
+@pytest.mark.skipif(not GATES.exists(), reason="the published cases are not here")
+def test_every_gate_of_the_reference_is_accepted_with_its_default() -> None:
+    known = json.loads(GATES.read_text(encoding="utf-8"))
+    found = new(featureGates=known)
+    assert found.settings == new().settings
+    assert {name: on for name, on in known.items() if name in DEFAULTS} == DEFAULTS
 
 
 def test_gates_come_from_one_place() -> None:

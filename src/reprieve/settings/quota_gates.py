@@ -1,7 +1,8 @@
 """Feature gates of the quota plane, under the reference's names and with its defaults.
 
 Gates that change decisions, or what is said of them, become `Gates` of the engine; the others are
-for whoever asks for them by name. An unknown gate ends the start.
+for whoever asks for them by name. Gates of what is not here are accepted and change nothing. A gate
+that the reference does not have ends the start.
 
 Source: specification of the quota plane, its first table, and sections 1.6 and 10.1.
 """
@@ -59,6 +60,57 @@ _OFF: Final = (
     "DisableWaitForPodsReady",
     "CustomMetricLabels",
 )
+# Gates of parts that are not here: topologies, MultiKueue, devices, how things are written.
+_ELSEWHERE: Final = frozenset(
+    (
+        "CleanupProvisioningRequestsOnEviction",
+        "DeferRayServiceFinalizationForRedisCleanup",
+        "ElasticJobsViaWorkloadSlicesWithTAS",
+        "FailureRecoveryPolicy",
+        "KueueDRAIntegration",
+        "KueueDRAIntegrationConsumableCapacity",
+        "KueueDRAIntegrationExtendedResource",
+        "KueueDRAIntegrationPartitionableDevices",
+        "KueueDRARejectWorkloadsWhenDRADisabled",
+        "LocalQueueMetrics",
+        "ManagedJobsNamespaceSelectorAlwaysRespected",
+        "MetricForWorkloadCreationLatency",
+        "MetricsForCohorts",
+        "MultiKueueAdaptersForCustomJobs",
+        "MultiKueueClusterProfile",
+        "MultiKueueIncrementalDispatcherConfig",
+        "MultiKueueIncrementalDispatcherRespectConfigOrder",
+        "MultiKueueKubeConfigPathValidation",
+        "MultiKueueManagerQuotaAutomation",
+        "MultiKueueRemoteSpecSync",
+        "RejectUpdatesToCQWithInvalidOnFlavors",
+        "RemoveFinalizersWithStrictPatch",
+        "SchedulerLibraryIntegration",
+        "SkipAncestorCheckForDeletedWorkloads",
+        "TASAssignmentsEncodingByHostnamePrefix",
+        "TASBalancedPlacement",
+        "TASCacheNodeMatchResults",
+        "TASCacheTopologyTree",
+        "TASCachingRemainingResources",
+        "TASFailedNodeReplacement",
+        "TASFailedNodeReplacementFailFast",
+        "TASHandleOverlappingFlavors",
+        "TASMultiLayerTopology",
+        "TASProfileMixed",
+        "TASRecomputeAssignmentWithinSchedulingCycle",
+        "TASReplaceNodeDueToNotReadyOverFixedTime",
+        "TASReplaceNodeOnNodeTaints",
+        "TASReplaceNodeOnPodTermination",
+        "TASRespectNodeAffinityPreferred",
+        "TASValidateWorkloadSliceSize",
+        "TLSOptions",
+        "UnadmittedWorkloadsExplicitStatus",
+        "VectorizedResourceRequests",
+        "VisibilityOnDemand",
+        "WorkloadRequestUseMergePatch",
+        "WorkloadValidationForPodSetMetadata",
+    )
+)
 _DECIDED: Final = Gates()
 DEFAULTS: Final[Mapping[str, bool]] = {
     **{name: getattr(_DECIDED, field) for name, field in DECIDING.items()},
@@ -85,8 +137,8 @@ def gates_of(
         wishes = {}
     found = dict(DEFAULTS)
     for name, on in wishes.items():
-        if name not in DEFAULTS:
-            accepted = ", ".join(sorted(DEFAULTS))
+        if name not in DEFAULTS and name not in _ELSEWHERE:
+            accepted = ", ".join(sorted({*DEFAULTS, *_ELSEWHERE}))
             errors.append(f"featureGates: unrecognized feature gate: {name}; accepted: {accepted}")
         elif not isinstance(on, bool):
             errors.append(wrong.invalid(f"featureGates[{name}]", on, "must be true or false"))
