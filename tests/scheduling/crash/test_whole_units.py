@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import pytest
 
 from reprieve.units.durations import MINUTE, SECOND
 from tests.kube.fakes import FakeAnswer, refusal
-from tests.scheduling.crash.test_every_write import When, _counting
+from tests.scheduling.crash.test_every_write import When, _counting, _Tenure
 from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, Object, composite, group, pod
 
@@ -273,3 +274,105 @@ async def test_a_unit_that_lost_a_pod_by_itself_is_spared_after_a_death() -> Non
         await cluster.pass_time(MINUTE)
         assert not cluster.api.deleted
         _unmarked(cluster)
+
+
+async def _deposed(at: int, story: Story) -> bool:
+    """Another process leads from the `at`-th write on, while this one goes on."""
+    async with memory() as cluster:
+        _begin(cluster, story)
+        tenure = _Tenure(cluster.clock)
+        cluster.start(story.scheduler, section=story.section, tenure=tenure)
+        await cluster.settle()
+
+        def change() -> None:
+            tenure.lost = True
+            _start(cluster, story)
+
+        cluster.api.after = _counting(at, change)
+        cluster.create(_preemptor(story))
+        await cluster.pass_time(SECOND)
+        changed = tenure.lost
+        cluster.api.after = lambda verb, where: None
+        await _settle(cluster)
+        _nobody_is_torn(cluster)
+        assert not _left(cluster)
+        return changed
+
+
+@pytest.mark.parametrize("name", STORIES)
+async def test_another_leader_in_the_middle_of_a_unit_finishes_it(name: str) -> None:
+    assert sum([await _deposed(at, STORIES[name]) for at in range(1, 14)]) >= 8
+
+
+def _several(random: Random) -> tuple[list[tuple[str, ...]], list[tuple[Object, str]], int]:
+    """Return units, all pods with their nodes, and how many whole nodes the preemptor needs."""
+    nodes = random.randrange(3, 6)
+    places = [f"node-{number % nodes}" for number in range(2 * nodes)]
+    random.shuffle(places)
+    units: list[tuple[str, ...]] = []
+    pods: list[tuple[Object, str]] = []
+    while places:
+        size = min(random.choice((1, 1, 2, 3)), len(places))
+        key = f"u{len(units)}"
+        names = tuple(f"{key}-{member}" for member in range(size))
+        for name in names:
+            pods.append((pod(name, 2, group=key, priority="low"), places.pop()))
+        units.append(names)
+    return units, pods, random.randrange(1, 3)
+
+
+async def _random_story(seed: int, at: int, when: When) -> tuple[bool, bool]:
+    """Return whether the process died, and whether a unit of several was begun by then."""
+    random = Random(seed)
+    units, pods, needed = _several(random)
+    gang = [pod(f"high-{n}", 4, group="high", priority="high") for n in range(needed)]
+    lets_go = random.random() < 0.3
+    async with memory() as cluster:
+        cluster.nodes([4] * len({node for _, node in pods}))
+        for number in range(len(units)):
+            cluster.create(group(f"u{number}", mode="all", priority="low"))
+        for made, node in pods:
+            cluster.running(made, node)
+        cluster.start()
+        await cluster.settle()
+        hook = _counting(at, cluster.kill)
+        if when is When.BEFORE:
+            cluster.api.before = hook
+        else:
+            cluster.api.after = hook
+        cluster.create(group("high", min_count=needed, priority="high"), *gang)
+        await cluster.pass_time(2 * SECOND)
+        cluster.api.before = cluster.api.after = lambda verb, where: None
+        dead = cluster.dead
+        gone = {name for unit in units for name in unit} & set(cluster.api.deleted)
+        begun = any(0 < len(gone & set(unit)) < len(unit) for unit in units)
+        if dead:
+            cluster.end_all()
+            if lets_go:
+                cluster.end(*(made["metadata"]["name"] for made in gang))
+                cluster.api.remove("podgroups.scheduling.k8s.io", NAMESPACE, "high")
+            cluster.start()
+        for _ in range(40):
+            await cluster.pass_time(15 * SECOND)
+            cluster.end_all()
+        there = cluster.pods.keys()
+        for unit in units:
+            assert set(unit) <= there or not set(unit) & there, f"{unit} is torn: {there}"
+        assert set(cluster.api.deleted.values()) <= {1}
+        assert cluster.api.deleted.keys() <= cluster.planned(), "somebody went without a record"
+        if not (dead and lets_go):
+            assert {made["metadata"]["name"] for made in gang} <= cluster.placed().keys()
+        phases = {each["status"]["phase"] for each in cluster.intents()}
+        assert phases <= {"Completed", "Abandoned"}
+        return dead, begun
+
+
+async def test_of_many_units_none_is_torn_wherever_a_process_dies() -> None:
+    random = Random(11)
+    deaths = begun = 0
+    for seed in range(80):
+        when = random.choice(tuple(When))
+        died, half = await _random_story(seed, random.randrange(4, 14), when)
+        deaths += died
+        begun += half and died
+    assert deaths >= 60 and begun >= 10, (deaths, begun)
