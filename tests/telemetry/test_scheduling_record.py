@@ -28,7 +28,7 @@ from reprieve.telemetry.scheduling_replay import (
     pod_answers,
 )
 from reprieve.telemetry.scheduling_story import pod_answer_text, pods_named
-from reprieve.units.clock import SystemClock
+from reprieve.units.clock import VirtualClock
 from reprieve.units.ids import Uid
 from tests.engine.api_objects import cluster_of, policy_of
 from tests.engine.builders import budget, gang, node, pod, pod_class, service, snapshot_of
@@ -95,7 +95,7 @@ def test_nominations_of_earlier_attempts_and_overdue_victims_belong_to_the_input
     first, second = gang(1, "first", priority=20, cpu=2000), gang(1, "then", priority=10, cpu=2000)
     snapshot = snapshot_of(*full(), *first, *second)
     policy, units = Policy(), [unit(first), unit(second)]
-    made, left = decide(snapshot, policy, units, SystemClock(), frozenset())
+    made, left = decide(snapshot, policy, units, VirtualClock(), frozenset())
     assert left == [] and len(made) == 2
     plans = [each.attempt.plan for each in made if each.attempt is not None]
     assert None not in plans
