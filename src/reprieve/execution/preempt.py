@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -28,7 +29,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.execution.executor import Outcome
-from reprieve.execution.fence import Fence
+from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.intents import IntentLog
 from reprieve.kube.client import Client, Json, PatchType
 from reprieve.kube.errors import (
@@ -45,6 +46,8 @@ from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 
 __all__ = ["PodPreemption", "is_marked", "is_torn"]
+
+log: Final = logging.getLogger("reprieve.execution")
 
 _ATTEMPTS: Final = 5
 _CONDITION: Final = "DisruptionTarget"
@@ -204,6 +207,11 @@ class PodPreemption:
                 failure = error
             except ApiError as error:
                 return error
+            except Deposed:
+                raise
+            except Exception as fault:
+                log.exception("victim %s/%s is not told", victim.root.namespace, victim.root.name)
+                return ApiError(f"a fault of the operator: {fault!r}")
         return failure
 
     async def _take_back(
@@ -229,7 +237,33 @@ class PodPreemption:
         message: str,
         known: Json | ApiError | None = None,
     ) -> VictimStatus:
-        """Mark and delete one victim; `known`: the pod, where it was read or marked just now."""
+        """Mark and delete one victim; `known`: the pod, where it was read or marked just now.
+
+        A fault of ours about it is its failure, so that the others of its unit do not wait for it.
+        """
+        try:
+            return await self._try_to_evict(intent, victim, message, known)
+        except Deposed:
+            raise
+        except Exception as fault:
+            log.exception("victim %s/%s is not evicted", victim.root.namespace, victim.root.name)
+            detail = f"a fault of the operator: {fault!r}"
+            return self._state(victim, VictimState.FAILED, detail)
+
+    def _tell_evicted(self, intent: Preemption, victim: Victim, pod: Json) -> None:
+        try:
+            self._evicted(intent, victim, _grace(pod))
+        except Exception:
+            # It is evicted all the same.
+            log.exception("the end of %s/%s is not told", victim.root.namespace, victim.root.name)
+
+    async def _try_to_evict(
+        self,
+        intent: Preemption,
+        victim: Victim,
+        message: str,
+        known: Json | ApiError | None,
+    ) -> VictimStatus:
         failure: ApiError | None = None
         for attempt in range(_ATTEMPTS):
             try:
@@ -240,7 +274,7 @@ class PodPreemption:
                 if pod is None or _ends(pod):
                     # A lost answer to our own deletion ends here too.
                     if failure is not None and pod is not None and is_marked(pod):
-                        self._evicted(intent, victim, _grace(pod))
+                        self._tell_evicted(intent, victim, pod)
                     return self._state(victim, VictimState.EVICTED, "gone or on its way")
                 if not is_marked(pod):
                     pod = await self._mark(pod, message)
@@ -260,7 +294,7 @@ class PodPreemption:
             except ApiError as error:
                 return self._state(victim, VictimState.FAILED, str(error))
             else:
-                self._evicted(intent, victim, _grace(pod))
+                self._tell_evicted(intent, victim, pod)
                 return self._state(victim, VictimState.EVICTED)
         return self._state(victim, VictimState.FAILED, str(failure))
 

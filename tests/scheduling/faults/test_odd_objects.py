@@ -10,6 +10,8 @@ import pytest
 
 from reprieve.controllers.scheduling import decisions, watches
 from reprieve.engine.scheduling.session import Session
+from reprieve.execution import preempt
+from reprieve.execution.preempt import PodPreemption
 from reprieve.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
@@ -210,3 +212,38 @@ async def test_a_pod_that_cannot_be_read_costs_the_others_of_its_list_nothing(
         cluster.end("poisoned")
         await cluster.pass_time(SECOND)
         assert "poisoned" not in cluster.placed()
+
+
+async def test_a_fault_about_one_victim_is_tried_again_without_a_hot_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = 0
+
+    def told(found: Any) -> int:
+        raise ZeroDivisionError("the test says so")
+
+    monkeypatch.setattr(preempt, "_grace", told)
+    mark = PodPreemption._mark
+
+    async def marked(self: PodPreemption, found: Any, *rest: Any) -> Any:
+        nonlocal calls
+        if found["metadata"]["name"] == "unit-1" and calls < 4:
+            calls += 1
+            raise ZeroDivisionError("the test says so")
+        return await mark(self, found, *rest)
+
+    monkeypatch.setattr(PodPreemption, "_mark", marked)
+    async with memory() as cluster:
+        cluster.nodes([4, 4])
+        cluster.create(group("unit", mode="all", priority="low"))
+        for number in range(2):
+            made = pod(f"unit-{number}", 4, group="unit", priority="low")
+            cluster.running(made, f"node-{number}")
+        cluster.start()
+        cluster.create(pod("high", 4, priority="high"))
+        await cluster.pass_time(2 * SECOND)
+        assert not cluster.victims(), "nobody goes while one of the unit cannot be told"
+        assert 1 <= calls <= 3, "it is tried again, but not without a pause"
+        await cluster.until(lambda: len(cluster.victims()) == 2, MINUTE)
+        cluster.end_all()
+        await cluster.until(lambda: "high" in cluster.placed(), MINUTE)

@@ -31,6 +31,7 @@ from reprieve.engine.cluster.trees import Way
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
 from reprieve.execution.executor import Outcome
+from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
 from reprieve.execution.preempt import PodPreemption, is_torn
 from reprieve.execution.recovery import claim_open, expired
@@ -255,6 +256,11 @@ class Preemptions:
         except (ApiError, IntentTaken) as failure:
             log.warning("preemption for %s: %s", preemptor.key, failure)
             await clock.sleep(_AGAIN)
+        except Deposed:
+            raise
+        except Exception:
+            log.exception("preemption for %s failed", preemptor.key)
+            await self._wait_after_failure(preemptor)
         finally:
             result = "error" if failed else "success"
             seconds = (clock.monotonic() - start) / SECOND
