@@ -287,7 +287,7 @@ async def test_label_keys_of_a_new_pod_become_expressions_of_its_selectors(clien
         },
         "topologySpreadConstraints": [
             {**spread, "labelSelector": selector, "matchLabelKeys": ["hash"]},
-            spread,
+            {**spread, "topologyKey": "rack"},
         ],
     }
 
@@ -303,3 +303,24 @@ async def test_label_keys_of_a_new_pod_become_expressions_of_its_selectors(clien
     spread_over = spec["topologySpreadConstraints"]
     assert spread_over[0]["labelSelector"] == {**selector, "matchExpressions": [same]}
     assert "labelSelector" not in spread_over[1]
+
+
+async def test_a_service_keeps_its_addresses_as_far_as_its_type_has_them(client: Client) -> None:
+    services = "/api/v1/namespaces/default/services"
+    spec = {"type": "NodePort", "ports": [{"port": 80}]}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": spec,
+    }
+    made = await client.create(services, service)
+    code, replaced = await client.request("PUT", f"{services}/s", service)
+    inward = await client.merge(f"{services}/s", {"spec": {"type": "ClusterIP"}})
+
+    (port,) = made["spec"]["ports"]
+    assert 30_000 <= port["nodePort"] <= 32_767
+    assert (code, replaced["spec"]) == (200, made["spec"])
+    assert [each.get("nodePort") for each in inward["spec"]["ports"]] == [None]
+    assert inward["spec"]["clusterIP"] == made["spec"]["clusterIP"]
+    assert "externalTrafficPolicy" not in inward["spec"]

@@ -69,6 +69,7 @@ _GENERATIONS: Final = frozenset(
         "deviceclasses.resource.k8s.io",
     )
 )
+_WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 # Kinds with a status subresource whose status a create may set all the same.
 _STATUS_ON_CREATE: Final = frozenset(("nodes",))
 
@@ -200,7 +201,10 @@ def admit_change(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
 
 
 def complete_update(kind: Kind, old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Fill in what an update of a pod leaves out and a create was given."""
+    """Fill in what an update of a pod or service leaves out and a create was given."""
+    if kind.resource == "services" and isinstance(new.get("spec"), dict):
+        _keep_addresses(old.get("spec") or {}, new["spec"])
+        _complete_service(new)
     if kind.resource != "pods" or not isinstance(new.get("spec"), dict):
         return
     for word in ("priority", "preemptionPolicy"):
@@ -249,6 +253,31 @@ def _tolerate_failing_nodes(spec: dict[str, Any]) -> None:
                     "tolerationSeconds": 300,
                 }
             )
+
+
+def _keep_addresses(old: dict[str, Any], spec: dict[str, Any]) -> None:
+    """Let a service keep what it was given, as far as its type still has such a thing."""
+    kind, former = spec.get("type", "ClusterIP"), old.get("type")
+    if kind != "ExternalName" and former != "ExternalName":
+        for word in ("clusterIP", "clusterIPs"):
+            if not spec.get(word) and old.get(word):
+                spec[word] = old[word]
+    given = {(port.get("protocol"), port.get("port")): port for port in old.get("ports") or ()}
+    ports = spec.get("ports") or ()
+    if kind in _WITH_NODE_PORTS:
+        taken = {port.get("nodePort") for port in ports}
+        for port in ports:
+            was = given.get((port.get("protocol", "TCP"), port.get("port")), {}).get("nodePort")
+            if was and not port.get("nodePort") and was not in taken:
+                port["nodePort"] = was
+    elif former in _WITH_NODE_PORTS:
+        known = {port.get("nodePort") for port in given.values()}
+        for port in ports:
+            if port.get("nodePort") in known:
+                port.pop("nodePort", None)
+        spec.pop("externalTrafficPolicy", None)
+    if former == "LoadBalancer" != kind:
+        spec.pop("allocateLoadBalancerNodePorts", None)
 
 
 def _complete_service(obj: dict[str, Any]) -> None:
