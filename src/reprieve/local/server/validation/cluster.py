@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
-from reprieve.local.server.metadata import label_problem, qualified_name_problems
+from reprieve.local.server.metadata import check_labels, label_problem, qualified_name_problems
 from reprieve.local.server.validation.affinity import check_taint_effect
+from reprieve.local.server.validation.containers import port_name
 from reprieve.local.server.validation.resources import non_negative
 
 __all__ = [
@@ -78,8 +79,13 @@ def config_map(obj: Object) -> Iterator[Cause]:
 
 
 def secret(obj: Object) -> Iterator[Cause]:
-    """Check the keys."""
-    yield from _keys(obj.get("data"), "data")
+    """Check the keys, and that a pair for TLS is one."""
+    data = obj.get("data") or {}
+    yield from _keys(data, "data")
+    if obj.get("type") == "kubernetes.io/tls":
+        for key in ("tls.crt", "tls.key"):
+            if key not in data:
+                yield causes.required(f"data[{key}]")
 
 
 def immutable_data(obj: Object, old: Object) -> Iterator[Cause]:
@@ -109,9 +115,21 @@ def service(obj: Object) -> Iterator[Cause]:
     ports = spec.get("ports") or ()
     if not ports and spec.get("clusterIP") != "None" and kind != "ExternalName":
         yield causes.required("spec.ports")
+    if kind == "ExternalName" and not spec.get("externalName"):
+        yield causes.required("spec.externalName")
+    affinity = spec.get("sessionAffinity")
+    if affinity not in ("ClientIP", "None"):
+        yield causes.unsupported("spec.sessionAffinity", affinity, ("ClientIP", "None"))
+    yield from check_labels(spec.get("selector") or {}, "spec.selector")
     names: set[str] = set()
+    seen: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
         field = f"spec.ports[{index}]"
+        if (port.get("protocol"), port.get("port")) in seen:
+            shown = {"Name": "", "Protocol": port.get("protocol"), "AppProtocol": None}
+            shown |= {"Port": port.get("port"), "TargetPort": 0, "NodePort": 0}
+            yield causes.duplicate(field, shown)
+        seen.add((port.get("protocol"), port.get("port")))
         name = port.get("name") or ""
         if len(ports) > 1 and not name:
             yield causes.required(f"{field}.name")
@@ -123,6 +141,15 @@ def service(obj: Object) -> Iterator[Cause]:
         number = port.get("port", 0)
         if not 1 <= number <= 65535:
             yield causes.bad(f"{field}.port", number, "must be between 1 and 65535, inclusive")
+        protocol = port.get("protocol")
+        if protocol not in ("SCTP", "TCP", "UDP"):
+            yield causes.unsupported(f"{field}.protocol", protocol, ("SCTP", "TCP", "UDP"))
+        wanted = port.get("targetPort")
+        if isinstance(wanted, str):
+            yield from port_name(wanted, f"{field}.targetPort")
+        elif wanted is not None and not 1 <= wanted <= 65535:
+            text = "must be between 1 and 65535, inclusive"
+            yield causes.bad(f"{field}.targetPort", wanted, text)
         node_port = port.get("nodePort") or 0
         if node_port and not 30_000 <= node_port <= 32_767:
             yield causes.bad(

@@ -9,6 +9,7 @@ from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
 from reprieve.local.server.validation.resources import non_negative
 from reprieve.local.server.validation.selectors import label_selector
+from reprieve.units.quantities import parse_milli
 
 __all__ = [
     "disruption_budget",
@@ -18,6 +19,7 @@ __all__ = [
     "role",
     "role_binding",
     "role_binding_update",
+    "share",
 ]
 
 Object = Mapping[str, Any]
@@ -33,6 +35,16 @@ _QUOTA_NAMES: Final = _POD_AMOUNTS | {
     *("services.loadbalancers", "replicationcontrollers", "resourcequotas"),
     *("secrets", "configmaps"),
 }
+_LIMITED: Final = ("Pod", "Container", "PersistentVolumeClaim")
+#: Which bound may not be above which, the one that is named for it, and what both are called.
+_ORDERED: Final = (
+    ("min", "max", "min", ("min", "max")),
+    ("min", "defaultRequest", "defaultRequest", ("min", "default request")),
+    ("defaultRequest", "max", "defaultRequest", ("default request", "max")),
+    ("defaultRequest", "default", "defaultRequest", ("default request", "default limit")),
+    ("min", "default", "default", ("min", "default")),
+    ("default", "max", "default", ("default", "max")),
+)
 #: What a quota of each scope may limit.
 _SCOPES: Final[Mapping[str, frozenset[str]]] = {
     "BestEffort": frozenset({"pods"}),
@@ -59,7 +71,7 @@ def disruption_budget(obj: Object) -> Iterator[Cause]:
         yield causes.bad("spec", shown, "minAvailable and maxUnavailable cannot be both set")
     for word, value in (("minAvailable", least), ("maxUnavailable", most)):
         if value is not None:
-            yield from _share(value, f"spec.{word}")
+            yield from share(value, f"spec.{word}", at_most=100)
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in ("AlwaysAllow", "IfHealthyBudget"):
         yield causes.unsupported(
@@ -68,8 +80,8 @@ def disruption_budget(obj: Object) -> Iterator[Cause]:
     yield from label_selector(spec.get("selector") or {}, "spec.selector")
 
 
-def _share(value: int | str, field: str) -> Iterator[Cause]:
-    """Check a number or a percentage."""
+def share(value: int | str, field: str, at_most: int | None) -> Iterator[Cause]:
+    """Check a number or a percentage of at most `at_most`, where that is given."""
     if isinstance(value, int):
         if value < 0:
             yield causes.bad(field, value, "must be greater than or equal to 0")
@@ -82,7 +94,7 @@ def _share(value: int | str, field: str) -> Iterator[Cause]:
             "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',"
             "  or '93%', regex used for validation is '[0-9]+%')",
         )
-    elif int(digits) > 100:
+    elif at_most is not None and int(digits) > at_most:
         yield causes.bad(field, value, "must not be greater than 100%")
 
 
@@ -115,10 +127,39 @@ def _is_quota_name(name: str) -> bool:
 
 
 def limit_range(obj: Object) -> Iterator[Cause]:
-    """Check that each item says what it limits."""
+    """Check that each item says what it limits, and that its bounds agree."""
+    seen: set[str] = set()
     for index, item in enumerate((obj.get("spec") or {}).get("limits") or ()):
-        if not item.get("type"):
-            yield causes.required(f"spec.limits[{index}].type")
+        here, kind = f"spec.limits[{index}]", item.get("type") or ""
+        if not kind:
+            yield causes.required(f"{here}.type")
+        elif "/" not in kind and kind not in _LIMITED:
+            text = "must be a standard limit type or fully qualified"
+            yield causes.bad(f"{here}.type", kind, text)
+        if kind in seen:
+            yield causes.duplicate(f"{here}.type", kind)
+        seen.add(kind)
+        if kind == "Pod":
+            for word in ("default", "defaultRequest"):
+                if item.get(word):
+                    text = "may not be specified when `type` is 'Pod'"
+                    yield causes.forbidden(f"{here}.{word}", text)
+        yield from _bounds(item, here)
+
+
+def _bounds(item: Object, field: str) -> Iterator[Cause]:
+    words = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
+    bounds = {word: item.get(word) or {} for word in words}
+    for name in sorted({name for amounts in bounds.values() for name in amounts}):
+        said = {word: amounts[name] for word, amounts in bounds.items() if name in amounts}
+        for low, high, word, texts in _ORDERED:
+            if low in said and high in said and parse_milli(said[low]) > parse_milli(said[high]):
+                text = f"{texts[0]} value {said[low]} is greater than {texts[1]} value {said[high]}"
+                yield causes.bad(f"{field}.{word}[{name}]", said[word], text)
+        ratio = said.get("maxLimitRequestRatio")
+        if ratio is not None and parse_milli(ratio) < 1000:
+            text = f"ratio {ratio} is less than 1"
+            yield causes.bad(f"{field}.maxLimitRequestRatio[{name}]", ratio, text)
 
 
 def lease(obj: Object) -> Iterator[Cause]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from reprieve.local.server import causes, internal_form
 from reprieve.local.server.causes import Cause
+from reprieve.local.server.validation import jobs
 from reprieve.local.server.validation.pods import pod_template_spec
+from reprieve.local.server.validation.policy import share
 from reprieve.local.server.validation.selectors import label_selector, selects
 
 __all__ = [
@@ -27,6 +28,8 @@ __all__ = [
 
 Object = Mapping[str, Any]
 
+# Eleven characters less than a label's value: its Jobs have longer names.
+_LONGEST_CRON_JOB: Final = 52
 _MISMATCH: Final = "`selector` does not match template `labels`"
 
 
@@ -48,7 +51,7 @@ def _selected_template(spec: Object, policies: tuple[str, ...]) -> Iterator[Caus
         yield from label_selector(selector, "spec.selector")
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
             yield causes.bad("spec.selector", selector, "empty selector is invalid for deployment")
-    if not selects(selector or {"matchExpressions": [{}]}, labels):
+    if selector is None or not selects(selector, labels):
         yield causes.bad("spec.template.metadata.labels", labels or None, _MISMATCH)
     yield from pod_template_spec(template, "spec.template")
     policy = (template.get("spec") or {}).get("restartPolicy")
@@ -70,7 +73,31 @@ def deployment(obj: Object) -> Iterator[Cause]:
             "spec.strategy.rollingUpdate",
             "may not be specified when strategy `type` is 'Recreate'",
         )
+    elif strategy == "RollingUpdate":
+        yield from _rolling(spec["strategy"].get("rollingUpdate") or {}, "spec.strategy")
     yield from _amounts(spec, words[1:], "spec")
+    deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
+    if deadline is not None and deadline <= ready:
+        text = "must be greater than minReadySeconds"
+        yield causes.bad("spec.progressDeadlineSeconds", deadline, text)
+    if ((spec.get("template") or {}).get("spec") or {}).get("activeDeadlineSeconds") is not None:
+        text = "activeDeadlineSeconds in ReplicaSet is not Supported"
+        yield causes.forbidden("spec.template.spec.activeDeadlineSeconds", text)
+
+
+def _rolling(rolling: Object, field: str) -> Iterator[Cause]:
+    """Check how many pods a rollout may take away and add."""
+    for word in ("maxUnavailable", "maxSurge"):
+        value = rolling.get(word)
+        if value is not None:
+            here = f"{field}.rollingUpdate.{word}"
+            yield from share(value, here, at_most=100 if word == "maxUnavailable" else None)
+    if all(rolling.get(word) in (0, "0%") for word in ("maxUnavailable", "maxSurge")):
+        yield causes.bad(
+            f"{field}.rollingUpdate.maxUnavailable",
+            rolling["maxUnavailable"],
+            "may not be 0 when `maxSurge` is 0",
+        )
 
 
 def replica_set(obj: Object) -> Iterator[Cause]:
@@ -142,6 +169,7 @@ def _job_spec(spec: Object, field: str) -> Iterator[Cause]:
         yield causes.unsupported(f"{field}.completionMode", mode, ("Indexed", "NonIndexed"))
     if mode == "Indexed" and spec.get("completions") is None:
         yield causes.required(f"{field}.completions", "when completion mode is Indexed")
+    yield from jobs.indexes(spec, field)
     selector = spec.get("selector")
     if spec.get("manualSelector") and selector is None:
         yield causes.required(f"{field}.selector")
@@ -157,37 +185,7 @@ def _job_spec(spec: Object, field: str) -> Iterator[Cause]:
             f"{field}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'
         )
     if spec.get("podFailurePolicy") is not None:
-        yield from _failure_policy(spec, field)
-
-
-_ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
-
-
-def _failure_policy(spec: Object, field: str) -> Iterator[Cause]:
-    policy = spec["podFailurePolicy"]
-    if ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") != "Never":
-        yield causes.bad(
-            f"{field}.template.spec.restartPolicy",
-            spec["template"]["spec"].get("restartPolicy"),
-            'only "Never" is supported when podFailurePolicy is specified',
-        )
-    for index, rule in enumerate(policy.get("rules") or ()):
-        here = f"{field}.podFailurePolicy.rules[{index}]"
-        if not rule.get("action"):
-            yield causes.required(
-                f"{here}.action", f"valid values: {', '.join(f'{a!r}' for a in _ACTIONS)}"
-            )
-        elif rule["action"] not in _ACTIONS:
-            yield causes.unsupported(f"{here}.action", rule["action"], _ACTIONS)
-        if rule.get("onExitCodes") and rule.get("onPodConditions"):
-            yield causes.bad(
-                here, rule, "specifying both OnExitCodes and OnPodConditions is not supported"
-            )
-
-
-_SCHEDULE: Final = re.compile(
-    r"(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+))|(\S+\s+){4}\S+"
-)
+        yield from jobs.failure_policy(spec, field)
 
 
 def cron_job(obj: Object) -> Iterator[Cause]:
@@ -196,13 +194,13 @@ def cron_job(obj: Object) -> Iterator[Cause]:
     schedule = spec.get("schedule") or ""
     if not schedule:
         yield causes.required("spec.schedule")
-    elif not _SCHEDULE.fullmatch(schedule.strip()):
-        fields = len(schedule.split())
-        yield causes.bad(
-            "spec.schedule",
-            schedule,
-            f"expected exactly 5 fields, found {fields}: [{' '.join(schedule.split())}]",
-        )
+    else:
+        yield from jobs.schedule(schedule, "spec.schedule")
+    yield from jobs.time_zone(spec.get("timeZone"), "spec.timeZone")
+    name = (obj.get("metadata") or {}).get("name") or ""
+    if len(name) > _LONGEST_CRON_JOB:
+        text = f"must be no more than {_LONGEST_CRON_JOB} characters"
+        yield causes.bad("metadata.name", name, text)
     policy = spec.get("concurrencyPolicy")
     if policy not in ("Allow", "Forbid", "Replace"):
         yield causes.unsupported("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace"))
