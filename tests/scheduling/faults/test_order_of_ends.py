@@ -18,7 +18,7 @@ from tests.scheduling.site import Object, group, pod
 
 _ORDERS = 1_000
 _CHUNKS = 20
-_SAMPLE = 36
+_SAMPLE = 40
 
 
 @dataclass(frozen=True)
