@@ -8,7 +8,8 @@ victims or candidates differ from what the file says.
 
 `--nodes N,N... --gang SIZE`: generated clusters, and what a node costs more in the larger ones.
 `--throughput`: plain pods and gangs placed at 5,000 nodes with the default profile, engine only.
-`--options`: the gangs of the files with all options beyond KEP-5710, too, and what that costs.
+`--options`: the gangs of the files with all options beyond KEP-5710, too, and what that costs; and
+the same where each pod has a device, so that there is work to lose (`-devices`).
 `--slo`: the three ratios of KEP-5710. `--cascade`: what victims evict in turn. `--quick`: small
 inputs that assert results and never times.
 """
@@ -25,7 +26,14 @@ from typing import Any
 
 from bench.cascade import run_cascades
 from bench.measuring import Measurement, Stopwatch, best_of, peak_mib, print_line
-from bench.scheduling_input import Scenario, Unrest, generated, most_free_cpu, recorded
+from bench.scheduling_input import (
+    Scenario,
+    Unrest,
+    generated,
+    most_free_cpu,
+    recorded,
+    with_devices,
+)
 from bench.scheduling_load import run_ratios, run_throughput
 from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.engine.cluster.snapshot import Snapshot
@@ -113,6 +121,7 @@ async def _run(chosen: argparse.Namespace) -> None:
         await _pod(single, chosen.runs)
         if chosen.options:
             await _options(gang, chosen.runs)
+            await _options(with_devices(gang, _NOW), chosen.runs)
     if chosen.nodes:
         per_node: dict[int, float] = {}
         for count in map(int, chosen.nodes.split(",")):

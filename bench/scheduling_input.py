@@ -41,9 +41,10 @@ from reprieve.intake.cluster.pods import PodClasses, pod_row
 from reprieve.intake.cluster.policies import budget_row
 from reprieve.units.ids import Uid
 
-__all__ = ["Scenario", "Unrest", "generated", "most_free_cpu", "recorded"]
+__all__ = ["Scenario", "Unrest", "generated", "most_free_cpu", "recorded", "with_devices"]
 
 GIB = 2**30
+_DEVICE = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,29 @@ def most_free_cpu(simulation: Simulation, pending: Pending, nodes: I64) -> int:
     column = simulation.snapshot.resources.index("cpu")
     free = simulation.snapshot.allocatable[nodes, column] - simulation.used[nodes, column]
     return int(nodes[np.argmax(free)])
+
+
+def with_devices(scenario: Scenario, now: int) -> Scenario:
+    """Return the same cluster with work to lose: each pod has a device, and half write checkpoints.
+
+    Nobody lacks devices.
+    """
+    chance = random.Random(1)
+    known: dict[int, PodClass] = {}
+    rows: list[Change] = []
+    for row in scenario.rows:
+        if isinstance(row, NodeRow):
+            rows.append(replace(row, allocatable={**row.allocatable, _DEVICE: 1_000}))
+        elif isinstance(row, PodRow):
+            own = row.pod_class
+            if id(own) not in known:
+                known[id(own)] = replace(own, requests=(*own.requests, (_DEVICE, 1)))
+            start = now - chance.randrange(8 * 3_600)
+            said = now - chance.randrange(3_600) if chance.random() < 0.5 else 0
+            rows.append(replace(row, pod_class=known[id(own)], start=start, checkpoint=said))
+        else:
+            rows.append(row)
+    return replace(scenario, name=f"{scenario.name}-devices", rows=tuple(rows))
 
 
 def generated(nodes: int, size: int, seed: int = 1, *, whole: bool = True) -> Scenario:
