@@ -94,6 +94,37 @@ def test_a_default_must_be_acceptable_itself() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (
+            {
+                "type": "array",
+                "items": {"type": "object", "properties": {"a": {"type": "string"}}},
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["z"],
+            },
+            (
+                'x-kubernetes-list-map-keys[0]: Invalid value: "z": entries must all be names of '
+                "item properties"
+            ),
+        ),
+        (
+            {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+            (
+                "uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime "
+                "complexity becomes quadratic"
+            ),
+        ),
+        ({"type": "string", "$ref": "#/x"}, "$ref: Forbidden: $ref is not supported"),
+    ],
+)
+def test_what_a_schema_may_not_say_is_refused(schema: Object, text: str) -> None:
+    crd = definition()
+    schema_of(crd)["properties"]["spec"]["properties"]["odd"] = schema
+    assert refusal(crd) == [f"{_AT}.properties[spec].properties[odd].{text}"]
+
+
 def test_a_rule_that_does_not_compile_is_shown() -> None:
     crd = definition()
     rules = schema_of(crd)["properties"]["spec"]["x-kubernetes-validations"]

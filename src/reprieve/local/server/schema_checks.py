@@ -65,6 +65,22 @@ def _schema(schema: Schema, at: str, *, inside: str = "") -> Iterator[Cause]:
             f"{at}.x-kubernetes-list-map-keys",
             "must not be empty if x-kubernetes-list-type is map",
         )
+    if listed == "map":
+        known = (schema.get("items") or {}).get("properties") or {}
+        for place, key in enumerate(schema.get("x-kubernetes-list-map-keys") or ()):
+            if key not in known:
+                yield causes.bad(
+                    f"{at}.x-kubernetes-list-map-keys[{place}]",
+                    key,
+                    "entries must all be names of item properties",
+                )
+    if schema.get("uniqueItems"):
+        yield causes.forbidden(
+            f"{at}.uniqueItems",
+            "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
+        )
+    if schema.get("$ref"):
+        yield causes.forbidden(f"{at}.$ref", "$ref is not supported")
     if "default" in schema:
         yield from _default(schema, at)
     for place, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
