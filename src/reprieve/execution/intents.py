@@ -9,7 +9,7 @@ Source: the design's "Intent log and executor", steps 2, 3 and 6.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -38,6 +38,8 @@ from reprieve.units.errors import ReprieveError
 from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["IntentLog", "IntentTaken", "intent_name", "intent_spec", "reference"]
+
+_PAGE: Final = 100  # records, each of up to half a megabyte
 
 
 class IntentTaken(ReprieveError):
@@ -102,7 +104,12 @@ def intent_spec(
 
 
 class IntentLog:
-    """Reads and writes the intents of one operator namespace."""
+    """Reads and writes the intents of one operator namespace.
+
+    What it returns comes without the input of the decision, which nobody needs here, and which is
+    most of a record: thousands of them at once would take more room than all else. Writes of a
+    status leave what is stored of it alone.
+    """
 
     def __init__(self, client: Client, namespace: str, fence: Fence, clock: Clock) -> None:
         self._client = client
@@ -120,17 +127,24 @@ class IntentLog:
         labels = {DRY_RUN_LABEL: "true"} if spec.dry_run else {}
         intent = Preemption(Metadata(name, self.namespace, labels=labels), spec)
         try:
-            return await self._writer(spec.dry_run).create(PREEMPTIONS, intent, Preemption)
+            writer = self._writer(spec.dry_run)
+            return _without_input(await writer.create(PREEMPTIONS, intent, Preemption))
         except AlreadyExists:
-            found = await self._client.get(PREEMPTIONS, self.namespace, name, Preemption)
+            found = _without_input(
+                await self._client.get(PREEMPTIONS, self.namespace, name, Preemption)
+            )
         if found.spec.plan_id != spec.plan_id or not found.status.phase.open:
             raise IntentTaken(f"preemption {name} stands for plan {found.spec.plan_id}")
         return found
 
     async def list(self) -> list[Preemption]:
         """Return all intents of the operator namespace by a quorum read."""
-        page = await self._client.list(PREEMPTIONS, Preemption, namespace=self.namespace)
-        return page.items
+        found: list[Preemption] = []
+        async for page in self._client.list_pages(
+            PREEMPTIONS, Preemption, namespace=self.namespace, page_size=_PAGE
+        ):
+            found += map(_without_input, page.items)
+        return found
 
     async def start(self, intent: Preemption) -> Preemption:
         """Write `Evicting` with this process and its epoch.
@@ -183,9 +197,9 @@ class IntentLog:
 
     async def _write(self, intent: Preemption, **changes: Any) -> Preemption:
         status = msgspec.structs.replace(intent.status, **changes)
-        return await self._writer(intent.spec.dry_run).update_status(
-            PREEMPTIONS, msgspec.structs.replace(intent, status=status), Preemption
-        )
+        changed = msgspec.structs.replace(_without_input(intent), status=status)
+        writer = self._writer(intent.spec.dry_run)
+        return _without_input(await writer.update_status(PREEMPTIONS, changed, Preemption))
 
     def _writer(self, dry_run: bool) -> Client:
         # A dry run evicts nothing, so it needs no lease.
@@ -194,3 +208,8 @@ class IntentLog:
         return self._client.at(
             Priority.INTENT, self._fence.check, timeout=self._fence.request_timeout
         )
+
+
+def _without_input(intent: Preemption) -> Preemption:
+    spec = msgspec.structs.replace(intent.spec, input=None)
+    return msgspec.structs.replace(intent, spec=spec)
