@@ -113,7 +113,7 @@ async def test_shares_are_shown_rounded_up_and_exactly(tmp_path: Path) -> None:
         await until_said(
             cluster,
             "three",
-            QuotaReserved=("False", "Misconfigured", "ClusterQueue b is inactive"),
+            QuotaReserved=("False", "Suspended", "ClusterQueue b is inactive"),
         )
         await cluster.client.patch(COHORTS, "", "org", {"spec": {"parentName": None}}, dict)
         await until_said(
