@@ -100,10 +100,17 @@ def recorded_cycles(
     held: Iterable[Pair] = () if ledger is None else ledger.held(now)
     for result in cycles(holdings, queues, now, limit, first, ledger, proof):
         inputs = {}
+        # Who preempts in one tree has the holders of that tree in common.
+        known: dict[frozenset[str], tuple[Workload, ...]] = {}
         issuing = [entry for entry in result.entries if entry.issued]
         for entry in issuing:
             try:
-                inputs[entry.workload.key] = _encoded(entry, result, holdings, queues, now, held)
+                names = frozenset((entry.cluster_queue, *holdings.related(entry.cluster_queue)))
+                if names not in known:
+                    known[names] = tuple(_before(names, result, holdings))
+                inputs[entry.workload.key] = _encoded(
+                    entry, result, holdings, queues, now, held, names, known[names]
+                )
             except Exception:
                 log.exception("the input of %s's preemption is not recorded", entry.workload.key)
         found.append((result, inputs))
@@ -162,11 +169,14 @@ def _encoded(
     queues: Queues,
     now: Nanos,
     held: Iterable[Pair],
+    names: frozenset[str],
+    holders: tuple[Workload, ...],
 ) -> dict[str, Any]:
-    """Return the value for `spec.input`; the cycle is over, and its changes are taken back."""
+    """Return the value for `spec.input`; the cycle is over, and its changes are taken back.
+
+    `names`: the ClusterQueues of the tree; `holders`: what held quota in them before.
+    """
     tree, configuration = holdings.tree, holdings.configuration
-    names = {entry.cluster_queue, *holdings.related(entry.cluster_queue)}
-    holders = list(_before(names, result, holdings))
     size = f"{len(holders)} workloads with quota"
     if len(holders) > MOST_WORKLOADS:
         return packed(b"", size, leave_out=True)
@@ -193,7 +203,7 @@ def _encoded(
             name: dict(configuration.namespaces[name])
             for name in sorted(spaces & configuration.namespaces.keys())
         },
-        holders=tuple(holders),
+        holders=holders,
         heads=tuple(_head(each) for each in sorted(heads, key=lambda e: e.cluster_queue)),
         usage={key: repr(queues.local_queue_usage.get(key, 0.0)) for key in sorted(doors)},
         held=tuple(sorted((min(pair), max(pair)) for pair in held if uids & pair)),
@@ -202,7 +212,7 @@ def _encoded(
     return packed(msgspec.json.encode(decided_on), size)
 
 
-def _before(names: set[str], result: CycleResult, holdings: Holdings) -> Iterator[Workload]:
+def _before(names: frozenset[str], result: CycleResult, holdings: Holdings) -> Iterator[Workload]:
     """Yield what held quota in these ClusterQueues before the cycle, by namespace/name."""
     tree = holdings.tree
     admitted = {each.workload.key for each in result.of(Outcome.ADMITTED)}
