@@ -169,12 +169,6 @@ async def test_numbers_of_a_query_are_whole(
     assert (code, status["message"]) == (400, message)
 
 
-async def test_a_limit_below_one_is_none(client: Client) -> None:
-    for name in ("a", "b"):
-        await client.create(PODS, pod(name))
-    assert await names(client, PODS, limit="-1") == ["a", "b"]
-
-
 async def test_field_selectors_ask_for_what_the_kind_offers(client: Client) -> None:
     await client.create(PODS, pod("a", nodeName="n1"))
     await client.create(PODS, pod("b"))

@@ -182,7 +182,9 @@ def parse_list_options(query: Mapping[str, str], watch: bool) -> ListOptions:
     Raises:
         StatusError: 400 or 422 as the real server answers bad combinations.
     """
-    limit = max(0, query_number(query, "limit") or 0)
+    limit = query_number(query, "limit") or 0
+    if limit < 0:
+        raise bad_request(f"limit: {limit} is not a number of objects")
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     token = query.get("continue", "")
     initial = query.get("sendInitialEvents")
