@@ -45,3 +45,9 @@ def test_an_empty_scheduler_configuration_is_refused(tmp_path: Path) -> None:
     path.write_text("# nothing\n")
     refused = CliRunner().invoke(cli, [*COMMANDS["scheduler-config"], str(path)]).exception
     assert str(refused).endswith("it is empty; accepted: a KubeSchedulerConfiguration")
+
+
+def test_an_empty_scheduler_name_is_refused() -> None:
+    given = ["run", "--controllers", "scheduling", "--scheduler-name", ""]
+    refused = CliRunner().invoke(cli, given).exception
+    assert str(refused) == "--scheduler-name: ''; accepted: the name that pods give"

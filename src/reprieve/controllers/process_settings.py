@@ -145,6 +145,8 @@ def _scheduling(
         if options.scheduler_names:
             raise UsageError("--scheduler-name: a scheduler configuration names its profiles")
         return settings
+    if "" in options.scheduler_names:
+        raise UsageError("--scheduler-name: ''; accepted: the name that pods give")
     default = settings.policy.profiles[0]
     profiles = tuple(
         replace(default, scheduler_name=name)
