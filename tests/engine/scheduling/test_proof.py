@@ -9,7 +9,7 @@ import pytest
 
 from reprieve.controllers.scheduling import decisions
 from reprieve.controllers.scheduling.decisions import decide
-from reprieve.engine.cluster.rows import GroupRow
+from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
@@ -76,6 +76,18 @@ def test_what_the_engine_decides_has_no_fault() -> None:
     snapshot = full()
     attempt, plan = decided(snapshot)
     assert {victim.root.name for victim in plan.victims} == {"low-0", "low-1"}
+    assert faults_of(snapshot, POLICY, attempt) == ()
+
+
+def test_a_group_one_of_whose_pods_does_not_end_is_not_torn_by_the_others() -> None:
+    group, stuck, other = gang(2, "low", gpus=4, priority=1, all_or_nothing=True, nodes=("a", "a"))
+    assert isinstance(stuck, PodRow)
+    rows = [group, replace(stuck, deleting=True), other]
+    snapshot = snapshot_of(node("a", gpus=8), rows, gang(1, "train", gpus=4, priority=10))
+    unit = Unit(WAITING[:1], "default/train")
+    attempt = Session(snapshot, POLICY, overdue=[stuck.uid]).attempt(unit)
+    assert attempt is not None and attempt.plan is not None
+    assert [victim.root.name for victim in attempt.plan.victims] == ["low-1"]
     assert faults_of(snapshot, POLICY, attempt) == ()
 
 

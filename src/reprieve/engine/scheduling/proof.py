@@ -16,7 +16,7 @@ from enum import StrEnum
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I32, I64, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import I32, I64, Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.floors import torn_groups
@@ -229,9 +229,12 @@ def _together(snapshot: Snapshot, policy: Policy) -> I32:
 def _torn(snapshot: Snapshot, together: I32, slots: I64) -> list[PlanFault]:
     """Look for torn groups; `together`: (slots,) the group with which each pod goes, or -1."""
     size = len(snapshot.group_rows) + 1
+    # Who is on the way out goes with the others without being named: nobody may wait for it.
+    stays = (snapshot.pod_node >= 0) & (snapshot.pod_flags & Flag.DELETING == 0)
+    stays[slots] = True
     # Those that go alone count as the group 0.
     named = np.bincount(together[slots] + 1, minlength=size)[1:]
-    there = np.bincount((together + 1)[snapshot.pod_node >= 0], minlength=size)[1:]
+    there = np.bincount((together + 1)[stays], minlength=size)[1:]
     return [
         PlanFault(Fault.TORN_GROUP, snapshot.group_keys[group], f"{named[group]}/{there[group]}")
         for group in np.flatnonzero((named > 0) & (named != there)).tolist()
