@@ -36,9 +36,11 @@ SINGLY = {
     "harmOrder": 6,
     "harmOrder+maxLostWork": 1,
     "simulateClaims": 8,
-    "compositePriority": 3,
-    "maxMinRuntime": 1,
+    "compositePriority": 10,
+    "maxMinRuntime": 2,
 }
+#: In how many cases a search has to find something better than what the rules come to without it.
+BETTER = {"maxPlacements": 3, "harmOrder": 2}
 TOGETHER = 100
 
 
@@ -57,7 +59,8 @@ def test_each_option_chooses_as_the_oracle_does_on_many_clusters(names: str, fir
 def _singly(names: str, first: int, count: int) -> None:
     options = names.split("+")
     found = [compared(seed, options, options[-1]) for seed in range(first, first + count)]
-    assert_enough(found, preempting=10, refused=2, tied=10, changed=SINGLY[names])
+    better = BETTER.get(names, 0)
+    assert_enough(found, preempting=10, refused=2, tied=10, changed=SINGLY[names], better=better)
 
 
 def test_options_together_choose_as_the_oracle_does() -> None:
@@ -76,7 +79,7 @@ def _together(first: int) -> None:
 
 
 def test_with_options_plans_are_feasible_irreducible_and_the_same_in_any_order_of_events() -> None:
-    _promised(20_140, 40)
+    _promised(20_200, 40)
 
 
 @pytest.mark.slow
@@ -108,6 +111,6 @@ def _promised(first: int, count: int) -> None:
         if "podGroup" in case["preemptor"] or not promises.NOT_MONOTONE & set(case["situations"]):
             assert promises.returnable(sound(case), choice) == [], seed
         seen["preempting"] += 1
-        seen["of all options"] += seed % 8 == 0
+        seen["of all options"] += seed % 4 == 0
     assert seen["preempting"] >= count // 4
     assert seen["of all options"] >= count // 40

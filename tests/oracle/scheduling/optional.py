@@ -34,7 +34,7 @@ VALUES: dict[str, Callable[[Random], object]] = {
     "cascadeAware": lambda random: True,
     "simulateClaims": lambda random: True,
     "compositePriority": lambda random: "Nearest",
-    "maxMinRuntime": lambda random: random.choice((900, 3_300, 36_000, 36_000)),
+    "maxMinRuntime": lambda random: random.choice((900, 900, 3_300, 36_000)),
 }
 OPTIONS = tuple(VALUES)
 _EXISTS = {"operator": "Exists"}
@@ -47,7 +47,10 @@ def random_optional(seed: int, options: Collection[str]) -> Object:
     made = random_forest if trees else random_cluster
     for number in count(seed * 1_000):
         case = made(number)
-        if "podGroup" in case["preemptor"] or not OF_GROUPS & set(options):
+        # Where the nearest priority is asked for, groups of one tree have several.
+        several = bool(case.get("compositePriority")) or "compositePriority" not in options
+        grouped = "podGroup" in case["preemptor"] or not OF_GROUPS & set(options)
+        if several and grouped:
             break
     case.pop("compositePriority", None)
     case["seed"], case["now"] = seed, NOW
@@ -59,7 +62,12 @@ def random_optional(seed: int, options: Collection[str]) -> Object:
         _elsewhere(random, case)
     _equals(random, case, 1.0 if "cascadeAware" in options else 0.5)
     _priority_classes(random, case)
+    if "nonUniformGroups" in options and "terminating" not in case["situations"]:
+        APPLY["terminating"](random, case)
+        case["situations"].append("terminating")
     _disruption(random, case, many="nonUniformGroups" in options)
+    if "maxMinRuntime" in options:
+        _just_started(random, case)
     _work(random, case)
     return {**case, **{name: VALUES[name](random) for name in OPTIONS if name in options}}
 
@@ -170,6 +178,15 @@ def _disruption(random: Random, case: Object, *, many: bool) -> None:
             mine = pod["spec"].get("schedulingGroup", {}).get("podGroupName") == name_of(each)
             if mine and random.random() < 0.15:
                 _say(pod, "disruption", random.choice(("with-group", "with-group", "alone")))
+
+
+def _just_started(random: Random, case: Object) -> None:
+    for each in case["pods"]:
+        if random.random() < 0.5:
+            each["status"]["startTime"] = f"2023-11-14T23:{random.randrange(30):02}:00Z"
+    for each in _groups(case):
+        if random.random() < 0.4:
+            _say(each, "preempt-min-runtime", random.choice(("20m", "50m", "1h")))
 
 
 def _work(random: Random, case: Object) -> None:

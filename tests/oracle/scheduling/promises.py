@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.oracle.scheduling import harm, objects, placement, preemption, trees, units
+from tests.oracle.scheduling import harm, objects, placement, placements, preemption, trees, units
 from tests.oracle.scheduling.harm import Harm
 from tests.oracle.scheduling.objects import Cluster, Object, key_of
+from tests.oracle.scheduling.placement import Attempt
 from tests.oracle.scheduling.preemption import Choice
 from tests.oracle.scheduling.units import Unit
 
@@ -58,6 +59,28 @@ def returnable(case: Object, choice: Choice) -> list[tuple[str, ...]]:
         if fits and not units.torn(fewer.victims, cluster):
             found.append(unit)
     return found
+
+
+def around_its_nodes(case: Object, choice: Choice) -> Choice:
+    """What a group's placement asks for when nobody is spared from the start.
+
+    The choice itself where nobody can tell which priorities have to go.
+    """
+    case = {**case, "maxPlacements": 1, "topologyPreemption": False}
+    cluster, pending = Cluster.of(case), list(case["pending"])
+    group = group_of(case, cluster)
+    assert group is not None
+    if units.composite(group, cluster):
+        pending = trees.in_order(group, pending, cluster)
+    priority = preemption.preempting_priority(group, pending, cluster)
+    search = placements.examined(group, pending, cluster, priority, None)
+    if not search.settled:
+        return choice
+    by_key = {key_of(p): p for p in pending}
+    placed = tuple((by_key[key], node) for key, node in (choice.nominated or {}).items())
+    nothing: set[str] = set()
+    attempt = Attempt("Success", "", placed, {}, {key_of(p): nothing for p, _ in placed})
+    return preemption.around(attempt, cluster, search.below)
 
 
 def _no_units(choice: Choice, every: list[Unit], cluster: Cluster) -> list[str]:
