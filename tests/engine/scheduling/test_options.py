@@ -11,8 +11,10 @@ from random import Random
 
 import pytest
 
-from reprieve.engine.cluster.cluster import Cluster
-from tests.engine.api_objects import rows_of
+from reprieve.engine.cluster import cluster
+from reprieve.engine.scheduling.harm import lost_work
+from reprieve.engine.scheduling.units import potential_units
+from tests.engine.api_objects import cluster_of, policy_of, rows_of
 from tests.engine.scheduling.agreement import sound
 from tests.engine.scheduling.options import (
     assert_enough,
@@ -21,7 +23,8 @@ from tests.engine.scheduling.options import (
     some_options,
     with_second_pass,
 )
-from tests.oracle.scheduling import optional, promises
+from tests.oracle.scheduling import harm, optional, promises, units
+from tests.oracle.scheduling.objects import Cluster, key_of
 
 FIRST, CHUNK = 50, 45
 #: The options that are on, the last one being switched, and in how many cases it has to matter.
@@ -78,6 +81,29 @@ def _together(first: int) -> None:
     assert_enough(found, preempting=25, refused=12, tied=25, settled=40, searched=12)
 
 
+def test_lost_work_of_pods_and_of_what_goes_together_is_what_the_oracle_says() -> None:
+    seen = Counter[str]()
+    for seed in range(120):
+        case = optional.random_optional(seed, ("harmOrder", "maxLostWork"))
+        snapshot, policy, state = cluster_of(case).snapshot(), policy_of(case), Cluster.of(case)
+        lost = lost_work(snapshot, optional.NOW, policy.max_lost_work)
+        there = snapshot.pod_node >= 0
+        found = potential_units(snapshot, there, 2**31, policy, lost=lost)
+        assert found.lost is not None
+        got = {
+            frozenset(snapshot.pod_keys[slot] for slot in found.pods(unit)): int(found.lost[unit])
+            for unit in range(len(found))
+        }
+        every = units.units_with(state.live, state)
+        assert got == {frozenset(map(key_of, u.pods)): u.lost for u in every}, seed
+        for unit in every:
+            alone = {harm.lost_with(pod, state) for pod in unit.pods}
+            seen["idle"] += unit.lost == harm.IDLE
+            seen["partly idle"] += harm.IDLE in alone and len(alone) > 1
+            seen["lost"] += unit.lost > 0
+    assert seen["idle"] >= 50 and seen["partly idle"] >= 3 and seen["lost"] >= 300, seen
+
+
 def test_with_options_plans_are_feasible_irreducible_and_the_same_in_any_order_of_events() -> None:
     _promised(20_200, 40)
 
@@ -99,10 +125,10 @@ def _promised(first: int, count: int) -> None:
         for _ in range(2):
             random.shuffle(rows)
             cut = random.randrange(len(rows))
-            cluster = Cluster()
-            cluster.apply(rows[:cut])
-            cluster.apply(rows[cut:])
-            told.append(decided(case, policy, cluster.snapshot()))
+            held = cluster.Cluster()
+            held.apply(rows[:cut])
+            held.apply(rows[cut:])
+            told.append(decided(case, policy, held.snapshot()))
         assert told[0] == told[1], seed
         choice, plan = told[0][0].choice, told[0][1]
         if plan is None or choice is None:

@@ -65,6 +65,8 @@ def random_optional(seed: int, options: Collection[str]) -> Object:
     if "nonUniformGroups" in options and "terminating" not in case["situations"]:
         APPLY["terminating"](random, case)
         case["situations"].append("terminating")
+    if "nonUniformGroups" in options:
+        _larger_groups(random, case)
     _disruption(random, case, many="nonUniformGroups" in options)
     if "maxMinRuntime" in options:
         _just_started(random, case)
@@ -165,12 +167,11 @@ def _priority_classes(random: Random, case: Object) -> None:
 
 def _disruption(random: Random, case: Object, *, many: bool) -> None:
     for each in _groups(case):
-        if many and random.random() < 0.7:
-            each["spec"].pop("disruptionMode", None)
-            each["spec"]["priority"] = random.choice((10, 20))
+        if many:
             for pod in case["pods"]:
-                if "schedulingGroup" not in pod["spec"] and random.random() < 0.25:
-                    pod["spec"]["schedulingGroup"] = {"podGroupName": name_of(each)}
+                mine = pod["spec"].get("schedulingGroup", {}).get("podGroupName") == name_of(each)
+                if mine and random.random() < 0.3:
+                    pod["metadata"]["deletionTimestamp"] = "2023-11-14T23:30:00Z"
         if random.random() < 0.6:
             text = random.choice(("1", "2", "3", "4", "4", "0", "-1", "all"))
             _say(each, "disruption-floor", text)
@@ -178,6 +179,17 @@ def _disruption(random: Random, case: Object, *, many: bool) -> None:
             mine = pod["spec"].get("schedulingGroup", {}).get("podGroupName") == name_of(each)
             if mine and random.random() < 0.15:
                 _say(pod, "disruption", random.choice(("with-group", "with-group", "alone")))
+
+
+def _larger_groups(random: Random, case: Object) -> None:
+    """Most groups of victims have no mode, one priority, and more pods."""
+    for each in _groups(case):
+        if random.random() < 0.7:
+            each["spec"].pop("disruptionMode", None)
+            each["spec"]["priority"] = random.choice((10, 10, 20))
+            for pod in case["pods"]:
+                if "schedulingGroup" not in pod["spec"] and random.random() < 0.25:
+                    pod["spec"]["schedulingGroup"] = {"podGroupName": name_of(each)}
 
 
 def _just_started(random: Random, case: Object) -> None:
