@@ -261,3 +261,17 @@ def test_the_filter_that_refuses_a_single_pods_victim_is_named() -> None:
         "default/low-0 (on n, priority 0) stays: the preemptor fits with it in place",
         "default/low-1 (on n, priority 0) stays: the preemptor fits with it in place",
     ]
+
+
+def test_a_group_that_goes_as_a_whole_has_its_filter_whichever_of_its_pods_was_seen_first() -> None:
+    on = ("n0", "n0", "n1", "n1")
+    whole, *lows = gang(4, "low", priority=1, all_or_nothing=True, nodes=on, cpu=1000)
+    high = gang(1, "high", priority=10, cpu=2000)
+    nodes = [node(name, cpu=2000) for name in ("n0", "n1")]
+    for order in (lows, lows[::-1]):
+        snapshot = snapshot_of(*nodes, whole, *order, *high)
+        attempt = decided(snapshot, Policy(), unit(high))
+        assert attempt.preemption is not None
+        (victim,) = attempt.preemption.victims
+        assert len(victim.pods) == 4
+        assert refusals(snapshot, Policy(), attempt) == {victim.pods[0]: "NodeResourcesFit"}

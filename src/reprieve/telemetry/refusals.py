@@ -31,7 +31,14 @@ def refusals(snapshot: Snapshot, policy: Policy, attempt: Attempt) -> dict[int, 
     if found is None or not found.victims:
         return {}
     if attempt.unit.group:
-        return dict(found.refused)
+        # The decision names a unit by any of its pods.
+        named = dict(found.refused)
+        return {
+            unit.pods[0]: named[slot]
+            for unit in found.victims
+            for slot in unit.pods
+            if slot in named
+        }
     return _of_pod(snapshot, policy, attempt, found)
 
 

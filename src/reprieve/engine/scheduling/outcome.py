@@ -166,7 +166,7 @@ class Preemption:
     violating: int = 0  # pods
     group_disruptions: int = 0  # units of type group
     reprieved: tuple[tuple[str, int], ...] = ()
-    refused: tuple[tuple[int, str], ...] = ()  # slot of the unit's first pod, filter name
+    refused: tuple[tuple[int, str], ...] = ()  # slot of a pod of the unit, filter name
     evaluated: bool = True  # victims were searched, so metrics of the evaluation are observed
     keep_nominations: bool = False  # not eligible: present nominations stay
     unhelpful: tuple[tuple[Reason | Explanation, int], ...] = ()
