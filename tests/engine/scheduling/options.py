@@ -23,6 +23,7 @@ from tests.engine.scheduling.agreement import judged, kinds, plain, sound
 from tests.oracle.scheduling import optional, promises
 from tests.oracle.scheduling.group import Outcome
 from tests.oracle.scheduling.optional import OPTIONS, random_optional
+from tests.oracle.scheduling.preemption import Choice
 
 NO_OUTCOME = Outcome({}, None, {}, None)
 
@@ -99,11 +100,12 @@ def _wrong(case: Json, expected: Outcome, got: Outcome) -> str:
         halved = case.get("binarySearchPriority") and not expected.choice.settled
         return "" if halved else f"{where}{got.choice.code}, expected {expected.choice.code}"
     done = promises.harm_of(case, got.choice)
+    without: Choice | None = expected.choice
     if case.get("harmOrder"):
         # In other domains it only looks where least is lost.
-        expected = judged({key: case[key] for key in case if key not in optional.ZONAL})
-        assert expected.choice is not None
-    least = promises.harm_of(case, expected.choice)
+        without = judged({key: case[key] for key in case if key not in optional.ZONAL}).choice
+    assert without is not None
+    least = promises.harm_of(case, without)
     if done > least:
         return f"{where}harm {done}, without search {least}"
     there = promises.around_its_nodes(sound(case), got.choice)

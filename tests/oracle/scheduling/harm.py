@@ -41,7 +41,7 @@ def lost_with(pod: Object, cluster: Cluster) -> int:
     """Device-seconds since the last checkpoint or, where nobody says one, since the start."""
     if idle(pod, cluster):
         return IDLE
-    now, most = cluster.objects["now"], cluster.objects.get("maxLostWork", 3600)
+    now, most = int(cluster.objects["now"]), int(cluster.objects.get("maxLostWork", 3600))
     group = str((pod["spec"].get("schedulingGroup") or {}).get("podGroupName") or "")
     holders = [pod, cluster.one("podGroups", group, namespace_of(pod)) or pod]
     said = [instant(objects.annotation(each, "last-checkpoint")) or 0 for each in holders]

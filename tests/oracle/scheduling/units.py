@@ -103,7 +103,8 @@ def _protected(pod: Object, cluster: Cluster) -> int:
     if not limits or named is None:
         return own
     cap = limits.get("cap", 10**9)
-    return max(own, min(named["value"], limits.get("namespaces", {}).get(namespace_of(pod), cap)))
+    limit = limits.get("namespaces", {}).get(namespace_of(pod), cap)
+    return max(own, min(int(named["value"]), int(limit)))
 
 
 def whole_of(pod: Object, cluster: Cluster) -> Object | None:
