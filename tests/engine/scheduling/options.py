@@ -111,8 +111,8 @@ def _wrong(case: Json, expected: Outcome, got: Outcome) -> str:
     there = promises.around_its_nodes(sound(case), got.choice)
     least = promises.harm_of(case, there)
     same = set(there.victims) == set(got.choice.victims)
-    # Who is spared for others to be cheaper is not asked about budgets.
-    worse = done[0] == least[0] and done > least
+    # Who is spared for others to be cheaper is not asked about budgets, nor about torn groups.
+    worse = done[0] == least[0] and done > least and not case.get("nonUniformGroups")
     return f"{where}harm {done} instead of {least}" if worse and not same else ""
 
 
