@@ -41,7 +41,7 @@ class Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, err = await asyncio.wait_for(process.communicate(text.encode()), 30)
+        out, err = await asyncio.wait_for(process.communicate(text.encode()), 60)
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 
