@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprieve.local.cluster import Stage, Write
 from tests.idle.site import (
     GPU_WORKLOADS,
     NAMESPACE,
@@ -35,6 +36,32 @@ async def test_a_changed_annotation_takes_effect_on_pods_that_run(site: Site) ->
         "aggregationPolicy": "Min",
     }
     assert over["status"]["preemptionReason"].endswith("(threshold: 1s)")
+
+
+async def test_a_change_that_meets_a_newer_workload_takes_effect_all_the_same(site: Site) -> None:
+    await site.create(job("training", container(gpu=4), grace_period="1h"))
+    await site.run()
+    name = (await site.until_phase("Job/training", "Idle"))["metadata"]["name"]
+    met = 0
+
+    async def somebody_is_faster(write: Write, stage: Stage) -> None:
+        nonlocal met
+        path = write.path.partition("?")[0]
+        spec = path.endswith(f"/gpuworkloads/{name}") and b"gracePeriod" in write.body
+        if stage is Stage.BEFORE and spec and met < 2:
+            met += 1
+            await site.patch(GPU_WORKLOADS, name, {"metadata": {"labels": {"seen": str(met)}}})
+        await site.on_write(write, stage)
+
+    site.cluster.on_write = somebody_is_faster
+    await site.annotate("jobs.batch", "training", grace_period="2h")
+
+    async def followed() -> bool:
+        found = await site.workload("Job/training")
+        return found is not None and found["spec"]["gracePeriod"] == "2h0m0s"
+
+    await site.until(followed)
+    assert met == 2
 
 
 async def test_a_threshold_that_is_raised_makes_a_running_workload_idle(site: Site) -> None:

@@ -76,6 +76,7 @@ from reprieve.units.instants import Nanos
 __all__ = ["IdlePlane"]
 
 _KAIWO_PERIOD: Final = 5 * SECOND
+_OVERTAKEN: Final = SECOND // 5
 _TRACKED: Final = (Phase.PENDING_OTHER, Phase.PENDING_GPU, Phase.ACTIVE, Phase.IDLE)
 
 
@@ -111,7 +112,11 @@ class IdlePlane:
         self._known_roots: dict[str, Root] = {}
         self._solver = Solver()
         self._tracking = Tracking(
-            context, self.workloads, self._namespace_annotations, self._due.add
+            context,
+            self.workloads,
+            self._namespace_annotations,
+            changed=self._due.add,
+            overtaken=self._follow_soon,
         )
         self._log = IntentLog(client, operator_namespace, context.fence, clock)
         executor = Executor(
@@ -310,6 +315,10 @@ class IdlePlane:
         self._roots_due.add(root.uid)
         for held in self.workloads.of_root(root.uid):
             self._due.add(held.key)
+
+    def _follow_soon(self, uid: str) -> None:
+        """Follow a root again once the newer version of its GpuWorkload will have been seen."""
+        self._roots_due.add_at(uid, Nanos(self.context.clock.wall() + _OVERTAKEN))
 
     def _polled(self, poll: Poll) -> None:
         self._poll_report.report(poll)

@@ -47,7 +47,11 @@ __all__ = ["Tracking"]
 
 
 class Tracking:
-    """Makes, follows and ends GpuWorkloads."""
+    """Makes, follows and ends GpuWorkloads.
+
+    `changed` has a GpuWorkload looked at; `overtaken` has a root, by uid, followed again soon: what
+    its annotations say met a newer version of its GpuWorkload.
+    """
 
     def __init__(
         self,
@@ -55,11 +59,13 @@ class Tracking:
         workloads: TrackedWorkloads,
         namespace_annotations: Callable[[str], Mapping[str, str]],
         changed: Callable[[GpuWorkloadKey], None],
+        overtaken: Callable[[str], None],
     ) -> None:
         self._context = context
         self._workloads = workloads
         self._namespace_annotations = namespace_annotations
         self._changed = changed
+        self._overtaken = overtaken
 
     async def follow(self, root: Root, facts: RootFacts, gpus: Mapping[str, int]) -> None:
         """Bring the GpuWorkload of a root in line with the annotations in force.
@@ -165,6 +171,7 @@ class Tracking:
             )
         except (Conflict, NotFound):
             self._changed(workload.key)
+            self._overtaken(workload.root.uid)
             return
         self._workloads.put(stored)
         self._changed(workload.key)
@@ -181,6 +188,7 @@ class Tracking:
             )
         except (Conflict, NotFound):
             self._changed(workload.key)
+            self._overtaken(workload.root.uid)
 
     def _report(self, root: Root, derived: Derived) -> None:
         if not derived.tracked:
