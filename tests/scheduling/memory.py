@@ -145,7 +145,8 @@ class MemoryApi:
             metadata = {**old["metadata"], "annotations": notes}
             bound = {**old, "metadata": metadata, "spec": spec}
             return FakeAnswer(201, self.put(where.kind, bound))
-        new = body if verb == "put" else _patched(old, body)
+        # All that is put are statuses, which leave the rest alone.
+        new = _status_put(old, body) if verb == "put" else _patched(old, body)
         new["metadata"] = {**old["metadata"], **new["metadata"]}
         return FakeAnswer(body=self.put(where.kind, new))
 
@@ -245,6 +246,10 @@ class _Late(FakeAnswer):
 
 class Killed(Exception):
     """The plane whose write it was has been killed."""
+
+
+def _status_put(old: Object, new: Object) -> Object:
+    return {**old, "metadata": new["metadata"], "status": new["status"]}
 
 
 def _patched(old: Object, patch: Object) -> Object:
