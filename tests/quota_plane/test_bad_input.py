@@ -168,6 +168,13 @@ async def quota_below_usage(cluster: Site) -> None:
 async def deleted_queue(cluster: Site) -> None:
     await cluster.create(*queues("doomed"), job("survivor", "doomed", pods=1))
     await runs(cluster, "survivor")
+
+    async def held() -> object:
+        """Without its webhook the queue gets its finalizer within a second."""
+        found: Object = await cluster.client.get(CLUSTER_QUEUES, "", "doomed", dict)
+        return found["metadata"].get("finalizers")
+
+    await cluster.until("doomed is held", held, PATIENCE_S)
     await cluster.client.delete(CLUSTER_QUEUES, "", "doomed")
     text = "Can't admit new workloads; clusterQueue is terminating"
     await says(cluster, CLUSTER_QUEUES, "doomed", "Active", "False", "Terminating", text)

@@ -223,9 +223,14 @@ async def test_the_real_controllers_run_is_repeated(name: str, tmp_path: Path) -
     async with site(tmp_path, *objects, nodes=nodes, options=options) as cluster:
         for each in sorted(first, key=lambda w: w["metadata"]["creationTimestamp"]):
             await cluster.create(copied(each))
-        await cluster.until_admitted(
-            *(each["metadata"]["ownerReferences"][0]["name"] for each in first)
-        )
+        names = [each["metadata"]["ownerReferences"][0]["name"] for each in first]
+        await cluster.until_admitted(*names)
+
+        async def ready() -> bool:
+            said = [await cluster.conditions(each) for each in names]
+            return all(each.get("PodsReady", ("",))[0] == "True" for each in said)
+
+        await cluster.until("all are ready", ready)
         await cluster.create(*(copied(each) for each in second))
 
         async def same() -> bool:

@@ -145,8 +145,7 @@ class MemoryApi:
             metadata = {**old["metadata"], "annotations": notes}
             bound = {**old, "metadata": metadata, "spec": spec}
             return FakeAnswer(201, self.put(where.kind, bound))
-        # All that is put are statuses, which leave the rest alone.
-        new = _status_put(old, body) if verb == "put" else _patched(old, body)
+        new = _put(old, body) if verb == "put" else _patched(old, body)
         new["metadata"] = {**old["metadata"], **new["metadata"]}
         return FakeAnswer(body=self.put(where.kind, new))
 
@@ -248,7 +247,10 @@ class Killed(Exception):
     """The plane whose write it was has been killed."""
 
 
-def _status_put(old: Object, new: Object) -> Object:
+def _put(old: Object, new: Object) -> Object:
+    """Replace an object; of one with a status it is that alone that anybody puts."""
+    if "status" not in new:
+        return new
     return {**old, "metadata": new["metadata"], "status": new["status"]}
 
 
