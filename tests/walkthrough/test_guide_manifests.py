@@ -21,6 +21,8 @@ def manifests() -> Path:
 async def test_every_workload_of_the_guide_is_tracked_with_its_own_settings(
     manifests: Path, site: Site
 ) -> None:
+    # The operator makes one when it starts; kubectl would meet it between looking and creating.
+    await site.says("wait", "kaiwoconfig/kaiwo", "--for=create", "--timeout=60s")
     for file in ("idle-namespace.yaml", "idle-kaiwoconfig.yaml"):
         await site.says("apply", "-f", str(manifests / file))
     applied = await site.says(
