@@ -13,7 +13,7 @@ import pytest
 
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.engine.plan import Plan, ProofLevel
-from reprieve.engine.quota.entries import Entry, NodeCheck
+from reprieve.engine.quota.entries import Entry, NodeCheck, Outcome
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Configuration,
@@ -79,13 +79,46 @@ def preemptions(
     proof: NodeCheck | None = None,
 ) -> Iterator[Preempted]:
     """Run cycles; yield each entry that preempts with its plan and its stored input."""
-    for result, inputs in recorded_cycles(holdings, queues, NOW, 30, ledger=ledger, proof=proof):
+    for result, inputs in recorded_cycles(
+        holdings, queues, NOW, 30, 1_000, ledger=ledger, proof=proof
+    ):
         for entry in result.entries:
             if entry.issued:
                 policy = policy_text(holdings.configuration, entry.cluster_queue)
                 plan = plan_of(entry, holdings.tree, 7, policy)
                 assert plan is not None
                 yield entry, plan, inputs[entry.workload.key]
+
+
+def test_runs_that_end_once_they_admitted_enough_decide_what_one_long_run_does() -> None:
+    random, cut = Random(17), 0
+    for number in range(120):
+        case = scene(random, size=Size(queues=7, admitted=2, pending=24))
+        told = []
+        for most in (10**6, 1 + number % 3):
+            holdings, queues = Holdings(case.configuration), Queues(case.configuration)
+            for workload in case.admitted:
+                holdings.hold(workload)
+            for workload in (*case.pending, case.incoming):
+                queues.push(workload)
+            lines: list[tuple[str, str, str]] = []
+            first, runs = 0, 0
+            while True:
+                results = [r for r, _ in recorded_cycles(holdings, queues, NOW, 30, most, first)]
+                admitted = [len(result.of(Outcome.ADMITTED)) for result in results]
+                lines += [
+                    (entry.workload.key, str(entry.outcome), entry.message)
+                    for result in results
+                    for entry in result.entries
+                ]
+                first, runs = first + len(results), runs + 1
+                assert sum(admitted[:-1]) < most
+                if sum(admitted) < most:
+                    break
+            told.append(lines)
+            cut += most < 10**6 and runs > 2
+        assert told[0] == told[1], number
+    assert cut >= 30
 
 
 def test_the_cycle_run_again_gives_the_same_plan_and_an_answer_for_everybody() -> None:

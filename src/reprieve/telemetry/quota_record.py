@@ -87,16 +87,19 @@ def recorded_cycles(
     queues: Queues,
     now: Nanos,
     limit: int,
+    most: int,
     first: int = 0,
     ledger: Ledger | None = None,
     proof: NodeCheck | None = None,
 ) -> list[tuple[CycleResult, dict[str, dict[str, Any]]]]:
     """Run `engine.quota.cycle.cycles`; return each result with the inputs of its preemptions.
 
+    No further cycle is begun once `most` workloads or more were admitted.
     The inputs are values for `spec.input`, by the key of the preemptor; one that cannot be made is
     left out, as what cannot be explained later is carried out all the same.
     """
     found = []
+    admitted = 0
     held: Iterable[Pair] = () if ledger is None else ledger.held(now)
     for result in cycles(holdings, queues, now, limit, first, ledger, proof):
         inputs = {}
@@ -114,6 +117,9 @@ def recorded_cycles(
             except Exception:
                 log.exception("the input of %s's preemption is not recorded", entry.workload.key)
         found.append((result, inputs))
+        admitted += len(result.of(Outcome.ADMITTED))
+        if admitted >= most:
+            break
         if issuing:
             held = () if ledger is None else ledger.held(now)
     return found

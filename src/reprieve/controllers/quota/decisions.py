@@ -1,11 +1,11 @@
 """The runs of cycles, and what each entry writes.
 
 Changes are taken over, cycles run back to back in the solver thread until they change nothing, and
-then everything that they decided is written: each in a task of its own, the next run not waiting
-for it. What cannot be written is taken back. A fault of ours in deciding about one workload is
-logged and told to that one (`engine.quota.cycle`); after one that is nobody's own there is a pause,
-longer each time. Source: specification of the quota plane, sections 8
-and 9; the design's "Processes and time".
+then everything that they decided is written, the next run not waiting for it: admissions by
+`admissions`, each preemption in a task of its own. What cannot be written is taken back. A fault of
+ours in deciding about one workload is logged and told to that one (`engine.quota.cycle`); after one
+that is nobody's own there is a pause, longer each time. Source: specification of the quota plane,
+sections 8 and 9; the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from reprieve.api.kueue import API_VERSION, Workload
 from reprieve.api.reprieve import ObjectRef
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.persistent import Pauses
+from reprieve.controllers.quota.admissions import Admissions
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.explanations import Explanations
 from reprieve.controllers.quota.held_pairs import HeldPairs
@@ -25,19 +26,14 @@ from reprieve.controllers.quota.meters import place_of, ready_for
 from reprieve.controllers.quota.node_view import NodeView
 from reprieve.controllers.quota.preemptions import Marking, Preemptions
 from reprieve.controllers.quota.state import QuotaState
-from reprieve.controllers.quota.transitions import evictions_of, reserved
-from reprieve.controllers.quota.writing import StatusWriter
+from reprieve.controllers.quota.transitions import evictions_of
 from reprieve.controllers.solve import Solver
 from reprieve.engine.quota import model
-from reprieve.engine.quota.checks import required_checks
-from reprieve.engine.quota.cycle import preemptions_failed, undo_admission
+from reprieve.engine.quota.cycle import preemptions_failed
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.execution.fence import Deposed
-from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import ApiError
-from reprieve.kube.writes import Priority
 from reprieve.telemetry.quota_record import policy_text, recorded_cycles
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.wording import kueue
@@ -45,6 +41,7 @@ from reprieve.wording import kueue
 __all__ = ["Decisions"]
 
 _MOST: Final = 1_000  # cycles in one run
+_MOST_ADMITTED: Final = 1_000  # in one run, but that a cycle is done to its end
 _PAUSE: Final = 5 * MILLISECOND
 # How much longer than a run the pause before the next one is, and how long at most.
 _REST: Final = 4
@@ -58,8 +55,8 @@ class Decisions:
         self,
         context: QuotaContext,
         state: QuotaState,
-        writer: StatusWriter,
         preemptions: Preemptions,
+        admissions: Admissions,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         held_back: Callable[[], str],
         held_pairs: HeldPairs,
@@ -68,8 +65,8 @@ class Decisions:
     ) -> None:
         self._context = context
         self._state = state
-        self._writer = writer
         self._preemptions = preemptions
+        self._admissions = admissions
         self._spawn = spawn
         self._held_back = held_back
         self._solver = Solver()
@@ -95,6 +92,7 @@ class Decisions:
                 await self._wake.wait()
                 # What comes together is decided together, the more of it the longer that takes.
                 await clock.sleep(pause)
+                await self._admissions.room()
                 self._wake.clear()
                 if self._held_back():
                     await clock.sleep(SECOND // 5)
@@ -134,7 +132,14 @@ class Decisions:
             proof = self._nodes.proof(now)
             recorded = await self._solver.run(
                 lambda: recorded_cycles(
-                    state.holdings, state.queues, now, _MOST, self._number, ledger, proof
+                    state.holdings,
+                    state.queues,
+                    now,
+                    _MOST,
+                    _MOST_ADMITTED,
+                    self._number,
+                    ledger,
+                    proof,
                 )
             )
             self._number += len(recorded)
@@ -149,9 +154,11 @@ class Decisions:
                         self._nodes.refused(entry.cluster_queue)
                     if entry.issued:
                         self._issue(entry, inputs.get(entry.workload.key))
-            for entry in last.values():
-                if entry.outcome is Outcome.ADMITTED:
-                    self._admit(entry)
+            admitted = [entry for entry in last.values() if entry.outcome is Outcome.ADMITTED]
+            for entry in admitted:
+                self._admissions.put(entry)
+            if len(admitted) >= _MOST_ADMITTED:
+                self._wake.set()
             self._say([result for result, _ in recorded], last, seconds)
         return next((result.fault for result, _ in recorded if result.fault is not None), None)
 
@@ -178,53 +185,6 @@ class Decisions:
             self._measure([result for result in results if result.entries], seconds)
         except Exception:
             log.exception("a run of cycles is not told")
-
-    # Admissions
-
-    def _admit(self, entry: Entry) -> None:
-        self._state.deciding.add(entry.workload.key)
-        self._spawn(self._write_admission(entry))
-
-    async def _write_admission(self, entry: Entry) -> None:
-        key, context = entry.workload.key, self._context
-        admission, queue = entry.admission, entry.cluster_queue
-        assert admission is not None and entry.assignment is not None
-        settings = self._state.configuration.settings
-        known = self._state.configuration.cluster_queues.get(queue)
-        required = () if known is None else required_checks(known, admission)
-        now = context.clock.wall()
-
-        def change(workload: Workload) -> Workload | None:
-            if (
-                workload.metadata.deletion_timestamp
-                or is_true(condition_of(workload.status.conditions, "Finished"))
-                or not workload.spec.active
-            ):
-                return None
-            return reserved(workload, admission, required, now)
-
-        stored = None
-        try:
-            stored = await self._writer.change(key, entry.workload.uid, change, Priority.INTENT)
-        except Deposed:
-            raise
-        except ApiError as failure:
-            log.warning("%s got quota that could not be written: %s", key, failure)
-        except Exception:
-            log.exception("%s got quota that could not be written", key)
-        if stored is None:
-            async with self._state.engine:
-                undo_admission(self._state.holdings, self._state.queues, entry)
-        self._state.decided(key)
-        if stored is None:
-            return
-        log.debug("%s: quota reserved in %s", key, queue)
-        reference = reference_of(stored)
-        queued = queue_timestamp(entry.workload, settings)
-        event = kueue.quota_reserved_event(entry.workload, queue, queued, now, entry.assignment)
-        context.announce(reference, event)
-        if is_true(condition_of(stored.status.conditions, "Admitted")):
-            context.announce(reference, kueue.admitted_event(entry.workload, queue))
 
     # Preemptions
 

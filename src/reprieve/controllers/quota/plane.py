@@ -13,6 +13,7 @@ from typing import Any, Final
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.persistent import Pauses, persistent
+from reprieve.controllers.quota.admissions import Admissions
 from reprieve.controllers.quota.consumption import ConsumptionSampler
 from reprieve.controllers.quota.context import QuotaContext, QuotaOptions, log, reference_of
 from reprieve.controllers.quota.decisions import Decisions
@@ -103,11 +104,12 @@ class QuotaPlane:
         self.statuses = Statuses(context, self.state, self.watches)
         self._nodes = NodeView(context, PodTemplates(self.state, self.lookup), nodes)
         self.explanations = Explanations(context, self.state, self.writer)
+        self._admissions = Admissions(context, self.state, self.writer)
         self.decisions = Decisions(
             context,
             self.state,
-            self.writer,
             self.preemptions,
+            self._admissions,
             self._spawn,
             self._held_back,
             self.held_pairs,
@@ -172,6 +174,7 @@ class QuotaPlane:
             if self.context.writes:
                 tasks.create_task(look_at_each(self._jobs_due, self._look_at_job, clock))
                 tasks.create_task(look_at_each(self._workloads_due, self._look_at_workload, clock))
+                tasks.create_task(self._admissions.run())
                 tasks.create_task(self.decisions.run())
                 tasks.create_task(self.explanations.run())
                 retries = self.decisions.retries
