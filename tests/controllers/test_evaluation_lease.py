@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from reprieve.controllers.idle.evaluation_lease import evaluation_lease
-from reprieve.kube.client import Client, Json, connect
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import LEASES
 from reprieve.local.cluster import EmbeddedCluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.kube.client import Propagation
+from reprieve.kube.bodies import Propagation
 from reprieve.kube.errors import Conflict, NotFound
 from tests.integration.site import CONFIG_MAPS, JOBS, NAMESPACE, Object, Site, job
 from tests.integration.test_restart import preempting

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.kube.client import PatchType, Propagation
+from reprieve.kube.bodies import PatchType, Propagation
 from reprieve.kube.errors import AlreadyExists, Conflict, Expired, NotFound, Undecodable
 from reprieve.kube.objects import Metadata
 from reprieve.kube.resource import GPU_WORKLOADS, NODES, PODS, Resource

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.cache import Cache
-from reprieve.kube.client import Client, Json, PatchType, connect
+from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.errors import (

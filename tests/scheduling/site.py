@@ -17,7 +17,8 @@ from typing import Any
 
 import orjson
 
-from reprieve.kube.client import Client, PatchType, connect
+from reprieve.kube.bodies import PatchType
+from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, PREEMPTIONS, Resource

@@ -29,7 +29,8 @@ from reprieve.controllers.process_settings import (
     operator_settings,
 )
 from reprieve.execution.fence import Deposed, Fence, Tenure
-from reprieve.kube.client import Client, Json, connect
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.errors import AlreadyExists, ApiError, NotFound

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from reprieve.execution.fence import Fence
-from reprieve.kube.bodies import NO_ANNOTATIONS
-from reprieve.kube.client import Client, Json
+from reprieve.kube.bodies import NO_ANNOTATIONS, Json
+from reprieve.kube.client import Client
 from reprieve.kube.errors import (
     ApiError,
     Conflict,

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from reprieve.api.reprieve import Action, ObjectRef, Victim
 from reprieve.execution.fence import Fence
-from reprieve.kube.client import Client, Json, Propagation
+from reprieve.kube.bodies import Json, Propagation
+from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.errors import (
     ApiError,

@@ -31,7 +31,8 @@ from reprieve.api.reprieve import (
 from reprieve.execution.executor import Outcome
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.intents import IntentLog
-from reprieve.kube.client import Client, Json, PatchType
+from reprieve.kube.bodies import Json, PatchType
+from reprieve.kube.client import Client
 from reprieve.kube.errors import (
     ApiError,
     Conflict,

@@ -21,7 +21,8 @@ from reprieve.engine.placement.filters.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.scheduling.outcome import Deallocation
 from reprieve.execution.fence import Fence
-from reprieve.kube.client import Client, Json, PatchType
+from reprieve.kube.bodies import Json, PatchType
+from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.writes import Priority

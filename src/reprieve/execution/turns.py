@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 
 from reprieve.execution.fence import Fence
-from reprieve.kube.client import Client, Json
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client
 from reprieve.kube.errors import (
     Conflict,
     NotFound,

@@ -1,16 +1,14 @@
-"""Verbs on objects: get, list, create, replace, patch, apply, delete, evict, bind, scale, watch.
+"""Writes of objects: create, replace, patch, apply, delete, evict, bind, scale; reads as `reader`.
 
-Every method takes the `Resource` and, where it reads an answer, the type to decode it into: a
-msgspec Struct with the fields in use, or `dict`. Bodies are dicts or Structs; `apiVersion` and
-`kind` are filled in where a dict leaves them out. All writes go through the priority gate and carry
-the field manager. A partial Struct must not be sent with `replace`, which would drop the fields it
-does not know.
+Every method takes the `Resource` and, where it reads an answer, the type to decode it into. Bodies
+are dicts or Structs; `apiVersion` and `kind` are filled in where a dict leaves them out. All writes
+go through the priority gate and carry the field manager. A partial Struct must not be sent with
+`replace`, which would drop the fields it does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -27,28 +25,20 @@ from reprieve.kube.bodies import (
     eviction,
 )
 from reprieve.kube.credentials import Connection
-from reprieve.kube.decoding import (
-    Page,
-    Skipped,
-    WatchEvent,
-    decode_event,
-    decode_object,
-    decode_page,
-)
-from reprieve.kube.errors import Call, Conflict, Undecodable
+from reprieve.kube.decoding import decode_object
+from reprieve.kube.errors import Call, Conflict
 from reprieve.kube.objects import identity_of
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.transport import HttpWire, Request, Transport, Wire
 from reprieve.kube.writes import Priority, WriteGate
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 
-__all__ = ["Client", "Json", "PatchType", "Propagation", "connect"]
+__all__ = ["Client", "connect"]
 
 T = TypeVar("T")
-PAGE_SIZE: Final = 500
 _WRITE_TIMEOUT: Final = 10 * SECOND
-_LIST_TIMEOUT: Final = 60 * SECOND
 
 
 def connect(
@@ -64,7 +54,7 @@ def connect(
     return Client(transport, field_manager=field_manager)
 
 
-class Client:
+class Client(Reader):
     """Reads and writes objects of any kind.
 
     Args:
@@ -80,7 +70,7 @@ class Client:
         gate: WriteGate | None = None,
         field_manager: str = "reprieve",
     ) -> None:
-        self.transport = transport
+        super().__init__(transport)
         self._gate = gate or WriteGate()
         self._field_manager = field_manager
         self._priority = Priority.STATUS
@@ -115,142 +105,6 @@ class Client:
         """Close all connections."""
         await self.transport.close()
 
-    # Reading
-
-    async def get(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        type: type[T],
-        /,
-        *,
-        subresource: str = "",
-    ) -> T:
-        """Return the object as of now (a quorum read).
-
-        Raises:
-            NotFound: no such object, or no such kind.
-            ApiError: any other refusal.
-        """
-        call = _call("get", resource, namespace, name, subresource)
-        request = Request("GET", resource.path(namespace, name, subresource))
-        return decode_object(await self.transport.request(request, call), type, call)
-
-    async def list(
-        self,
-        resource: Resource,
-        type: type[T],
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        skipped: Skipped | None = None,
-    ) -> Page[T]:
-        """Return all objects, read in pages, as one `Page`."""
-        items: list[T] = []
-        version = ""
-        async for page in self.list_pages(
-            resource,
-            type,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            skipped=skipped,
-        ):
-            items += page.items
-            version = page.resource_version
-        return Page(items, version)
-
-    async def list_pages(
-        self,
-        resource: Resource,
-        type: type[T],
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        resource_version: str = "",
-        page_size: int = PAGE_SIZE,
-        skipped: Skipped | None = None,
-    ) -> AsyncIterator[Page[T]]:
-        """Yield the pages of a list.
-
-        Args:
-            resource: the kind.
-            type: what each item is decoded into.
-            namespace: empty for all.
-            label_selector: as the API has it.
-            field_selector: as the API has it.
-            resource_version: the list is not older than this; empty for the newest state.
-            page_size: items in a page; 0 for everything at once.
-            skipped: told of items that cannot be decoded; None raises `Undecodable`.
-
-        Raises:
-            Expired: the list changed too much between two pages.
-        """
-        call = _call("list", resource, namespace)
-        path = resource.path(namespace)
-        query = _selectors(label_selector, field_selector)
-        if page_size:
-            query["limit"] = str(page_size)
-        first = dict(query)
-        if resource_version:
-            first |= {"resourceVersion": resource_version, "resourceVersionMatch": "NotOlderThan"}
-        token = ""
-        while True:
-            asked = query | {"continue": token} if token else first
-            body = await self.transport.request(
-                Request("GET", path, asked, timeout=_LIST_TIMEOUT), call
-            )
-            page = decode_page(body, type, call, skipped)
-            yield page
-            token = page.continue_token
-            if not token:
-                return
-
-    async def watch(
-        self,
-        resource: Resource,
-        type: type[T],
-        *,
-        resource_version: str,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        timeout_seconds: int = 300,
-        skipped: Skipped | None = None,
-        opened: Callable[[], None] | None = None,
-    ) -> AsyncGenerator[WatchEvent[T]]:
-        """Yield what happens after `resource_version`, with bookmarks, until the server ends it.
-
-        `opened` is called once the server has accepted the watch.
-
-        Raises:
-            Expired: the server no longer has that version: list again.
-            ApiError: any other refusal, at the start or in the middle.
-        """
-        call = _call("watch", resource, namespace)
-        query = _selectors(label_selector, field_selector) | {
-            "watch": "true",
-            "resourceVersion": resource_version,
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(timeout_seconds),
-        }
-        request = Request(
-            "GET", resource.path(namespace), query, timeout=(timeout_seconds + 15) * SECOND
-        )
-        async with aclosing(self.transport.stream(request, call, opened=opened)) as lines:
-            async for line in lines:
-                try:
-                    event = decode_event(line, type, call)
-                except Undecodable as error:
-                    if skipped is None:
-                        raise
-                    skipped(error)
-                else:
-                    yield event
-
     # Writing
 
     async def create(self, resource: Resource, obj: Any, type: type[T]) -> T:
@@ -260,7 +114,7 @@ class Client:
             AlreadyExists: the name is taken.
         """
         namespace = identity_of(obj).namespace
-        call = _call("create", resource, namespace)
+        call = Call.on("create", resource, namespace)
         return await self._write(
             "POST",
             resource.path(namespace),
@@ -279,7 +133,7 @@ class Client:
             Conflict: `metadata.resourceVersion` is not the stored one any more.
         """
         identity = identity_of(obj)
-        call = _call("update", resource, identity.namespace, identity.name, subresource)
+        call = Call.on("update", resource, identity.namespace, identity.name, subresource)
         path = resource.path(identity.namespace, identity.name, subresource)
         return await self._write(
             "PUT", path, encoded(resource, obj), call, type, query=self._author()
@@ -313,7 +167,7 @@ class Client:
             force: takes fields over from other managers; for `APPLY` only.
             retry: sending twice does no harm, so answers that do not come are retried.
         """
-        call = _call("patch", resource, namespace, name, subresource)
+        call = Call.on("patch", resource, namespace, name, subresource)
         query = self._author()
         if force:
             query["force"] = "true"
@@ -387,7 +241,7 @@ class Client:
             Conflict: it has another uid or resourceVersion.
         """
         body = delete_options(uid, resource_version, propagation, grace_seconds)
-        call = _call("delete", resource, namespace, name)
+        call = Call.on("delete", resource, namespace, name)
         path = resource.path(namespace, name)
         await self._send("DELETE", path, body, call, retry=retry)
 
@@ -401,7 +255,7 @@ class Client:
             Conflict: the pod has another uid.
         """
         body = eviction(namespace, pod, uid, grace_seconds)
-        call = _call("create", PODS, namespace, pod, "eviction")
+        call = Call.on("create", PODS, namespace, pod, "eviction")
         path = PODS.path(namespace, pod, "eviction")
         await self._send("POST", path, body, call)
 
@@ -420,7 +274,7 @@ class Client:
             Conflict: it is bound already, is being deleted or has another uid.
         """
         body = binding(namespace, pod, node, uid, annotations)
-        call = _call("create", PODS, namespace, pod, "binding")
+        call = Call.on("create", PODS, namespace, pod, "binding")
         path = PODS.path(namespace, pod, "binding")
         await self._send("POST", path, body, call, query=self._author())
 
@@ -515,18 +369,3 @@ class Client:
 
     def _author(self) -> dict[str, str]:
         return {"fieldManager": self._field_manager}
-
-
-def _call(
-    verb: str, resource: Resource, namespace: str = "", name: str = "", subresource: str = ""
-) -> Call:
-    plural = f"{resource.plural}/{subresource}" if subresource else resource.plural
-    return Call(verb, plural, resource.group, namespace if resource.namespaced else "", name)
-
-
-def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
-    return _given(labelSelector=label_selector, fieldSelector=field_selector)
-
-
-def _given(**values: str) -> dict[str, str]:
-    return {key: value for key, value in values.items() if value}

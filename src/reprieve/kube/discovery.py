@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from reprieve.kube.client import Client
 from reprieve.kube.decoding import decode_object
 from reprieve.kube.errors import Call, NotFound
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request
 from reprieve.units.clock import Clock
@@ -54,7 +54,7 @@ class RestMapper:
         ask_again: nanoseconds before a group version is asked again for a kind that it lacks.
     """
 
-    def __init__(self, client: Client, clock: Clock, *, ask_again: int = _ASK_AGAIN) -> None:
+    def __init__(self, client: Reader, clock: Clock, *, ask_again: int = _ASK_AGAIN) -> None:
         self._client = client
         self._clock = clock
         self._ask_again = ask_again

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reprieve.kube.resource import Resource
 from reprieve.units.errors import ClusterError
 
 __all__ = [
@@ -60,6 +61,19 @@ class Call:
     group: str = ""
     namespace: str = ""
     name: str = ""
+
+    @classmethod
+    def on(
+        cls,
+        verb: str,
+        resource: Resource,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> Call:
+        """Return a call about a kind, one object of it or that object's subresource."""
+        plural = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        return cls(verb, plural, resource.group, namespace if resource.namespaced else "", name)
 
     def __str__(self) -> str:
         kind = f"{self.resource}.{self.group}" if self.group else self.resource

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from reprieve.kube.client import Client, Json
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from reprieve.kube.resource import LEASES
 from reprieve.kube.writes import Priority

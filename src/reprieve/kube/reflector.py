@@ -24,7 +24,6 @@ from contextlib import aclosing
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from reprieve.kube.client import PAGE_SIZE, Client
 from reprieve.kube.decoding import WatchEvent
 from reprieve.kube.errors import (
     ApiError,
@@ -37,6 +36,7 @@ from reprieve.kube.errors import (
     Unreachable,
 )
 from reprieve.kube.objects import version_number
+from reprieve.kube.reader import PAGE_SIZE, Reader
 from reprieve.kube.resource import Resource
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND, SECOND
@@ -106,7 +106,7 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        client: Client,
+        client: Reader,
         resource: Resource,
         type: type[T],
         sink: Sink[T],

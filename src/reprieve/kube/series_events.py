@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reprieve.kube.client import Client, Json
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client
 from reprieve.kube.errors import (
     AlreadyExists,
     ApiError,

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from reprieve.kube.client import Client, Propagation
+from reprieve.kube.bodies import Propagation
+from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, Expired, Forbidden, NotFound
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.kube.transport import Request

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from reprieve.kube.client import Client, Json
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden
 from reprieve.kube.resource import LEASES
 from reprieve.units.clock import Clock

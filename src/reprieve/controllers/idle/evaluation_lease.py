@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from reprieve.engine.idle.evaluation_lease import DURATION_SECONDS, NAME, LeaseState, may_take
-from reprieve.kube.client import Client, Json
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from reprieve.kube.resource import LEASES
 from reprieve.kube.writes import Priority

@@ -23,7 +23,7 @@ from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.watches import CHECKS, CLUSTER_QUEUES, FLAVORS, Held, Watches
 from reprieve.intake.quota_workloads import condition_of, is_true
-from reprieve.kube.client import Json
+from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import Resource
 from reprieve.kube.writes import Priority

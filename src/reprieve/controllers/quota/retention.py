@@ -13,7 +13,7 @@ from reprieve.controllers.quota.deadlines import deactivated_until, finished_unt
 from reprieve.controllers.quota.job_lookup import JobLookup
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.watches import WORKLOADS, resource_of
-from reprieve.kube.client import Json
+from reprieve.kube.bodies import Json
 from reprieve.kube.errors import NotFound
 from reprieve.kube.series_events import Reference
 from reprieve.kube.writes import Priority

@@ -18,7 +18,7 @@ from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.execution.fence import Deposed
-from reprieve.kube.client import Json, PatchType
+from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.errors import (
     ApiError,
     Conflict,
