@@ -5,9 +5,37 @@ from __future__ import annotations
 from reprieve.jobs.paths import first
 from reprieve.kube.resource import PODS
 from tests.quota_plane.gated_site import CLASS, QUEUE
-from tests.quota_plane.kind_stories import GROUP, STATEFUL_SETS, TOTAL, leaving, manifest
+from tests.quota_plane.kind_stories import (
+    GROUP,
+    STATEFUL_SETS,
+    TOTAL,
+    is_gated,
+    leaving,
+    manifest,
+)
 from tests.quota_plane.life import PREFIX, Life
-from tests.quota_plane.site import NAMESPACE, WORKLOADS, Object
+from tests.quota_plane.site import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    NAMESPACE,
+    WORKLOADS,
+    Object,
+    cluster_queue,
+    local_queue,
+)
+
+ACTIVE = {
+    "conditions": [
+        {
+            "type": "Active",
+            "status": "True",
+            "reason": "ByTest",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ]
+}
 
 
 class APodIsMarkedWhenItIsEnded(Life):
@@ -48,6 +76,44 @@ class APodIsMarkedWhenItIsEnded(Life):
         await self.client.modify(PODS, NAMESPACE, f"{self.name}-low", unfinalized)
 
         await self.told("Workload", name, "FinishedWorkload", "its pod is gone")
+
+
+class APodThatNeverRanIsNotQueuedAgain(Life):
+    """A lone pod that is preempted while a check still holds it keeps its gates, without quota."""
+
+    async def tell(self) -> None:
+        check, queue = f"check-{self.name}", f"checked-{self.name}"
+        self.queue = f"q-{queue}"
+        await self.client.create(ADMISSION_CHECKS, budget(check), dict)
+        await self.client.patch_status(ADMISSION_CHECKS, "", check, ACTIVE, dict)
+        checks = {"admissionChecks": [{"name": check}]}
+        lower = {"withinClusterQueue": "LowerPriority"}
+        spec = {"preemption": lower, "admissionChecksStrategy": checks}
+        await self.client.create(CLUSTER_QUEUES, cluster_queue(queue, 2, **spec), dict)
+        await self.client.create(LOCAL_QUEUES, local_queue(self.queue, queue), dict)
+        await self.client.create(PODS, self.pod("low"), dict)
+        await self.until("low has quota", lambda: self.reserved("low"))
+        await self.client.create(PODS, self.pod("high", "high"), dict)
+        await self.until("high has quota", lambda: self.reserved("high"))
+        said = await self.conditions(f"pod-{self.name}-low")
+        message = said["Evicted"][2]
+        assert said["Evicted"][:2] == ("True", "Preempted")
+        assert said["Requeued"] == ("False", "Preempted", message)
+        assert said["QuotaReserved"] == ("False", "PendingEvaluation", message)
+        # With the quota free again, one that came later gets it.
+        await self.client.create(PODS, self.pod("next"), dict)
+        await self.client.delete(PODS, NAMESPACE, f"{self.name}-high")
+        await self.until("the next has quota", lambda: self.reserved("next"))
+        assert await self.conditions(f"pod-{self.name}-low") == said
+        low = (await self.pods())["low"]
+        assert is_gated(low) and not leaving(low)
+        assert first(low, "metadata.finalizers") == [f"{PREFIX}managed"]
+        marks = {each["type"] for each in first(low, "status.conditions") or ()}
+        assert "TerminationTarget" not in marks
+
+    async def reserved(self, name: str) -> bool:
+        said = await self.conditions(f"pod-{self.name}-{name}")
+        return said.get("QuotaReserved", ("",))[0] == "True"
 
 
 class AGroupIsKeptAtItsSize(Life):
@@ -140,6 +206,10 @@ class ASetIsHeldWithoutReplicas(Life):
         await self.until("more of it runs", lambda: runs(2))
         workload = await self.workload(stem)
         assert first(workload, "spec.podSets")[0]["count"] == 2
+
+
+def budget(name: str) -> Object:
+    return {"metadata": {"name": name}, "spec": {"controllerName": "example.com/budget"}}
 
 
 def unfinalized(obj: Object) -> Object:

@@ -27,6 +27,7 @@ from tests.quota_plane.life import Life
 from tests.quota_plane.pod_lives import (
     AGroupIsKeptAtItsSize,
     APodIsMarkedWhenItIsEnded,
+    APodThatNeverRanIsNotQueuedAgain,
     ASetIsHeldWithoutReplicas,
 )
 from tests.quota_plane.site import (
@@ -43,6 +44,7 @@ LIVES: dict[str, type[Life]] = {
     each.__name__: each
     for each in (
         APodIsMarkedWhenItIsEnded,
+        APodThatNeverRanIsNotQueuedAgain,
         AGroupIsKeptAtItsSize,
         ASetIsHeldWithoutReplicas,
         JobsBelowAQueuedOneAreNotQueued,

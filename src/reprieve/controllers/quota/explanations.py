@@ -78,7 +78,8 @@ class Explanations:
             return
         for key in sorted(unexplained - considered.keys()):
             workload = queues.workload(key)
-            if workload is None:
+            # What is not queued again waits for something else than room.
+            if workload is None or not workload.requeued:
                 continue
             local = self._state.configuration.local_queues[workload.queue]
             twin = self._of_shape.get((local.cluster_queue, queues.shape_of(workload)))

@@ -21,6 +21,7 @@ from reprieve.jobs.training import RUNTIME
 __all__ = [
     "QUEUE_NAME",
     "JobLookup",
+    "is_of_one_pod",
     "job_key",
     "queue_name",
     "set_workload_keys",
@@ -74,6 +75,13 @@ def set_workload_keys(
     while known(key(count + len(surplus))) is not None:
         surplus.append(key(count + len(surplus)))
     return [key(index) for index in range(count)], surplus
+
+
+def is_of_one_pod(workload: Workload) -> bool:
+    """Tell whether a Workload belongs to a pod that is no member of a group."""
+    owners = workload.metadata.owner_references or ()
+    alone = len(owners) == 1 and (owners[0].api_version, owners[0].kind) == ("v1", "Pod")
+    return alone and not _is_group(workload)
 
 
 class JobLookup:
@@ -158,7 +166,7 @@ class JobLookup:
         return found
 
     def _keys_of_owners(self, workload: Workload) -> Iterator[str]:
-        namespace, members = workload.metadata.namespace, self._is_group(workload)
+        namespace, members = workload.metadata.namespace, _is_group(workload)
         if members:
             yield group_key(namespace, workload.metadata.name)
         for owner in workload.metadata.owner_references or ():
@@ -169,7 +177,7 @@ class JobLookup:
 
     def has_pods(self, workload: Workload) -> bool:
         """Tell whether the job of a Workload still runs or has pods."""
-        if self._is_group(workload):
+        if _is_group(workload):
             at = f"{workload.metadata.namespace}/{workload.metadata.name}"
             return any(self._runs(pod) for pod in self.pods.members(at))
         found = self.owner_of(workload)
@@ -203,14 +211,14 @@ class JobLookup:
                 found = kind, held
         return found
 
-    @staticmethod
-    def _is_group(workload: Workload) -> bool:
-        return (workload.metadata.annotations or {}).get(IS_GROUP) == "true"
-
     def _runs(self, pod: Json) -> bool:
         """Tell whether a pod was let go, and is not on its way out."""
         gate = self.pods.kind.gate if self.pods.kind is not None else ""
         return not first(pod, "metadata.deletionTimestamp") and not is_gated(pod, gate)
+
+
+def _is_group(workload: Workload) -> bool:
+    return (workload.metadata.annotations or {}).get(IS_GROUP) == "true"
 
 
 def _is_lone(pod: Json) -> bool:

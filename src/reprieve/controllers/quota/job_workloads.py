@@ -26,7 +26,6 @@ from reprieve.controllers.quota.transitions import (
     finished,
     pods_ready,
     reclaimed,
-    released,
     with_condition,
 )
 from reprieve.controllers.quota.watches import WORKLOADS
@@ -44,7 +43,6 @@ from reprieve.jobs.pods import annotations_of
 from reprieve.jobs.reading import digest, is_ready, is_suspended, reclaimable
 from reprieve.jobs.writing import is_injected
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
-from reprieve.kube.writes import Priority
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import parse_instant
 from reprieve.wording.kueue import Event
@@ -216,18 +214,6 @@ class JobWorkloads:
         if stored is not None:
             log.info("%s is finished: its job is gone", at)
         return stored is not None
-
-    async def release_for_good(self, at: str, workload: Workload) -> None:
-        """Free the quota of an evicted Workload that is not queued again."""
-        now = self._context.clock.wall()
-
-        def change(current: Workload) -> Workload | None:
-            evicted = _true(current, "Evicted")
-            if current.status.admission is None or not evicted:
-                return None
-            return released(current, requeued=False, now=now)
-
-        await self._writer.change(at, workload.metadata.uid, change, Priority.EVICT)
 
     async def hold(self, at: str, workload: Workload, why: str) -> None:
         """Put a Workload on hold, without quota; or let it wait again where `why` is empty."""

@@ -6,7 +6,8 @@ What is done follows from the pod and its Workload alone:
 2. being deleted: it loses its finalizer; once it is gone the Workload is declared finished
 3. over: the Workload is declared finished, and the pod loses its finalizer
 4. no Workload: made for a gated pod; a pod that was gated and runs without is ended
-5. evicted or not admitted, and running: ended; an evicted one's quota is free at once
+5. evicted or not admitted, and running: ended; an evicted one's quota is free at once, and it is
+   not queued again, not even where it is still gated
 6. changed: the Workload follows while the pod is gated, else both end
 7. admitted, and gated: let go with what the flavors ask for
 
@@ -76,7 +77,7 @@ class PodReconciler:
         if first(pod, "metadata.deletionTimestamp"):
             # What becomes of it on its way out is no end of its own.
             if workload is not None and is_true(_eviction(workload)):
-                await self._workloads.release_for_good(at, workload)
+                await self._releasing.release(at, workload)
             await self._steps.writer.finalize(pod)
         elif over is not None:
             if workload is not None and not finished:
@@ -109,11 +110,7 @@ class PodReconciler:
             why = f"{Why.EVICTED}{eviction.reason}"
             await self._steps.stop(kind, pod, why, eviction.message)
             if workload.status.admission is not None:
-                # One that has started is lost; another that comes for it is another workload.
-                if gated:
-                    await self._releasing.release(at, workload)
-                else:
-                    await self._workloads.release_for_good(at, workload)
+                await self._releasing.release(at, workload)
                 return
         admitted = _true(workload, "Admitted")
         if not gated and not admitted:

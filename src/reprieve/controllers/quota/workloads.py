@@ -23,7 +23,7 @@ from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.deadlines import pods_ready_until, runs_until
 from reprieve.controllers.quota.following import followed
-from reprieve.controllers.quota.job_lookup import JobLookup
+from reprieve.controllers.quota.job_lookup import JobLookup, is_of_one_pod
 from reprieve.controllers.quota.meters import place_of, ready_for
 from reprieve.controllers.quota.retention import Retention
 from reprieve.controllers.quota.state import QuotaState
@@ -121,14 +121,19 @@ class WorkloadReconciler:
         await self._retention.keep_deactivated(key, workload)
 
     async def release(self, key: str, workload: Workload) -> None:
-        """Free the quota of an evicted Workload whose pods are gone."""
+        """Free the quota of an evicted Workload whose pods are gone.
+
+        One that is owned by a single pod is not queued again, whether the pod ran or is still
+        gated: it ends with its pod, and a pod that comes in its place is another Workload.
+        """
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
             found = condition_of(current.status.conditions, "Evicted")
             if current.status.admission is None or not is_true(found):
                 return None
-            return released(current, requeued=found.reason in _AT_ONCE, now=now)
+            again = found.reason in _AT_ONCE and not is_of_one_pod(current)
+            return released(current, requeued=again, now=now)
 
         stored = await self._writer.change(key, workload.metadata.uid, change, Priority.EVICT)
         if stored is not None:
