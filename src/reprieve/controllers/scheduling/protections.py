@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.controllers.scheduling.context import SchedulingContext
+from reprieve.controllers.scheduling.declared import Declared
 from reprieve.controllers.scheduling.references import (
     entry_reference,
     group_reference,
@@ -33,14 +34,14 @@ __all__ = ["tell_ignored"]
 
 def tell_ignored(context: SchedulingContext, state: ClusterState) -> None:
     """Announce what was said for nothing since the last call."""
-    _tell_disruptions(context, state)
-    _tell_runtimes(context, state)
+    declared, state.declared = state.declared, Declared()
+    _tell_disruptions(context, declared)
+    _tell_runtimes(context, declared)
     protection = context.policy.protection
-    said, state.said_protection = state.said_protection, {}
     if protection is None:
         return
     name = next(iter(sorted(context.scheduler_names)), "")
-    for row in said.values():
+    for row in declared.protection.values():
         why = _why(row, state, protection)
         if why:
             context.announce(
@@ -48,24 +49,22 @@ def tell_ignored(context: SchedulingContext, state: ClusterState) -> None:
             )
 
 
-def _tell_disruptions(context: SchedulingContext, state: ClusterState) -> None:
-    said, state.said_disruption = state.said_disruption, {}
+def _tell_disruptions(context: SchedulingContext, declared: Declared) -> None:
     if not context.policy.non_uniform_groups:
         return
     name = next(iter(sorted(context.scheduler_names)), "")
-    for row in said.values():
+    for row in declared.disruption.values():
         why = _why_not_together(row)
         if why:
             context.announce(_reference(context, row), disruption_ignored(why), name)
 
 
-def _tell_runtimes(context: SchedulingContext, state: ClusterState) -> None:
-    said, state.said_runtime = state.said_runtime, {}
+def _tell_runtimes(context: SchedulingContext, declared: Declared) -> None:
     most = context.policy.max_min_runtime
     if not most:
         return
     name = next(iter(sorted(context.scheduler_names)), "")
-    for row in said.values():
+    for row in declared.runtime.values():
         found: int = row.row.min_runtime if isinstance(row, Entry) else row.min_runtime or 0
         ignored = True
         if isinstance(row, PodRow) and row.group and context.policy.gates.generic_workload:
@@ -105,7 +104,7 @@ def _reference(context: SchedulingContext, row: PodRow | GroupRow | Entry) -> Re
 def _why(row: PodRow | GroupRow, state: ClusterState, protection: Protection) -> str:
     if isinstance(row, PodRow) and row.group:
         return f"the pod is in group {row.group}, whose own annotation counts"
-    value = state.priority_class(row.protection)
+    value = state.objects.priority_class(row.protection)
     if value is None:
         return "there is no such PriorityClass; accepted: the name of one"
     limit = protection.limit(row.namespace)

@@ -7,16 +7,24 @@ groups their condition and generation. Source: the design's "How data flows"; sp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprieve.controllers.scheduling.announced import Announced
 from reprieve.controllers.scheduling.context import log
+from reprieve.controllers.scheduling.declared import Declared
+from reprieve.controllers.scheduling.differences import (
+    decisive,
+    min_runtime,
+    node_events,
+    pod_events,
+    protected,
+)
 from reprieve.controllers.scheduling.gang_members import Members
+from reprieve.controllers.scheduling.objects import ObjectRow, Objects
 from reprieve.controllers.scheduling.reserved import Reserved, unused
 from reprieve.engine.cluster.cluster import Cluster
-from reprieve.engine.cluster.devices import ResourceClaimRow
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import (
     Change,
@@ -72,24 +80,19 @@ class ClusterState:
     _announced: Announced = field(init=False)
     disturbed: int = 0
     overdue: set[Uid] = field(default_factory=set)
-    #: Pods and groups that have just named a class to count for them as victims.
-    said_protection: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
-    #: Those that have just said which pods of a group go only with others.
-    said_disruption: dict[Uid, PodRow | GroupRow] = field(default_factory=dict)
-    #: Those, and namespaces and classes, that have just said a minimum runtime.
-    said_runtime: dict[Uid, PodRow | GroupRow | Entry] = field(default_factory=dict)
+    declared: Declared = field(default_factory=Declared)
     written: dict[Uid, Written] = field(default_factory=dict)
     _members: dict[str, set[Uid]] = field(default_factory=dict)
     forest: Forest = field(default_factory=Forest)
     _nodes: dict[Uid, NodeRow] = field(default_factory=dict)
-    _others: dict[Kind, dict[tuple[str, str], Any]] = field(default_factory=dict)
+    objects: Objects = field(default_factory=Objects)
     _pods: dict[Uid, PodRow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         def show(entry: Entry) -> None:
             self.cluster.apply((entry,))
 
-        self.reserved = Reserved(self._stored, show)
+        self.reserved = Reserved(self.objects.entry, show)
         self._announced = Announced(self.cluster, self.clock, self._disturb)
 
     # Facts for PreEnqueue.
@@ -107,23 +110,14 @@ class ClusterState:
         return len(self._members.get(key, ()))
 
     def claims(self, pod: PodRow) -> str:
-        for entry, name in pod.claims:
-            if name is None:
-                continue
-            row = self._claim(pod.namespace, name)
-            if not name or row is None:
-                return f'resourceclaim "{name or entry}" not found'
-            if row.deleting:
-                return f'resourceclaim "{name}" is being deleted'
-        return ""
+        return self.objects.missing_claim(pod)
 
     def gang_key(self, pod: PodRow) -> str:
         """Return nothing: gangs have facts of their own (`controllers.gangs.plane`)."""
         return ""
 
     def namespace_labels(self, namespace: str) -> Labels:
-        row = self._others.get(Kind.NAMESPACE, {}).get(("", namespace))
-        return tuple(sorted(row.row.labels.items())) if row is not None else ()
+        return self.objects.namespace_labels(namespace)
 
     # Reading.
 
@@ -212,11 +206,7 @@ class ClusterState:
         old = self._pods.get(row.uid)
         self._pods[row.uid] = row
         self.observed(old, row)
-        if row.protection and (old is None or old.protection != row.protection):
-            self.said_protection[row.uid] = row
-        if row.disruption and (old is None or old.disruption != row.disruption):
-            self.said_disruption[row.uid] = row
-        self._runtime_said(old, row)
+        self.declared.by_pod(old, row)
         self._announced.seen(row)
         key = f"{row.namespace}/{row.group}" if row.group else ""
         if key:
@@ -254,21 +244,13 @@ class ClusterState:
             if old is None or old.pod_class.scheduler_name not in self.scheduler_names:
                 self.disturbed += 1
             return
-        if _protected(old) != _protected(row) or old.disruption != row.disruption:
+        if protected(old) != protected(row) or old.disruption != row.disruption:
             self._protection_changed(row)
-        if old.labels != row.labels:
-            self.disturbed += 1
-            self.queue.on_event(Event(Happening.POD_LABELS, pod=row, pod_before=old), now)
-        if old.pod_class is not row.pod_class and (
-            old.pod_class.requests != row.pod_class.requests
-        ):
-            self.disturbed += 1
-            self.queue.on_event(Event(Happening.POD_SCALED_DOWN, pod=row, pod_before=old), now)
+        self._tell(pod_events(old, row))
 
     def _protection_changed(self, row: PodRow | GroupRow) -> None:
         """Whoever waits for victims may find some now."""
-        if row.protection:
-            self.said_protection[row.uid] = row
+        self.declared.again(row)
         pods = self.members(row.key) if isinstance(row, GroupRow) else iter((row,))
         placed = next((pod for pod in pods if pod.node), None)
         if placed is not None:
@@ -279,10 +261,13 @@ class ClusterState:
         self.cluster.forget(row.uid)
         self._freed(row)
 
+    def _tell(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.disturbed += 1
+            self.queue.on_event(event, self.clock.monotonic())
+
     def _freed(self, row: PodRow, at_most: int | None = None) -> None:
-        self.disturbed += 1
-        event = Event(Happening.POD_DELETED, pod=row, at_most=at_most)
-        self.queue.on_event(event, self.clock.monotonic())
+        self._tell((Event(Happening.POD_DELETED, pod=row, at_most=at_most),))
 
     def _leave_group(self, key: str, uid: Uid) -> None:
         members = self._members.get(key)
@@ -293,28 +278,15 @@ class ClusterState:
 
     # Other kinds.
 
-    def priority_class(self, name: str) -> int | None:
-        """Return the value of a PriorityClass, None for one that is not there."""
-        found = self._others.get(Kind.PRIORITY_CLASS, {}).get(("", name))
-        return found.row.value if isinstance(found, Entry) else None
-
     def _class_changed(self, name: str) -> None:
         for row in (*self.forest, *self._pods.values()):
             if row.protection == name:
                 self._protection_changed(row)
 
-    def _runtime_said(
-        self, old: PodRow | GroupRow | Entry | None, row: PodRow | GroupRow | Entry
-    ) -> None:
-        """Note what somebody has just said of minimum runtimes."""
-        said = _min_runtime(row)
-        if said is not None and (old is None or _min_runtime(old) != said):
-            self.said_runtime[row.uid] = row
-
     def _runtime_changed(self, old: Entry | None, row: Entry) -> None:
         """Whoever waits may find victims among those of a namespace or class, or no longer."""
-        self._runtime_said(old, row)
-        if (None if old is None else _min_runtime(old)) == _min_runtime(row):
+        self.declared.by_runtime(old, row)
+        if (None if old is None else min_runtime(old)) == min_runtime(row):
             return
         for pod in self._pods.values():
             of_class = pod.pod_class.priority_class == row.name
@@ -324,70 +296,60 @@ class ClusterState:
                 self._freed(pod)
                 return
 
-    def _held(self, kind: Kind) -> dict[Uid, Change]:
+    def _held(self, kind: Kind) -> Mapping[Uid, Change]:
         if kind is Kind.NODE:
             return dict(self._nodes)
         if kind in (Kind.GROUP, Kind.COMPOSITE):
             return {row.uid: row for row in self.forest if row.kind is kind}
-        return {row.uid: row for row in self._others.get(kind, {}).values()}
-
-    def _stored(self, kind: Kind, key: tuple[str, str]) -> Entry | None:
-        found = self._others.get(kind, {}).get(key)
-        return found if isinstance(found, Entry) else None
+        return self.objects.of_kind(kind)
 
     def _shown(self, row: Any) -> Any:
         return self.reserved.shown(row) if isinstance(row, Entry) else row
-
-    def _claim(self, namespace: str, name: str) -> ResourceClaimRow | None:
-        entry = self._others.get(Kind.RESOURCE_CLAIM, {}).get((namespace, name))
-        row = entry.row if entry is not None else None
-        return row if isinstance(row, ResourceClaimRow) else None
 
     def _object(self, row: Any, written: Written | None) -> None:
         self.cluster.apply((self._shown(row),))
         self._after_object(row, written)
 
     def _after_object(self, row: Any, written: Written | None) -> None:
-        now = self.clock.monotonic()
         if isinstance(row, NodeRow):
-            self._node(row)
-            return
-        if isinstance(row, GroupRow):
-            key = row.key
-            before = self.forest.get(key)
-            if before is not None and before.uid == row.uid and row.version < before.version:
-                return
-            self.forest.put(row)
-            if row.floor and (before is None or before.floor != row.floor):
-                self.said_disruption[row.uid] = row
-            self._runtime_said(before, row)
-            if before is None:
-                if row.protection:
-                    self.said_protection[row.uid] = row
-            elif _protected(before) != _protected(row) or before.floor != row.floor:
-                self._protection_changed(row)
-            if written is not None:
-                self.written[row.uid] = written
-            if before is None or _decisive(before) != _decisive(row):
-                self.disturbed += 1
-                lowered = before is not None and (row.min_count or 0) < (before.min_count or 0)
-                self.queue.group_changed(key, now, lowered=lowered)
-            return
-        kind = row.kind if isinstance(row, Entry) else Kind.BUDGET
-        if not isinstance(row, Entry) and hasattr(row, "kind"):
-            kind = Kind(row.kind)
-        held = self._others.setdefault(kind, {})
-        former = held.get((row.namespace, row.name))
-        held[row.namespace, row.name] = row
-        self.disturbed += 1
-        if kind in (Kind.PRIORITY_CLASS, Kind.NAMESPACE):
-            self._runtime_changed(former, row)
-        if kind is Kind.PRIORITY_CLASS:
-            self._class_changed(row.name)
-        if isinstance(row, Entry):
-            self._offer(row, now, freed=unused(row))
+            old = self._nodes.get(row.uid)
+            self._nodes[row.uid] = row
+            self._tell(node_events(old, row))
+        elif isinstance(row, GroupRow):
+            self._after_group(row, written)
+        else:
+            self._after_other(row)
 
-    def _offer(self, row: Entry, now: int, *, freed: bool) -> None:
+    def _after_group(self, row: GroupRow, written: Written | None) -> None:
+        key = row.key
+        before = self.forest.get(key)
+        if before is not None and before.uid == row.uid and row.version < before.version:
+            return
+        self.forest.put(row)
+        self.declared.by_group(before, row)
+        if before is not None and (
+            protected(before) != protected(row) or before.floor != row.floor
+        ):
+            self._protection_changed(row)
+        if written is not None:
+            self.written[row.uid] = written
+        if before is None or decisive(before) != decisive(row):
+            self.disturbed += 1
+            lowered = before is not None and (row.min_count or 0) < (before.min_count or 0)
+            self.queue.group_changed(key, self.clock.monotonic(), lowered=lowered)
+
+    def _after_other(self, row: ObjectRow) -> None:
+        former = self.objects.put(row)
+        self.disturbed += 1
+        if not isinstance(row, Entry):
+            return
+        if row.kind in (Kind.PRIORITY_CLASS, Kind.NAMESPACE):
+            self._runtime_changed(former if isinstance(former, Entry) else None, row)
+        if row.kind is Kind.PRIORITY_CLASS:
+            self._class_changed(row.name)
+        self._offer(row, freed=unused(row))
+
+    def _offer(self, row: Entry, *, freed: bool) -> None:
         event = Event(
             Happening.OBJECT,
             kind=row.kind,
@@ -395,31 +357,12 @@ class ClusterState:
             name=row.name,
             freed=freed,
         )
-        self.queue.on_event(event, now)
-
-    def _node(self, row: NodeRow) -> None:
-        now = self.clock.monotonic()
-        old = self._nodes.get(row.uid)
-        self._nodes[row.uid] = row
-        if old is None:
-            self.disturbed += 1
-            self.queue.on_event(Event(Happening.NODE_ADDED, node=row), now)
-            return
-        changes = []
-        if dict(old.labels) != dict(row.labels):
-            changes.append(Happening.NODE_LABELS)
-        if (old.taints, old.unschedulable) != (row.taints, row.unschedulable):
-            changes.append(Happening.NODE_TAINTS)
-        if dict(old.allocatable) != dict(row.allocatable):
-            changes.append(Happening.NODE_ALLOCATABLE)
-        for what in changes:
-            self.disturbed += 1
-            self.queue.on_event(Event(what, node=row, node_before=old), now)
+        self.queue.on_event(event, self.clock.monotonic())
 
     # What is gone.
 
     def _gone(self, gone: Gone) -> None:
-        old: Any
+        old: Change | None
         if gone.kind is Kind.POD:
             old = self._pods.get(gone.uid)
         else:
@@ -445,12 +388,10 @@ class ClusterState:
             self.group_gone(key)
         else:
             self.reserved.gone(kind, (getattr(old, "namespace", ""), old.name))
-            held = self._others.get(kind, {})
-            if (known := held.get((old.namespace, old.name))) is not None and known.uid == uid:
-                del held[old.namespace, old.name]
+            self.objects.remove(kind, old)
             self.disturbed += 1
             if isinstance(old, Entry):
-                self._offer(old, now, freed=True)
+                self._offer(old, freed=True)
                 if kind is Kind.PRIORITY_CLASS:
                     self._runtime_changed(old, replace(old, row=PriorityClassRow(0)))
 
@@ -470,18 +411,3 @@ class ClusterState:
             elif old.nominated:
                 self._freed(old, at_most=old.priority)
         self.pod_gone(old)
-
-
-def _decisive(row: GroupRow) -> GroupRow:
-    """Return the row without what changes with every write of a status."""
-    return replace(row, version=0, scheduled=False, checkpoint=0)
-
-
-def _min_runtime(row: PodRow | GroupRow | Entry) -> int | None:
-    said: int | None = row.row.min_runtime if isinstance(row, Entry) else row.min_runtime
-    return said
-
-
-def _protected(row: PodRow | GroupRow) -> tuple[str, int | None]:
-    """Return what keeps others from taking its room, however far it is."""
-    return row.protection, row.min_runtime
