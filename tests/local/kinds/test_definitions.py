@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from reprieve.local.crds import permissive_definitions
+from reprieve.local.server.deprecations import deprecation
 from reprieve.local.server.kinds import Registry
-from reprieve.local.server.schema import FieldValidation, Invalid
+from reprieve.local.server.schema import Invalid
 from reprieve.local.server.structure import Structure, structure_of
 from tests.local.kinds.objects import (
     Object,
-    admit,
     definition,
     kind_of,
     pod,
@@ -311,9 +313,52 @@ def test_conversion_by_webhook_says_whom_to_ask_and_how() -> None:
     stored(crd)
 
 
-def test_writers_of_a_deprecated_version_are_warned() -> None:
+def test_a_deprecated_version_names_the_newest_that_is_not() -> None:
     crd = definition()
     crd["spec"]["versions"][0]["deprecated"] = True
+    alone = deprecation(kind_of(task(), with_tasks(crd)))
+    [version] = crd["spec"]["versions"]
+    for name, more in (
+        ("v1beta1", {"deprecated": False}),
+        ("v2beta1", {}),
+        ("v2", {"deprecated": False}),
+        ("v3", {"deprecationWarning": "example.org/v3 was a mistake"}),
+        ("v4", {"deprecated": False, "served": False}),
+    ):
+        crd["spec"]["versions"].append({**version, "name": name, "storage": False, **more})
     registry = with_tasks(crd)
-    admitted = admit(kind_of(task(), registry), task(), FieldValidation.STRICT)
-    assert admitted.warnings == ["example.org/v1 Task is deprecated"]
+    found = [registry.find("example.org", name, "tasks") for name in ("v1", "v2", "v3", "v4")]
+
+    assert alone == "example.org/v1 Task is deprecated"
+    assert [kind and deprecation(kind) for kind in found] == [
+        "example.org/v1 Task is deprecated; use example.org/v2 Task",
+        None,
+        "example.org/v3 was a mistake",
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("deprecated", "text", "problem"),
+    [
+        (False, "old", "can only be set for deprecated versions"),
+        (True, "", "must not be an empty string"),
+        (True, "ä" * 200, "must be <= 256 characters long"),
+        (
+            True,
+            "ä\n",
+            (
+                "must only contain printable UTF-8 characters; non-printable character found at "
+                "index 2"
+            ),
+        ),
+    ],
+)
+def test_the_warning_of_a_deprecated_version_is_one_line(
+    deprecated: bool, text: str, problem: str
+) -> None:
+    crd = definition()
+    crd["spec"]["versions"][0] |= {"deprecated": deprecated, "deprecationWarning": text}
+    shown = json.dumps(text, ensure_ascii=False)
+    where = "spec.versions[0].deprecationWarning"
+    assert refusal(crd) == [f"{where}: Invalid value: {shown}: {problem}"]

@@ -133,6 +133,40 @@ async def test_a_definition_is_established_and_its_objects_are_shown(run: Run) -
     assert (out.strip(), replicas) == ("task.example.com/t created", "4")
 
 
+async def test_deprecated_kinds_and_versions_are_warned_of(run: Run) -> None:
+    crd = definition()
+    crd["spec"]["versions"][0] |= {"deprecated": True, "deprecationWarning": "tasks are past"}
+    created, _, _ = await run("create", "-f", "-", text=yaml.safe_dump(crd))
+    endpoints = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e"}}
+    answers = [
+        await run(*command, text=yaml.safe_dump(obj))
+        for command, obj in (
+            (("get", "endpoints"), {}),
+            (("create", "-f", "-"), endpoints),
+            (("delete", "endpoints", "e"), {}),
+            (("get", "componentstatuses"), {}),
+            (("create", "-f", "-"), task("t")),
+            (("get", "task", "t", "-o", "name"), {}),
+            (("get", "task", "u"), {}),
+        )
+    ]
+
+    old = "Warning: v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+    assert created == 0
+    assert [error.splitlines() for _, _, error in answers] == [
+        [old, "No resources found in default namespace."],
+        [old],
+        [old],
+        ["Warning: v1 ComponentStatus is deprecated in v1.19+", "No resources found"],
+        ["Warning: tasks are past"],
+        ["Warning: tasks are past"],
+        [
+            "Warning: tasks are past",
+            'Error from server (NotFound): tasks.example.com "u" not found',
+        ],
+    ]
+
+
 async def test_a_user_of_the_kubeconfig_meets_the_deny_switches(
     run: Run, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:

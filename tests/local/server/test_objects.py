@@ -126,6 +126,20 @@ async def test_unknown_fields_are_refused_or_warned_of_as_asked(client: Client) 
     assert "nosuch" not in body
 
 
+async def test_what_was_warned_of_is_said_once_also_of_what_is_refused(client: Client) -> None:
+    endpoints = "/api/v1/namespaces/default/endpoints"
+    odd = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "A_B"}, "nosuch": 1}
+    async with client.session.post(endpoints, json=odd) as response:
+        refused = (response.status, response.headers.getall("Warning"))
+    query = {"watch": "true", "timeoutSeconds": "1"}
+    async with client.session.get(endpoints, params=query) as response:
+        watched = (response.status, response.headers.getall("Warning"))
+
+    old = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+    assert refused == (422, [f'299 - "{old}"', '299 - "unknown field \\"nosuch\\""'])
+    assert watched == (200, [f'299 - "{old}"'])
+
+
 async def test_pods_get_the_priority_of_their_class(client: Client) -> None:
     for name, value, default in (("high", 1000, False), ("usual", 5, True)):
         await client.create(

@@ -5,7 +5,7 @@ Objects that are kept in the version asked for are answered with their stored by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from reprieve.local.server.tables import table
 from reprieve.local.store import Stored
 from reprieve.units.clock import Clock
 
-__all__ = ["Answers", "encoded"]
+__all__ = ["Answers", "encoded", "warn"]
 
 JSON: Final = "application/json"
 # Some hundred kilobytes of pods: more makes the kernel find new memory for each piece.
@@ -32,6 +32,13 @@ _END: Final = b"]}\n"
 
 def _json(body: bytes, code: int = 200) -> web.Response:
     return web.Response(status=code, body=body + b"\n", content_type=JSON)
+
+
+def warn(response: web.StreamResponse, warnings: Iterable[str]) -> None:
+    """Put each of `warnings` once into the header of an answer that has not been sent."""
+    for warning in dict.fromkeys(warnings):
+        text = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{text}"')
 
 
 def encoded(kind: Kind, stored: Stored) -> bytes:
@@ -82,14 +89,8 @@ class Answers:
         """Answer with exactly this object, whatever form was asked for."""
         return _json(orjson.dumps(obj), code)
 
-    def object(
-        self, obj: dict[str, Any], code: int = 200, warnings: Sequence[str] = ()
-    ) -> web.Response:
-        response = _json(self._one(obj, obj["metadata"]), code)
-        for warning in warnings:
-            text = warning.replace("\\", "\\\\").replace('"', '\\"')
-            response.headers.add("Warning", f'299 - "{text}"')
-        return response
+    def object(self, obj: dict[str, Any], code: int = 200) -> web.Response:
+        return _json(self._one(obj, obj["metadata"]), code)
 
     def stored(self, stored: Stored) -> web.Response:
         if self.form is Form.OBJECT:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause, Invalid
 from reprieve.local.server.cel import Rules
+from reprieve.local.server.deprecations import custom_deprecation, deprecation_problems
 from reprieve.local.server.jsonpath import InvalidPath, find
 from reprieve.local.server.kinds import Kind
 from reprieve.local.server.schema_checks import check_schema
@@ -43,7 +44,7 @@ class CustomVersion:
 
     `scale`: paths of spec replicas, status replicas and label selector (empty: none), or None.
     `conversion`: the webhook that converts between the versions, None where only names differ.
-    `status`: the status is a subresource of its own. `deprecation`: what writers are warned of.
+    `status`: the status is a subresource of its own. `deprecation`: what all who ask are warned of.
     """
 
     crd: str
@@ -141,9 +142,6 @@ def _custom_version(
         )
         for column in version.get("additionalPrinterColumns") or ()
     )
-    warning = version.get("deprecationWarning") or (
-        f"{spec['group']}/{version['name']} {spec['names']['kind']} is deprecated"
-    )
     return CustomVersion(
         crd=name,
         schema=schema,
@@ -161,7 +159,7 @@ def _custom_version(
         selectable=tuple(
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
         ),
-        deprecation=warning if version.get("deprecated") else None,
+        deprecation=custom_deprecation(spec, version),
         conversion=(spec.get("conversion") or {}).get("webhook"),
     )
 
@@ -313,6 +311,7 @@ _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 def _version(version: Mapping[str, Any], index: int, *, alone: bool) -> Iterator[Cause]:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     outer = f"spec.versions[{index}]"
+    yield from deprecation_problems(version, outer)
     if schema is None:
         yield causes.required(f"{outer}.schema.openAPIV3Schema")
     else:

@@ -19,14 +19,15 @@ from aiohttp import web
 
 from reprieve.local.server import conversion, courtesy, outside, subresources
 from reprieve.local.server.access import Access
-from reprieve.local.server.answers import Answers
+from reprieve.local.server.answers import Answers, warn
 from reprieve.local.server.api import Api
 from reprieve.local.server.causes import Cause
+from reprieve.local.server.deprecations import deprecation
 from reprieve.local.server.errors import (
     StatusError,
-    bad_request,
     invalid,
     method_not_allowed,
+    other_kind,
     path_not_found,
     too_large,
     unsupported_media_type,
@@ -37,6 +38,7 @@ from reprieve.local.server.negotiation import decode_body, form_of
 from reprieve.local.server.options import (
     OPTIONS_KIND,
     PatchType,
+    WriteOptions,
     parse_delete_options,
     parse_list_options,
     parse_write_options,
@@ -92,8 +94,15 @@ class HttpServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; never raises but for cancellation."""
+        warnings: list[str] = []
+        response = await self._answered(request, warnings)
+        if not response.prepared:
+            warn(response, warnings)
+        return response
+
+    async def _answered(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
         try:
-            return await self._answer(request)
+            return await self._answer(request, warnings)
         except StatusError as error:
             return failure(error)
         except ConnectionResetError:
@@ -108,7 +117,8 @@ class HttpServer:
             message = "Internal error occurred: the server's log says more"
             return failure(StatusError(500, "InternalError", message))
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
+        """`warnings`: takes what the answer's header says, also of a request that is refused."""
         raw_path = request.rel_url.raw_path
         public = courtesy.public(request.method, raw_path)
         if public is not None:
@@ -135,10 +145,12 @@ class HttpServer:
         if delay := self.faults.delay(user.name):
             await self.api.clock.sleep(delay)
         self.faults.refuse(user.name, verb, target.kind.group, attributes.resource)
+        if old_fashioned := deprecation(target.kind):
+            warnings.append(old_fashioned)
         if verb in _WRITES:
-            return await self._write(request, user, target, verb)
+            return await self._write(request, user, target, verb, warnings)
         if verb == "watch":
-            return await self._watch(request, user, target)
+            return await self._watch(request, user, target, warnings)
         answers = self._answers(request, target)
         if verb == "list":
             return await self._list(request, target, answers)
@@ -184,7 +196,7 @@ class HttpServer:
         return answers.listed(result)
 
     async def _watch(
-        self, request: web.BaseRequest, user: User, target: Target
+        self, request: web.BaseRequest, user: User, target: Target, warnings: list[str]
     ) -> web.StreamResponse:
         if "watch" not in target.kind.verbs:
             raise method_not_allowed()
@@ -199,12 +211,18 @@ class HttpServer:
             selectors,
             parse_list_options(request.query, watch=True),
             fate=lambda: self.faults.fate_of_watch(user.name),
+            warnings=warnings,
         )
 
     # Writing
 
     async def _write(
-        self, request: web.BaseRequest, user: User, target: Target, verb: str
+        self,
+        request: web.BaseRequest,
+        user: User,
+        target: Target,
+        verb: str,
+        warnings: list[str],
     ) -> web.StreamResponse:
         body = await _body(request)
         if target.kind.group in _REVIEWS:
@@ -214,19 +232,24 @@ class HttpServer:
         self._writes[user.name] += 1
         write = Write(self._writes[user.name], user.name, verb, request.rel_url.raw_path_qs, body)
         await self._tell(write, Stage.BEFORE)
-        match verb:
-            case "create":
-                response = await self._create(request, target, body)
-            case "update":
-                response = await self._update(request, target, body)
-            case "patch":
-                response = await self._patch(request, target, body)
-            case "delete":
-                response = await self._delete(request, target, body)
-            case _:
-                response = await self._delete_collection(request, target, body)
+        options = parse_write_options(request.query, request.headers.get("User-Agent", ""))
+        try:
+            match verb:
+                case "create":
+                    response = await self._create(request, target, body, options)
+                case "update":
+                    response = await self._update(request, target, body, options)
+                case "patch":
+                    response = await self._patch(request, target, body, options)
+                case "delete":
+                    response = await self._delete(request, target, body)
+                case _:
+                    response = await self._delete_collection(request, target, body)
+        finally:
+            warnings.extend(options.warnings)
         await self._tell(write, Stage.STORED)
         if self.on_write is not None:
+            warn(response, warnings)
             await response.prepare(request)
             await response.write_eof()
             await self._tell(write, Stage.ANSWERED)
@@ -236,7 +259,9 @@ class HttpServer:
         if self.on_write is not None:
             await self.on_write(write, stage)
 
-    async def _create(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
+    async def _create(
+        self, request: web.BaseRequest, target: Target, body: bytes, options: WriteOptions
+    ) -> web.Response:
         kind, answers = target.kind, self._answers(request, target)
         if target.subresource in _CONNECTIONS and kind.resource == "pods":
             pod = self.api.stored(kind, target.namespace or "", target.name)
@@ -250,9 +275,8 @@ class HttpServer:
         if target.subresource or kind.resource == "bindings":
             return await self._create_subresource(target, namespace, obj, answers)
         _check_type(target, obj)
-        options = parse_write_options(request.query, request.headers.get("User-Agent", ""))
         created = await self.api.create(kind, namespace, obj, options)
-        return answers.object(created, 201, options.warnings)
+        return answers.object(created, 201)
 
     async def _create_subresource(
         self, target: Target, namespace: str, obj: dict[str, Any], answers: Answers
@@ -271,23 +295,25 @@ class HttpServer:
             return answers.plain(courtesy.token_request(obj, token, self.api.clock.wall()), 201)
         raise path_not_found()
 
-    async def _update(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
+    async def _update(
+        self, request: web.BaseRequest, target: Target, body: bytes, options: WriteOptions
+    ) -> web.Response:
         obj = decode_body(body, request.headers.get("Content-Type", ""), target.kind)
         if target.subresource != "scale":
             _check_type(target, obj)
-        options = parse_write_options(request.query, request.headers.get("User-Agent", ""))
         updated = await self.api.update(
             target.kind, target.namespace or "", target.name, obj, options, target.subresource
         )
-        return self._answers(request, target).object(updated, 200, options.warnings)
+        return self._answers(request, target).object(updated)
 
-    async def _patch(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
+    async def _patch(
+        self, request: web.BaseRequest, target: Target, body: bytes, options: WriteOptions
+    ) -> web.Response:
         kind = target.kind
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         if content_type not in accepted_types(kind):
             raise unsupported_media_type(accepted_types(kind))
         patch_type = PatchType(content_type)
-        options = parse_write_options(request.query, request.headers.get("User-Agent", ""))
         if patch_type is PatchType.APPLY and not request.query.get("fieldManager"):
             message = "Required value: is required for apply patch"
             raise invalid(OPTIONS_KIND, "", [Cause("FieldValueRequired", message, "fieldManager")])
@@ -302,7 +328,7 @@ class HttpServer:
             target.subresource,
         )
         answers = self._answers(request, target)
-        return answers.object(patched, 200 if before else 201, options.warnings)
+        return answers.object(patched, 200 if before else 201)
 
     async def _delete(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
         given = decode_body(body, request.headers.get("Content-Type", "")) if body else {}
@@ -384,13 +410,7 @@ def _check_type(target: Target, obj: dict[str, Any]) -> None:
     if sent == (None, None):
         obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     elif sent != (kind.api_version, kind.kind):
-        package = (kind.group or "core").partition(".")[0]
-        group, _, version = str(sent[0]).rpartition("/")
-        raise bad_request(
-            f'{sent[1]} in version "{version}" cannot be handled as a {kind.kind}: converting '
-            f"({group and group + '/'}{version}.{sent[1]}) to ({package}.{kind.kind}): "
-            "unknown conversion"
-        )
+        raise other_kind(kind, *sent)
 
 
 async def _body(request: web.BaseRequest) -> bytes:

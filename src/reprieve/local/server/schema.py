@@ -75,10 +75,7 @@ def _decode(kind: Kind, obj: Mapping[str, Any], validation: FieldValidation) -> 
         set_defaults(kind, decoded.object)
     if kind.resource == "customresourcedefinitions.apiextensions.k8s.io":
         crds.complete(decoded.object)
-    warnings = messages if validation is FieldValidation.WARN else []
-    if kind.custom is not None and kind.custom.deprecation is not None:
-        warnings = [kind.custom.deprecation, *warnings]
-    return Admitted(decoded.object, warnings)
+    return Admitted(decoded.object, messages if validation is FieldValidation.WARN else [])
 
 
 def validate(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> None:

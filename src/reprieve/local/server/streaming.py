@@ -8,14 +8,14 @@ about once a minute and before the end, to clients that want them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import orjson
 from aiohttp import web
 
 from reprieve.local.server import conversion
-from reprieve.local.server.answers import JSON, encoded
+from reprieve.local.server.answers import JSON, encoded, warn
 from reprieve.local.server.api import Api
 from reprieve.local.server.errors import StatusError
 from reprieve.local.server.faults import WatchFate
@@ -45,8 +45,12 @@ async def stream(
     selectors: Selectors,
     options: ListOptions,
     fate: Callable[[], WatchFate],
+    warnings: Sequence[str] = (),
 ) -> web.StreamResponse:
-    """Write the watch until it ends; `fate` says after each write what becomes of it."""
+    """Write the watch until it ends; `fate` says after each write what becomes of it.
+
+    `warnings`: what the answer's header says.
+    """
     seconds = query_number(request.query, "timeoutSeconds") or LONGEST_WATCH_SECONDS
     await api.store.durable()
     watching = Watching(api.store, target.kind, target.namespace, selectors, options)
@@ -56,7 +60,7 @@ async def stream(
         asyncio.create_task(_cut_off(api.clock, watching, request.transport)),
     ]
     try:
-        return await _write(api, request, target, watching, options, fate)
+        return await _write(api, request, target, watching, options, fate, warnings)
     finally:
         watching.close()
         for timer in timers:
@@ -90,6 +94,7 @@ async def _write(
     watching: Watching,
     options: ListOptions,
     fate: Callable[[], WatchFate],
+    warnings: Sequence[str],
 ) -> web.StreamResponse:
     encoder = _Encoder(
         target.kind,
@@ -101,6 +106,7 @@ async def _write(
     existing = await watching.existing()
     response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache"})
     response.enable_chunked_encoding()
+    warn(response, warnings)
     await response.prepare(request)
     first = [encoder.existing(stored) for stored in existing]
     if options.send_initial_events and bookmarks:
