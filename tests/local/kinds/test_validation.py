@@ -710,6 +710,54 @@ def test_a_service_that_cannot_be_is_refused(spec: Object, text: str) -> None:
     assert refusal(service) == [text]
 
 
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("kubernetes.io/job-controller", []),
+        ("kueue.x-k8s.io/multikueue", []),
+        ("", ["Required value"]),
+        (
+            "kueue",
+            ['Invalid value: "kueue": must be a domain-prefixed path (such as "acme.io/foo")'],
+        ),
+        (
+            "acme.io/",
+            ['Invalid value: "acme.io/": must be a domain-prefixed path (such as "acme.io/foo")'],
+        ),
+        (
+            "Acme/foo bar",
+            [
+                f'Invalid value: "Acme": {_SUBDOMAIN}',
+                (
+                    "Invalid value: \"foo bar\": Invalid path (e.g. 'acme.io/foo', regex used for "
+                    "validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
+                ),
+            ],
+        ),
+        ("acme.io/" + "a" * 56, ["Too long: may not be more than 63 bytes"]),
+    ],
+)
+def test_the_controller_of_a_job_is_a_domain_and_a_path(name: str, texts: list[str]) -> None:
+    wrong = [f"spec.managedBy: {text}" for text in texts]
+    if wrong:
+        assert refusal(job(managedBy=name)) == wrong
+    else:
+        assert stored(job(managedBy=name))["spec"]["managedBy"] == name
+
+
+def test_who_runs_a_job_and_when_it_succeeds_stays() -> None:
+    policy = {"rules": [{"succeededCount": 1}]}
+    indexed: Object = {"completionMode": "Indexed", "completions": 2}
+    old = job(**indexed)
+    new = job(**indexed, backoffLimitPerIndex=1, managedBy="acme.io/foo", successPolicy=policy)
+    shown = '{"rules":[{"succeededCount":1}]}'
+    assert update_refusal(new, old) == [
+        "spec.backoffLimitPerIndex: Invalid value: 1: field is immutable",
+        'spec.managedBy: Invalid value: "acme.io/foo": field is immutable',
+        f"spec.successPolicy: Invalid value: {shown}: field is immutable",
+    ]
+
+
 def test_gates_are_only_taken_away() -> None:
     gated = pod(schedulingGates=[{"name": "example.org/a"}])
     more = pod(schedulingGates=[{"name": "example.org/a"}, {"name": "example.org/b"}])

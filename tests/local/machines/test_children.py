@@ -183,6 +183,35 @@ async def test_everything_below_goes_with_the_root(obj: Object, chain: str, pods
         assert left == {"nodes", "events"}
 
 
+def managed(obj: Object, by: str) -> Object:
+    where = FAMILIES[KINDS[obj["apiVersion"], obj["kind"]]].suspends[:-1]
+    said: Object = {"managedBy": by}
+    return {**obj, "spec": {**obj["spec"], **({where[0]: said} if where else said)}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "controller", "pods"),
+    [
+        (obj, FAMILIES[resource].controller, pods)
+        for obj, _, pods in CHAINS
+        if FAMILIES[resource := KINDS[obj["apiVersion"], obj["kind"]]].controller
+    ],
+    ids=lambda v: v["kind"] if isinstance(v, dict) else None,
+)
+async def test_an_object_of_another_controller_is_left_to_it(
+    obj: Object, controller: str, pods: int
+) -> None:
+    resource = KINDS[obj["apiVersion"], obj["kind"]]
+    async with running() as cluster:
+        await cluster.create(managed(obj, "kueue.x-k8s.io/multikueue"))
+        await cluster.wait(2)
+        left = (cluster.names("pods"), "status" in cluster.one(resource, "work"))
+    async with running() as cluster:
+        await cluster.create(managed(obj, controller))
+        await cluster.wait(2)
+        assert (left, len(cluster.all("pods"))) == (([], False), pods)
+
+
 @pytest.mark.parametrize("spec", [{}, {"user": "me"}, {"job": "no"}, {"components": [1]}])
 @pytest.mark.parametrize(
     "api_version_and_kind", sorted(k for k, resource in KINDS.items() if resource in FAMILIES)

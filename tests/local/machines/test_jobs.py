@@ -233,3 +233,30 @@ async def test_a_success_policy_ends_the_job_with_its_leaders() -> None:
         status = cluster.one("jobs.batch", "train")["status"]
         assert (status["completedIndexes"], status["succeeded"]) == ("0", 1)
         assert list(cluster.phases().values()) == ["Succeeded"]
+
+
+async def test_a_job_of_another_controller_is_left_to_it() -> None:
+    async with running() as cluster:
+        await cluster.create(job("far", 1, managedBy="kueue.x-k8s.io/multikueue"))
+        await cluster.create(job("near", 1, managedBy="kubernetes.io/job-controller"))
+        await cluster.wait(5)
+        owners = [pod["metadata"]["ownerReferences"][0]["name"] for pod in cluster.all("pods")]
+        assert owners == ["near"]
+        assert "status" not in cluster.one("jobs.batch", "far")
+
+
+async def test_a_job_of_another_controller_goes_when_its_time_to_live_is_over() -> None:
+    async with running() as cluster:
+        far = job("far", 1, managedBy="kueue.x-k8s.io/multikueue", ttlSecondsAfterFinished=10)
+        made = await cluster.create(far)
+        ended = {
+            "type": "Complete",
+            "status": "True",
+            "lastTransitionTime": made["metadata"]["creationTimestamp"],
+        }
+        status = {"status": {"conditions": [ended]}}
+        await cluster.store.update("jobs.batch", {**made, **status}, subresource="status")
+        await cluster.wait(5)
+        before = cluster.names("jobs.batch")
+        await cluster.wait(10)
+        assert (before, cluster.names("jobs.batch")) == (["far"], [])

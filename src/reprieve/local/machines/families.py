@@ -15,8 +15,9 @@
 | PyTorchJob | pods, numbered | `pytorchReplicaSpecs.*.template` |
 | MPIJob | a launcher Job and worker pods, numbered | `mpiReplicaSpecs.*.template` |
 
-An object whose spec has no template has no children. What the real controllers do beyond making
-children (services, ingress, autoscaling, the end of a RayJob) is not imitated.
+An object whose spec has no template has no children, nor has one that names another controller in
+`managedBy` (KEP-4368, and what the kinds took over from it). What the real controllers do beyond
+making children (services, ingress, autoscaling, the end of a RayJob) is not imitated.
 """
 
 from __future__ import annotations
@@ -66,12 +67,14 @@ class Family:
     """One kind: `make` gives the children of an object of this name and spec.
 
     `suspends`: where in the spec `true` takes the children away. `prunes`: children of the same
-    kinds that are not wanted any more go.
+    kinds that are not wanted any more go. `controller`: the value of `managedBy` that means this
+    one, which stands beside `suspend`; empty: the kind has no such field.
     """
 
     make: _Maker
     suspends: tuple[str, ...] = ()
     prunes: bool = False
+    controller: str = ""
 
 
 def children(family: Family, obj: Object) -> tuple[list[Child | Pods], bool]:
@@ -84,12 +87,13 @@ def children(family: Family, obj: Object) -> tuple[list[Child | Pods], bool]:
         return [], False
     suspended = False
     try:
-        if family.suspends:
-            *path, last = family.suspends
-            inner = spec
-            for part in path:
-                inner = inner.get(part) or {}
-            suspended = inner.get(last) is True
+        *path, last = family.suspends or ("",)
+        inner = spec
+        for part in path:
+            inner = inner.get(part) or {}
+        if family.controller and inner.get("managedBy", family.controller) != family.controller:
+            return [], False
+        suspended = inner.get(last) is True
         return family.make(obj["metadata"]["name"], spec), suspended
     except (AttributeError, KeyError, TypeError, ValueError):
         return [], suspended
@@ -312,12 +316,17 @@ def _count(value: object, default: int) -> int:
 
 _SUSPEND: Final = ("suspend",)
 _RUN_POLICY: Final = ("runPolicy", "suspend")
+_KUBERAY: Final = "ray.io/kuberay-operator"
 
 FAMILIES: Final[Mapping[str, Family]] = {
-    "rayclusters.ray.io": Family(_ray_cluster, suspends=_SUSPEND),
-    "rayjobs.ray.io": Family(_ray_cluster_of("rayClusterSpec", ""), suspends=_SUSPEND),
+    "rayclusters.ray.io": Family(_ray_cluster, suspends=_SUSPEND, controller=_KUBERAY),
+    "rayjobs.ray.io": Family(
+        _ray_cluster_of("rayClusterSpec", ""), suspends=_SUSPEND, controller=_KUBERAY
+    ),
     "rayservices.ray.io": Family(
-        _ray_cluster_of("rayClusterConfig", "-raycluster"), suspends=_SUSPEND
+        _ray_cluster_of("rayClusterConfig", "-raycluster"),
+        suspends=_SUSPEND,
+        controller=_KUBERAY,
     ),
     "kaiwojobs.kaiwo.silogen.ai": Family(
         _kaiwo({"job": ("batch/v1", "Job"), "rayJob": ("ray.io/v1", "RayJob")}, _job)
@@ -331,12 +340,22 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "aimservices.aim.silogen.ai": Family(_aim_service),
     "aimservices.aim.eai.amd.com": Family(_aim_service),
     "inferenceservices.serving.kserve.io": Family(_inference_service),
-    "appwrappers.workload.codeflare.dev": Family(_app_wrapper, suspends=_SUSPEND),
-    "jobsets.jobset.x-k8s.io": Family(_job_set, prunes=True),
+    "appwrappers.workload.codeflare.dev": Family(
+        _app_wrapper, suspends=_SUSPEND, controller="workload.codeflare.dev/appwrapper"
+    ),
+    "jobsets.jobset.x-k8s.io": Family(
+        _job_set, prunes=True, controller="jobset.sigs.k8s.io/jobset-controller"
+    ),
     "leaderworkersets.leaderworkerset.x-k8s.io": Family(_leader_worker_set, prunes=True),
-    "pytorchjobs.kubeflow.org": Family(_kubeflow("pytorchReplicaSpecs"), suspends=_RUN_POLICY),
+    "pytorchjobs.kubeflow.org": Family(
+        _kubeflow("pytorchReplicaSpecs"),
+        suspends=_RUN_POLICY,
+        controller="kubeflow.org/training-operator",
+    ),
     "mpijobs.kubeflow.org": Family(
-        _kubeflow("mpiReplicaSpecs", launcher="Launcher"), suspends=_RUN_POLICY
+        _kubeflow("mpiReplicaSpecs", launcher="Launcher"),
+        suspends=_RUN_POLICY,
+        controller="kubeflow.org/mpi-operator",
     ),
 }
 """By resource. The chain of owners down to the pods comes about by itself: a RayCluster made for a

@@ -2,7 +2,8 @@
 
 Source: the behaviour of `batch/v1` Jobs: completions and work queues, Indexed completion, suspend,
 backoffLimit with growing delays, also per index, podFailurePolicy, successPolicy,
-activeDeadlineSeconds, ttlSecondsAfterFinished. Not imitated: the tracking finalizer on pods
+activeDeadlineSeconds, ttlSecondsAfterFinished, and KEP-4368: a Job with another `managedBy` is left
+to its controller, but for the end of its time to live. Not imitated: the tracking finalizer on pods
 (`tally` instead), adoption, delays of single indexes. A pod counts when the Job is its controller
 and its selector matches.
 """
@@ -46,6 +47,7 @@ from reprieve.units.instants import format_instant, parse_instant
 __all__ = ["JobController"]
 
 _JOBS: Final = "jobs.batch"
+_NAME: Final = "kubernetes.io/job-controller"
 _CONTROLLER: Final = "batch.kubernetes.io/controller-uid"
 _COMPLETED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
 _LOST: Final = ("FailedIndexes", "Job has failed indexes")
@@ -105,6 +107,8 @@ class JobController:
             ended = condition(job, kind)
             if ended is not None and ended["status"] == "True":
                 return await self._after_the_end(job, pods)
+        if job["spec"].get("managedBy", _NAME) != _NAME:
+            return None
         return await self._sync(job, pods)
 
     def _pods(self, job: Object) -> list[Object]:

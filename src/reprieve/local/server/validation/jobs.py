@@ -1,4 +1,4 @@
-"""When Jobs give up and when they succeed, and what schedules CronJobs may have.
+"""Who runs Jobs, when they give up and succeed, and what schedules CronJobs may have.
 
 Order and texts: the real server's validation of batch/v1, and for schedules those of the library
 that it reads them with.
@@ -13,14 +13,37 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from reprieve.local.server import causes
 from reprieve.local.server.causes import Cause
-from reprieve.local.server.metadata import qualified_name_problems
+from reprieve.local.server.metadata import qualified_name_problems, subdomain_problem
 
-__all__ = ["failure_policy", "indexes", "schedule", "time_zone"]
+__all__ = ["failure_policy", "indexes", "managed_by", "schedule", "time_zone"]
 
 Object = Mapping[str, Any]
 
 _ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 _REPLACEMENTS: Final = ("Failed", "TerminatingOrFailed")
+
+_LONGEST_CONTROLLER: Final = 63
+_PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", re.ASCII)
+
+
+def managed_by(spec: Object, field: str) -> Iterator[Cause]:
+    """Check the name of the controller that runs a Job (KEP-4368): a domain and a path."""
+    name = spec.get("managedBy")
+    if name is None:
+        return
+    domain, _, path = name.partition("/")
+    if not name:
+        yield causes.required(field)
+    elif not domain or not path:
+        yield causes.bad(field, name, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    else:
+        if (problem := subdomain_problem(domain)) is not None:
+            yield causes.bad(field, domain, problem)
+        if not _PATH.fullmatch(path):
+            text = f"(e.g. 'acme.io/foo', regex used for validation is '{_PATH.pattern}')"
+            yield causes.bad(field, path, f"Invalid path {text}")
+    if len(name.encode()) > _LONGEST_CONTROLLER:
+        yield causes.too_long(field, _LONGEST_CONTROLLER)
 
 
 def indexes(spec: Object, field: str) -> Iterator[Cause]:

@@ -164,6 +164,7 @@ def job(obj: Object) -> Iterator[Cause]:
 
 def _job_spec(spec: Object, field: str) -> Iterator[Cause]:
     yield from _amounts(spec, _JOB_AMOUNTS, field)
+    yield from jobs.managed_by(spec, f"{field}.managedBy")
     mode = spec.get("completionMode")
     if mode is not None and mode not in ("Indexed", "NonIndexed"):
         yield causes.unsupported(f"{field}.completionMode", mode, ("Indexed", "NonIndexed"))
@@ -241,6 +242,17 @@ def stateful_set_update(obj: Object, old: Object) -> Iterator[Cause]:
         )
 
 
+_FIXED_OF_JOBS: Final = (
+    "selector",
+    "template",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
+
+
 def job_update(obj: Object, old: Object) -> Iterator[Cause]:
     """Completions, selector and template stay, but for what a Job that waits may still change."""
     new, was = obj.get("spec") or {}, old.get("spec") or {}
@@ -249,7 +261,7 @@ def job_update(obj: Object, old: Object) -> Iterator[Cause]:
         new.get("completionMode") == "Indexed" and completions == new.get("parallelism")
     ):
         yield causes.bad("spec.completions", completions, "field is immutable")
-    for word in ("selector", "template", "completionMode", "podFailurePolicy"):
+    for word in _FIXED_OF_JOBS:
         value, former = new.get(word), was.get(word)
         if word == "template" and _is_startable(old):
             value, former = _placement_free(value or {}), _placement_free(former or {})
