@@ -1,41 +1,31 @@
-"""The idle plane as a whole: what is watched, what a change makes dirty, and who looks at it.
+"""The idle plane as a whole: its parts, and the loops that look at what is due.
 
-Three level-triggered loops share one event loop. `resolve` finds the root of every GPU pod;
-`follow` keeps one GpuWorkload for each root that opted in; `reconcile` takes a GpuWorkload through
-its phases; the evaluator decides who makes way. Nothing is done before every required kind has
-synced, and a failure over one object puts off that object only.
+What a change makes due is in `changes`. Three level-triggered loops share one event loop. `resolve`
+finds the root of every GPU pod; `follow` keeps one GpuWorkload for each root that opted in;
+`reconcile` takes a GpuWorkload through its phases; the evaluator decides who makes way. Nothing is
+done before every required kind has synced, and a failure over one object puts off that object only.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from reprieve.api.kaiwo import CONFIG_NAME
 from reprieve.api.reprieve import ON_PREEMPTION, Action, Preemption
-from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.announcements import (
-    tell_foreign,
-    tell_rejected,
     tell_unknown_action,
     tell_unresolved,
 )
+from reprieve.controllers.idle.changes import Changes
 from reprieve.controllers.idle.coexistence import KaiwoWatch
 from reprieve.controllers.idle.context import IdleContext, log
+from reprieve.controllers.idle.due import Due
 from reprieve.controllers.idle.evaluator import Evaluator
+from reprieve.controllers.idle.housekeeping import Housekeeping
 from reprieve.controllers.idle.ownership import Ownership, pod_found
 from reprieve.controllers.idle.queued import Queued
 from reprieve.controllers.idle.reconcile import Reconciler
-from reprieve.controllers.idle.records import (
-    ConfigRecord,
-    IntentRecord,
-    KueueRecord,
-    NamespaceRecord,
-    PodRecord,
-    WorkloadRecord,
-)
 from reprieve.controllers.idle.roots import Roots
 from reprieve.controllers.idle.snapshots import Snapshots
 from reprieve.controllers.idle.tracking import Tracking
@@ -43,7 +33,6 @@ from reprieve.controllers.idle.watches import KUEUE_GROUP, ServiceIndex, Watches
 from reprieve.controllers.idle.workloads import (
     KnownPoll,
     TrackedWorkloads,
-    key_of,
 )
 from reprieve.controllers.measured import PollReport
 from reprieve.controllers.metric_sources import MetricReader, metric_source, open_session
@@ -67,16 +56,12 @@ from reprieve.execution.intents import IntentLog
 from reprieve.execution.recovery import claim_open
 from reprieve.kube.discovery import NotServed
 from reprieve.kube.errors import ApiError
-from reprieve.settings.idle import kaiwo_config_tier
-from reprieve.telemetry.metrics import IdleGpuSeconds
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 
 __all__ = ["IdlePlane"]
 
-_KAIWO_PERIOD: Final = 5 * SECOND
-_OVERTAKEN: Final = SECOND // 5
 _TRACKED: Final = (Phase.PENDING_OTHER, Phase.PENDING_GPU, Phase.ACTIVE, Phase.IDLE)
 
 
@@ -102,12 +87,9 @@ class IdlePlane:
         self._namespace = operator_namespace
         self.workloads = TrackedWorkloads(start.policy)
         self._ownership = Ownership(self.watches.pods.cache)
-        self._roots = Roots(client, context.mapper, start.policy.literal, self._root_changed)
-        self._pods_due: DirtyKeys[str] = DirtyKeys(clock)
-        self._roots_due: DirtyKeys[str] = DirtyKeys(clock)
-        self._kueue_due: DirtyKeys[str] = DirtyKeys(clock)
+        self._due = Due(self.workloads, clock)
+        self._roots = Roots(client, context.mapper, start.policy.literal, self._due.root)
         self._queued = Queued(self.watches, self._roots, tuple(start.vendors))
-        self._due: DirtyKeys[GpuWorkloadKey] = DirtyKeys(clock)
         # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
         self._known_roots: dict[str, Root] = {}
         self._solver = Solver()
@@ -115,8 +97,8 @@ class IdlePlane:
             context,
             self.workloads,
             self._namespace_annotations,
-            changed=self._due.add,
-            overtaken=self._follow_soon,
+            changed=self._due.workloads.add,
+            overtaken=self._due.root_soon,
         )
         self._log = IntentLog(client, operator_namespace, context.fence, clock)
         executor = Executor(
@@ -139,7 +121,7 @@ class IdlePlane:
             pods_left=self._pods_left,
             lost_with=self._lost_with,
             action_of=lambda root: self._action_of(root) or Action.DELETE,
-            changed=self._due.add,
+            changed=self._due.workloads.add,
             held_back=self._held_back,
         )
         self._snapshots = Snapshots(
@@ -155,12 +137,30 @@ class IdlePlane:
             self.workloads,
             self._tracking,
             self._queued.workloads,
-            self._due.add_at,
+            self._due.workloads.add_at,
             self.evaluator.ask,
         )
         self._poll_report = PollReport(context.metrics)
-        self._idle_gpus = IdleGpuSeconds(context.metrics)
-        self._kaiwo = KaiwoWatch(client, operator_namespace, clock)
+        self._changes = Changes(
+            context,
+            self.watches,
+            self.workloads,
+            self._ownership,
+            self._queued,
+            self._known_roots,
+            self._due,
+            self.evaluator,
+            operator_namespace,
+        )
+        self._housekeeping = Housekeeping(
+            context,
+            KaiwoWatch(client, operator_namespace, clock),
+            self.workloads,
+            self._known_roots,
+            self._due,
+            self.evaluator,
+            self._intents,
+        )
         self.ready = False
 
     def troubles(self) -> list[str]:
@@ -186,10 +186,10 @@ class IdlePlane:
                 await self._find_kueue()
                 self.watches.start(group)
                 await self.watches.synced()
-                self._subscribe()
+                self._changes.subscribe()
                 if not self.context.dry_run:
                     await claim_open(self._log, self.context.fence, self.context.clock, Plane.IDLE)
-                await self._look_for_kaiwo()
+                await self._housekeeping.look_for_kaiwo()
                 await self._roots.expect(
                     pod_found(pod) for pod in self.watches.pods.cache if pod.row.gpus
                 )
@@ -203,15 +203,17 @@ class IdlePlane:
                 )
                 clock = self.context.clock
                 group.create_task(persistent(scraper.run, clock, log, "polling metrics"))
-                group.create_task(look_at_each(self._pods_due, self._resolve, self.context.clock))
+                group.create_task(look_at_each(self._due.pods, self._resolve, self.context.clock))
                 group.create_task(
-                    look_at_each(self._kueue_due, self._resolve_queued, self.context.clock)
+                    look_at_each(self._due.queued, self._resolve_queued, self.context.clock)
                 )
-                group.create_task(look_at_each(self._roots_due, self._follow, self.context.clock))
-                group.create_task(look_at_each(self._due, self._reconcile, self.context.clock))
+                group.create_task(look_at_each(self._due.roots, self._follow, self.context.clock))
+                group.create_task(
+                    look_at_each(self._due.workloads, self._reconcile, self.context.clock)
+                )
                 group.create_task(self.evaluator.run())
                 group.create_task(persistent(self._poll_roots, clock, log, "reading owners"))
-                group.create_task(persistent(self._keep_house, clock, log, "housekeeping"))
+                group.create_task(persistent(self._housekeeping.run, clock, log, "housekeeping"))
                 self.ready = True
                 log.info(
                     "idle plane runs: %d pods, %d GpuWorkloads",
@@ -230,100 +232,10 @@ class IdlePlane:
             return
         self.watches.read_kueue_as("v1beta2")
 
-    # What changed
-
-    def _subscribe(self) -> None:
-        watches = self.watches
-        watches.namespaces.cache.subscribe(self._namespace_changed)
-        watches.configs.cache.subscribe(self._config_changed)
-        watches.pods.cache.subscribe(self._pod_changed)
-        watches.workloads.cache.subscribe(self._workload_changed)
-        watches.intents.cache.subscribe(self._intent_changed)
-        watches.kueue.cache.subscribe(self._kueue_changed)
-
-    def _pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        pod = new or old
-        assert pod is not None
-        if new is not None and new.row.gpus and self._ownership.root_of(new.uid) is None:
-            self._pods_due.add(new.uid)
-        owners = self._ownership.owners_of(pod)
-        if new is None:
-            self._ownership.forget(pod.uid)
-            self.evaluator.open_intents.pod_ended(owners)
-        for uid in owners:
-            for held in self.workloads.of_root(uid):
-                self._due.add(held.key)
-
-    def _namespace_changed(self, old: NamespaceRecord | None, new: NamespaceRecord | None) -> None:
-        if old is not None and new is not None and old.annotations == new.annotations:
-            return
-        name = (new or old).name  # type: ignore[union-attr]
-        for uid, root in self._known_roots.items():
-            if root.ref.namespace == name:
-                self._roots_due.add(uid)
-
-    def _config_changed(self, old: ConfigRecord | None, new: ConfigRecord | None) -> None:
-        record = new or old
-        assert record is not None
-        if record.name != CONFIG_NAME:
-            return
-        tier = kaiwo_config_tier(new.gpu_preemption if new is not None else None)
-        self.context.config = tier
-        for rejected in tier.rejected:
-            tell_rejected(self.context, rejected)
-        for held in self.workloads:
-            self._due.add(held.key)
-
-    def _workload_changed(self, old: WorkloadRecord | None, new: WorkloadRecord | None) -> None:
-        if new is None:
-            assert old is not None
-            self.workloads.remove(old)
-            self._due.discard(key_of(old.namespace, old.name))
-            self._roots_due.add(old.object.spec.workload_ref.uid)
-            self.evaluator.ask()
-            return
-        held = self.workloads.put_record(new)
-        self._known_roots.setdefault(held.root.uid, Root(held.root, held.object.status.owner_chain))
-        if old is None or old.object.spec != new.object.spec:
-            self._roots_due.add(held.root.uid)
-        self._due.add(held.key)
-
-    def _intent_changed(self, old: IntentRecord | None, new: IntentRecord | None) -> None:
-        if new is not None and new.namespace != self._namespace:
-            tell_foreign(self.context, new, self._namespace)
-            return
-        self.evaluator.ask()
-
-    def _kueue_changed(self, old: KueueRecord | None, new: KueueRecord | None) -> None:
-        record = new or old
-        assert record is not None
-        root = self._queued.root_of(record.uid)
-        concerned = {*record.owner_uids, *([root.ref.uid] if root is not None else ())}
-        if new is None:
-            self._queued.forget(record.uid)
-        else:
-            self._kueue_due.add(new.uid)
-        for uid in tuple(concerned):
-            pod = self.watches.pods.cache.get(uid)
-            if pod is not None:
-                concerned |= self._ownership.owners_of(pod)
-        for uid in concerned:
-            for held in self.workloads.of_root(uid):
-                self._due.add(held.key)
-
-    def _root_changed(self, root: Ref) -> None:
-        self._roots_due.add(root.uid)
-        for held in self.workloads.of_root(root.uid):
-            self._due.add(held.key)
-
-    def _follow_soon(self, uid: str) -> None:
-        """Follow a root again once the newer version of its GpuWorkload will have been seen."""
-        self._roots_due.add_at(uid, Nanos(self.context.clock.wall() + _OVERTAKEN))
-
     def _polled(self, poll: Poll) -> None:
         self._poll_report.report(poll)
         for key in self.workloads.take(KnownPoll.of(poll)):
-            self._due.add(key)
+            self._due.workloads.add(key)
 
     # Who looks at it
 
@@ -339,13 +251,11 @@ class IdlePlane:
             tell_unresolved(self.context, pod, error)
             if not isinstance(error, ChainTooDeep):
                 interval = self.context.start.policy.polling_interval
-                self._pods_due.add_at(uid, Nanos(self.context.clock.wall() + interval))
+                self._due.pods.add_at(uid, Nanos(self.context.clock.wall() + interval))
             return
         self._ownership.learn(pod, root, ancestors)
         self._known_roots[root.ref.uid] = root
-        self._roots_due.add(root.ref.uid)
-        for held in self.workloads.of_root(root.ref.uid):
-            self._due.add(held.key)
+        self._due.root(root.ref)
 
     async def _resolve_queued(self, uid: str) -> None:
         """Find the root behind a Kueue Workload: a suspended job without pods may be a demand."""
@@ -355,9 +265,8 @@ class IdlePlane:
             return
         if root.ref.uid not in self._known_roots and self._queued.gpus(root.ref.uid):
             self._known_roots[root.ref.uid] = root
-            self._roots_due.add(root.ref.uid)
-        for held in self.workloads.of_root(root.ref.uid):
-            self._due.add(held.key)
+            self._due.roots.add(root.ref.uid)
+        self._due.workloads_of(root.ref.uid)
 
     async def _follow(self, uid: str) -> None:
         root = self._known_roots.get(uid)
@@ -386,53 +295,13 @@ class IdlePlane:
                 if held.root.uid not in alive:
                     chain = held.object.status.owner_chain
                     alive[held.root.uid] = Root(held.root, chain)
-            self._known_roots = alive
+            self._known_roots.clear()
+            self._known_roots.update(alive)
             living = {held.root.uid for held in self.workloads if not held.over}
             living |= {root.ref.uid for root in self._ownership.roots()}
             living |= {root.ref.uid for root in self._queued.roots()}
             await self._roots.read_all(root.ref for uid, root in alive.items() if uid in living)
             self._roots.forget_between(self._ownership.between())
-
-    async def _keep_house(self) -> None:
-        while True:
-            await self._look_for_kaiwo()
-            phases = Counter(held.status.phase.value or "New" for held in self.workloads)
-            self.context.metrics.set_workloads(phases)
-            self._count_idle_gpus()
-            open_now = sum(intent.status.phase.open for intent in self._intents())
-            self.context.metrics.intents_open.labels(Plane.IDLE.value).set(open_now)
-            if not (self.context.dry_run or self.context.read_only):
-                try:
-                    await self.evaluator.remove_expired()
-                except ApiError as failure:
-                    log.warning("old records stay for now: %s", failure)
-            await self.context.clock.sleep(_KAIWO_PERIOD)
-
-    def _count_idle_gpus(self) -> None:
-        idle: Counter[tuple[str, str]] = Counter()
-        for held in self.workloads:
-            if held.status.phase is Phase.IDLE:
-                for resource, number in held.object.spec.gpu_resources.items():
-                    idle[held.ref.namespace, resource] += number
-        self._idle_gpus.observe(idle, self.context.clock.monotonic())
-
-    async def _look_for_kaiwo(self) -> None:
-        await self._kaiwo.look()
-        writer = next((held.foreign_writer for held in self.workloads if held.foreign_writer), "")
-        reason = ""
-        if self._kaiwo.alive and writer:
-            reason = (
-                f"read-only: the Kaiwo operator {self._kaiwo.holder} is alive and its manager "
-                f"{writer!r} writes GpuWorkloads; stop it, or switch its GPU preemption off"
-            )
-        if reason != self.context.read_only:
-            log.warning("%s", reason or "no other operator writes GpuWorkloads: not read-only")
-            self.context.read_only = reason
-            for held in self.workloads:
-                self._due.add(held.key)
-            for uid in self._known_roots:
-                self._roots_due.add(uid)
-            self.evaluator.ask()
 
     # Facts for others
 
