@@ -218,7 +218,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a skipped head is set aside",
-        "queues",
+        "heads",
         "        RequeueReason.FAILED_AFTER_NOMINATION,\n        RequeueReason.PENDING_PREEMPTION,",
         "        RequeueReason.PENDING_PREEMPTION,",
         "vectors:Generated_scheduler_classical.json",

@@ -13,6 +13,7 @@ from reprieve.engine.quota.cycle import cycle
 from reprieve.engine.quota.entries import Outcome
 from reprieve.engine.quota.exposure import exposures
 from reprieve.engine.quota.figures import cluster_queue_share, cluster_queue_usage, cohort_share
+from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -29,7 +30,7 @@ from reprieve.engine.quota.model import (
     StopPolicy,
     Workload,
 )
-from reprieve.engine.quota.queues import Queues, RequeueReason
+from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.requeuing import Backoff, EvictionReason, backoff_end, eviction_reason
 from reprieve.engine.quota.shares import Share
 from reprieve.engine.quota.state import Holdings

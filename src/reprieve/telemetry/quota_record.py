@@ -20,6 +20,7 @@ import reprieve
 from reprieve.engine.quota.assignment import Bookmark
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
+from reprieve.engine.quota.heads import LastScan, RequeueReason, shape
 from reprieve.engine.quota.model import (
     ClusterQueue,
     Cohort,
@@ -31,7 +32,7 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.protection import Ledger, Pair
-from reprieve.engine.quota.queues import LastScan, Queues, RequeueReason, shape
+from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings, effective_priority
 from reprieve.telemetry.record import packed
 from reprieve.units.instants import Nanos

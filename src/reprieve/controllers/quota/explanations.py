@@ -22,7 +22,7 @@ from reprieve.controllers.workers import look_at_each
 from reprieve.engine.quota import model
 from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.entries import Entry, Outcome
-from reprieve.engine.quota.queues import ALIKE
+from reprieve.engine.quota.heads import ALIKE
 from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.intake.quota_workloads import condition_of
 from reprieve.kube.errors import ApiError

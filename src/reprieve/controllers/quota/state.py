@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from reprieve.api import kueue
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
@@ -23,10 +23,10 @@ from reprieve.controllers.quota.pod_facts import PodFacts
 from reprieve.controllers.quota.protections import Protections
 from reprieve.controllers.quota.tallies import Phase, Standing, Tallies
 from reprieve.controllers.quota.watches import Held, Watch, Watches
+from reprieve.engine.quota.faults import Faults
 from reprieve.engine.quota.model import Configuration, FlavorResource, Workload
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.requests import held_amounts
-from reprieve.engine.quota.requeuing import Backoff, backoff_end
 from reprieve.engine.quota.state import Holdings, inactive_queues
 from reprieve.engine.quota.usage_based import Consumptions
 from reprieve.intake.quota import (
@@ -46,12 +46,9 @@ from reprieve.intake.quota_workloads import (
 from reprieve.kube.objects import version_number
 from reprieve.kube.series_events import Reference
 from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 from reprieve.wording.kueue import Event
 
 __all__ = ["QuotaState", "key_of"]
-
-_AFTER_FAULT: Final = Backoff(base_s=10, max_s=600)
 
 R = TypeVar("R")
 W = TypeVar("W")
@@ -86,7 +83,7 @@ class QuotaState:
         self._stale = True
         self._unusable: dict[str, str] = {}
         # Workloads that could not be taken over: how often in a row, and when to try again.
-        self._faults: dict[str, tuple[int, Nanos]] = {}
+        self._faults = Faults()
         # Of these those with quota that is not counted, and the ClusterQueue that it is of.
         self._uncounted: dict[str, str] = {}
         # Workloads that wait and do not say why.
@@ -216,9 +213,8 @@ class QuotaState:
             except Exception:
                 log.exception("what goes with the configuration was not taken over")
         dirty, self._dirty = self._dirty, {}
-        if self._faults:
-            now = self._context.clock.wall()
-            dirty.update(dict.fromkeys(k for k, (_, due) in self._faults.items() if due <= now))
+        now = self._context.clock.wall()
+        dirty.update(dict.fromkeys(self._faults.due(now)))
         for key in dirty:
             if key in self.deciding:
                 self._dirty[key] = None
@@ -229,7 +225,7 @@ class QuotaState:
                 self._set_aside(key)
             else:
                 if key in self._faults:
-                    del self._faults[key]
+                    self._faults.forget(key)
                     self._uncounted.pop(key, None)
         self.queues.uncounted = frozenset(
             name
@@ -242,10 +238,7 @@ class QuotaState:
     def _set_aside(self, key: str) -> None:
         """Leave out a Workload that could not be taken over, until it is tried again."""
         now = self._context.clock.wall()
-        count = self._faults.get(key, (0, 0))[0] + 1
-        due = backoff_end(_AFTER_FAULT, count, now)
-        assert due is not None, "there is no limit"
-        self._faults[key] = (count, due)
+        due = self._faults.add(key, now)
         log.exception("%s is set aside for %ds", key, (due - now) // SECOND)
         self.queues.delete(key)
         found = self.workload(key)

@@ -27,6 +27,7 @@ from reprieve.engine.quota.assignment import (
 )
 from reprieve.engine.quota.classical import take
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
+from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -35,7 +36,7 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.nominations import Nominations
 from reprieve.engine.quota.protection import Ledger
-from reprieve.engine.quota.queues import Queues, RequeueReason
+from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.engine.quota.tournament import classical_order, fair_order
 from reprieve.engine.quota.tree import available

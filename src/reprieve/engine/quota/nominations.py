@@ -14,11 +14,12 @@ from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
+from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.model import Check, PodSet, Workload
 from reprieve.engine.quota.partial import reduced, reduction_steps
 from reprieve.engine.quota.preemption import SearchOracle
 from reprieve.engine.quota.protection import Ledger, protected
-from reprieve.engine.quota.queues import LastScan, Queues, RequeueReason
+from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.units.instants import Nanos
 

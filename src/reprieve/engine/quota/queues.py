@@ -1,4 +1,4 @@
-"""The pending workloads of every ClusterQueue, and what happens to a head that was not admitted.
+"""The pending workloads of every ClusterQueue, in their order.
 
 Order inside a ClusterQueue, first difference decides:
 
@@ -8,19 +8,12 @@ Order inside a ClusterQueue, first difference decides:
 4. older timestamp (`timing`)
 5. uid, then namespace/name
 
-A head that was not admitted goes back into the queue at once, or is set aside as inadmissible:
-
-* StrictFIFO: back at once, but for a namespace that does not match
-* BestEffortFIFO: back at once if it failed after nomination, if its preemptions are pending or
-  failed, if flavors are left to try, or if what was set aside was flushed since this head was taken
-
-A head about which deciding failed by a fault of ours is set aside for ten seconds, twice as long
-each time up to ten minutes, unless it changes; so is a ClusterQueue whose head cannot be taken.
-
-With a head that does not fit or finds no candidates, a BestEffortFIFO queue sets aside everything
-of the same shape, what comes later included. What is set aside comes back by `flush`, but not
-before its backoff ends or while it is not requeued. Not queued at all is what is not active or
-gated, and what has no ClusterQueue or a stopped LocalQueue.
+A head that was not admitted goes back into the queue at once, or is set aside as inadmissible
+(`heads`), in a BestEffortFIFO queue perhaps with everything of the same shape, what comes later
+included. What is set aside comes back by `flush`, but not before its backoff ends or while it is
+not requeued. A head about which deciding failed by a fault of ours is set aside for a while
+(`faults`), unless it changes; so is a ClusterQueue whose head cannot be taken. Not queued at all is
+what is not active or gated, and what has no ClusterQueue or a stopped LocalQueue.
 
 Source: specification of the quota plane, sections 4, 8.4 and 9.
 """
@@ -29,77 +22,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
 
-from reprieve.engine.quota.assignment import Bookmark
+from reprieve.engine.quota.faults import Faults
+from reprieve.engine.quota.heads import ALIKE, LastScan, RequeueReason, goes_back, shape
 from reprieve.engine.quota.model import Configuration, QueueingStrategy, StopPolicy, Workload
 from reprieve.engine.quota.pending import Pending, Row
-from reprieve.engine.quota.requeuing import Backoff, backoff_end
 from reprieve.engine.quota.state import effective_priority, inactive_queues
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.usage_based import Consumptions
 from reprieve.units.instants import Nanos
 
-__all__ = ["ALIKE", "LastScan", "Queues", "RequeueReason", "shape"]
-
-
-class RequeueReason(StrEnum):
-    """Why a head was not admitted."""
-
-    GENERIC = ""
-    NAMESPACE_MISMATCH = "NamespaceMismatch"
-    FAILED_AFTER_NOMINATION = "FailedAfterNomination"
-    PENDING_PREEMPTION = "PendingPreemption"
-    PENDING_MIGRATION = "PendingMigration"
-    PREEMPTION_FAILED = "PreemptionFailed"
-    PREEMPTION_GATED = "PreemptionGated"
-    NO_FIT = "NoFit"
-    PREEMPTION_NO_CANDIDATES = "PreemptionNoCandidates"
-
-
-AT_ONCE = frozenset(
-    {
-        RequeueReason.FAILED_AFTER_NOMINATION,
-        RequeueReason.PENDING_PREEMPTION,
-        RequeueReason.PENDING_MIGRATION,
-        RequeueReason.PREEMPTION_FAILED,
-    }
-)
-ALIKE = frozenset({RequeueReason.NO_FIT, RequeueReason.PREEMPTION_NO_CANDIDATES})
-_AFTER_FAULT: Final = Backoff(base_s=10, max_s=600)
-
-
-@dataclass(frozen=True, slots=True)
-class LastScan:
-    """Where the scan of flavors stopped, and when: it is good for one generation of the queue."""
-
-    bookmark: Bookmark
-    pending: bool
-    generation: int
-    cycle: int
-    shape: object
-
-
-def shape(workload: Workload, priority: int) -> object:
-    """Return what two workloads have in common when they fit or do not fit alike."""
-    return (
-        priority,
-        tuple(
-            (
-                each.count,
-                each.min_count,
-                tuple(sorted(each.requests.items())),
-                tuple(sorted(each.node_selector.items())),
-                each.affinity,
-                each.tolerations,
-                each.group,
-            )
-            for each in workload.pod_sets
-        ),
-        tuple(sorted(workload.reclaimable.items())),
-    )
+__all__ = ["Queues"]
 
 
 class Queues:
@@ -116,9 +49,9 @@ class Queues:
         # Shapes that were asked for, each with the version of the workload that it is of.
         self._shapes: dict[str, tuple[Workload, object]] = {}
         self._doors: Counter[str] = Counter()
-        # Of workloads and ClusterQueues in faults: how often in a row, and until when they wait.
-        self._faults: dict[str, tuple[int, Nanos]] = {}
-        self._queue_faults: dict[str, tuple[int, Nanos]] = {}
+        # Workloads that could not be decided about, and ClusterQueues that gave no head.
+        self._faults = Faults()
+        self._queue_faults = Faults()
         #: ClusterQueues in whose tree somebody holds quota that is not counted: no head is taken.
         self.uncounted: frozenset[str] = frozenset()
         #: ClusterQueues whose head could not be taken this time, and why.
@@ -165,10 +98,9 @@ class Queues:
         aside = before is not None and self._is_aside(before)
         queued = before is not None and not aside
         preempts = self.awaits_preemption(key)
-        fault = self._faults.get(key) if same or before is None else None
-        self.delete(key)
-        if fault is not None:
-            self._faults[key] = fault
+        if before is not None and not same:
+            self._faults.forget(key)
+        self._remove(key)
         self._count(workload, 1)
         name = self._cluster_queue(workload)
         if name is None or not _may_queue(workload):
@@ -190,11 +122,14 @@ class Queues:
 
     def delete(self, key: str) -> None:
         """Forget a workload; one that is not known changes nothing."""
+        self._faults.forget(key)
+        self._remove(key)
+
+    def _remove(self, key: str) -> None:
         waiting = self._waiting.pop(key, None)
         if waiting is not None:
             self._count(waiting, -1)
         self._scans.pop(key, None)
-        self._faults.pop(key, None)
         workload = self._workloads.pop(key, None)
         if workload is not None:
             self._count(workload, -1)
@@ -218,7 +153,7 @@ class Queues:
         for name, queue in self._queues.items():
             if name in self.inactive or name in self.uncounted:
                 continue
-            if self._queue_faults.get(name, _WELL)[1] > now:
+            if self._queue_faults.waits(name, now):
                 continue
             try:
                 row = self._first(name, queue)
@@ -228,10 +163,9 @@ class Queues:
                 queue.remove(row, self._shape(workload))
             except Exception as failure:
                 self.failures[name] = failure
-                self._queue_faults[name] = _next_fault(self._queue_faults.get(name), now)
+                self._queue_faults.add(name, now)
                 continue
-            if name in self._queue_faults:
-                del self._queue_faults[name]
+            self._queue_faults.forget(name)
             queue.popped += 1
             taken.append((name, workload))
             self._taken.add(row[3])
@@ -240,13 +174,12 @@ class Queues:
     def fail(self, workload: Workload) -> Nanos:
         """Set a head aside after a fault in deciding about it; return until when."""
         key = workload.key
-        fault = _next_fault(self._faults.get(key), self._now)
+        until = self._faults.add(key, self._now)
         self._taken.discard(key)
         known = self._workloads.get(key, workload)
-        self.delete(key)
-        self._faults[key] = fault
+        self._remove(key)
         self.push(known)
-        return fault[1]
+        return until
 
     def give_back(self) -> None:
         """Queue again every head that was taken and not decided about."""
@@ -262,7 +195,7 @@ class Queues:
         if name is None or key not in self._taken:
             return True
         self._taken.discard(key)
-        self._faults.pop(key, None)
+        self._faults.forget(key)
         workload = self._workloads[key]
         if self._cluster_queue(workload) != name:
             self.delete(key)
@@ -280,14 +213,8 @@ class Queues:
         if self._backs_off(workload):
             self._back_off(queue, workload)
             return True
-        at_once = reason is not RequeueReason.NAMESPACE_MISMATCH
-        if best_effort:
-            at_once = (
-                reason in AT_ONCE
-                or (scan is not None and scan.pending)
-                or queue.flushed >= queue.popped
-            )
-        if at_once:
+        flushed = queue.flushed >= queue.popped
+        if goes_back(reason, scan, best_effort=best_effort, flushed=flushed):
             queue.add(self._row(workload), self._shape(workload))
             return False
         queue.set_aside(self._row(workload), self._shape(workload))
@@ -380,7 +307,7 @@ class Queues:
         until = workload.requeue_at
         if not workload.requeued or (until is not None and until > self._now):
             return True
-        return bool(self._faults) and self._faults.get(workload.key, _WELL)[1] > self._now
+        return self._faults.waits(workload.key, self._now)
 
     def _due(self) -> None:
         """Queue what has waited for its backoff."""
@@ -444,16 +371,6 @@ class Queues:
         if local is None or local.stop_policy is not StopPolicy.NONE:
             return None
         return local.cluster_queue if local.cluster_queue in self._queues else None
-
-
-_WELL: Final = (0, Nanos(-1))
-
-
-def _next_fault(before: tuple[int, Nanos] | None, now: Nanos) -> tuple[int, Nanos]:
-    count = (before or _WELL)[0] + 1
-    until = backoff_end(_AFTER_FAULT, count, now)
-    assert until is not None, "there is no limit"
-    return count, until
 
 
 def _may_queue(workload: Workload) -> bool:

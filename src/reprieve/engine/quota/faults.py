@@ -1,0 +1,47 @@
+"""How long what failed by a fault of ours waits before it is tried again.
+
+Ten seconds after the first fault, twice as long after each one in a row, at most ten minutes: what
+fails by chance is soon tried again, and what fails always costs little and holds up nobody else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reprieve.engine.quota.requeuing import Backoff, backoff_end
+from reprieve.units.instants import Nanos
+
+__all__ = ["Faults"]
+
+_AFTER_FAULT: Final = Backoff(base_s=10, max_s=600)
+_WELL: Final = (0, Nanos(-1))
+
+
+class Faults:
+    """Keys of what failed: how often in a row, and until when each waits."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, Nanos]] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._found
+
+    def add(self, key: str, now: Nanos) -> Nanos:
+        """Count one more fault in a row; return until when the key waits."""
+        count = self._found.get(key, _WELL)[0] + 1
+        until = backoff_end(_AFTER_FAULT, count, now)
+        assert until is not None, "there is no limit"
+        self._found[key] = count, until
+        return until
+
+    def forget(self, key: str) -> None:
+        """Begin anew: the key did not fail, or is another one by now."""
+        self._found.pop(key, None)
+
+    def waits(self, key: str, now: Nanos) -> bool:
+        """Tell whether a key is not to be tried yet."""
+        return self._found.get(key, _WELL)[1] > now
+
+    def due(self, now: Nanos) -> list[str]:
+        """Return the keys that have failed and are to be tried again."""
+        return [key for key, (_, until) in self._found.items() if until <= now]

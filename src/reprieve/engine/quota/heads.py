@@ -1,0 +1,96 @@
+"""What becomes of the head of a ClusterQueue that was not admitted.
+
+It goes back into the queue at once, or is set aside as inadmissible:
+
+* StrictFIFO: back at once, but for a namespace that does not match
+* BestEffortFIFO: back at once if it failed after nomination, if its preemptions are pending or
+  failed, if flavors are left to try, or if what was set aside was flushed since this head was taken
+
+With a head that does not fit or finds no candidates, a BestEffortFIFO queue sets aside everything
+of the same shape: everything that fits or does not fit alike.
+
+Source: specification of the quota plane, sections 4 and 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from reprieve.engine.quota.assignment import Bookmark
+from reprieve.engine.quota.model import Workload
+
+__all__ = ["ALIKE", "LastScan", "RequeueReason", "goes_back", "shape"]
+
+
+class RequeueReason(StrEnum):
+    """Why a head was not admitted."""
+
+    GENERIC = ""
+    NAMESPACE_MISMATCH = "NamespaceMismatch"
+    FAILED_AFTER_NOMINATION = "FailedAfterNomination"
+    PENDING_PREEMPTION = "PendingPreemption"
+    PENDING_MIGRATION = "PendingMigration"
+    PREEMPTION_FAILED = "PreemptionFailed"
+    PREEMPTION_GATED = "PreemptionGated"
+    NO_FIT = "NoFit"
+    PREEMPTION_NO_CANDIDATES = "PreemptionNoCandidates"
+
+
+_AT_ONCE: Final = frozenset(
+    {
+        RequeueReason.FAILED_AFTER_NOMINATION,
+        RequeueReason.PENDING_PREEMPTION,
+        RequeueReason.PENDING_MIGRATION,
+        RequeueReason.PREEMPTION_FAILED,
+    }
+)
+ALIKE: Final = frozenset({RequeueReason.NO_FIT, RequeueReason.PREEMPTION_NO_CANDIDATES})
+
+
+@dataclass(frozen=True, slots=True)
+class LastScan:
+    """Where the scan of flavors stopped, and when: it is good for one generation of the queue."""
+
+    bookmark: Bookmark
+    pending: bool
+    generation: int
+    cycle: int
+    shape: object
+
+
+def goes_back(
+    reason: RequeueReason, scan: LastScan | None, *, best_effort: bool, flushed: bool
+) -> bool:
+    """Tell whether a head goes back at once.
+
+    Args:
+        reason: why it was not admitted.
+        scan: where its search of flavors stopped.
+        best_effort: its queue is a BestEffortFIFO one.
+        flushed: what was set aside was queued again since the head was taken.
+    """
+    if not best_effort:
+        return reason is not RequeueReason.NAMESPACE_MISMATCH
+    return reason in _AT_ONCE or (scan is not None and scan.pending) or flushed
+
+
+def shape(workload: Workload, priority: int) -> object:
+    """Return what two workloads have in common when they fit or do not fit alike."""
+    return (
+        priority,
+        tuple(
+            (
+                each.count,
+                each.min_count,
+                tuple(sorted(each.requests.items())),
+                tuple(sorted(each.node_selector.items())),
+                each.affinity,
+                each.tolerations,
+                each.group,
+            )
+            for each in workload.pod_sets
+        ),
+        tuple(sorted(workload.reclaimable.items())),
+    )
