@@ -84,6 +84,14 @@ def preferred_placement(scores: dict[str, int]) -> Callable[..., FeasiblePlaceme
     return best
 
 
+class _State(ClusterState):
+    """The state, of a cluster without extended resources that a DeviceClass stands for."""
+
+    def device_class(self, resource: str) -> str:
+        del resource
+        return ""
+
+
 @dataclass
 class Play:
     """What happens, and a record of it: `order`, `attempts`, `events`, `conditions`."""
@@ -105,7 +113,7 @@ class Play:
 
     def __post_init__(self) -> None:
         names = frozenset(profile.scheduler_name for profile in self.policy.profiles)
-        self.state = ClusterState(Cluster(), self.time, names, changed=lambda: None)
+        self.state = _State(Cluster(), self.time, names, changed=lambda: None)
         self.state.forest = Forest(trees=self.policy.gates.composite_pod_group)
         groups = self.policy.gates.generic_workload
         self.state.queue = Queue(self.state, groups=groups)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
-from reprieve.kube.resource import Resource
+from reprieve.kube.resource import NODES, Resource
 from tests.scheduling.site import NAMESPACE, Object, Site, node, pod, site
 
 _CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
@@ -15,6 +15,7 @@ _DEVICE_CLASSES = Resource(
     "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False
 )
 _DRIVER = "gpu.example.com"
+_RESOURCE = "example.com/gpu"
 
 
 async def _storage_class(cluster: Site, provisioner: str) -> None:
@@ -95,9 +96,9 @@ async def test_local_volumes_take_their_pods_to_different_nodes(tmp_path: Path) 
         assert set(placed.values()) == {"node-0", "node-1"}
 
 
-async def _device_class(cluster: Site) -> None:
+async def _device_class(cluster: Site, **more: str) -> None:
     selectors = [{"cel": {"expression": f'device.driver == "{_DRIVER}"'}}]
-    body = {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}}
+    body = {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors, **more}}
     await cluster.client.create(_DEVICE_CLASSES, body, dict)
 
 
@@ -192,3 +193,63 @@ async def test_an_unused_claim_is_deallocated_when_its_devices_are_where_the_pod
         (device,) = now["status"]["allocation"]["devices"]["results"]
         assert (device["pool"], device["device"]) == ("node-1", "gpu-0")
         assert [user["name"] for user in now["status"]["reservedFor"]] == ["p"]
+
+
+def _asking(name: str, cpu: str) -> Object:
+    """Return a pod that asks for a device as an extended resource."""
+    resources = {"requests": {"cpu": cpu}, "limits": {_RESOURCE: "1"}}
+    container = {"name": "c", "image": "registry.example/app:1", "resources": resources}
+    return pod(name, 1, containers=[container])
+
+
+async def _until_refused(cluster: Site, name: str, text: str) -> None:
+    async def refused() -> bool:
+        conditions = (await cluster.pods())[name]["status"].get("conditions", ())
+        return any(text in each["message"] for each in conditions)
+
+    await cluster.until(f"{name} is refused", refused)
+
+
+async def test_who_asks_for_devices_as_a_resource_is_placed_once_a_class_stands_for_it(
+    tmp_path: Path,
+) -> None:
+    async with site([node("node-0", 8)], tmp_path, kubelet=True) as cluster:
+        await cluster.operator()
+        await _devices(cluster, "node-0", 1)
+        await cluster.create(_asking("p", "1"))
+        await _until_refused(cluster, "p", f"Insufficient {_RESOURCE}")
+        await _device_class(cluster, extendedResourceName=_RESOURCE)
+        await cluster.until_placed({"p"})
+
+
+async def test_who_asks_for_devices_as_a_resource_is_placed_on_a_node_that_comes(
+    tmp_path: Path,
+) -> None:
+    async with site([node("node-0", 1)], tmp_path, kubelet=True) as cluster:
+        await cluster.operator()
+        await _device_class(cluster, extendedResourceName=_RESOURCE)
+        for each in ("node-0", "node-1"):
+            await _devices(cluster, each, 1)
+        await cluster.create(_asking("p", "2"))
+        await _until_refused(cluster, "p", "Insufficient cpu")
+        room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        labels = {"kubernetes.io/hostname": "node-1"}
+        comes = {"metadata": {"name": "node-1", "labels": labels}, "status": {"allocatable": room}}
+        await cluster.client.create(NODES, comes, dict)
+        await cluster.until_placed({"p"})
+        assert await cluster.placed() == {"p": "node-1"}
+
+
+async def test_who_asks_for_devices_as_a_resource_gets_those_of_a_pod_that_ends(
+    tmp_path: Path,
+) -> None:
+    async with site([node("node-0", 8)], tmp_path, kubelet=True) as cluster:
+        await cluster.operator()
+        await _device_class(cluster, extendedResourceName=_RESOURCE)
+        await _devices(cluster, "node-0", 1)
+        await cluster.create(_asking("first", "1"))
+        await cluster.until_placed({"first"})
+        await cluster.create(_asking("second", "1"))
+        await _until_refused(cluster, "second", "cannot allocate all claims")
+        await cluster.end("first")
+        await cluster.until_placed({"second"})

@@ -148,6 +148,10 @@ class _Known:
         del namespace
         return ()
 
+    def device_class(self, resource: str) -> str:
+        del resource
+        return ""
+
     def gang_key(self, pod: PodRow) -> str:
         del pod
         return ""

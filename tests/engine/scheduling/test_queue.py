@@ -31,6 +31,7 @@ class Facts:
     forest: Forest = field(default_factory=lambda: Forest(trees=True))
     pods: dict[str, set[Uid]] = field(default_factory=dict)
     missing_claims: set[str] = field(default_factory=set)
+    classes: dict[str, str] = field(default_factory=dict)  # by extended resource
 
     def group(self, key: str) -> GroupRow | None:
         return self.forest.get(key)
@@ -54,6 +55,9 @@ class Facts:
 
     def namespace_labels(self, namespace: str) -> Labels:
         return ()
+
+    def device_class(self, resource: str) -> str:
+        return self.classes.get(resource, "")
 
 
 @dataclass(slots=True)
@@ -432,6 +436,16 @@ def test_a_node_is_offered_to_those_whom_it_could_take() -> None:
     site.reject(FIT)
     site.event(Happening.NODE_ADDED, node=node("n", cpu=4000))
     assert [names(site.pop()), names(site.pop())] == [["small"], []]
+
+
+def test_a_device_class_is_offered_to_those_who_ask_for_what_it_stands_for() -> None:
+    site = Site()
+    site.add(*(pod(name, extended={f"example.com/{name}": 1}) for name in ("a", "b")))
+    site.reject(FIT)
+    site.reject(FIT)
+    site.facts.classes["example.com/b"] = "of-b"
+    site.event(Happening.OBJECT, kind=Kind.DEVICE_CLASS, name="of-b")
+    assert [names(site.pop()), names(site.pop())] == [["b"], []]
 
 
 @pytest.mark.parametrize("grouped", [False, True], ids=["pod", "gang"])

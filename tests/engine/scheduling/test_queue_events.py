@@ -15,6 +15,7 @@ from reprieve.engine.cluster.rows import (
     Disk,
     HostPort,
     Kind,
+    Labels,
     NodeTerm,
     Operator,
     PodRow,
@@ -31,6 +32,7 @@ H = Happening
 RED: Final = {"color": "red"}
 BLUE: Final = {"color": "blue"}
 RED_ONLY = matching(RED)
+BACKED: Final = "example.com/gpu"
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 
 
@@ -42,8 +44,19 @@ def spread(key: str = "zone", **facts: Any) -> SpreadConstraint:
     return SpreadConstraint(key, 1, **{"hard": True, "selector": RED_ONLY, **facts})
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A cluster in which class `gpus` stands for one extended resource."""
+
+    def namespace_labels(self, namespace: str) -> Labels:
+        return ()
+
+    def device_class(self, resource: str) -> str:
+        return "gpus" if resource == BACKED else ""
+
+
 def wants(plugin: str, waiting: PodRow, what: Happening, **facts: Any) -> bool:
-    return asks(plugin, waiting, Event(what, **facts), lambda namespace: ())
+    return asks(plugin, waiting, Event(what, **facts), Known())
 
 
 def other(name: str = "other", **facts: Any) -> PodRow:
@@ -69,6 +82,8 @@ MOUNTS = pod(volumes=(VolumeUse("data"),))
 SCRATCH = pod("p", volumes=(VolumeUse("scratch", ephemeral=True),))
 TOLERANT = (Toleration(UNSCHEDULABLE, "Exists", effect="NoSchedule"),)
 ZONED = {"zone": "a"}
+DEVICES = pod(cpu=2, extended={BACKED: 1})
+PLUGGED = pod(cpu=2, extended={"example.com/other": 1})
 
 DELETED = [
     Case(F.NODE_RESOURCES_FIT, pod(cpu=1), H.POD_DELETED, {"pod": other()}),
@@ -255,6 +270,22 @@ ADDED = [
         {"node": node("n", cpu=2, gpus=1)},
         {"node": node("n", cpu=2)},
     ),
+    # The node has devices for what it does not offer itself.
+    Case(
+        F.NODE_RESOURCES_FIT,
+        DEVICES,
+        H.NODE_ADDED,
+        {"node": node("n", cpu=2)},
+        {"node": node("n", cpu=1)},
+    ),
+    # It offers some itself, so that no device is asked for.
+    Case(
+        F.NODE_RESOURCES_FIT,
+        pod(extended={BACKED: 2}),
+        H.NODE_ADDED,
+        {"node": node("n", extended={BACKED: 2})},
+        {"node": node("n", extended={BACKED: 1})},
+    ),
     Case(
         F.NODE_DECLARED_FEATURES,
         pod(features=("F",)),
@@ -357,6 +388,20 @@ CHANGED = [
         changed({"pods": 3}, {"pods": 2}),
         changed({"cpu": 1}, {"cpu": 0}),
     ),
+    Case(
+        F.NODE_RESOURCES_FIT,
+        DEVICES,
+        H.NODE_ALLOCATABLE,
+        changed({"cpu": 2}, {"cpu": 1}),
+        changed({"cpu": 1}, {"cpu": 0}),
+    ),
+    # The plugin that offered devices is gone; the class stands for them from now on.
+    Case(
+        F.NODE_RESOURCES_FIT,
+        DEVICES,
+        H.NODE_ALLOCATABLE,
+        changed({"cpu": 2}, {"cpu": 2, "extended": {BACKED: 1}}),
+    ),
     Case(F.DYNAMIC_RESOURCES, pod(), H.NODE_ALLOCATABLE, changed({}, {})),
     Case(
         F.POD_TOPOLOGY_SPREAD,
@@ -420,6 +465,14 @@ OBJECTS = [
         stored(Kind.RESOURCE_CLAIM, "theirs", "elsewhere", freed=True),
         stored(Kind.CLAIM, "mine", "default"),
     ),
+    # A resource of which no node had any can be had as a device from now on.
+    Case(
+        F.NODE_RESOURCES_FIT,
+        DEVICES,
+        H.OBJECT,
+        stored(Kind.DEVICE_CLASS, "gpus"),
+        stored(Kind.DEVICE_CLASS, "others"),
+    ),
     *(
         Case(F.DYNAMIC_RESOURCES, pod(), H.OBJECT, stored(kind), stored(Kind.VOLUME))
         for kind in (Kind.RESOURCE_SLICE, Kind.DEVICE_CLASS)
@@ -456,6 +509,11 @@ def test_whom_the_profiles_own_constraints_reject_is_woken_by_all_that_may_count
     what: Happening, facts: dict[str, Any]
 ) -> None:
     assert wants(F.POD_TOPOLOGY_SPREAD, pod(), what, **facts)
+
+
+def test_who_asks_for_what_no_class_stands_for_is_not_woken_by_one() -> None:
+    assert not wants(F.NODE_RESOURCES_FIT, PLUGGED, H.OBJECT, **stored(Kind.DEVICE_CLASS, "gpus"))
+    assert not wants(F.NODE_RESOURCES_FIT, PLUGGED, H.NODE_ADDED, node=node("n", cpu=2))
 
 
 def test_preemption_itself_never_asks() -> None:

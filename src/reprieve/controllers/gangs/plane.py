@@ -352,5 +352,9 @@ class QueueFacts:
     def namespace_labels(self, namespace: str) -> Labels:
         return self._state.namespace_labels(namespace)
 
+    def device_class(self, resource: str) -> str:
+        found = self._state.cluster.extended_classes().get(resource)
+        return "" if found is None else found.name
+
     def gang_key(self, pod: PodRow) -> str:
         return self._book.key_of(pod)

@@ -7,10 +7,11 @@ have not seen yet stays apart (`overlay`). Source: the design's "State that can 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from reprieve.engine.cluster.columns import LIMIT
 from reprieve.engine.cluster.copies import SELECTORS, Copies
+from reprieve.engine.cluster.devices import DeviceClassRow, extended_classes
 from reprieve.engine.cluster.invariants import check, rebuilt
 from reprieve.engine.cluster.overlay import Expected, Overlay
 from reprieve.engine.cluster.pods import assume_pod, end_pod, put_pod, show, unassume
@@ -155,6 +156,11 @@ class Cluster:
         """Return the row of a pod, finished ones included."""
         pod = self._state.pods.get(uid)
         return None if pod is None else pod.row
+
+    def extended_classes(self) -> Mapping[str, DeviceClassRow]:
+        """Return the DeviceClass that stands for each extended resource."""
+        held = self._state.tables[Kind.DEVICE_CLASS]
+        return extended_classes({Kind.DEVICE_CLASS: {key: each.row for key, each in held.items()}})
 
     # How rows are taken in.
 

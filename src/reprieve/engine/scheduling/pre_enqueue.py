@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from reprieve.engine.cluster.rows import COMPOSITE, GroupRow, Labels, PodRow
+from reprieve.engine.cluster.rows import COMPOSITE, GroupRow, PodRow
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.scheduling.queue_entries import Gate
-from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, GATES
+from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, GATES, Known
 
-__all__ = ["Facts", "no_composite", "no_group", "refusal", "tree_of"]
+__all__ = ["Facts", "Groups", "no_composite", "no_group", "refusal", "tree_of"]
 
 
-class Facts(Protocol):
-    """What PreEnqueue and hints ask about the cluster as it is now."""
+class Groups(Protocol):
+    """Which groups there are now, and which stand below which."""
 
     def group(self, key: str) -> GroupRow | None:
         """Return the group of a key (`GroupRow.key`)."""
@@ -35,16 +35,16 @@ class Facts(Protocol):
         """Return the keys of a composite group's children."""
         ...
 
+
+class Facts(Groups, Known, Protocol):
+    """What PreEnqueue and hints ask about the cluster as it is now."""
+
     def known(self, key: str) -> int:
         """Return how many pods of the group exist: placed, assumed and pending."""
         ...
 
     def claims(self, pod: PodRow) -> str:
         """Return why a claim of the pod cannot be used yet, empty when all can."""
-        ...
-
-    def namespace_labels(self, namespace: str) -> Labels:
-        """Return the labels of a namespace."""
         ...
 
     def gang_key(self, pod: PodRow) -> str:
@@ -92,7 +92,7 @@ def _quorum(facts: Facts, group: GroupRow) -> bool:
     return got >= (1 if group.min_count is None else group.min_count)
 
 
-def tree_of(facts: Facts, root: str) -> frozenset[str]:
+def tree_of(facts: Groups, root: str) -> frozenset[str]:
     """Return the pod groups below a composite group, nothing for a pod group."""
     if not root.startswith(COMPOSITE):
         return frozenset()

@@ -336,7 +336,7 @@ class Queue:
             if entry.place is Place.IN_FLIGHT:
                 self._flights.note(event)
             elif any(
-                asks(plugin, row, event, self._facts.namespace_labels)
+                asks(plugin, row, event, self._facts)
                 for plugin in (*member.rejected_by, *_gate_plugin(entry))
             ):
                 self._places.wake(entry, now, what)

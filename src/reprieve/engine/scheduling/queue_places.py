@@ -187,13 +187,11 @@ class Places:
         gate = entry.gate
         if gate is not None and gate.plugin != DEFAULT_PREEMPTION:
             test = ASKED[event.what].get(gate.plugin)
-            labels = self._facts.namespace_labels
             return test is not None and any(
-                test(member.row, event, labels) for member in entry.members.values()
+                test(member.row, event, self._facts) for member in entry.members.values()
             )
-        labels = self._facts.namespace_labels
         return any(
-            asks(plugin, member.row, event, labels)
+            asks(plugin, member.row, event, self._facts)
             for member in entry.members.values()
             for plugin in member.rejected_by
         )
