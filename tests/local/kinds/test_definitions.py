@@ -54,6 +54,14 @@ def test_names_and_strategy_are_filled_in() -> None:
     assert made["status"]["storedVersions"] == ["v1"]
 
 
+def test_items_have_one_schema() -> None:
+    crd = definition()
+    steps = schema_of(crd)["properties"]["spec"]["properties"]["steps"]
+    steps["items"] = [None]
+    where = f"{_AT}.properties[spec].properties[steps].items"
+    assert refusal(crd) == [f"{where}: Forbidden: items must be a schema object and not an array"]
+
+
 def test_several_versions_have_one_that_is_stored() -> None:
     crd = definition()
     other = {**crd["spec"]["versions"][0], "name": "v2"}

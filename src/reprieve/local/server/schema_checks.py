@@ -20,10 +20,22 @@ __all__ = ["check_schema"]
 
 def check_schema(schema: Schema, at: str) -> Iterator[Cause]:
     """Yield what is wrong with the schema at the field `at`."""
-    found = list(_schema(schema, at))
+    found = list(_tuples(schema, at)) or list(_schema(schema, at))
     yield from found
     if not found:
         yield from _compiled(schema, at)
+
+
+def _tuples(schema: Schema, at: str) -> Iterator[Cause]:
+    """Yield lists of schemas for items; nothing else can be said of what has them."""
+    items, others = schema.get("items"), schema.get("additionalProperties")
+    inner = {f"properties[{name}]": each for name, each in (schema.get("properties") or {}).items()}
+    if isinstance(items, list):
+        text = "items must be a schema object and not an array"
+        yield causes.forbidden(f"{at}.items", text)
+    for name, each in {**inner, "items": items, "additionalProperties": others}.items():
+        if isinstance(each, Mapping):
+            yield from _tuples(each, f"{at}.{name}")
 
 
 def _compiled(schema: Schema, at: str) -> Iterator[Cause]:
