@@ -698,16 +698,171 @@ def test_the_bounds_of_a_limit_range_agree(item: Object, text: str) -> None:
                 "inclusive"
             ),
         ),
+        (
+            {"ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "a"}]},
+            'spec.ports[1].name: Duplicate value: "a"',
+        ),
+        (
+            {"ports": [{"port": 80, "protocol": "tcp"}]},
+            (
+                'spec.ports[0].protocol: Unsupported value: "tcp": supported values: "SCTP", '
+                '"TCP", "UDP"'
+            ),
+        ),
+        (
+            {"ports": [{"port": 80, "nodePort": 30080}]},
+            "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'",
+        ),
+        (
+            {
+                "type": "NodePort",
+                "ports": [
+                    {"port": 80, "name": "a", "nodePort": 30080},
+                    {"port": 81, "name": "b", "nodePort": 30080},
+                ],
+            },
+            "spec.ports[1].nodePort: Duplicate value: 30080",
+        ),
+        (
+            {"ports": [{"port": 80}], "clusterIP": "abc"},
+            (
+                'spec.clusterIPs[0]: Invalid value: "abc": must be a valid IP address, (e.g. '
+                "10.9.8.7 or 2001:db8::ffff)"
+            ),
+        ),
+        (
+            {"ports": [{"port": 80}], "clusterIP": "10.96.0.010"},
+            'spec.clusterIPs[0]: Invalid value: "10.96.0.010": must not have leading 0s',
+        ),
+        (
+            {"ports": [{"port": 80}], "clusterIP": "::ffff:10.96.0.1"},
+            (
+                'spec.clusterIPs[0]: Invalid value: "::ffff:10.96.0.1": must not be an '
+                "IPv4-mapped IPv6 address"
+            ),
+        ),
+        (
+            {"ports": [{"port": 80}], "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.2"]},
+            'spec.clusterIPs: Invalid value: ["10.96.0.2"]: first value must match `clusterIP`',
+        ),
+        (
+            {"ports": [{"port": 80}], "clusterIPs": ["10.96.0.2"]},
+            (
+                'spec.clusterIPs: Invalid value: ["10.96.0.2"]: must be empty when `clusterIP` '
+                "is not specified"
+            ),
+        ),
+        (
+            {"clusterIP": "None", "clusterIPs": ["None", "10.96.0.2"], "ports": [{"port": 80}]},
+            (
+                'spec.clusterIPs: Invalid value: ["None","10.96.0.2"]: '
+                "'None' must be the first and only value"
+            ),
+        ),
+        (
+            {
+                "clusterIP": "10.96.0.1",
+                "clusterIPs": ["10.96.0.1", "10.96.0.2"],
+                "ports": [{"port": 80}],
+            },
+            (
+                'spec.clusterIPs: Invalid value: ["10.96.0.1","10.96.0.2"]: may specify no more '
+                "than one IP for each IP family"
+            ),
+        ),
+        (
+            {"ports": [{"port": 80}], "clusterIP": "None", "type": "NodePort"},
+            (
+                "spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for "
+                "NodePort services"
+            ),
+        ),
+        (
+            {"type": "ExternalName", "externalName": "a.example", "clusterIP": "10.96.0.1"},
+            "spec.clusterIPs: Forbidden: may not be set for ExternalName services",
+        ),
+        (
+            {"ports": [{"port": 80}], "ipFamilies": ["IPv4", "IPv4"]},
+            'spec.ipFamilies[1]: Duplicate value: "IPv4"',
+        ),
+        (
+            {"ports": [{"port": 80}], "ipFamilyPolicy": "Dual"},
+            (
+                'spec.ipFamilyPolicy: Unsupported value: "Dual": supported values: '
+                '"PreferDualStack", "RequireDualStack", "SingleStack"'
+            ),
+        ),
+        (
+            {"ports": [{"port": 80}], "externalIPs": ["300.1.2.3"]},
+            (
+                'spec.externalIPs[0]: Invalid value: "300.1.2.3": must be a valid IP address, '
+                "(e.g. 10.9.8.7 or 2001:db8::ffff)"
+            ),
+        ),
+        (
+            {"ports": [{"port": 80}], "allocateLoadBalancerNodePorts": True},
+            (
+                "spec.allocateLoadBalancerNodePorts: Forbidden: may only be used when `type` is "
+                "'LoadBalancer'"
+            ),
+        ),
+        (
+            {"ports": [{"port": 80}], "externalTrafficPolicy": "Local"},
+            (
+                'spec.externalTrafficPolicy: Invalid value: "Local": may only be set for '
+                "externally-accessible services"
+            ),
+        ),
+        (
+            {"ports": [{"port": 80}], "internalTrafficPolicy": "Far"},
+            (
+                'spec.internalTrafficPolicy: Unsupported value: "Far": supported values: '
+                '"Cluster", "Local"'
+            ),
+        ),
+        (
+            {
+                "ports": [{"port": 80}],
+                "sessionAffinity": "ClientIP",
+                "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 86401}},
+            },
+            (
+                "spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 86401: must "
+                "be greater than 0 and less than 86400"
+            ),
+        ),
     ],
 )
 def test_a_service_that_cannot_be_is_refused(spec: Object, text: str) -> None:
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "s", "namespace": "default"},
-        "spec": spec,
-    }
-    assert refusal(service) == [text]
+    assert refusal(_service(**spec)) == [text]
+
+
+def _service(**spec: Any) -> Object:
+    metadata = {"name": "s", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def test_ports_of_two_protocols_may_share_a_number_and_affinity_has_its_time() -> None:
+    ports = [
+        {"port": 53, "name": "u", "protocol": "UDP", "nodePort": 30053},
+        {"port": 53, "name": "t", "protocol": "TCP", "nodePort": 30053},
+    ]
+    made = stored(_service(type="NodePort", ports=ports, sessionAffinity="ClientIP"))
+    assert made["spec"]["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10800}}
+
+
+def test_the_address_of_a_service_stays() -> None:
+    old = _service(ports=[{"port": 80}], clusterIP="10.96.0.1")
+    new = _service(ports=[{"port": 80}], clusterIP="10.96.0.2")
+    headless = _service(ports=[{"port": 80}], clusterIP="None")
+    outside = _service(type="ExternalName", externalName="a.example")
+    assert update_refusal(new, old) == [
+        'spec.clusterIPs[0]: Invalid value: ["10.96.0.2"]: may not change once set'
+    ]
+    assert update_refusal(headless, old) == [
+        'spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set'
+    ]
+    admit_update(kind_of(outside), stored(outside), stored(old))
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,28 @@ async def test_deprecated_kinds_and_versions_are_warned_of(run: Run) -> None:
     ]
 
 
+async def test_a_service_with_a_wrong_address_is_refused(run: Run) -> None:
+    wrong = await run("create", "service", "clusterip", "s", "--tcp=80", "--clusterip=10.96.0.300")
+    await run("create", "service", "nodeport", "a", "--tcp=80", "--node-port=30080")
+    taken = await run("create", "service", "nodeport", "b", "--tcp=80", "--node-port=30080")
+
+    assert (wrong[0], wrong[2].strip()) == (
+        1,
+        (
+            'error: failed to create ClusterIP service: Service "s" is invalid: '
+            'spec.clusterIPs[0]: Invalid value: "10.96.0.300": must be a valid IP address, (e.g. '
+            "10.9.8.7 or 2001:db8::ffff)"
+        ),
+    )
+    assert (taken[0], taken[2].strip()) == (
+        1,
+        (
+            'error: failed to create NodePort service: Service "b" is invalid: '
+            "spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated"
+        ),
+    )
+
+
 async def test_a_user_of_the_kubeconfig_meets_the_deny_switches(
     run: Run, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from reprieve.local.cluster import EmbeddedCluster
 from tests.local.server.builders import (
     CONFIG_MAPS,
@@ -317,6 +319,83 @@ async def test_label_keys_of_a_new_pod_become_expressions_of_its_selectors(clien
     spread_over = spec["topologySpreadConstraints"]
     assert spread_over[0]["labelSelector"] == {**selector, "matchExpressions": [same]}
     assert "labelSelector" not in spread_over[1]
+
+
+async def test_no_two_services_have_an_address_or_a_node_port_in_common(client: Client) -> None:
+    services = "/api/v1/namespaces/default/services"
+
+    def named(name: str, **spec: Any) -> dict[str, Any]:
+        ports = [{"port": 80, **({"nodePort": spec.pop("node")} if "node" in spec else {})}]
+        head = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}
+        return {**head, "spec": {"ports": ports, **spec}}
+
+    async def refused(obj: dict[str, Any]) -> str:
+        code, status = await client.request("POST", services, obj)
+        assert code == 422, status
+        return str(status["message"]).partition("is invalid: ")[2]
+
+    first = named("a", clusterIP="10.96.0.7", type="NodePort", node=30080)
+    made = await client.create(services, first)
+    for name in ("b", "c"):
+        await client.create(services, named(name, type="NodePort"))
+    listed = (await client.get(services))["items"]
+    texts = [
+        await refused(named("d", clusterIP="10.96.0.7")),
+        await refused(named("d", clusterIP="192.168.0.1")),
+        await refused(named("d", clusterIP="2001:db8::1")),
+        await refused(named("d", type="NodePort", node=30080)),
+    ]
+    to_other = {"spec": {"ports": [{"port": 80, "nodePort": 30080}]}}
+    code, status = await client.request(
+        "PATCH", f"{services}/b", to_other, "application/merge-patch+json"
+    )
+    moved, why = await client.request(
+        "PATCH",
+        f"{services}/b",
+        {"spec": {"clusterIP": "10.96.0.8"}},
+        "application/merge-patch+json",
+    )
+    kept = await client.merge(f"{services}/a", {"spec": {"selector": {"app": "a"}}})
+
+    assert texts == [
+        (
+            'spec.clusterIPs: Invalid value: ["10.96.0.7"]: failed to allocate IP 10.96.0.7: '
+            "provided IP is already allocated"
+        ),
+        (
+            'spec.clusterIPs: Invalid value: ["192.168.0.1"]: failed to allocate IP 192.168.0.1: '
+            "the provided network does not match the current range"
+        ),
+        (
+            'spec.clusterIPs[0]: Invalid value: ["2001:db8::1"]: IPv6 is not configured on this '
+            "cluster"
+        ),
+        "spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated",
+    ]
+    assert (code, moved) == (422, 422)
+    assert status["message"].endswith(texts[3])
+    assert why["message"].endswith(
+        'spec.clusterIPs[0]: Invalid value: ["10.96.0.8"]: may not change once set'
+    )
+    assert kept["spec"]["ports"] == made["spec"]["ports"]
+    assert len({one["spec"]["clusterIP"] for one in listed}) == 3
+    assert len({one["spec"]["ports"][0]["nodePort"] for one in listed}) == 3
+
+
+async def test_a_service_that_moves_outside_gives_its_address_back(client: Client) -> None:
+    services = "/api/v1/namespaces/default/services"
+    head = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
+    spec = {"ports": [{"port": 80}], "clusterIP": "10.96.0.7"}
+    await client.create(services, {**head, "spec": spec})
+    outside = await client.merge(
+        f"{services}/a", {"spec": {"type": "ExternalName", "externalName": "a.example"}}
+    )
+    code, _ = await client.request(
+        "POST", services, {**head, "metadata": {"name": "b"}, "spec": spec}
+    )
+
+    gone = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}
+    assert (gone & outside["spec"].keys(), code) == (set(), 201)
 
 
 async def test_a_service_keeps_its_addresses_as_far_as_its_type_has_them(client: Client) -> None:

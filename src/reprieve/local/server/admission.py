@@ -6,10 +6,9 @@ namespaces and services, default tolerations, and the service account of pods wh
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Any, Final
 
-from reprieve.local.server import limit_ranges
+from reprieve.local.server import limit_ranges, services
 from reprieve.local.server.causes import bad
 from reprieve.local.server.defaults import claim_job
 from reprieve.local.server.errors import forbidden, invalid
@@ -69,7 +68,6 @@ _GENERATIONS: Final = frozenset(
         "deviceclasses.resource.k8s.io",
     )
 )
-_WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 # Kinds with a status subresource whose status a create may set all the same.
 _STATUS_ON_CREATE: Final = frozenset(("nodes",))
 
@@ -113,7 +111,7 @@ def admit_create(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
         case "priorityclasses.scheduling.k8s.io":
             admit_change(api, kind, obj)
         case "services":
-            _complete_service(obj)
+            services.allocate(api, kind, obj, new=True)
 
 
 def _priority(api: Api, kind: Kind, obj: dict[str, Any], spec: dict[str, Any]) -> None:
@@ -182,11 +180,13 @@ def _default_class(api: Api) -> dict[str, Any] | None:
 
 
 def admit_change(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
-    """Refuse a second default priority class, be it new or changed.
+    """Refuse a second default priority class, and what Services have of others.
 
     Raises:
-        StatusError: 403.
+        StatusError: 403 or 422.
     """
+    if kind.resource == "services":
+        services.allocate(api, kind, obj, new=False)
     if kind.resource != _PRIORITY_CLASSES:
         return
     name = obj["metadata"]["name"]
@@ -203,8 +203,7 @@ def admit_change(api: Api, kind: Kind, obj: dict[str, Any]) -> None:
 def complete_update(kind: Kind, old: dict[str, Any], new: dict[str, Any]) -> None:
     """Fill in what an update of a pod or service leaves out and a create was given."""
     if kind.resource == "services" and isinstance(new.get("spec"), dict):
-        _keep_addresses(old.get("spec") or {}, new["spec"])
-        _complete_service(new)
+        services.keep_addresses(old.get("spec") or {}, new["spec"])
     if kind.resource != "pods" or not isinstance(new.get("spec"), dict):
         return
     for word in ("priority", "preemptionPolicy"):
@@ -253,49 +252,3 @@ def _tolerate_failing_nodes(spec: dict[str, Any]) -> None:
                     "tolerationSeconds": 300,
                 }
             )
-
-
-def _keep_addresses(old: dict[str, Any], spec: dict[str, Any]) -> None:
-    """Let a service keep what it was given, as far as its type still has such a thing."""
-    kind, former = spec.get("type", "ClusterIP"), old.get("type")
-    if kind != "ExternalName" and former != "ExternalName":
-        for word in ("clusterIP", "clusterIPs"):
-            if not spec.get(word) and old.get(word):
-                spec[word] = old[word]
-    given = {(port.get("protocol"), port.get("port")): port for port in old.get("ports") or ()}
-    ports = spec.get("ports") or ()
-    if kind in _WITH_NODE_PORTS:
-        taken = {port.get("nodePort") for port in ports}
-        for port in ports:
-            was = given.get((port.get("protocol", "TCP"), port.get("port")), {}).get("nodePort")
-            if was and not port.get("nodePort") and was not in taken:
-                port["nodePort"] = was
-    elif former in _WITH_NODE_PORTS:
-        known = {port.get("nodePort") for port in given.values()}
-        for port in ports:
-            if port.get("nodePort") in known:
-                port.pop("nodePort", None)
-        spec.pop("externalTrafficPolicy", None)
-    if former == "LoadBalancer" != kind:
-        spec.pop("allocateLoadBalancerNodePorts", None)
-
-
-def _complete_service(obj: dict[str, Any]) -> None:
-    spec = obj.setdefault("spec", {})
-    if spec.get("type") == "ExternalName":
-        return
-    if not spec.get("clusterIP"):
-        number = zlib.crc32(obj["metadata"]["uid"].encode()) % 65_000 + 256
-        spec["clusterIP"] = f"10.96.{number // 256}.{number % 256}"
-    if spec.get("type") == "NodePort" or (
-        spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
-    ):
-        taken = {port.get("nodePort") for port in spec.get("ports") or ()}
-        wanted = 30_000 + zlib.crc32(obj["metadata"]["uid"].encode()) % 2_700
-        for port in spec.get("ports") or ():
-            if not port.get("nodePort"):
-                wanted = next(each for each in range(wanted + 1, 32_768) if each not in taken)
-                port["nodePort"] = wanted
-    spec.setdefault("clusterIPs", [spec["clusterIP"]])
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
