@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from reprieve.api.kueue import RESOURCE_IN_USE
-from reprieve.controllers.quota.watches import resource_of
 from reprieve.controllers.webhook_certificates import SECRETS
 from reprieve.controllers.webhook_registration import VALIDATING
+from reprieve.execution.jobs import resource_of
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -26,12 +26,11 @@ from reprieve.controllers.idle.records import (
     pod_converter,
 )
 from reprieve.controllers.metric_sources import ReadyAddress
+from reprieve.controllers.troubles import Troubles
+from reprieve.controllers.watching import Watch, Watcher, start
 from reprieve.engine.idle.vendors import Vendor
-from reprieve.kube.cache import Cache, Record
 from reprieve.kube.client import Client
-from reprieve.kube.errors import NotFound
 from reprieve.kube.objects import version_number
-from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import (
     ENDPOINT_SLICES,
     GPU_WORKLOADS,
@@ -43,27 +42,12 @@ from reprieve.kube.resource import (
     Resource,
 )
 from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
-__all__ = ["KUEUE_GROUP", "ServiceIndex", "Watch", "Watches"]
+__all__ = ["KUEUE_GROUP", "ServiceIndex", "Watches"]
 
 KUEUE_GROUP: Final = "kueue.x-k8s.io"
 _BY_SERVICE: Final = "service"
-_TOLERANCE: Final = 10 * SECOND
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
-
-W = TypeVar("W")
-R = TypeVar("R", bound=Record)
-
-
-@dataclass(slots=True)
-class Watch(Generic[W, R]):
-    """One kind: its cache and what keeps it up to date. `required`: nothing is done without it."""
-
-    cache: Cache[W, R]
-    reflector: Reflector[W]
-    required: bool = True
 
 
 class Watches:
@@ -84,35 +68,8 @@ class Watches:
         report: Callable[[Exception], None],
         restarted: Callable[[str, str], None] = lambda kind, why: None,
     ) -> None:
-        self._clock = clock
-        # Required kinds that failed when they were last looked at: since when, monotonic.
-        self._failing: dict[str, Nanos] = {}
-
-        def watch(
-            resource: Resource,
-            wire: type[W],
-            convert: Callable[[W], R],
-            indexes: dict[str, Callable[[R], Any]] | None = None,
-            *,
-            required: bool = True,
-        ) -> Watch[W, R]:
-            def tell(trouble: Exception) -> None:
-                # That an optional kind is not served is no trouble.
-                if required or not isinstance(trouble, NotFound):
-                    report(trouble)
-
-            cache: Cache[W, R] = Cache(convert, indexes)
-            reflector = Reflector(
-                client,
-                resource,
-                wire,
-                cache,
-                clock,
-                report=tell,
-                restarted=lambda why: restarted(resource.qualified, why),
-            )
-            return Watch(cache, reflector, required)
-
+        watch = Watcher(client, clock, report, restarted).watch
+        self._troubles = Troubles(clock)
         self.pods: Watch[Pod, PodRecord] = watch(
             PODS,
             Pod,
@@ -179,29 +136,12 @@ class Watches:
                 await watch.reflector.synced.wait()
 
     def troubles(self) -> list[str]:
-        """Return one line for each required kind that cannot be read.
-
-        A refusal counts at once, a failure that may pass when it has lasted for a while: a single
-        429 must not hold up decisions.
-        """
-        now = self._clock.monotonic()
-        found = []
-        for watch in self:
-            reflector = watch.reflector
-            kind = reflector.resource.qualified
-            if not watch.required or reflector.health in (Health.WATCHING, Health.STARTING):
-                self._failing.pop(kind, None)
-                continue
-            since = self._failing.setdefault(kind, now)
-            lasting = reflector.health in (Health.FORBIDDEN, Health.NOT_SERVED)
-            if lasting or now - since >= _TOLERANCE:
-                found.append(f"{kind}: {reflector.health}: {reflector.error}")
-        return found
+        """Return one line for each required kind that cannot be read."""
+        return self._troubles.lines(watch.reflector for watch in self if watch.required)
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Start all reflectors."""
-        for watch in self:
-            group.create_task(watch.reflector.run(), name=f"watch {watch.reflector.resource}")
+        start(self, group)
 
 
 class _SliceConditions(msgspec.Struct, frozen=True):

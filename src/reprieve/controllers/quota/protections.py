@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from reprieve.api import kueue
 from reprieve.controllers.quota.context import QuotaContext, log
-from reprieve.controllers.quota.watches import Held, Watch, Watches
+from reprieve.controllers.quota.watches import Held, HeldWatch, Watches
 from reprieve.kube.series_events import Reference
 from reprieve.settings.quota import MinRuntimes, min_runtimes
 from reprieve.wording.kueue import Event
@@ -77,6 +77,6 @@ def _said(held: Held[Any] | None) -> MinRuntimes:
     return min_runtimes(held.object.metadata.annotations)
 
 
-def _annotations(watch: Watch[Any], namespace: str, name: str) -> Mapping[str, str] | None:
+def _annotations(watch: HeldWatch[Any], namespace: str, name: str) -> Mapping[str, str] | None:
     held = watch.cache.named(namespace, name)
     return None if held is None else held.object.metadata.annotations

@@ -12,7 +12,8 @@ from reprieve.controllers.quota.context import QuotaContext, reference_of
 from reprieve.controllers.quota.deadlines import deactivated_until, finished_until
 from reprieve.controllers.quota.job_lookup import JobLookup
 from reprieve.controllers.quota.state import QuotaState
-from reprieve.controllers.quota.watches import WORKLOADS, resource_of
+from reprieve.controllers.quota.watches import WORKLOADS
+from reprieve.execution.jobs import resource_of
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import NotFound
 from reprieve.kube.series_events import Reference

@@ -22,7 +22,7 @@ from reprieve.controllers.quota.idle_facts import IdleFacts
 from reprieve.controllers.quota.pod_facts import PodFacts
 from reprieve.controllers.quota.protections import Protections
 from reprieve.controllers.quota.tallies import Phase, Standing, Tallies
-from reprieve.controllers.quota.watches import Held, Watch, Watches
+from reprieve.controllers.quota.watches import Held, HeldWatch, Watches
 from reprieve.engine.quota.faults import Faults
 from reprieve.engine.quota.model import Configuration, FlavorResource, Workload
 from reprieve.engine.quota.queues import Queues
@@ -113,7 +113,7 @@ class QuotaState:
     def follow(self) -> None:
         """Take over every change of the configuration from now on."""
         watches = self._watches
-        kinds: tuple[Watch[Any], ...] = (
+        kinds: tuple[HeldWatch[Any], ...] = (
             watches.cluster_queues,
             watches.local_queues,
             watches.cohorts,

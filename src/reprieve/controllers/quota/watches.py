@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,18 +18,16 @@ from reprieve.api.core import ObjectMeta
 from reprieve.api.scheduling import PriorityClass
 from reprieve.controllers.quota.pod_records import pod_indexes, slim
 from reprieve.controllers.quota.shared_parts import SharedParts
+from reprieve.controllers.troubles import Troubles
+from reprieve.controllers.watching import Watch, Watcher, start
 from reprieve.execution.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
 from reprieve.jobs.model import JobKind
-from reprieve.kube.cache import Cache
 from reprieve.kube.client import Client
-from reprieve.kube.errors import NotFound
 from reprieve.kube.objects import identity_of
-from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import NAMESPACES, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
 
 __all__ = [
     "CHECKS",
@@ -39,10 +37,9 @@ __all__ = [
     "LOCAL_QUEUES",
     "WORKLOADS",
     "Held",
+    "HeldWatch",
     "RuntimeClass",
-    "Watch",
     "Watches",
-    "resource_of",
 ]
 
 
@@ -64,7 +61,6 @@ _LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange")
 _RUNTIME_CLASSES: Final = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
-_TOLERANCE: Final = 10 * SECOND
 
 W = TypeVar("W")
 
@@ -107,13 +103,7 @@ class Held(Generic[W]):
         return cls(uid, namespace, name, version, obj)
 
 
-@dataclass(slots=True)
-class Watch(Generic[W]):
-    """One kind: its cache and what keeps it up to date."""
-
-    cache: Cache[W, Held[W]]
-    reflector: Reflector[W]
-    required: bool = True
+HeldWatch: TypeAlias = Watch[W, Held[W]]
 
 
 class Watches:
@@ -129,7 +119,8 @@ class Watches:
         restarted: Callable[[str, str], None],
     ) -> None:
         self._clock = clock
-        self._failing: dict[str, Nanos] = {}
+        self._troubles = Troubles(clock)
+        watcher = Watcher(client, clock, report, restarted)
 
         def watch(
             resource: Resource,
@@ -138,22 +129,8 @@ class Watches:
             required: bool = True,
             convert: Callable[[W], Held[W]] = Held.of,
             indexes: Mapping[str, Callable[[Any], Iterable[str]]] | None = None,
-        ) -> Watch[W]:
-            def tell(trouble: Exception) -> None:
-                if required or not isinstance(trouble, NotFound):
-                    report(trouble)
-
-            cache: Cache[W, Held[W]] = Cache(convert, indexes)
-            reflector = Reflector(
-                client,
-                resource,
-                wire,
-                cache,
-                clock,
-                report=tell,
-                restarted=lambda why: restarted(resource.qualified, why),
-            )
-            return Watch(cache, reflector, required)
+        ) -> HeldWatch[W]:
+            return watcher.watch(resource, wire, convert, indexes, required=required)
 
         parts = SharedParts()
         self.workloads = watch(
@@ -169,7 +146,7 @@ class Watches:
         self.priorities = watch(_PRIORITIES, PriorityClass)
         self.limit_ranges = watch(_LIMIT_RANGES, LimitRange)
         self.runtime_classes = watch(_RUNTIME_CLASSES, RuntimeClass, required=False)
-        self.jobs: dict[str, Watch[dict[str, Any]]] = {
+        self.jobs: dict[str, HeldWatch[dict[str, Any]]] = {
             kind.key: watch(
                 resource_of(kind),
                 dict[str, Any],
@@ -179,7 +156,7 @@ class Watches:
             )
             for kind in kinds
         }
-        self.runtimes: dict[str, Watch[dict[str, Any]]] = {
+        self.runtimes: dict[str, HeldWatch[dict[str, Any]]] = {
             name: watch(
                 Resource(*_group_version(version), plural, name, namespaced),
                 dict[str, Any],
@@ -190,8 +167,8 @@ class Watches:
             for name, version, plural, namespaced in kind.runtime.kinds
         }
 
-    def __iter__(self) -> Iterator[Watch[Any]]:
-        every: tuple[Watch[Any], ...] = (
+    def __iter__(self) -> Iterator[HeldWatch[Any]]:
+        every: tuple[HeldWatch[Any], ...] = (
             self.workloads,
             self.cluster_queues,
             self.local_queues,
@@ -210,8 +187,7 @@ class Watches:
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Start all reflectors."""
-        for watch in self:
-            group.create_task(watch.reflector.run(), name=f"watch {watch.reflector.resource}")
+        start(self, group)
 
     async def synced(self) -> None:
         """Wait for the first list of every kind that is served."""
@@ -225,29 +201,12 @@ class Watches:
         return all(self._is_synced(watch) for watch in self)
 
     def troubles(self) -> list[str]:
-        """Return one line for each kind that cannot be read.
-
-        A refusal counts at once, a failure that may pass when it has lasted for a while.
-        """
-        now = self._clock.monotonic()
-        found = []
-        for watch in self:
-            reflector = watch.reflector
-            kind = reflector.resource.qualified
-            absent = not watch.required and reflector.health is Health.NOT_SERVED
-            if absent or reflector.health in (Health.WATCHING, Health.STARTING):
-                self._failing.pop(kind, None)
-                continue
-            since = self._failing.setdefault(kind, now)
-            lasting = reflector.health in (Health.FORBIDDEN, Health.NOT_SERVED)
-            if lasting or now - since >= _TOLERANCE:
-                found.append(f"{kind}: {reflector.health}: {reflector.error}")
-        return found
+        """Return one line for each kind that cannot be read, but for those that are absent."""
+        return self._troubles.lines(watch.reflector for watch in self if not watch.absent)
 
     @staticmethod
-    def _is_synced(watch: Watch[Any]) -> bool:
-        absent = not watch.required and watch.reflector.health is Health.NOT_SERVED
-        return absent or watch.reflector.synced.is_set()
+    def _is_synced(watch: HeldWatch[Any]) -> bool:
+        return watch.absent or watch.reflector.synced.is_set()
 
 
 def _group_version(text: str) -> tuple[str, str]:

@@ -40,6 +40,7 @@ from reprieve.controllers.persistent import persistent
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS, pod_groups
 from reprieve.controllers.scheduling.state import ClusterState, Written
+from reprieve.controllers.troubles import Troubles
 from reprieve.engine.cluster.rows import Change, Entry, Gone, Kind
 from reprieve.engine.placement.profile import Policy
 from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
@@ -74,7 +75,6 @@ from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import GPU_WORKLOADS, NAMESPACES, NODES, PODS, Resource
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.wording.kube_scheduler import (
     COMPOSITE_SCHEDULED,
     GROUP_SCHEDULED,
@@ -84,7 +84,6 @@ from reprieve.wording.kube_scheduler import (
 
 __all__ = ["Watches"]
 
-_TOLERANCE: Final = 10 * SECOND
 _LOOK_AGAIN: Final = 30 * SECOND
 
 W = TypeVar("W")
@@ -151,7 +150,7 @@ class Watches:
         self._reflectors: dict[Kind, Reflector[Any]] = {}
         self._optional: set[Kind] = set()
         self._listed: dict[Kind, asyncio.Event] = {}
-        self._failing: dict[Kind, Nanos] = {}
+        self._troubles = Troubles(context.clock)
         self._groups: tuple[Resource, asyncio.Task[None]] | None = None
         self._kinds = _kinds(context.policy, turns)
         for watched in self._kinds:
@@ -197,23 +196,12 @@ class Watches:
         return all(listed.is_set() for listed in self._listed.values())
 
     def troubles(self) -> list[str]:
-        """Return one line for each kind that cannot be read.
-
-        A refusal counts at once, a failure that may pass when it has lasted for a while.
-        """
-        now = self._context.clock.monotonic()
-        found = []
-        for kind, reflector in self._reflectors.items():
-            absent = kind in self._optional and reflector.health is Health.NOT_SERVED
-            if absent or reflector.health in (Health.WATCHING, Health.STARTING):
-                self._failing.pop(kind, None)
-                continue
-            since = self._failing.setdefault(kind, now)
-            lasting = reflector.health in (Health.FORBIDDEN, Health.NOT_SERVED)
-            if lasting or now - since >= _TOLERANCE:
-                name = reflector.resource.qualified
-                found.append(f"{name}: {reflector.health}: {reflector.error}")
-        return found
+        """Return one line for each kind that cannot be read, but for those that may be absent."""
+        return self._troubles.lines(
+            reflector
+            for kind, reflector in self._reflectors.items()
+            if not (kind in self._optional and reflector.health is Health.NOT_SERVED)
+        )
 
     def _add(self, watched: _Watched[Any]) -> Reflector[Any]:
         listed = self._listed.setdefault(watched.kind, asyncio.Event())

@@ -1,0 +1,45 @@
+"""Which of the watched kinds cannot be read: a plane decides nothing on facts that may be stale.
+
+A refusal counts at once, a failure that may pass only when it has lasted for a while: a single 429
+must not hold up decisions. Source: the design's "State that can be trusted".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from reprieve.kube.reflector import Health, Reflector
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = ["Troubles"]
+
+_TOLERANCE: Final = 10 * SECOND
+
+
+class Troubles:
+    """Remembers since when each kind cannot be read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Kinds that failed when they were last looked at: since when, monotonic.
+        self._failing: dict[str, Nanos] = {}
+
+    def lines(self, reflectors: Iterable[Reflector[Any]]) -> list[str]:
+        """Return one line for each of these kinds that cannot be read."""
+        now = self._clock.monotonic()
+        failing = {}
+        found = []
+        for reflector in reflectors:
+            health = reflector.health
+            if health in (Health.WATCHING, Health.STARTING):
+                continue
+            kind = reflector.resource.qualified
+            since = failing[kind] = self._failing.get(kind, now)
+            lasting = health in (Health.FORBIDDEN, Health.NOT_SERVED)
+            if lasting or now - since >= _TOLERANCE:
+                found.append(f"{kind}: {health}: {reflector.error}")
+        self._failing = failing
+        return found

@@ -1,0 +1,85 @@
+"""Watches of kinds that are held in caches, as the idle and the quota plane have them.
+
+A kind that a plane can do without (`required` off) may be one that is not served: that is told to
+nobody and counts as none being there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from reprieve.kube.cache import Cache, Record
+from reprieve.kube.errors import NotFound
+from reprieve.kube.reader import Reader
+from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.resource import Resource
+from reprieve.units.clock import Clock
+
+__all__ = ["Watch", "Watcher", "start"]
+
+W = TypeVar("W")
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(slots=True)
+class Watch(Generic[W, R]):
+    """One kind: its cache and what keeps it up to date. `required`: nothing is done without it."""
+
+    cache: Cache[W, R]
+    reflector: Reflector[W]
+    required: bool = True
+
+    @property
+    def absent(self) -> bool:
+        """Whether the plane does without it, since it is not served."""
+        return not self.required and self.reflector.health is Health.NOT_SERVED
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Makes the watches of one plane.
+
+    `report` is told of each trouble once, `restarted` of the kind and why whenever listing or
+    watching starts anew.
+    """
+
+    client: Reader
+    clock: Clock
+    report: Callable[[Exception], None]
+    restarted: Callable[[str, str], None]
+
+    def watch(
+        self,
+        resource: Resource,
+        wire: type[W],
+        convert: Callable[[W], R],
+        indexes: Mapping[str, Callable[[R], Iterable[Any]]] | None = None,
+        *,
+        required: bool = True,
+    ) -> Watch[W, R]:
+        """Return the watch of a kind, not started; the arguments are those of `Cache`."""
+
+        def tell(trouble: Exception) -> None:
+            if required or not isinstance(trouble, NotFound):
+                self.report(trouble)
+
+        cache: Cache[W, R] = Cache(convert, indexes)
+        reflector = Reflector(
+            self.client,
+            resource,
+            wire,
+            cache,
+            self.clock,
+            report=tell,
+            restarted=lambda why: self.restarted(resource.qualified, why),
+        )
+        return Watch(cache, reflector, required)
+
+
+def start(watches: Iterable[Watch[Any, Any]], group: asyncio.TaskGroup) -> None:
+    """Start all reflectors in the group."""
+    for watch in watches:
+        group.create_task(watch.reflector.run(), name=f"watch {watch.reflector.resource}")
