@@ -75,6 +75,39 @@ def test_members_change_their_entry_with_the_group_of_their_gang() -> None:
     assert told.book.fact("gang:default/g,x/h") is None
 
 
+def test_a_gang_is_judged_anew_when_a_member_goes_over_to_another() -> None:
+    told = Told()
+    told.group()
+    told.group("h", minimum=1)
+    first, second = member("p-0"), member("p-1")
+    told.book.see(first)
+    told.book.see(second)
+    told.book.park(second, "n1", 10)
+    assert told.book.fact("gang:default/g") is not None
+    told.changed.clear()
+    moved = later(second, gang="default/h", labels=member("p-1", "h").labels)
+    # It waits no longer in Permit for the gang that it has left.
+    assert told.book.see(moved) == [second.uid]
+    assert told.changed == ["gang:default/h", "gang:default/g"]
+    assert told.book.fact("gang:default/g") is None
+    assert [row.name for row in told.book.pending("gang:default/g")] == ["p-0"]
+
+
+def test_a_group_of_gangs_that_comes_again_was_not_satisfied_before() -> None:
+    told = Told()
+    groups = {"groups": '["default/g", "default/h"]'}
+    for name in ("g", "h"):
+        told.group(name, minimum=1, **groups)
+        told.book.see(member(f"{name}-0", name))
+    told.book.satisfy("gang:default/g,default/h")
+    assert told.book.key_of(member("g-0")) == ""
+    for name in ("g", "h"):
+        told.group(name, minimum=1)
+    for name in ("g", "h"):
+        told.group(name, minimum=1, **groups)
+    assert told.book.key_of(member("g-0")) == "gang:default/g,default/h"
+
+
 def test_pods_of_a_gang_that_was_satisfied_once_are_entries_of_their_own() -> None:
     told = Told()
     told.group()

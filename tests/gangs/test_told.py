@@ -137,6 +137,17 @@ async def test_pods_that_are_bound_together_say_with_whom() -> None:
         cluster.nodes([4, 4])
         cluster.create(member("g-2", 2))
         await cluster.until(lambda: len(cluster.placed()) == 3)
+        # One that was made from a pod that went with others goes alone.
+        again = pod("again", 2, scheduler=NAME)
+        again["metadata"]["annotations"] = {
+            **cluster.pod("g-0")["metadata"]["annotations"],
+            "example.com/kept": "yes",
+        }
+        cluster.create(again)
+        await cluster.until(lambda: len(cluster.placed()) == 4)
+        own = member("again", 2)["metadata"]["annotations"]
+        kept = {**own, "example.com/kept": "yes"}
+        assert cluster.pod("again")["metadata"]["annotations"] == kept
         for name, said in (("g-0", (f"{NAMESPACE}/g", "2")), ("g-2", (None, None))):
             notes = cluster.pod(name)["metadata"]["annotations"]
             for prefix in ("internal.scheduling.koordinator.sh", "scheduling.koordinator.sh"):

@@ -15,7 +15,10 @@ from reprieve.api.core import ObjectMeta
 
 __all__ = [
     "DOORS",
+    "GROUP_ID",
     "KOORDINATOR",
+    "MEMBER_COUNT",
+    "RELEASED",
     "SCHEDULER_PLUGINS",
     "Door",
     "ElasticQuota",
@@ -41,6 +44,12 @@ SCHEDULER_PLUGINS: Final = Door(
     "scheduling.x-k8s.io/v1alpha1", "scheduling.x-k8s.io/pod-group", True, False
 )
 DOORS: Final = (KOORDINATOR, SCHEDULER_PLUGINS)
+
+# Annotations of pods that are bound together; those of the second prefix are deprecated, but set.
+_PREFIXES: Final = ("internal.scheduling.koordinator.sh/", "scheduling.koordinator.sh/")
+GROUP_ID: Final = tuple(f"{prefix}bind-gang-group-id" for prefix in _PREFIXES)
+MEMBER_COUNT: Final = tuple(f"{prefix}bind-gang-member-count" for prefix in _PREFIXES)
+RELEASED: Final = (*GROUP_ID, *MEMBER_COUNT)
 
 
 class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -2,15 +2,16 @@
 
 A volume that was found gets the claim as its claimRef, a claim that is to be provisioned gets the
 annotation `selected-node`; whoever makes volumes does the rest. A device claim gets its allocation
-and its user; one for extended resources is made first, and named in the pod's status. All writes
-go by resourceVersion; writing what stands there already changes nothing. Source: specification 21.5
-and 21.9; kube-scheduler's VolumeBinding and DynamicResources, PreBind.
+and its user; one for extended resources is made first, and named in the pod's status. What an
+earlier binding in a gang has left on a pod that is bound alone is removed. All writes of claims go
+by resourceVersion; writing what stands there already changes nothing. Source: specification 21.5
+and 21.9; kube-scheduler's VolumeBinding and DynamicResources, PreBind; gang jobs, 1.2.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -85,6 +86,20 @@ class Reservations:
             if each.extended:
                 await self._make(pod, each, class_of)
             await self._allocate(each)
+
+    async def strip(self, pod: PodRow, annotations: Iterable[str]) -> None:
+        """Take annotations off a pod; one that is gone or replaced is left to its binding.
+
+        Raises:
+            ApiError: the API server refused or failed.
+        """
+        notes = dict.fromkeys(annotations)
+        patch = {"metadata": {"uid": pod.uid, "annotations": notes}}
+        with contextlib.suppress(Conflict, NotFound):
+            # By way of the status, which needs no right to change what the pod runs.
+            _: Json = await self._writer.patch(
+                PODS, pod.namespace, pod.name, patch, dict, subresource="status"
+            )
 
     async def deallocate(self, given_up: Sequence[Deallocation]) -> None:
         """Clear allocations that keep a unit from every node, delete claims made for it in vain.

@@ -11,13 +11,20 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, PodGroup
+from reprieve.api.gangs import KOORDINATOR, RELEASED, SCHEDULER_PLUGINS, PodGroup
 from reprieve.engine.cluster.rows import Labels
 from reprieve.engine.gangs.records import Defaults, GangPod, GangSpec, MatchPolicy, Mode
 from reprieve.units.durations import SECOND, parse_duration
 from reprieve.units.ids import Uid
 
-__all__ = ["gang_annotations", "gang_name", "group_spec", "is_by_label", "pod_member"]
+__all__ = [
+    "gang_annotations",
+    "gang_name",
+    "group_spec",
+    "is_by_label",
+    "left_by_gang",
+    "pod_member",
+]
 
 _PREFIX: Final = "gang.scheduling.koordinator.sh/"
 _NAME: Final = f"{_PREFIX}name"
@@ -51,6 +58,11 @@ def gang_annotations(annotations: Texts) -> Labels:
             if key.startswith(_PREFIX) or key == _POLICY_ALIAS
         )
     )
+
+
+def left_by_gang(annotations: Texts) -> tuple[str, ...]:
+    """Return which annotations a pod has that members get when they are bound together."""
+    return tuple(key for key in RELEASED if key in annotations)
 
 
 def is_by_label(labels: Texts) -> bool:

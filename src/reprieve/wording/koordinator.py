@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from reprieve.api.gangs import GROUP_ID, MEMBER_COUNT
 from reprieve.engine.gangs.gate import Barrier, Barring
 from reprieve.engine.gangs.job import (
     Counts,
@@ -53,8 +54,6 @@ PREEMPTED: Final = "preempted"
 #: What scheduler-plugins tells members that wait in Permit.
 OPTIMISTIC_REJECTION: Final = "optimistic rejection in PostFilter"
 
-# The second one is deprecated and still set.
-_RELEASED: Final = ("internal.scheduling.koordinator.sh/", "scheduling.koordinator.sh/")
 _REASONS: Final[Mapping[JobReason, str]] = {
     JobReason.ALREADY_ATTEMPTED: "preemption already attempted by %s with message %s",
     JobReason.NO_PENDING_PODS: "no pending pods",
@@ -144,8 +143,7 @@ def released(group: str, pods: int) -> dict[str, str]:
     """Return the annotations of pods that are bound together; a pod that goes alone has none."""
     if pods < 2:
         return {}
-    said = {"bind-gang-group-id": group, "bind-gang-member-count": str(pods)}
-    return {f"{prefix}{key}": text for prefix in _RELEASED for key, text in said.items()}
+    return {**dict.fromkeys(GROUP_ID, group), **dict.fromkeys(MEMBER_COUNT, str(pods))}
 
 
 def rejected_gang(gang: str) -> str:

@@ -65,7 +65,8 @@ class GangBook:
     def see(self, row: PodRow) -> list[Uid]:
         """Take in a member, or what has changed about it.
 
-        Return members in Permit that may pass now, because this one was seen bound.
+        Return members in Permit that may pass now, because this one was seen bound, or that wait
+        there for a gang which they have left.
         """
         old = self._rows.get(row.uid)
         self._rows[row.uid] = row
@@ -84,10 +85,15 @@ class GangBook:
             defaults=self._settings().defaults,
         )
         assert member is not None, "the row names a gang"
+        former = self.gangs.of(row.uid)
         gang = self.gangs.put_pod(member)
         if not row.node and row.uid not in self._keys:
             self._keys[row.uid] = self.key_of(row)
         self._refresh(gang)
+        if former is not None and former is not gang:
+            self._refresh(former)
+            if row.uid in self.parked:
+                return [row.uid]
         if not row.node or not self.parked:
             return []
         return [

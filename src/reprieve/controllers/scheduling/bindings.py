@@ -212,6 +212,9 @@ class Bindings:
         """Write what the pod takes and wait for its volumes; return what went wrong."""
         member, clock = pod.member, self._context.clock
         try:
+            left = [key for key in pod.row.released if key not in pod.annotations]
+            if left:
+                await self._reservations.strip(pod.row, left)
             if member.claims:
                 await self._reservations.claims(pod.row, member.claims, self._class_of)
             if not member.volumes:

@@ -276,6 +276,7 @@ class PodRow:
     owner: tuple[str, str] = ("", "")
     gang: str = ""  # namespace/name of the gang of an older front door (gang jobs, 1.2)
     gang_says: Labels = ()  # the annotations that say what that gang is
+    released: tuple[str, ...] = ()  # the annotations that an earlier binding in a gang has left
     phase: str = ""  # of members of such gangs, as are the names of all their owners
     owners: tuple[str, ...] = ()
     workload: str = ""  # namespace/name of the Kueue Workload that it runs for

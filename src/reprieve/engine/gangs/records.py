@@ -245,7 +245,10 @@ class Gangs:
     # How.
 
     def _respec(self, gang: Gang, spec: GangSpec) -> None:
+        before, partners = gang.group_id, self.of_group(gang)
         gang.spec = spec
+        if not any(each.group_id == before for each in partners):
+            self._forget_group(before)
         if gang.bound:
             self._satisfied.add(gang.group_id)
 
@@ -254,5 +257,8 @@ class Gangs:
         for pod in gang.children.values():
             self._gang_of.pop(pod.uid, None)
         if not any(id in self._gangs for id in gang.group):
-            self._satisfied.discard(gang.group_id)
-            self.representative.pop(gang.group_id, None)
+            self._forget_group(gang.group_id)
+
+    def _forget_group(self, group_id: str) -> None:
+        self._satisfied.discard(group_id)
+        self.representative.pop(group_id, None)

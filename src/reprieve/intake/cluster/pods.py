@@ -39,7 +39,7 @@ from reprieve.intake.cluster.metadata import (
 from reprieve.intake.cluster.requests import requests_of
 from reprieve.intake.cluster.selectors import labels_of
 from reprieve.intake.cluster.volumes import disks_of, uses_of
-from reprieve.intake.gangs import gang_annotations, gang_name
+from reprieve.intake.gangs import gang_annotations, gang_name, left_by_gang
 
 __all__ = ["PodClasses", "PodGates", "pod_class", "pod_row"]
 
@@ -123,6 +123,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         owner=owner_of(metadata),
         gang=f"{metadata.namespace}/{gang}" if gang else "",
         gang_says=gang_annotations(metadata.annotations or {}) if gang else (),
+        released=left_by_gang(metadata.annotations or {}),
         phase=(status.phase or "") if gang else "",
         owners=tuple(each.name for each in metadata.owner_references or ()) if gang else (),
         workload=_workload(pod),
