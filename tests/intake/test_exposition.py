@@ -38,13 +38,13 @@ gpu_umc_activity{gpu_id="0",namespace="team",pod="a"} 77
     assert parse_samples(text, [AMD]) == [amd("a", 2.1, partition="0"), amd("a", 0.3, gpu="1")]
 
 
-@pytest.mark.parametrize("word", ["gauge", "untyped", "unknown", "Gauge"])
+@pytest.mark.parametrize("word", ["gauge", "untyped", "Gauge"])
 def test_gauges_and_untyped_families_count(word: str) -> None:
     text = f"# TYPE gpu_gfx_activity {word}\n".encode() + line('pod="a",namespace="team"')
     assert parse_samples(text, [AMD]) == [amd("a", 5.0, gpu="")]
 
 
-@pytest.mark.parametrize("word", ["counter", "histogram", "summary", "info"])
+@pytest.mark.parametrize("word", ["counter", "histogram", "summary", "gauge_histogram"])
 def test_a_family_of_another_type_is_skipped(word: str) -> None:
     text = f"# TYPE gpu_gfx_activity {word}\n".encode() + line('pod="a",namespace="team"')
     assert parse_samples(text, [AMD]) == []
@@ -103,9 +103,9 @@ def test_a_value_that_no_gpu_can_have_is_set_apart(value: str, defect: Defect) -
     ("text", "value"),
     [
         ('gpu_gfx_activity{pod="p",namespace="team"} 1.5e1 1395066363000', 15.0),
-        ('gpu_gfx_activity{pod="p",namespace="team"} 7 # {trace_id="}x"} 0.5 12.5', 7.0),
+        ('gpu_gfx_activity{pod="p",namespace="team"} 7\t-5', 7.0),
         ('gpu_gfx_activity {pod="p", namespace="team",} 7', 7.0),
-        ('  gpu_gfx_activity\t{ pod = "p" , namespace="team" }\t.5 ', 0.5),
+        ('  gpu_gfx_activity\t{ pod = "p" , namespace="team" }\t.5', 0.5),
         ('{"gpu_gfx_activity",pod="p",namespace="team"} 3', 3.0),
         ('{pod="p","gpu_gfx_activity",namespace="team"} 3', 3.0),
         ('gpu_gfx_activity{note="pod=\\"x\\",} 1",pod="p",namespace="team"} 4', 4.0),
@@ -147,6 +147,27 @@ def test_escapes_in_label_values_are_resolved() -> None:
         'gpu_gfx_activity{pod=p,namespace="team"} 1',
         'gpu_gfx_activity{pod="p",pod="q",namespace="team"} 1',
         r'gpu_gfx_activity{pod="p\x",namespace="team"} 1',
+        'gpu_gfx_activity{pod="p",namespace="team"} 1e999',
+        'gpu_gfx_activity{pod="p",namespace="team"} -NaN',
+        'gpu_gfx_activity{pod="p",namespace="team"} 1 ',
+        'gpu_gfx_activity{pod="p",namespace="team"} 1 12.5',
+        'gpu_gfx_activity{pod="p",namespace="team"} 1 12 ',
+        'gpu_gfx_activity{pod="p",namespace="team"} 1 12 13',
+        'gpu_gfx_activity{pod="p",namespace="team"} 1 # {trace_id="x"} 0.5',
+        'gpu_gfx_activity{__name__="a",pod="p",namespace="team"} 1',
+        'gpu_gfx_activity{"__name__"="a",pod="p",namespace="team"} 1',
+        'gpu_gfx_activity{""="a",pod="p",namespace="team"} 1',
+        '{"",pod="p",namespace="team"} 1',
+        'other_metric{a="b"} 5 # {trace_id="x"} 0.5',
+        'other_metric{a="b"} 5 12.5',
+        "other_metric 5 ",
+        "# TYPE gpu_gfx_activity unknown",
+        "# TYPE gpu_gfx_activity gauge ",
+        "# TYPE other_metric info",
+        "# TYPE other-metric gauge",
+        "# TYPE 5 gauge",
+        "# HELP gpu_gfx_activity a\\b",
+        "# HELP other_metric a\\b",
         "gpu_gfx_activity{pod} 1",
         '{"a","b"} 1',
         '{pod="p"} 1',
@@ -158,6 +179,40 @@ def test_text_that_is_not_an_exposition_is_refused_as_a_whole(text: str, end: st
     good = line('pod="a",namespace="team"')
     with pytest.raises(MalformedExposition, match="accepted: comments"):
         parse_samples(good + text.encode() + end.encode(), [AMD])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("# TYPE gpu_gfx_activity gauge\n# TYPE gpu_gfx_activity gauge\n", "a second TYPE"),
+        ("# HELP gpu_gfx_activity a\n#HELP gpu_gfx_activity b\n", "a second HELP"),
+        ("gpu_gfx_activity 1\n# TYPE gpu_gfx_activity counter\n", "TYPE after samples"),
+        ('{"gpu_gfx_activity"} 1\n# TYPE "gpu_gfx_activity" gauge\n', "TYPE after samples"),
+    ],
+)
+def test_a_family_is_declared_once_and_its_type_before_its_samples(text: str, why: str) -> None:
+    with pytest.raises(MalformedExposition, match=f"^{why}"):
+        parse_samples(text.encode(), [AMD])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# TYPE",
+        "# HELP ",
+        "# TYPE gpu_gfx_activity",
+        "# HELP gpu_gfx_activity \t",
+        "# TYPE other_metric",
+        "# TYPES other_metric of things\\",
+        "# UNIT gpu_gfx_activity percent",
+        "#",
+        '# HELP gpu_gfx_activity a \\"b\\" \\n c\\\\',
+        "# TYPE other_metric histogram",
+    ],
+)
+def test_comments_that_declare_nothing_of_a_sample_are_passed_over(text: str) -> None:
+    body = f"{text}\n".encode() + line('pod="a",namespace="team"')
+    assert parse_samples(body, [AMD]) == [amd("a", 5.0, gpu="")]
 
 
 def test_a_label_that_is_not_utf_8_is_refused() -> None:

@@ -1,15 +1,20 @@
 """Prometheus text -> utilisation samples, reading in full only the lines that are wanted.
 
 A node exporter sends some hundred lines for each one that tells how busy a GPU is. One expression
-runs over everything else and checks no more than the shape of a line (name, braces, number), so
-that a body that is not Prometheus text is refused as a whole; lines of wanted families are taken
-apart with their escapes, quoted names, timestamps and exemplars. Text may come in pieces of any
+runs over everything else and checks no more than the shape of a line (name, braces, number, time;
+words of TYPE and HELP), so that a body that is not Prometheus text is refused as a whole; lines of
+wanted families are taken apart with their escapes and quoted names. Text may come in pieces of any
 size, so that memory does not grow with the body.
 
 Which families, labels and types count, and what makes a value unusable: specification of the idle
-plane, section 10 and hazards H5 and H6. Text format: Prometheus exposition formats, version 0.0.4
-and the quoted names of 1.0.0. A last line without its newline is refused, as the format has it: a
-body that was cut off inside a number would read 9 for 95, and busy work would look idle.
+plane, section 10 and hazards H5 and H6. Text that does not parse changes nothing there, and its
+parser is Go's of the text format, version 0.0.4 (prometheus/common, `expfmt`). What that refuses is
+refused here: exemplars, times that are no whole milliseconds, blanks at the end of a sample, types
+and escapes that the format does not have, labels that are reserved or stand there twice, numbers
+beyond what a float holds, a second TYPE or HELP of a family, and a TYPE after samples. Looser than
+that is only what is read of families that are not wanted: what stands in their braces, and how
+often they are declared. Names may be quoted as in version 1.0.0. A last line without its newline is
+refused: a body that was cut off inside a number would read 9 for 95, and busy work would look idle.
 """
 
 from __future__ import annotations
@@ -39,29 +44,41 @@ __all__ = [
 # Longer lines are not Prometheus text; without a bound, a body without newlines would be held.
 MAXIMUM_LINE_BYTES: Final = 1 << 20
 
-_GAUGES: Final = frozenset({"gauge", "untyped", "unknown", "none"})
+_GAUGES: Final = frozenset({"gauge", "untyped"})
+_ACCEPTED: Final = (
+    'comments and name{label="value",...} number [milliseconds]; of each family at most one HELP, '
+    "and one TYPE before its samples"
+)
 _ESCAPES: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 _NAME: Final = rb"[a-zA-Z_:][a-zA-Z0-9_:]*+"
 _NUMBER: Final = (
     rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+(?:[eE][+-]?+[0-9]++)?+"
-    rb"|\.[0-9]++(?:[eE][+-]?+[0-9]++)?+|(?i:inf(?:inity)?+|nan))"
+    rb"|\.[0-9]++(?:[eE][+-]?+[0-9]++)?+|(?i:inf(?:inity)?+)|(?<![+-])(?i:nan))"
 )
-_TAIL: Final = rb"(?:[ \t]++" + _NUMBER + rb")?+[ \t]*+(?:#[^\n]*+)?+"
+_TIME: Final = rb"(?:[ \t]++[+-]?+[0-9]{1,19}+)?+"
 _QUOTED: Final = rb'"(?:[^"\\\n]++|\\[\\"n])*+"'
-_LABEL: Final = rb"(?:[a-zA-Z_][a-zA-Z0-9_]*+|" + _QUOTED + rb")[ \t]*+=[ \t]*+" + _QUOTED
-_ITEM: Final = rb"[ \t]*+(?:" + _LABEL + rb"|" + _QUOTED + rb")[ \t]*+"
+_NAMED: Final = rb'(?!"")' + _QUOTED
+_LABEL: Final = (
+    rb"(?!\"?__name__[ \t\"=])(?:[a-zA-Z_][a-zA-Z0-9_]*+|" + _NAMED + rb")[ \t]*+=[ \t]*+" + _QUOTED
+)
+_ITEM: Final = rb"[ \t]*+(?:" + _LABEL + rb"|" + _NAMED + rb")[ \t]*+"
 _LABELS: Final = rb"\{((?:" + _ITEM + rb"(?:," + _ITEM + rb")*+,?+)?+[ \t]*+)\}"
 
 _SAMPLE_LINE: Final = re.compile(
-    rb"[ \t]*+(" + _NAME + rb")?+[ \t]*+(?:" + _LABELS + rb")?+[ \t]*+(" + _NUMBER + rb")" + _TAIL
+    rb"[ \t]*+(" + _NAME + rb")?+[ \t]*+(?:" + _LABELS + rb")?+[ \t]*+(" + _NUMBER + rb")" + _TIME
 )
 _PAIR: Final = re.compile(
     rb"([a-zA-Z_][a-zA-Z0-9_]*+|" + _QUOTED + rb")[ \t]*+(?:=[ \t]*+(" + _QUOTED + rb"))?+"
 )
-_TYPE_LINE: Final = re.compile(
-    rb"[ \t]*+#[ \t]*+TYPE[ \t]++(" + _NAME + rb"|" + _QUOTED + rb")[ \t]++(\S++)[ \t]*+"
+_TYPE: Final = rb"(?i:counter|gauge(?:_histogram)?+|histogram|summary|untyped)?+"
+_HELP: Final = rb'(?:[^\\\n]++|\\[\\"n])*+'
+_REST: Final = {b"TYPE": re.compile(_TYPE), b"HELP": re.compile(_HELP)}
+_DECLARATION: Final = re.compile(
+    rb"[ \t]*+#[ \t]*+(TYPE|HELP)"
+    rb"(?:[ \t]++(?:(" + _NAME + rb"|" + _NAMED + rb")(?:[ \t]++([^\n]*+))?+)?+)?+"
 )
+_EXEMPLAR: Final = re.compile(rb"#[ \t]*+\{")
 _ESCAPE: Final = re.compile(r'\\[\\"n]')
 
 
@@ -152,9 +169,13 @@ class ExpositionParser:
         self._names = {name.encode(): name for name in self._families}
         self._ranked = any(len(vendor.metrics) > 1 for vendor in vendors)
         self._vendors = vendors
-        self._others = _other_lines(self._families)
+        self._others = _other_lines(self._families, exemplars=False)
+        self._others_beside_exemplars = _other_lines(self._families, exemplars=True)
         # Families whose TYPE line names a type that carries no current value.
         self._skipped: set[str] = set()
+        # Wanted families of which a sample was read, and their declarations so far.
+        self._sampled: set[str] = set()
+        self._declared: set[tuple[bytes, str]] = set()
         # The beginning of a line whose newline has not come yet.
         self._rest = b""
         self._samples: list[Sample] = []
@@ -201,6 +222,8 @@ class ExpositionParser:
     def _read(self, text: bytes) -> None:
         """Read `text`, which ends with a newline."""
         others, end, position = self._others, len(text), 0
+        if _EXEMPLAR.search(text):
+            others = self._others_beside_exemplars
         while True:
             run = others.match(text, position)
             position = run.end() if run else position
@@ -210,19 +233,29 @@ class ExpositionParser:
             line = text[position:newline]
             position = newline + 1
             if line.lstrip(b" \t").startswith(b"#"):
-                self._read_type(line)
+                self._read_declaration(line)
             else:
                 self._read_sample(line)
 
-    def _read_type(self, line: bytes) -> None:
-        declaration = _TYPE_LINE.fullmatch(line)
-        if declaration is None:
+    def _read_declaration(self, line: bytes) -> None:
+        form = _DECLARATION.fullmatch(line)
+        if form is None:
+            raise _malformed(line)
+        keyword, raw_name, rest = form.groups()
+        if rest is not None and _REST[keyword].fullmatch(rest) is None:
+            raise _malformed(line)
+        if not rest:
+            return  # a declaration that says nothing
+        name = _text(raw_name, line)
+        if name not in self._families:
             return
-        name = _text(declaration.group(1), line)
-        if name in self._families:
-            if declaration.group(2).decode(errors="replace").lower() in _GAUGES:
-                self._skipped.discard(name)
-            else:
+        if (keyword, name) in self._declared:
+            raise _malformed(line, f"a second {keyword.decode()} of its family")
+        self._declared.add((keyword, name))
+        if keyword == b"TYPE":
+            if name in self._sampled:
+                raise _malformed(line, "TYPE after samples of its family")
+            if rest.decode().lower() not in _GAUGES:
                 self._skipped.add(name)
 
     def _read_sample(self, line: bytes) -> None:
@@ -244,10 +277,16 @@ class ExpositionParser:
                 raise _malformed(line)
         if raw_name is None:
             raise _malformed(line)
-        if name not in self._families or name in self._skipped:
+        number = float(value)
+        if math.isinf(number) and b"n" not in value.lower():
+            raise _malformed(line)  # more than a float holds
+        if name not in self._families:
+            return
+        self._sampled.add(name)
+        if name in self._skipped:
             return
         vendor, metric, scale = self._families[name]
-        outcome = read_value(vendor, metric, scale, labels, float(value))
+        outcome = read_value(vendor, metric, scale, labels, number)
         if outcome is None:
             self._unassigned += 1
         elif isinstance(outcome, Sample):
@@ -293,20 +332,29 @@ def without_less_preferred(samples: list[Sample], vendors: Sequence[Vendor]) -> 
     ]
 
 
-def _other_lines(wanted: Iterable[str]) -> re.Pattern[bytes]:
+def _other_lines(wanted: Iterable[str], *, exemplars: bool) -> re.Pattern[bytes]:
     """Return an expression that matches the longest run of whole lines that need no reading.
 
-    Those are blank lines, comments other than TYPE of a wanted (or quoted) name, and samples whose
-    name stands before the braces and is not wanted. The repetition is possessive: a run of a
-    million lines needs no stack.
+    Those are blank lines, comments that declare nothing of a wanted (or quoted) name, and samples
+    whose name stands before the braces and is not wanted. The repetition is possessive: a run of a
+    million lines needs no stack. `exemplars`: the text may have some, whose braces are not those of
+    labels; then a line with more braces than two is read in full, which takes longer.
     """
     names = b"|".join(re.escape(name.encode()) for name in wanted) or rb"(?!)"
-    comment = rb"(?!#[ \t]*+TYPE[ \t]++(?:\"|(?:" + names + rb")[ \t]))#[^\n]*+"
-    sample = (
-        rb"(?!(?:" + names + rb")[ \t{])" + _NAME + rb"[ \t]*+(?:\{[^\n]*\})?[ \t]*+"
-        rb"(?<![a-zA-Z0-9_:])" + _NUMBER + _TAIL
+    comment = rb"#[ \t]*+(?!(?:TYPE|HELP)[ \t\n])[^\n]*+"
+    other = rb"(?!(?:" + names + rb")[ \t\n])" + _NAME
+    declaration = b"|".join(
+        rb"#[ \t]*+%b(?:[ \t]++(?:%b(?:[ \t]++%b)?+)?+)?+" % (keyword, other, rest.pattern)
+        for keyword, rest in _REST.items()
     )
-    return re.compile(rb"(?:[ \t]*+(?:" + sample + rb"|" + comment + rb")?+\n)++")
+    labels = rb"\{[^\n}]*+\}" if exemplars else rb"\{[^\n]*\}"
+    sample = (
+        rb"(?!(?:" + names + rb")[ \t{])" + _NAME + rb"[ \t]*+(?:" + labels + rb")?+[ \t]*+"
+        rb"(?<![a-zA-Z0-9_:])" + _NUMBER + _TIME
+    )
+    return re.compile(
+        rb"(?:[ \t]*+(?:" + sample + rb"|" + comment + rb"|" + declaration + rb")?+\n)++"
+    )
 
 
 def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
@@ -329,9 +377,8 @@ def _text(token: bytes, line: bytes) -> str:
     return _ESCAPE.sub(lambda escape: _ESCAPES[escape.group()], text) if "\\" in text else text
 
 
-def _malformed(line: bytes) -> MalformedExposition:
+def _malformed(
+    line: bytes, what: str = "not a line of a Prometheus exposition"
+) -> MalformedExposition:
     shown = line[:120].decode(errors="backslashreplace")
-    return MalformedExposition(
-        f"not a line of a Prometheus exposition: {shown!r}; accepted: comments and "
-        'name{label="value",...} number [timestamp]'
-    )
+    return MalformedExposition(f"{what}: {shown!r}; accepted: {_ACCEPTED}")
