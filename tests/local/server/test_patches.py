@@ -172,3 +172,23 @@ async def test_custom_kinds_take_no_strategic_merge(client: Client) -> None:
         "accepted media types include: application/json-patch+json, "
         "application/merge-patch+json, application/apply-patch+yaml"
     )
+
+
+async def test_a_patch_that_does_not_decode_shows_metadata_in_the_order_of_its_fields(
+    client: Client,
+) -> None:
+    made = await client.create(CONFIG_MAPS, config_map("a", x="1"))
+    code, status = await client.request(
+        "PATCH", f"{CONFIG_MAPS}/a", {"data": {"b": 5}}, "application/merge-patch+json"
+    )
+    metadata = made["metadata"]
+    place = [status["message"].find(f'\\"{word}\\":') for word in ("name", "uid", "managedFields")]
+
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert (
+        'patch: Invalid value: "{\\"apiVersion\\":\\"v1\\",\\"data\\":{\\"b\\":5,'
+        in status["message"]
+    )
+    assert place == sorted(place)
+    assert place[0] > 0
+    assert metadata["uid"] in status["message"]

@@ -17,6 +17,7 @@ from reprieve.local.server.causes import Invalid, StrictDecoding
 from reprieve.local.server.errors import StatusError, bad_request, invalid
 from reprieve.local.server.gates import drop_disabled
 from reprieve.local.server.kinds import Kind
+from reprieve.local.server.layout import message
 from reprieve.local.server.options import WriteOptions
 from reprieve.local.server.replacement import check_identity, keep_system_metadata
 from reprieve.local.server.schema import decode, validate
@@ -94,7 +95,7 @@ def decoded(kind: Kind, obj: dict[str, Any], options: WriteOptions) -> dict[str,
         result = decode(kind, obj, options.validation)
     except StrictDecoding as error:
         if options.patched:
-            raise _unfit(obj, error) from None
+            raise _unfit(kind, obj, error) from None
         raise bad_request(str(error)) from None
     options.warnings.extend(result.warnings)
     return result.obj
@@ -112,12 +113,19 @@ def check(kind: Kind, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
         raise invalid(kind, obj["metadata"].get("name", ""), error.causes) from None
 
 
-def _unfit(obj: dict[str, Any], error: StrictDecoding) -> StatusError:
-    """A patch whose result does not decode is invalid, not malformed."""
+def _unfit(kind: Kind, obj: dict[str, Any], error: StrictDecoding) -> StatusError:
+    """A patch whose result does not decode is invalid, not malformed.
+
+    The result is shown as the server has it then: of a built-in kind, metadata in the order of the
+    type's fields, what patches work on by name.
+    """
     texts = ", ".join(error.messages)
     if "unknown field" in texts:
         texts = f"strict decoding error: {texts}"
-    shown = json.dumps(orjson.dumps(obj, option=orjson.OPT_SORT_KEYS).decode(), ensure_ascii=False)
+    ordered = _ordered(obj, "")
+    if kind.custom is None and "metadata" in obj:
+        ordered["metadata"] = _ordered(obj["metadata"], "meta/v1.ObjectMeta")
+    shown = json.dumps(orjson.dumps(ordered).decode(), ensure_ascii=False)
     message = f"Invalid value: {shown}: {texts}"
     return StatusError(
         422,
@@ -125,3 +133,16 @@ def _unfit(obj: dict[str, Any], error: StrictDecoding) -> StatusError:
         f' "" is invalid: patch: {message}',
         {"causes": [{"reason": "FieldValueInvalid", "message": message, "field": "patch"}]},
     )
+
+
+def _ordered(value: Any, kept_as: str) -> Any:
+    """Return `value` with its fields in the order of the message `kept_as`, all others by name."""
+    if isinstance(value, list):
+        return [_ordered(one, kept_as) for one in value]
+    if not isinstance(value, dict):
+        return value
+    fields = message(kept_as).json if "." in kept_as else {}
+    names = [*(name for name in fields if name in value), *sorted(value.keys() - fields.keys())]
+    return {
+        name: _ordered(value[name], fields[name].type if name in fields else "") for name in names
+    }
