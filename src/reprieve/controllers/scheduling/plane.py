@@ -16,6 +16,7 @@ from reprieve.controllers.persistent import Pauses, persistent
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.decisions import Decisions
+from reprieve.controllers.scheduling.kinds import snapshot_kinds
 from reprieve.controllers.scheduling.preemptions import Preemptions
 from reprieve.controllers.scheduling.protections import tell_ignored
 from reprieve.controllers.scheduling.state import ClusterState
@@ -47,7 +48,7 @@ class SchedulingPlane:
         self.context = context
         self._tasks: asyncio.TaskGroup | None = None
         self.state = ClusterState(
-            Cluster(Watches.kinds(context.policy)),
+            Cluster(snapshot_kinds(context.policy)),
             context.clock,
             context.scheduler_names,
             changed=self._changed,

@@ -1,102 +1,42 @@
-"""The kinds that the scheduling plane watches; each list and event goes on as rows.
+"""The watches of the scheduling plane: each list and event goes on to the state as rows.
 
-Kinds of API groups that may be absent count as empty while they are not served, PodGroups are read
-in the newest version that is served, CompositePodGroups once their gate is on. Source:
-specification 2.1; the design's "How data flows".
+Kinds that may be absent (`kinds`) count as empty while they are not served; PodGroups are read in
+the newest version that is served, also when that changes. Source: the design's "How data flows".
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from reprieve.api.kaiwo import GpuWorkload
-from reprieve.api.scheduling import (
-    Condition,
-    LabelSelectorOwner,
-    NamespaceObject,
-    NodeObject,
-    PodDisruptionBudget,
-    PodGroup,
-    PodObject,
-    PriorityClass,
-    SelectorOwner,
-)
-from reprieve.api.storage import (
-    CsiDriver,
-    CsiNode,
-    CsiStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
 from reprieve.controllers.persistent import persistent
 from reprieve.controllers.scheduling.context import SchedulingContext, log
-from reprieve.controllers.scheduling.served import COMPOSITE_GROUPS, pod_groups
-from reprieve.controllers.scheduling.state import ClusterState, Written
+from reprieve.controllers.scheduling.kinds import (
+    Converted,
+    Watched,
+    group_condition_type,
+    kinds,
+    pod_group_kind,
+)
+from reprieve.controllers.scheduling.served import pod_groups
+from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.troubles import Troubles
-from reprieve.engine.cluster.rows import Change, Entry, Gone, Kind
-from reprieve.engine.placement.profile import Policy
-from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
-from reprieve.execution.turns import ANNOTATION, NodeTurns
-from reprieve.intake.cluster.devices import (
-    device_class_entry,
-    resource_claim_entry,
-    resource_slice_entry,
-)
-from reprieve.intake.cluster.groups import composite_row, group_row
-from reprieve.intake.cluster.idle import idle_entry
-from reprieve.intake.cluster.nodes import node_row
-from reprieve.intake.cluster.pods import PodClasses, PodGates, pod_row
-from reprieve.intake.cluster.policies import (
-    budget_row,
-    namespace_entry,
-    priority_class_entry,
-    selector_row,
-)
-from reprieve.intake.cluster.storage import (
-    attachment_entry,
-    capacity_entry,
-    claim_entry,
-    csi_driver_entry,
-    csi_node_entry,
-    storage_class_entry,
-    volume_entry,
-)
+from reprieve.engine.cluster.rows import Gone, Kind
+from reprieve.execution.turns import NodeTurns
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health, Reflector
-from reprieve.kube.resource import GPU_WORKLOADS, NAMESPACES, NODES, PODS, Resource
+from reprieve.kube.resource import Resource
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
-from reprieve.wording.kube_scheduler import (
-    COMPOSITE_SCHEDULED,
-    GROUP_SCHEDULED,
-    GROUP_SCHEDULED_ALPHA,
-    POD_SCHEDULED,
-)
 
 __all__ = ["Watches"]
 
 _LOOK_AGAIN: Final = 30 * SECOND
 
 W = TypeVar("W")
-Converted = tuple[Change, Written | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Watched(Generic[W]):
-    kind: Kind
-    resource: Resource
-    type: type[W]
-    convert: Callable[[W], Converted]
-    optional: bool = False
 
 
 class _Sink(Generic[W]):
@@ -106,7 +46,7 @@ class _Sink(Generic[W]):
     until the next list.
     """
 
-    def __init__(self, watched: _Watched[W], state: ClusterState, listed: asyncio.Event) -> None:
+    def __init__(self, watched: Watched[W], state: ClusterState, listed: asyncio.Event) -> None:
         self._watched = watched
         self._state = state
         self._listed = listed
@@ -152,15 +92,10 @@ class Watches:
         self._listed: dict[Kind, asyncio.Event] = {}
         self._troubles = Troubles(context.clock)
         self._groups: tuple[Resource, asyncio.Task[None]] | None = None
-        self._kinds = _kinds(context.policy, turns)
+        self._kinds = kinds(context.policy, turns)
         for watched in self._kinds:
             self._add(watched)
         self._listed[Kind.GROUP] = asyncio.Event()
-
-    @staticmethod
-    def kinds(policy: Policy) -> tuple[Kind, ...]:
-        """Return the kinds without which there is no snapshot."""
-        return (*(watched.kind for watched in _kinds(policy)), Kind.GROUP)
 
     @property
     def groups(self) -> Resource | None:
@@ -170,9 +105,7 @@ class Watches:
     @property
     def condition_type(self) -> str:
         """The type of a group's condition under the served version."""
-        resource = self.groups
-        alpha = resource is not None and resource.version == "v1alpha2"
-        return GROUP_SCHEDULED_ALPHA if alpha else GROUP_SCHEDULED
+        return group_condition_type(self.groups)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -203,7 +136,7 @@ class Watches:
             if not (kind in self._optional and reflector.health is Health.NOT_SERVED)
         )
 
-    def _add(self, watched: _Watched[Any]) -> Reflector[Any]:
+    def _add(self, watched: Watched[Any]) -> Reflector[Any]:
         listed = self._listed.setdefault(watched.kind, asyncio.Event())
 
         def report(trouble: Exception) -> None:
@@ -266,172 +199,5 @@ class Watches:
             return
         log.info("PodGroups are read as %s", resource.api_version)
         self._context.group_version = resource.api_version
-        convert = _group_converter(resource)
-        reflector = self._add(_Watched(Kind.GROUP, resource, PodGroup, convert))
+        reflector = self._add(pod_group_kind(resource))
         self._groups = resource, group.create_task(reflector.run(), name="watch podgroups")
-
-
-def _kinds(policy: Policy, turns: NodeTurns | None = None) -> Sequence[_Watched[Any]]:
-    apps, core = ("apps", "v1"), ("", "v1")
-    trees = policy.gates.composite_pod_group
-    composite = _Watched(
-        Kind.COMPOSITE, COMPOSITE_GROUPS, PodGroup, _composite_converter, optional=True
-    )
-    return (
-        *((composite,) if trees else ()),
-        *((_IDLE,) if policy.harm_order else ()),
-        *((_PRIORITIES,) if policy.protection is not None or policy.max_min_runtime else ()),
-        _Watched(Kind.POD, PODS, PodObject, _pod_converter(policy)),
-        _Watched(Kind.NODE, NODES, NodeObject, _node_converter(turns)),
-        _Watched(
-            Kind.NAMESPACE, NAMESPACES, NamespaceObject, lambda each: (namespace_entry(each), None)
-        ),
-        _Watched(
-            Kind.BUDGET,
-            Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
-            PodDisruptionBudget,
-            lambda budget: (budget_row(budget), None),
-            optional=True,
-        ),
-        _selecting(Kind.SERVICE, core, "services", SelectorOwner),
-        _selecting(Kind.REPLICATION_CONTROLLER, core, "replicationcontrollers", SelectorOwner),
-        _selecting(Kind.REPLICA_SET, apps, "replicasets", LabelSelectorOwner),
-        _selecting(Kind.STATEFUL_SET, apps, "statefulsets", LabelSelectorOwner),
-        *(
-            _Watched(kind, resource, wire, _entry(convert), optional=True)
-            for kind, resource, wire, convert in _TABLES
-        ),
-    )
-
-
-_IDLE: Final = _Watched(
-    Kind.IDLE,
-    GPU_WORKLOADS,
-    GpuWorkload,
-    lambda found: (idle_entry(found), None),
-    optional=True,
-)
-
-
-_PRIORITIES: Final = _Watched(
-    Kind.PRIORITY_CLASS,
-    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False),
-    PriorityClass,
-    lambda found: (priority_class_entry(found), None),
-)
-
-
-def _entry(convert: Callable[[Any], Entry]) -> Callable[[Any], Converted]:
-    return lambda obj: (convert(obj), None)
-
-
-def _cluster_wide(group: str, plural: str, kind: str) -> Resource:
-    return Resource(group, "v1", plural, kind, namespaced=False)
-
-
-_STORAGE: Final = "storage.k8s.io"
-_DEVICES: Final = "resource.k8s.io"
-_TABLES: Final[tuple[tuple[Kind, Resource, type[Any], Callable[[Any], Entry]], ...]] = (
-    (Kind.CLAIM, VOLUME_CLAIMS, PersistentVolumeClaim, claim_entry),
-    (Kind.VOLUME, VOLUMES, PersistentVolume, volume_entry),
-    (
-        Kind.STORAGE_CLASS,
-        _cluster_wide(_STORAGE, "storageclasses", "StorageClass"),
-        StorageClass,
-        storage_class_entry,
-    ),
-    (Kind.CSI_NODE, _cluster_wide(_STORAGE, "csinodes", "CSINode"), CsiNode, csi_node_entry),
-    (
-        Kind.CSI_DRIVER,
-        _cluster_wide(_STORAGE, "csidrivers", "CSIDriver"),
-        CsiDriver,
-        csi_driver_entry,
-    ),
-    (
-        Kind.CSI_CAPACITY,
-        Resource(_STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity"),
-        CsiStorageCapacity,
-        capacity_entry,
-    ),
-    (
-        Kind.ATTACHMENT,
-        _cluster_wide(_STORAGE, "volumeattachments", "VolumeAttachment"),
-        VolumeAttachment,
-        attachment_entry,
-    ),
-    (Kind.RESOURCE_CLAIM, DEVICE_CLAIMS, ResourceClaim, resource_claim_entry),
-    (
-        Kind.RESOURCE_SLICE,
-        _cluster_wide(_DEVICES, "resourceslices", "ResourceSlice"),
-        ResourceSlice,
-        resource_slice_entry,
-    ),
-    (
-        Kind.DEVICE_CLASS,
-        _cluster_wide(_DEVICES, "deviceclasses", "DeviceClass"),
-        DeviceClass,
-        device_class_entry,
-    ),
-)
-
-
-def _selecting(kind: Kind, version: tuple[str, str], plural: str, wire: type[Any]) -> _Watched[Any]:
-    resource = Resource(*version, plural, kind.value)
-    return _Watched(
-        kind, resource, wire, lambda owner: (selector_row(owner, kind), None), optional=True
-    )
-
-
-def _pod_converter(policy: Policy) -> Callable[[PodObject], Converted]:
-    gates = policy.gates
-    classes = PodClasses(
-        PodGates(
-            gates.node_allocatable_claims,
-            gates.preemption_policy_label,
-            gates.toleration_comparisons,
-        )
-    )
-
-    def convert(pod: PodObject) -> Converted:
-        row = pod_row(pod, classes)
-        if row.node or row.finished:
-            return row, None
-        return row, _written(pod.status.conditions, POD_SCHEDULED, pod.metadata.generation)
-
-    return convert
-
-
-def _node_converter(turns: NodeTurns | None) -> Callable[[NodeObject], Converted]:
-    def convert(node: NodeObject) -> Converted:
-        row = node_row(node)
-        if turns is not None:
-            annotation = (node.metadata.annotations or {}).get(ANNOTATION, "")
-            turns.seen(row.name, row.version, annotation)
-        return row, None
-
-    return convert
-
-
-def _group_converter(resource: Resource) -> Callable[[PodGroup], Converted]:
-    type = GROUP_SCHEDULED_ALPHA if resource.version == "v1alpha2" else GROUP_SCHEDULED
-
-    def convert(group: PodGroup) -> Converted:
-        conditions = group.status.conditions
-        return group_row(group), _written(conditions, type, group.metadata.generation)
-
-    return convert
-
-
-def _composite_converter(group: PodGroup) -> Converted:
-    conditions = group.status.conditions
-    return composite_row(group), _written(
-        conditions, COMPOSITE_SCHEDULED, group.metadata.generation
-    )
-
-
-def _written(conditions: list[Condition] | None, type: str, generation: int) -> Written:
-    for each in conditions or ():
-        if each.type == type:
-            triple = (each.status, each.reason or "", each.message or "")
-            return Written(triple, each.last_transition_time or "", generation)
-    return Written(generation=generation)
