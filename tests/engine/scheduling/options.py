@@ -3,7 +3,8 @@
 Where the rules leave one choice the engine has to make it, word for word. Where it may search for a
 better one (`harmOrder` for groups, `maxPlacements` beyond the domains of a constraint, halving over
 priorities that more room does not always help) what it found is judged by what is promised, and may
-do no more harm than what the rules come to without that search.
+do no more harm than what the rules come to without that search. With `harmOrder` a plan may break
+no more budgets than without it, and take nobody of a higher priority.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from reprieve.engine.scheduling.proof import faults_of
 from tests.engine.api_objects import Json, cluster_of, policy_of
 from tests.engine.scheduling import engine_cycle
 from tests.engine.scheduling.agreement import judged, kinds, plain, sound
-from tests.oracle.scheduling import optional, promises
+from tests.oracle.scheduling import optional, promises, reach
 from tests.oracle.scheduling.group import Outcome
 from tests.oracle.scheduling.optional import OPTIONS, random_optional
 from tests.oracle.scheduling.preemption import Choice
@@ -68,10 +69,11 @@ def compared(seed: int, options: Collection[str], switched: str = "") -> Compare
     if "searched" in found and got.choice is not None and expected.choice is not None:
         better = promises.harm_of(case, got.choice) < promises.harm_of(case, expected.choice)
         found |= {"better"} if better else set()
+    by_kep = decided(optional.without(case, "harmOrder"))[0] if "harmOrder" in case else None
     if switched:
         off, _ = decided(optional.without(case, switched))
         found |= {"changed"} if plain(case, off) != plain(case, got) else set()
-    return Compared(_wrong(case, expected, got), frozenset(found))
+    return Compared(_wrong(case, expected, got, by_kep), frozenset(found))
 
 
 def settled(case: Json, expected: Outcome) -> bool:
@@ -81,8 +83,8 @@ def settled(case: Json, expected: Outcome) -> bool:
     return choice is None or choice.code != "Success" or (choice.settled and not searching)
 
 
-def _wrong(case: Json, expected: Outcome, got: Outcome) -> str:
-    """What is wrong with an outcome, empty for nothing."""
+def _wrong(case: Json, expected: Outcome, got: Outcome, by_kep: Outcome | None) -> str:
+    """What is wrong with an outcome, empty for nothing; `by_kep`: without `harmOrder`."""
     where = f"seed {case['seed']} ({[o for o in OPTIONS if o in case]}, {case['situations']}): "
     if got.choice is not None and got.choice.victims:
         judging = sound(case)
@@ -91,6 +93,11 @@ def _wrong(case: Json, expected: Outcome, got: Outcome) -> str:
         monotone = not promises.NOT_MONOTONE & set(case["situations"])
         if monotone and (back := promises.returnable(judging, got.choice)):
             return f"{where}{back} could stay"
+    without_harm = by_kep.choice if by_kep is not None else None
+    if got.choice is not None and got.choice.victims and without_harm is not None:
+        far, most = promises.reach_of(case, got.choice), promises.reach_of(case, without_harm)
+        if not reach.within(far, most):
+            return f"{where}goes as far as {far}, without harmOrder {most}"
     said, wanted = plain(case, got), plain(case, expected)
     if said == wanted:
         return ""
@@ -106,11 +113,20 @@ def _wrong(case: Json, expected: Outcome, got: Outcome) -> str:
         without = judged({key: case[key] for key in case if key not in optional.ZONAL}).choice
     assert without is not None
     least = promises.harm_of(case, without)
+    if without_harm is not None:
+        # What is less harmful by the rules alone may go further than what is found without harm.
+        least = max(least, promises.harm_of(case, without_harm))
     if done > least:
         return f"{where}harm {done}, without search {least}"
+    if without_harm is not None and set(without_harm.victims) == set(got.choice.victims):
+        return ""
     there = promises.around_its_nodes(sound(case), got.choice)
     least = promises.harm_of(case, there)
     same = set(there.victims) == set(got.choice.victims)
+    if without_harm is not None and not reach.within(
+        promises.reach_of(case, there), promises.reach_of(case, without_harm)
+    ):
+        return ""
     # Who is spared for others to be cheaper is not asked about budgets, nor about torn groups.
     worse = done[0] == least[0] and done > least and not case.get("nonUniformGroups")
     return f"{where}harm {done} instead of {least}" if worse and not same else ""

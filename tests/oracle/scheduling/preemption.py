@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from tests.oracle.scheduling import filters, harm, objects, placement, placements, units
+from tests.oracle.scheduling import filters, harm, objects, placement, placements, reach, units
 from tests.oracle.scheduling.filters import Refusal
 from tests.oracle.scheduling.objects import Cluster, Object, key_of, name_of
 from tests.oracle.scheduling.units import Unit
@@ -117,7 +117,30 @@ def select_in_cluster(
     if first.code != "Success":
         return Choice(first.code, first.text, scheduling=first, settled=search.settled)
     found = [around(attempt, cluster, search.below) for attempt in search.attempts]
-    return placements.least_harmful(found, cluster)._replace(settled=search.settled)
+    best = placements.least_harmful(found, cluster)._replace(settled=search.settled)
+    if cluster.objects.get("harmOrder"):
+        without = select_in_cluster(group, members, by_the_kep(cluster), imposed)
+        return best if goes_no_further(best, without, cluster) else without
+    return best
+
+
+def by_the_kep(cluster: Cluster) -> Cluster:
+    """The same cluster in which nobody asks what is lost."""
+    return Cluster({**cluster.objects, "harmOrder": False}, cluster.pods)
+
+
+def goes_no_further(one: Choice, other: Choice, cluster: Cluster) -> bool:
+    """Whether one choice breaks no more budgets, and takes nobody of a higher priority."""
+    return reach.within(reach_of(one, cluster), reach_of(other, cluster))
+
+
+def reach_of(choice: Choice, cluster: Cluster) -> reach.Reach:
+    by_key = {key_of(p): p for p in cluster.pods}
+    pods = [by_key[key] for key in choice.victims]
+    # Whoever has chosen may name the pods of a unit in another order.
+    first = [by_key[key] for key in choice.units[0]] if choice.units else pods[:1]
+    ordered = [*sorted(first, key=units.importance_of_pod), *(p for p in pods if p not in first)]
+    return reach.of_victims(ordered, choice.violations, cluster)
 
 
 def around(attempt: placement.Attempt, cluster: Cluster, below: int) -> Choice:
@@ -238,7 +261,18 @@ def best_candidates(candidates: list[Candidate], cluster: Cluster) -> list[Candi
 
 
 def preempt_for_pod(pod: Object, cluster: Cluster, refusals: Mapping[str, str]) -> Choice:
-    """Sections 8.1 to 8.6; `refusals` is U or X per node of the failed Filter phase.
+    """Sections 8.1 to 8.6; with `harmOrder` as without it where the victims would go further."""
+    found = on_best_node(pod, cluster, refusals)
+    if not cluster.objects.get("harmOrder") or found.code != "Success":
+        return found
+    without = on_best_node(pod, by_the_kep(cluster), refusals)
+    if goes_no_further(found, without, cluster):
+        return found
+    return without._replace(candidates=found.candidates, refused_nodes=found.refused_nodes)
+
+
+def on_best_node(pod: Object, cluster: Cluster, refusals: Mapping[str, str]) -> Choice:
+    """What the candidates come to; `refusals` is U or X per node of the failed Filter phase.
 
     The message comes without prefix; among equally good nodes the first name is taken.
     """

@@ -13,6 +13,7 @@ from tests.oracle.scheduling.harm import Harm
 from tests.oracle.scheduling.objects import Cluster, Object, key_of
 from tests.oracle.scheduling.placement import Attempt
 from tests.oracle.scheduling.preemption import Choice
+from tests.oracle.scheduling.reach import Reach
 from tests.oracle.scheduling.units import Unit
 
 #: Situations in which one pod more may make room: nothing is promised of a single one there.
@@ -99,6 +100,11 @@ def harm_of(case: Object, choice: Choice) -> Harm:
     cluster = Cluster.of(case)
     by_key = {key_of(p): p for p in cluster.pods}
     return harm.of_victims([by_key[key] for key in choice.victims], choice.violations, cluster)
+
+
+def reach_of(case: Object, choice: Choice) -> Reach:
+    """How far a choice goes."""
+    return preemption.reach_of(choice, Cluster.of(case))
 
 
 def group_of(case: Mapping[str, Object], cluster: Cluster) -> Object | None:

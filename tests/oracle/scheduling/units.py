@@ -260,7 +260,7 @@ def split_by_budget(units: list[Unit], budgets: list[Object]) -> tuple[dict[int,
     for index, unit in enumerate(units):
         for pod in unit.pods:
             for number, budget in enumerate(budgets):
-                if not _counts(budget, pod):
+                if not counts(budget, pod):
                     continue
                 left[number] -= 1
                 if left[number] < 0:
@@ -269,7 +269,8 @@ def split_by_budget(units: list[Unit], budgets: list[Object]) -> tuple[dict[int,
     return violating, [i for i in range(len(units)) if i not in violating]
 
 
-def _counts(budget: Object, pod: Object) -> bool:
+def counts(budget: Object, pod: Object) -> bool:
+    """Whether the eviction of the pod is one that the budget has to allow."""
     selector = budget["spec"].get("selector")
     if namespace_of(budget) != namespace_of(pod) or not objects.labels_of(pod):
         return False

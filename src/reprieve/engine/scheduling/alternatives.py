@@ -11,6 +11,10 @@ full, and the placement with the least harm is taken; the first difference decid
 2. with `cascadeAware`: fewest pods of victims that would find no other node without evicting;
 3. the order of examination, which is that of the placement scores, then of the domains' names.
 
+With `harmOrder` nothing is taken that goes further than what is found without the option (`reach`).
+Where that cannot be told from the victims alone, the placements are those that are examined without
+the option, and the least harmful ones are compared with the best of these if they go no further.
+
 Source: KEP-5710, "Future extensions"; specification 5.5, 7.4 and 8.6.
 """
 
@@ -18,7 +22,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -31,6 +35,7 @@ from reprieve.engine.placement.scores.placements import FeasiblePlacement, place
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.domains import GroupPlacing, members_of
 from reprieve.engine.scheduling.outcome import Preemption, UnitVictim
+from reprieve.engine.scheduling.reach import Reach
 
 __all__ = ["Examined", "Search", "least_harmful", "set_harm"]
 
@@ -51,9 +56,12 @@ class Examined:
 class Search(Protocol):
     """How placements are tried, and victims chosen for one of them.
 
-    `spared`: slots of pods that may not be victims. After a call the simulation is without all
-    other potential victims and without the preemptor.
+    `by_harm`: as `harmOrder` wants it, where that is on. `spared`: slots of pods that may not be
+    victims. After a call the simulation is without all other potential victims and without the
+    preemptor.
     """
+
+    by_harm: bool
 
     @property
     def weighs(self) -> bool:
@@ -79,6 +87,30 @@ class Search(Protocol):
         """Return how many pods of the victims would find no other node."""
         ...
 
+    def reach(self, found: Preemption) -> Reach:
+        """Return how far the victims go."""
+        ...
+
+    def goes_least(self, examined: Examined) -> bool:
+        """Return whether it is certain that no victims for the preemptor go less far."""
+        ...
+
+    def weighed(self, examined: Examined) -> Examined:
+        """Return what was found without `by_harm` with the work that it loses."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Who asks; `first`: the best-scored placement."""
+
+    simulation: Simulation
+    search: Search
+    first: GroupPlacing
+    group: GroupRow
+    queued: Sequence[Pending]
+    policy: Policy
+
 
 def least_harmful(
     simulation: Simulation,
@@ -89,29 +121,67 @@ def least_harmful(
     policy: Policy,
 ) -> Preemption:
     """Return the victims of the placement that does the least harm; `first`: the best-scored."""
-    wanted = policy.max_placements
-    examined = [search.examine(first, _NOBODY)]
+    asked = _Asked(simulation, search, first, group, queued, policy)
     if search.weighs:
-        placing = search.place(None, _NOBODY)
-        if placing.failure is None and placing.nodes != first.nodes:
-            examined.append(search.examine(placing, _NOBODY))
-            wanted += 1
+        return _by_harm(asked).found
+    return _best_of(asked, _with_others(asked, [search.examine(first, _NOBODY)])).found
+
+
+def _by_harm(asked: _Asked) -> Examined:
+    """Return the least harmful placement that goes no further than those without `harmOrder`."""
+    search, first = asked.search, asked.first
+    placing = search.place(None, _NOBODY)
+    if placing.failure is not None:
+        placing = first
+    least = search.examine(placing, _NOBODY)
+    if search.goes_least(least):
+        scored = [] if placing.nodes == first.nodes else [search.examine(first, _NOBODY)]
+        return _best_of(
+            asked, _with_others(asked, [*scored, least, *_cheapest(search)], len(scored))
+        )
+    search.by_harm = False
+    without = _best_of(asked, _with_others(asked, [search.examine(first, _NOBODY)]))
+    search.by_harm = True
+    most, without = search.reach(without.found), search.weighed(without)
+
+    def best_within(examined: Iterable[Examined]) -> Examined:
+        within = [each for each in examined if search.reach(each.found).within(most)]
+        return _best_of(asked, [*within, without])
+
+    others = [*_cheapest(search)]
+    if best_within([least]) is without and without.placing.nodes != placing.nodes:
+        others.append(search.examine(without.placing, _NOBODY))
+    return best_within([least, *others])
+
+
+def _cheapest(search: Search) -> Iterator[Examined]:
+    """Yield the placement where the cheapest units make room, if there is one."""
     cheapest = search.cheapest(_NOBODY)
     if len(cheapest):
         placing = search.place(None, cheapest)
         if placing.failure is None:
-            examined.append(search.examine(placing, cheapest))
+            yield search.examine(placing, cheapest)
+
+
+def _with_others(asked: _Asked, examined: list[Examined], more: int = 0) -> list[Examined]:
+    """Return these and what else is to be examined; `more`: so many do not count."""
+    search, group, policy = asked.search, asked.group, asked.policy
+    found = [*examined]
     constrained = bool(group.topology_key) and policy.gates.topology_aware
     if constrained and (policy.max_placements > 1 or policy.topology_preemption):
-        others = _other_domains(simulation, search, first, group, queued)
+        others = _other_domains(asked.simulation, search, asked.first, group, asked.queued)
         limit = len(others) if policy.topology_preemption else policy.max_placements - 1
-        examined += [search.examine(placing, _NOBODY) for placing in others[:limit]]
-    best = _Best(search, policy.cascade_aware)
+        found += [search.examine(placing, _NOBODY) for placing in others[:limit]]
+    return found + _alternatives(search, found, policy.max_placements + more)
+
+
+def _best_of(asked: _Asked, examined: Iterable[Examined]) -> Examined:
+    """Return the one of least harm, of equals the first that was examined."""
+    best = _Best(asked.search, asked.policy.cascade_aware)
     for each in examined:
         best.offer(each)
-    _look_further(search, examined, wanted, best)
-    assert best.held is not None
-    return best.held.found
+    assert best.held is not None, "something was examined"
+    return best.held
 
 
 @dataclass(slots=True)
@@ -187,13 +257,14 @@ def _other_domains(
     return [placing for _, (_, placing) in ranked]
 
 
-def _look_further(search: Search, examined: list[Examined], wanted: int, best: _Best) -> None:
+def _alternatives(search: Search, examined: Sequence[Examined], wanted: int) -> list[Examined]:
     """Examine alternatives while that many are wanted.
 
     The best placement so far is asked for an alternative first, and one that did more harm when it
     has no more of them.
     """
     tried = len(examined)
+    found: list[Examined] = []
     number = itertools.count()
     seen: set[frozenset[int]] = set()
     # Harm, age, pods spared, and the victims that were not spared yet.
@@ -214,7 +285,8 @@ def _look_further(search: Search, examined: list[Examined], wanted: int, best: _
             tried += 1
             if one is not None:
                 heapq.heappush(open_, (one.harm, next(number), keep, list(one.found.victims)))
-                best.offer(one)
+                found.append(one)
+    return found
 
 
 def _tried(search: Search, spared: I64, most: int) -> list[Examined | None]:

@@ -34,6 +34,7 @@ from reprieve.engine.scheduling.least_harm import least_harm
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.priority_search import lowest_priority
+from reprieve.engine.scheduling.reach import Reach, own_priorities, reach_of
 from reprieve.engine.scheduling.reprieve import reprieve
 from reprieve.engine.scheduling.room import room_for, rough_room
 from reprieve.engine.scheduling.trackers import Members
@@ -107,7 +108,7 @@ class _Search:
     """Tries placements with the units below a priority gone, and chooses victims for them.
 
     `full`: the state in which nobody was taken out. `potential`: units that may be victims when no
-    pod is spared. `runs`: placements tried.
+    pod is spared. `by_harm`: the lost work counts. `runs`: placements tried.
     """
 
     simulation: Simulation
@@ -118,9 +119,11 @@ class _Search:
     choose: Choose
     below: int
     lost: I64 | None
+    by_harm: bool = True
     runs: int = 0
     budgets: BudgetMatches | None = None
     potential: Units = field(init=False)
+    _levels: int = -1  # priorities that have to go for room, -1 where nobody has looked
     _cheapest: tuple[I64, Units] | None = None  # the pods spared with it
     _units: Units | None = None
     _spared: I64 = field(default_factory=_NOBODY.copy)
@@ -135,9 +138,8 @@ class _Search:
         present = self.full.present & self.simulation.evictable
         present[spared] = False
         snapshot = self.simulation.snapshot
-        return potential_units(
-            snapshot, present, self.below, self.policy, lost=self.lost, more=more
-        )
+        lost = self.lost if self.by_harm else None
+        return potential_units(snapshot, present, self.below, self.policy, lost=lost, more=more)
 
     def lowest(self) -> GroupPlacing:
         """Place the preemptor with only units of the lowest priorities gone, from now on."""
@@ -153,7 +155,7 @@ class _Search:
             return self.by_scores()
 
         room, sure = room_for(self.simulation, self.full.used, self.queued)
-        needed = room.levels(units, self._wanted())
+        needed = self._levels = room.levels(units, self._wanted())
         found = lowest_priority(
             units.priority,
             place_below,
@@ -179,7 +181,7 @@ class _Search:
     def weighs(self) -> bool:
         """Whether the victims' harm is more than their order: some lose work, or are idle."""
         lost = self.potential.lost
-        return self.policy.harm_order and lost is not None and bool(lost.any())
+        return self.by_harm and lost is not None and bool(lost.any())
 
     def by_scores(self) -> GroupPlacing:
         """Place the preemptor by scores with all units gone."""
@@ -212,7 +214,7 @@ class _Search:
         if not self.weighs:
             return _NOBODY
         simulation = self.simulation
-        units = self._without(spared)
+        units = self._units_without(spared)
         room = rough_room(simulation, self.full.used, self.queued)
         leaving = cheapest_units(units, room, len(self.queued))
         if leaving.all():
@@ -227,18 +229,47 @@ class _Search:
         """Return the victims of a placement that was found with these pods spared."""
         simulation, policy = self.simulation, self.policy
         units = self._without(spared)
-        members = self._members(placing)
-        if self.budgets is None:
-            self.budgets = budget_matches(simulation)
-        found = _reprieved(simulation, units, members, self.budgets, policy)
+        if not self.by_harm:
+            units = replace(units, lost=None)
+        members, budgets = self._members(placing), self._budgets()
+        found = _reprieved(simulation, units, members, budgets, policy)
         whole = NONE_WHOLE
         while more := self._torn(found) - whole:
             whole |= more
             units = self.units(spared, whole)
-            found = _reprieved(simulation, units, members, self.budgets, policy)
-        harm = set_harm(simulation.snapshot, found, self.lost)
+            found = _reprieved(simulation, units, members, budgets, policy)
+        harm = set_harm(simulation.snapshot, found, self.lost if self.by_harm else None)
         # A group that cannot go whole because some of its pods are spared.
         return Examined(placing, found, _NEVER if self._torn(found) else harm)
+
+    def _budgets(self) -> BudgetMatches:
+        if self.budgets is None:
+            self.budgets = budget_matches(self.simulation)
+        return self.budgets
+
+    def reach(self, found: Preemption) -> Reach:
+        """Return how far the victims go."""
+        return reach_of(self.simulation.snapshot, found, self._budgets())
+
+    def goes_least(self, examined: Examined) -> bool:
+        """Return whether it is certain that no victims for the preemptor go less far."""
+        units = self.potential
+        if examined.harm == _NEVER or examined.found.violating or not own_priorities(units):
+            return False
+        reach, levels = self.reach(examined.found), np.unique(units.priority)
+        if reach.least(int(levels[0])):
+            return True
+        if self._levels < 0:
+            room, _ = room_for(self.simulation, self.full.used, self.queued)
+            self._levels = room.levels(units, self._wanted())
+        return 0 < self._levels <= len(levels) and reach.least(int(levels[self._levels - 1]))
+
+    def weighed(self, examined: Examined) -> Examined:
+        """Return what was found without `by_harm` with the work that it loses."""
+        if examined.harm == _NEVER:
+            return examined
+        harm = set_harm(self.simulation.snapshot, examined.found, self.lost)
+        return replace(examined, harm=harm)
 
     def _torn(self, found: Preemption) -> frozenset[int]:
         slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)

@@ -113,15 +113,15 @@ class _LeastHarm:
         if self.asked != pending.pod_class:
             self.asked = pending.pod_class
             self._begin(simulation, nodes)
-        self._look_further(nodes, 1)
+        costs = self._look_further(nodes, 1)
         while True:
-            costs = self.cost[nodes]
             least = int(costs.min())
             same = nodes[costs == least]
             node = int(same[0]) if len(same) == 1 else self.choose(simulation, pending, same)
             leaving = self._look_at(node)
             if leaving.cost <= least:
                 break
+            costs = self.cost[nodes]
         self.placed = len(simulation.simulated) + 1
         self._take(node, leaving.units)
         return node
@@ -145,14 +145,21 @@ class _LeastHarm:
         self.promising = iter(order.tolist())
         self._look_further(nodes, _LOOKED_AT - 1)
 
-    def _look_further(self, nodes: I64, count: int) -> None:
-        """Look exactly at that many nodes more, unless they cannot cost less than all others."""
-        least = int(self.cost[nodes].min())
+    def _look_further(self, nodes: I64, count: int) -> I64:
+        """Look exactly at that many nodes more, unless they cannot cost less than all others.
+
+        Return the costs of these nodes.
+        """
+        costs = self.cost[nodes]
+        least = int(costs.min())
         if not least & _MOST_LOST:
-            return  # the estimates of the priorities are exact
+            return costs  # the estimates of the priorities are exact
+        better = False
         for node in itertools.islice(self.promising, count):
-            if self.cost[node] >> _LOST_BITS == least >> _LOST_BITS:
-                self._look_at(node)
+            about = int(self.cost[node])
+            if about >> _LOST_BITS == least >> _LOST_BITS:
+                better |= self._look_at(node).cost != about
+        return self.cost[nodes] if better else costs
 
     def _take(self, node: int, leaving: Sequence[int]) -> None:
         """Place a pod, for which these units leave for good."""
@@ -288,8 +295,10 @@ def _cheapest(
     count = enough
     while count < len(prices) and prices[count] >> _LOST_BITS == rank:
         count += 1
-    if count > _FEW:
-        return _without_needless(frees, enough, left)
+    if count > _FEW or count == enough:
+        leaving = _without_needless(frees, enough, left)
+        if count > _FEW or len(leaving) == enough:
+            return leaving
     lost = [price & _MOST_LOST for price in prices[:count]]
     return _least_set(lost, frees[:count], missing)
 

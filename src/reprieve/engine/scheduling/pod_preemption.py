@@ -3,7 +3,8 @@
 Each node is a domain of its own, on which the same steps run: all potential victims off, does the
 pod fit, then units are put back one at a time. All nodes are worked on at once (`sweep`), the k-th
 unit of every node in the k-th round; a pod with constraints that need whole filters is tried node
-by node (`one_node`). Both give the same candidates. Source: specification, section 8.
+by node (`one_node`). Both give the same candidates. With `harmOrder` a node is chosen as without it
+where the victims would go further otherwise (`reach`). Source: specification, section 8.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from reprieve.engine.scheduling.node_by_node import (
 )
 from reprieve.engine.scheduling.node_sweep import Swept, sweep, sweepable
 from reprieve.engine.scheduling.outcome import Explanation, Preemption, Sentence
+from reprieve.engine.scheduling.reach import own_priorities, reach_of
+from reprieve.engine.scheduling.reprieve import NOT_MONOTONE
 from reprieve.engine.scheduling.units import Units, potential_units
 
 __all__ = ["Candidates", "choose_node", "find_candidates", "preempt_after", "preempt_for_pod"]
@@ -66,7 +69,35 @@ def preempt_after(
             Explanation(Sentence.NO_CANDIDATES, (len(snapshot.nodes),)),
             unhelpful=_unhelpful(candidates.statuses(), len(snapshot.nodes)),
         )
-    return _least_harmful(simulation, pending, policy, candidates)
+    found = _least_harmful(simulation, pending, policy, candidates)
+    lost = candidates.units.lost
+    if lost is None or not lost.any() or _goes_least(simulation, pending, candidates.units, found):
+        return found
+    candidates = find_candidates(simulation, pending, policy, resolvable, by_harm=False)
+    without = _least_harmful(simulation, pending, policy, candidates, by_harm=False)
+    return found if _within(simulation, found, without) else without
+
+
+def _goes_least(simulation: Simulation, pending: Pending, units: Units, found: Preemption) -> bool:
+    """Return whether it is certain that no victims for the pod go less far (`reach`)."""
+    if found.violating or not found.victims or not own_priorities(units):
+        return False
+    if found.victims[0].priority == units.priority.min():
+        return True
+    if not NOT_MONOTONE.isdisjoint(each.name for each in simulation.filters(pending)):
+        return False
+    # On every node the highest priority that has to go is the same in any order among equals.
+    limited = budget_matches(simulation).limited
+    return not limited[units.snapshot.pod_labels[units.slots()]].any()
+
+
+def _within(simulation: Simulation, found: Preemption, without: Preemption) -> bool:
+    """Return whether victims that were chosen by harm go no further than those without."""
+    if without.code is not Code.SUCCESS:
+        return True
+    snapshot, budgets = simulation.snapshot, budget_matches(simulation)
+    most = reach_of(snapshot, without, budgets)
+    return found.code is Code.SUCCESS and reach_of(snapshot, found, budgets).within(most)
 
 
 def _least_harmful(
@@ -75,14 +106,16 @@ def _least_harmful(
     policy: Policy,
     candidates: Candidates,
     whole: frozenset[int] = NONE_WHOLE,
+    *,
+    by_harm: bool = True,
 ) -> Preemption:
-    """Return the victims on the best node.
+    """Return the victims on the best node; `by_harm`: as `harmOrder` wants it, if that is on.
 
     A node on which a group would be torn is tried again with the group as one unit (`whole`: those
     that are), and compared with the others by what that costs.
     """
     snapshot = simulation.snapshot
-    lost = lost_pods(simulation) if policy.non_uniform_groups else None
+    lost = lost_pods(simulation) if policy.non_uniform_groups and by_harm else None
     best: tuple[tuple[int, ...], int, Preemption] | None = None
     tried: set[int] = set()
     while len(tried) < len(candidates):
@@ -102,10 +135,11 @@ def _least_harmful(
         if torn:
             one = np.zeros(len(snapshot.nodes), np.bool_)
             one[node] = True
-            again = find_candidates(simulation, pending, policy, one, whole=whole | torn)
+            more = whole | torn
+            again = find_candidates(simulation, pending, policy, one, whole=more, by_harm=by_harm)
             if not len(again):
                 continue
-            found = _least_harmful(simulation, pending, policy, again, whole | torn)
+            found = _least_harmful(simulation, pending, policy, again, more, by_harm=by_harm)
             if found.code is not Code.SUCCESS:
                 continue
             harm = set_harm(snapshot, found, lost)
@@ -159,17 +193,19 @@ def find_candidates(
     nodes: Mask,
     *,
     whole: frozenset[int] = NONE_WHOLE,
+    by_harm: bool = True,
 ) -> Candidates:
     """Return the candidates among `nodes` (nodes,), as many as the profile asks for.
 
-    `whole`: groups that go as a whole besides those of mode `all`.
+    `whole`: groups that go as a whole besides those of mode `all`. `by_harm`: their victims are
+    chosen as `harmOrder` wants it, if that is on.
     """
     units = potential_units(
         simulation.snapshot,
         simulation.present & simulation.evictable,
         pending.row.priority,
         policy,
-        lost=lost_pods(simulation),
+        lost=lost_pods(simulation) if by_harm else None,
         more=whole,
     )
     budgets = budget_matches(simulation)

@@ -30,7 +30,7 @@ from reprieve.engine.scheduling.skew import Skew
 from reprieve.engine.scheduling.trackers import Members, Rerun, Room, excluded, skews_of
 from reprieve.engine.scheduling.units import Units
 
-__all__ = ["Reprieved", "Rule", "reprieve"]
+__all__ = ["NOT_MONOTONE", "Reprieved", "Rule", "reprieve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class Rule(StrEnum):
     TOGETHER = "returned together with others"
 
 
-_NOT_MONOTONE: Final = frozenset({FilterName.POD_TOPOLOGY_SPREAD, FilterName.INTER_POD_AFFINITY})
+#: Filters that may refuse a node because somebody is not there.
+NOT_MONOTONE: Final = frozenset({FilterName.POD_TOPOLOGY_SPREAD, FilterName.INTER_POD_AFFINITY})
 _NOTHING: Final[list[tuple[int, int]]] = []
 
 
@@ -188,7 +189,7 @@ def reprieve(
         before = len(refused)
         spread = FilterName.POD_TOPOLOGY_SPREAD in refused.values()
         better = spread and _return_together(board, in_turn, refused, units)
-        if not better and not _NOT_MONOTONE.isdisjoint(refused.values()):
+        if not better and not NOT_MONOTONE.isdisjoint(refused.values()):
             _return_singly(board, in_turn, refused)
         together = before - len(refused)
     board.close(in_turn, refused)

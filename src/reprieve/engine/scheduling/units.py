@@ -10,7 +10,7 @@ Source: specification 4.3, 7.3, 8.4 and 13.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -44,6 +44,9 @@ class Units:
     of_slot: I64
     tie: Callable[[int], str] | None = None  # orders units that are equal otherwise; None: by uid
     lost: I64 | None = None  # device-seconds, `harm.IDLE` for idle units; None: they play no role
+    _in_order: dict[int, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # pods of groups, by `first`
 
     def __len__(self) -> int:
         return len(self.first)
@@ -151,10 +154,14 @@ class Units:
         )
 
     def _sorted(self, unit: int) -> tuple[int, ...]:
-        snapshot = self.snapshot
-        slots: list[int] = self.pods(unit).tolist()
-        slots.sort(key=lambda slot: (int(snapshot.pod_node[slot]), snapshot.pod_keys[slot]))
-        return tuple(slots)
+        first = self.first.item(unit)
+        known = self._in_order.get(first)
+        if known is None:
+            snapshot = self.snapshot
+            slots: list[int] = self.pods(unit).tolist()
+            slots.sort(key=lambda slot: (int(snapshot.pod_node[slot]), snapshot.pod_keys[slot]))
+            known = self._in_order[first] = tuple(slots)
+        return known
 
 
 def potential_units(
