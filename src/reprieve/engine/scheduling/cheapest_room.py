@@ -50,6 +50,10 @@ def _order(units: Units, chosen: I64, room: Room) -> I64:
     shares = (requests / room.need).max(axis=1)
     parts = np.bincount(place, weights=shares, minlength=len(chosen))
     density = np.clip(units.lost[chosen], -1, None) / np.maximum(parts, 1e-9)
-    number = np.empty(len(units), np.int64)
-    number[units.ordered(chosen)] = -np.arange(len(chosen))
-    return np.lexsort((number[chosen], density, units.grouped[chosen]))
+    kind = units.grouped[chosen]
+    order = np.lexsort((density, kind))
+    if ((np.diff(density[order]) == 0) & (np.diff(kind[order]) == 0)).any():
+        number = np.empty(len(units), np.int64)
+        number[units.ordered(chosen)] = -np.arange(len(chosen))
+        order = np.lexsort((number[chosen], density, kind))
+    return order

@@ -76,8 +76,9 @@ class Room:
             if tried.pods() >= wanted:
                 high = middle
             else:
-                room = tried.without(slots[edges[middle] : edges[middle + 1]])
                 low = middle + 1
+                if low < high:
+                    room = tried.without(slots[edges[middle] : edges[low]])
         return low
 
     def levels(self, units: Units, wanted: int) -> int:

@@ -44,9 +44,7 @@ class Units:
     of_slot: I64
     tie: Callable[[int], str] | None = None  # orders units that are equal otherwise; None: by uid
     lost: I64 | None = None  # device-seconds, `harm.IDLE` for idle units; None: they play no role
-    _in_order: dict[int, tuple[int, ...]] = field(
-        default_factory=dict
-    )  # pods of groups, by `first`
+    _sorted: dict[int, tuple[int, ...]] = field(default_factory=dict)  # groups' pods, by `first`
 
     def __len__(self) -> int:
         return len(self.first)
@@ -135,7 +133,7 @@ class Units:
         keys = snapshot.group_keys
         return tuple(
             UnitVictim(
-                (slot,) if unit < self.singles else self._sorted(unit),
+                (slot,) if unit < self.singles else self._in_order(unit),
                 priority,
                 keys[group] if group >= 0 else "",
                 unit >= self.singles,
@@ -153,14 +151,14 @@ class Units:
             )
         )
 
-    def _sorted(self, unit: int) -> tuple[int, ...]:
+    def _in_order(self, unit: int) -> tuple[int, ...]:
         first = self.first.item(unit)
-        known = self._in_order.get(first)
+        known = self._sorted.get(first)
         if known is None:
             snapshot = self.snapshot
             slots: list[int] = self.pods(unit).tolist()
             slots.sort(key=lambda slot: (int(snapshot.pod_node[slot]), snapshot.pod_keys[slot]))
-            known = self._in_order[first] = tuple(slots)
+            known = self._sorted[first] = tuple(slots)
         return known
 
 
