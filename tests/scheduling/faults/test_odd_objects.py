@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.scheduling import decisions, watches
+from reprieve.controllers.scheduling import decisions, kinds
 from reprieve.engine.scheduling.session import Session
 from reprieve.execution import preempt
 from reprieve.execution.preempt import PodPreemption
@@ -194,14 +194,14 @@ async def test_a_fault_that_is_no_pods_is_tried_again_with_a_pause(
 async def test_a_pod_that_cannot_be_read_costs_the_others_of_its_list_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = watches.pod_row
+    real = kinds.pod_row
 
     def broken(found: Any, classes: Any) -> Any:
         if found.metadata.name == "poisoned":
             raise ZeroDivisionError("the test says so")
         return real(found, classes)
 
-    monkeypatch.setattr(watches, "pod_row", broken)
+    monkeypatch.setattr(kinds, "pod_row", broken)
     async with memory() as cluster:
         cluster.nodes([4])
         cluster.create(pod("poisoned", 1), pod("early", 1))
