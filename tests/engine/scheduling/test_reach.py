@@ -168,7 +168,7 @@ LEAST = {
     "broken budgets": 0.05,
     "several priorities": 0.25,
     "by harm": 0.2,
-    "held back": 0.02,
+    "held back": 0.01,
 }
 
 
