@@ -1,13 +1,18 @@
-FROM python:3.11-slim AS build
+# The base image by its exact version. A digest pins it further: build with
+#   --build-arg PYTHON=python:3.11.13-slim-bookworm@sha256:...
+# which `docker buildx imagetools inspect python:3.11.13-slim-bookworm` prints.
+ARG PYTHON=python:3.11.13-slim-bookworm
+
+FROM ${PYTHON} AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never \
     UV_PROJECT_ENVIRONMENT=/opt/reprieve
-RUN pip install --no-cache-dir uv
+RUN pip install --no-cache-dir uv==0.13.9
 WORKDIR /source
 COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src src
 RUN uv sync --locked --no-dev --no-editable
 
-FROM python:3.11-slim
+FROM ${PYTHON}
 COPY --from=build /opt/reprieve /opt/reprieve
 ENV PATH=/opt/reprieve/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532

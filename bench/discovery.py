@@ -16,7 +16,7 @@ from bench.api_server import PODS_PER_JOB, job_uid, namespace_of, pod_uid
 from bench.measuring import Stopwatch, best_of, other_process, peak_mib, print_line
 from reprieve.api.core import Pod
 from reprieve.controllers.collector import relax_collector
-from reprieve.controllers.idle.ownership import BY_NODE, BY_OWNER, Ownership, pod_found
+from reprieve.controllers.idle.ownership import BY_OWNER, Ownership, pod_found
 from reprieve.controllers.idle.records import PodRecord, pod_converter
 from reprieve.controllers.idle.roots import Roots
 from reprieve.engine.idle.literal import LiteralSwitches
@@ -39,9 +39,7 @@ class Discovered:
     """What one run holds."""
 
     def __init__(self, client: Client, clock: SystemClock) -> None:
-        self.pods: Cache[Pod, PodRecord] = Cache(
-            pod_converter((AMD,)), {BY_OWNER: _owners, BY_NODE: _node}
-        )
+        self.pods: Cache[Pod, PodRecord] = Cache(pod_converter((AMD,)), {BY_OWNER: _owners})
         self.reflector = Reflector(client, PODS, Pod, self.pods, clock)
         self.ownership = Ownership(self.pods)
         self.roots = Roots(client, RestMapper(client, clock), LiteralSwitches(), lambda _: None)
@@ -54,8 +52,7 @@ class Discovered:
     async def find_roots(self) -> None:
         async def work(pods: Iterator[PodRecord]) -> None:
             for pod in pods:
-                root, ancestors = await self.roots.resolve(pod_found(pod))
-                self.ownership.learn(pod, root, ancestors)
+                self.ownership.learn(pod, await self.roots.resolve(pod_found(pod)))
 
         await self.roots.expect(pod_found(pod) for pod in self.pods if pod.row.gpus)
         pods = iter([pod for pod in self.pods if pod.row.gpus])
@@ -114,10 +111,6 @@ async def run_discovery(pods: int, runs: int) -> None:
 
 def _owners(pod: PodRecord) -> Iterable[str]:
     return (owner.uid for owner in pod.owners)
-
-
-def _node(pod: PodRecord) -> Iterable[str]:
-    return (pod.row.node,) if pod.row.node else ()
 
 
 def _check(discovered: Discovered, run: int, pods: int) -> None:

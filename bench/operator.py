@@ -23,7 +23,7 @@ from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock
 
-__all__ = ["run_operator"]
+__all__ = ["cpu_ms", "peak_mib_of", "run_operator"]
 
 PATIENCE_SECONDS = 300.0
 
@@ -53,23 +53,23 @@ async def run_operator(pods: int, afterwards: float) -> None:
             await operator.start()
             try:
                 wall_ms = await _until_active(client, operator, pods, started)
-                cpu_ms = _cpu_ms(operator.pids[0])
-                peak_then = _peak_mib(operator.pids[0])
+                cpu = cpu_ms(operator.pids[0])
+                peak_then = peak_mib_of(operator.pids[0])
                 await asyncio.sleep(afterwards)
                 assert operator.pids, "the operator ended"
-                cpu_later = _cpu_ms(operator.pids[0])
-                peak = _peak_mib(operator.pids[0])
+                cpu_later = cpu_ms(operator.pids[0])
+                peak = peak_mib_of(operator.pids[0])
             finally:
                 await operator.stop()
                 await client.close()
     print_line(
         "idle",
         f"operator-{pods}-pods",
-        cpu_ms=cpu_ms,
+        cpu_ms=cpu,
         wall_ms=round(wall_ms, 1),
         peak_mib=peak,
         peak_until_active_mib=peak_then,
-        steady_cpu_ms_per_s=round((cpu_later - cpu_ms) / afterwards, 1),
+        steady_cpu_ms_per_s=round((cpu_later - cpu) / afterwards, 1),
         gpu_workloads=len(opted_in(pods)),
     )
 
@@ -96,13 +96,15 @@ async def _until_active(
         assert waited < PATIENCE_SECONDS, (len(active), len(meant), operator.log[-5:])
 
 
-def _cpu_ms(pid: int) -> float:
+def cpu_ms(pid: int) -> float:
+    """Return the CPU time that a process has taken, in milliseconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])
     return round(ticks * 1e3 / os.sysconf("SC_CLK_TCK"), 1)
 
 
-def _peak_mib(pid: int) -> float:
+def peak_mib_of(pid: int) -> float:
+    """Return the largest resident size of a process so far."""
     status = Path(f"/proc/{pid}/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return round(int(line.split()[1]) / 1024, 1)

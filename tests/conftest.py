@@ -12,8 +12,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.kubectl_binary import find_kubectl
+
+# Tests assert no times: how long one example takes says something of the machine.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 _IN_REAL_TIME = (
     "chart",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from importlib import resources
 from typing import Any
 
 import jsonschema_rs
 import msgspec
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,8 +18,9 @@ from reprieve.api import reprieve as records
 from reprieve.api.crds import NAMES, UnknownCrd, all_crds, load
 from reprieve.engine.idle.model import Aggregation, Phase, PreemptionPolicy
 from reprieve.engine.plan import Plane, ProofLevel
+from reprieve.execution.parts import Sizes, split
 
-GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS = NAMES
+GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS = NAMES
 
 
 def version(name: str) -> dict[str, Any]:
@@ -290,6 +293,33 @@ def test_every_record_that_the_operator_can_write_is_accepted(spec: records.Pree
     assert unknown(schema(PREEMPTIONS), written) == []
 
 
+def test_every_part_that_the_operator_can_write_is_accepted() -> None:
+    root = records.ObjectRef("batch/v1", "Job", "train", "uid-1", "team")
+    other = records.ObjectRef("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", "w", "uid-2", "team")
+    victims = [
+        records.Victim(subject, root, {"gpu": 8}, "rule", "why", records.Action.SUSPEND, "unit")
+        for subject in (root, other)
+    ]
+    spec = records.PreemptionSpec(
+        "idle",
+        "p",
+        1,
+        records.Proof("Sum"),
+        victims,
+        "2026-03-04T10:15:00Z",
+        guards=[records.Guard(other, ["Idle"])],
+        placement=[records.Placement("uid-3", "node-1")],
+        input={"data": "x" * 100},
+    )
+    apart = split("idle-always-1", "ns", spec, Sizes(head=10))
+    head = records.Preemption(records.Metadata("idle-always-1"), apart.head)
+    for name, obj in ((PREEMPTIONS, head), *((PARTS, p) for p in (*apart.parts, *apart.inputs))):
+        written = msgspec.json.decode(msgspec.json.encode(obj))
+        assert errors(name, written) == []
+        assert unknown(schema(name), written) == []
+    assert apart.parts and apart.inputs
+
+
 def unknown(node: dict[str, Any], value: Any, path: str = "") -> list[str]:
     """Return the paths in `value` that pruning by `node` would drop."""
     if node.get("x-kubernetes-preserve-unknown-fields"):
@@ -309,5 +339,46 @@ def unknown(node: dict[str, Any], value: Any, path: str = "") -> list[str]:
 
 
 def test_a_recorded_decision_cannot_be_changed() -> None:
-    rules = schema(PREEMPTIONS, "spec")["x-kubernetes-validations"]
-    assert [rule["rule"] for rule in rules] == ["self == oldSelf"]
+    for name in (PREEMPTIONS, PARTS):
+        rules = schema(name, "spec")["x-kubernetes-validations"]
+        assert [rule["rule"] for rule in rules] == ["self == oldSelf"]
+
+
+def undescribed(found: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Yield the paths of the fields that `kubectl explain` could say nothing about."""
+    for name, field in found.get("properties", {}).items():
+        here = f"{path}.{name}"
+        # The API server describes these three by itself.
+        if "description" not in field and here not in (".apiVersion", ".kind", ".metadata"):
+            yield here
+        yield from undescribed(field, here)
+    for inner in ("items", "additionalProperties"):
+        if isinstance(found.get(inner), dict):
+            yield from undescribed(found[inner], f"{path}[]")
+
+
+def definitions() -> list[dict[str, Any]]:
+    folder = resources.files("reprieve.api.crds")
+    files = [each for each in folder.iterdir() if each.name.endswith(".yaml")]
+    return [yaml.safe_load(each.read_text()) for each in files]
+
+
+def test_every_field_of_every_definition_has_a_description() -> None:
+    told = {
+        f"{each['metadata']['name']} {version['name']}": list(
+            undescribed(version["schema"]["openAPIV3Schema"])
+        )
+        for each in definitions()
+        for version in each["spec"]["versions"]
+    }
+    assert len(told) >= 19
+    assert {name: fields for name, fields in told.items() if fields} == {}
+
+
+def test_kubectl_shows_how_far_pod_groups_have_come() -> None:
+    for each in definitions():
+        if each["spec"]["names"]["kind"] == "PodGroup":
+            (only,) = each["spec"]["versions"]
+            columns = [column["name"] for column in only["additionalPrinterColumns"]]
+            assert columns[:2] == ["Phase", "MinMember"]
+            assert {"Running", "Age"} <= set(columns)

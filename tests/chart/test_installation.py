@@ -16,7 +16,7 @@ from reprieve.local.cluster import EmbeddedCluster
 from reprieve.local.server.options import WriteOptions
 from tests.chart.helm import CHART, helm_binary
 
-GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS = NAMES
+GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS = NAMES
 ENABLED = {"enabled": True, "metricsEndpoint": "http://exporter.gpu-operator.svc:5000/metrics"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from reprieve.controllers.webhook_registration import MUTATING, VALIDATING
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
@@ -37,12 +38,9 @@ from tests.quota_plane.test_jobs import LOWER, base
 Rights = set[tuple[str, str, str]]
 
 NOT_ON_THE_TOUR = {
-    ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),  # by applying
-    ("create", "admissionregistration.k8s.io", "validatingwebhookconfigurations"),
     # What made a Workload has changed, or its time is over.
     ("delete", "kueue.x-k8s.io", "workloads"),
     ("patch", "kueue.x-k8s.io", "workloads"),
-    ("delete", "batch", "jobs"),
     ("patch", "batch", "jobs/status"),  # start times, which the embedded controller ends itself
     # Flavors and checks that have no finalizer yet, or are deleted.
     ("get", "kueue.x-k8s.io", "resourceflavors"),
@@ -131,7 +129,9 @@ async def test_jobs_are_queued_and_preempted_with_exactly_the_roles_of_the_chart
 
 
 async def install(cluster: Site, rendered: Rendered, port: int) -> None:
-    """Do what Helm and the kubelet do: the kinds, the Service and the address behind it."""
+    """Do what Helm and the kubelet do: kinds, configurations, the Service, and an address."""
+    for resource in (MUTATING, VALIDATING):
+        await cluster.client.create(resource, rendered.one(resource.kind), dict)
     for crd in rendered.all("CustomResourceDefinition"):
         with contextlib.suppress(AlreadyExists):
             await cluster.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd, dict)

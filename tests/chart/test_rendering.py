@@ -318,7 +318,7 @@ def test_only_the_operator_may_write_preemptions_in_its_namespace(tmp_path: Path
     constraints = policy["spec"]["matchConstraints"]
     assert constraints["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "ops"}
     (rule,) = constraints["resourceRules"]
-    assert rule["resources"] == ["preemptions", "preemptions/status"]
+    assert rule["resources"] == ["preemptions", "preemptions/status", "preemptionparts"]
     assert rule["operations"] == ["CREATE", "UPDATE"]
     (validation,) = policy["spec"]["validations"]
     assert validation["expression"] == (

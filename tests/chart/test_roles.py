@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from reprieve.cli.webhooks import webhooks
+from reprieve.controllers.webhook_registration import CONFIGURATIONS
 from reprieve.jobs.table import job_kinds
 from tests.chart.helm import Rendered, render
 
@@ -50,7 +54,7 @@ def cluster(rendered: Rendered) -> Rights:
     (found,) = (
         role
         for role in rendered.all("ClusterRole")
-        if not role["metadata"]["name"].endswith("-webhook")
+        if not role["metadata"]["name"].endswith(("-webhook", "-metrics", "-metrics-reader"))
     )
     return rights(found["rules"])
 
@@ -133,7 +137,11 @@ def test_the_quota_plane_has_the_rights_to_every_kind_of_its_table(tmp_path: Pat
     row = {**own, "podSets": [{"template": "spec.template"}]}
     granted = cluster(render(tmp_path, {"controllers": ["quota"], "quota": {"jobKinds": [row]}}))
     jobs = READ | {"update", "delete"}
-    queued = {(kind.group, kind.plural): jobs for kind in job_kinds([row])}
+    queued = {
+        # What makes gated pods is never written.
+        (kind.group, kind.plural): READ if kind.passes_on else READ | {"update"}
+        for kind in job_kinds([row])
+    }
     described = {
         (version.rpartition("/")[0], plural): {"list", "watch"}
         for kind in job_kinds()
@@ -145,7 +153,7 @@ def test_the_quota_plane_has_the_rights_to_every_kind_of_its_table(tmp_path: Pat
         **described,
         ("batch", "jobs/status"): {"patch"},
         ("science.example", "simulations/status"): {"patch"},
-        ("", "pods"): jobs | {"patch"},
+        ("", "pods"): jobs,
         ("", "pods/status"): {"patch"},
         ("", "nodes"): READ,
         ("", "namespaces"): READ,
@@ -165,6 +173,63 @@ def test_the_quota_plane_has_the_rights_to_every_kind_of_its_table(tmp_path: Pat
         ("node.k8s.io", "runtimeclasses"): {"list", "watch"},
         ("events.k8s.io", "events"): {"create", "patch"},
     }
+
+
+def test_jobs_are_deleted_only_where_their_retention_is_configured(tmp_path: Path) -> None:
+    plain = cluster(render(tmp_path, {"controllers": ["quota"]}))
+    kept = {"workloads": {"afterDeactivatedByKueue": "1h"}}
+    document = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+    for values in (
+        {"configuration": {**document, "objectRetentionPolicies": kept}},
+        {"configurationMap": "kueue-manager-config"},  # it may say so
+    ):
+        granted = cluster(render(tmp_path, {"controllers": ["quota"], "quota": values}))
+        added = {key: verbs - plain.get(key, set()) for key, verbs in granted.items()}
+        assert {key: verbs for key, verbs in added.items() if verbs} == {
+            (kind.group, kind.plural): {"delete"} for kind in job_kinds() if not kind.gate
+        }
+
+
+def test_of_webhook_configurations_the_operator_patches_its_own_two(tmp_path: Path) -> None:
+    rendered = render(tmp_path, {"controllers": ["quota"]})
+    (role,) = (
+        each
+        for each in rendered.all("ClusterRole")
+        if each["metadata"]["name"].endswith("-webhook")
+    )
+    kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    group = "admissionregistration.k8s.io"
+    assert rights(role["rules"]) == {}
+    named = rights(role["rules"], CONFIGURATIONS)
+    assert named == {(group, kind): {"patch"} for kind in kinds}
+    # The chart makes them, without any webhook, so that they go with the release.
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        made = rendered.one(kind)
+        assert made["metadata"]["name"] == CONFIGURATIONS
+        assert "webhooks" not in made
+    printed = list(yaml.safe_load_all(CliRunner().invoke(webhooks).stdout))
+    assert [(each["kind"], each["metadata"]["name"], each["webhooks"]) for each in printed] == [
+        ("MutatingWebhookConfiguration", CONFIGURATIONS, []),
+        ("ValidatingWebhookConfiguration", CONFIGURATIONS, []),
+    ]
+
+
+def test_who_reads_metrics_is_asked_only_where_that_is_chosen(tmp_path: Path) -> None:
+    assert len(render(tmp_path).all("ClusterRole")) == 1
+    rendered = render(tmp_path, {"metrics": {"authentication": True}})
+    asking, reader = (
+        next(
+            role["rules"]
+            for role in rendered.all("ClusterRole")
+            if role["metadata"]["name"].endswith(suffix)
+        )
+        for suffix in ("-metrics", "-metrics-reader")
+    )
+    assert rights(asking) == {
+        ("authentication.k8s.io", "tokenreviews"): {"create"},
+        ("authorization.k8s.io", "subjectaccessreviews"): {"create"},
+    }
+    assert reader == [{"nonResourceURLs": ["/metrics", "/apis/v1/plugins/*"], "verbs": ["get"]}]
 
 
 def test_what_is_idle_is_read_by_the_quota_plane_only_where_it_is_preferred(
@@ -221,6 +286,7 @@ def test_records_and_leases_are_written_in_the_operators_namespace_only(tmp_path
     assert rights(role["rules"]) == {
         ("reprieve.dev", "preemptions"): everything,
         ("reprieve.dev", "preemptions/status"): {"get", "update", "patch"},
+        ("reprieve.dev", "preemptionparts"): {"get", "list", "create", "delete"},
         ("coordination.k8s.io", "leases"): everything,
     }
 

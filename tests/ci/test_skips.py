@@ -15,11 +15,13 @@ PASSED = {**SKIPPED, "outcome": "passed", "reason": ""}
 OTHER = {"id": "tests/a.py::test_two", "outcome": "passed", "reason": ""}
 
 
-def checked(folder: Path, expected: str, *report: dict[str, str]) -> tuple[int, list[str]]:
+def checked(
+    folder: Path, expected: str, *report: dict[str, str], things: tuple[str, ...] = ()
+) -> tuple[int, list[str]]:
     (folder / "report").write_text("".join(json.dumps(line) + "\n" for line in report))
     (folder / "expected").write_text(expected)
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder / "report"), str(folder / "expected")],
+        [sys.executable, str(SCRIPT), str(folder / "report"), str(folder / "expected"), *things],
         capture_output=True,
         text=True,
         check=False,
@@ -51,6 +53,21 @@ def test_a_test_that_runs_although_it_should_be_skipped_fails(tmp_path: Path) ->
 def test_a_test_that_may_be_skipped_may_also_run_or_be_absent(tmp_path: Path) -> None:
     assert checked(tmp_path, "? tests/a.py::test_one[x]\n", PASSED)[0] == 0
     assert checked(tmp_path, "? tests/a.py::test_one[x]\ntests/b.py::*\n", OTHER)[0] == 0
+
+
+def test_what_needs_a_thing_is_skipped_where_it_is_missing_and_nowhere_else(tmp_path: Path) -> None:
+    line = "@lathe tests/a.py::test_one[x]\n"
+    skip = "skipped: tests/a.py::test_one[x]: needs a GPU"
+    assert checked(tmp_path, line, SKIPPED)[0] == 0
+    assert checked(tmp_path, line, PASSED, things=("lathe",))[0] == 0
+    assert checked(tmp_path, line, PASSED) == (
+        1,
+        ["expected to be skipped, but ran: tests/a.py::test_one[x]"],
+    )
+    assert checked(tmp_path, line, SKIPPED, things=("drill", "lathe")) == (
+        1,
+        [skip, "skipped, but not expected to be: tests/a.py::test_one[x]: needs a GPU"],
+    )
 
 
 def test_tests_that_did_not_get_to_their_end_fail(tmp_path: Path) -> None:

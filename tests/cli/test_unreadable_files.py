@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from reprieve.cli.main import cli
+from reprieve.controllers.lease_keeper import LeaseKeeper
 from reprieve.units.errors import ReprieveError
 
 COMMANDS = {
@@ -51,3 +52,21 @@ def test_an_empty_scheduler_name_is_refused() -> None:
     given = ["run", "--controllers", "scheduling", "--scheduler-name", ""]
     refused = CliRunner().invoke(cli, given).exception
     assert str(refused) == "--scheduler-name: ''; accepted: the name that pods give"
+
+
+def test_a_refused_start_lets_go_of_the_keeper_of_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go: list[LeaseKeeper] = []
+
+    def close(keeper: LeaseKeeper) -> None:
+        let_go.append(keeper)
+        really(keeper)
+
+    really = LeaseKeeper.close
+    monkeypatch.setattr(LeaseKeeper, "close", close)
+    path = tmp_path / "file.yaml"
+    path.write_bytes(TEXTS["number"])
+    refused = CliRunner().invoke(cli, [*COMMANDS["scheduler-config"], str(path)]).exception
+    assert isinstance(refused, ReprieveError)
+    assert len(let_go) == 1

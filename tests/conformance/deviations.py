@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tests.oracle.scheduling import topology, units
+from tests.oracle.scheduling.objects import Cluster, own_priority
+
 EXPECTED: dict[str, Any] = {
     "decision_reconcile.json::multi-pod-total": {
         "gpuResources": {"amd.com/gpu": 2},
@@ -81,6 +84,28 @@ def spreads_widely(case: dict[str, Any]) -> bool:
             if hard == "DoNotSchedule" and len(domains - {None}) > 2:
                 return True
     return False
+
+
+def skips_affinity(case: dict[str, Any]) -> bool:
+    """Whether lower pods alone bar a member of a group, without terms of its own, by anti-affinity.
+
+    Where they are gone inter-pod affinity has nothing to check for that member, and the reference
+    looks at it no more when it puts them back.
+    """
+    name = (case.get("preemptor") or {}).get("podGroup")
+    if name is None:
+        return False
+    cluster = Cluster.of(case)
+    group = cluster.one("podGroups", name)
+    if group is None:
+        return False
+    priority = own_priority(group)
+    below = [u for u in units.cluster_units(cluster) if u.priority < priority]
+    emptied = cluster.removing(pod for unit in below for pod in unit.pods)
+    return any(
+        topology.nothing_to_check(pod, emptied) and not topology.nothing_to_check(pod, cluster)
+        for pod in case["pending"]
+    )
 
 
 def documented() -> set[str]:

@@ -22,7 +22,7 @@ from reprieve.engine.idle.discovery import (
 from reprieve.engine.idle.evaluation_lease import DURATION_SECONDS, LeaseState, may_take
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import Aggregation, Phase, Policy, Status, TrackedPod
-from reprieve.engine.idle.resources import add, raised, workload_gpus
+from reprieve.engine.idle.resources import add, workload_gpus
 from reprieve.engine.idle.samples import aggregate, merge
 from reprieve.engine.idle.vendors import AMD
 from reprieve.engine.plan import Ref
@@ -208,7 +208,7 @@ def run_discovery(given: Json, literal: LiteralSwitches) -> Json:
     else:
         known = msgspec.convert(existing, GpuWorkload)
         spec = msgspec.structs.replace(
-            known.spec, gpu_resources=raised(known.spec.gpu_resources, gpus)
+            known.spec, gpu_resources=_raised(known.spec.gpu_resources, gpus)
         )
         status = status_from_api(known.status)
     return {
@@ -267,3 +267,8 @@ def _status(tracked_pods: list[Json] | list[ApiTrackedPod], phase: str = "Active
         for pod in status.tracked_pods
     )
     return replace(status, tracked_pods=polled)
+
+
+def _raised(recorded: Json, pod: Json) -> dict[str, int]:
+    """What the reference writes at discovery; here the sum over the pods replaces it at once."""
+    return {name: max(recorded.get(name, 0), pod.get(name, 0)) for name in {*recorded, *pod}}

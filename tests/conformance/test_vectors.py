@@ -58,4 +58,4 @@ def _expected(vector: tuple[str, str, Json]) -> Any:
 def _differences(plane_format: str, given: Json, expected: Any, source: str) -> list[str]:
     literal = LiteralSwitches.all() if source == "go-code" else LiteralSwitches()
     outcome = RUNNERS[plane_format](given, literal)
-    return comparison.differences(plane_format, outcome, expected)
+    return comparison.differences(plane_format, outcome, expected, given)

@@ -20,7 +20,8 @@ from reprieve.engine.idle.discovery import (
 )
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.plan import Ref
-from reprieve.intake.pods import found, gpus_of
+from reprieve.intake.owners import found
+from reprieve.intake.pods import gpus_of
 
 Json = dict[str, Any]
 Result = TypeVar("Result")
@@ -51,7 +52,7 @@ class World:
         each = self.get(wanted.kind, wanted.namespace, wanted.name)
         if each is None or each["apiVersion"] != wanted.api_version:
             return Missing()
-        return found(msgspec.convert(each, OwnedObject))
+        return found(msgspec.json.decode(msgspec.json.encode(each), type=OwnedObject))
 
     def walk(self, steps: Generator[Lookup, Answer, Result]) -> Result:
         try:

@@ -9,6 +9,7 @@ import pytest
 
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.workers import look_at_each
+from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ServerError
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
@@ -51,6 +52,22 @@ async def test_a_look_that_fails_is_repeated_later_and_stops_nobody(fault: Excep
     await site.clock.advance(6 * SECOND)
     assert site.looked == ["bad", "good", "bad"]
     await end(task)
+
+
+async def test_the_loss_of_the_lease_ends_all_looks_and_is_no_fault_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    site = Site()
+
+    async def look(key: str) -> None:
+        raise Deposed("the test holds no lease")
+
+    task = site.start(look)
+    site.due.add("any")
+    with pytest.raises(ExceptionGroup) as ended:
+        await task
+    assert [type(each) for each in ended.value.exceptions] == [Deposed]
+    assert not caplog.records
 
 
 async def test_a_slow_look_delays_only_its_own_key() -> None:

@@ -37,7 +37,11 @@ def clusters(draw: st.DrawFn, most_demands: int = 3) -> dict[str, Any]:
         "now": NOW,
         "window": WINDOW,
         "settling": SETTLING,
-        "nodes": {node: {name: draw(st.integers(-1, 2)) for name in NAMES} for node in nodes},
+        "nodes": {
+            node: {"cpu": draw(st.integers(0, 6))}
+            | {name: draw(st.integers(-1, 3)) for name in NAMES}
+            for node in nodes
+        },
         "claims": claims,
         "workloads": draw(st.permutations(workloads)),
     }
@@ -94,6 +98,7 @@ def _pods(
                 else None
             ),
             "seen": [] if waiting else [draw(seen)],
+            "asks": {"cpu": draw(st.sampled_from((0, 1, 2, 8)))},
         }
         for index, part in enumerate(parts)
     ]

@@ -122,6 +122,7 @@ def row_of(each: dict[str, Any]) -> Workload:
             p.get("terminating", False),
             instant(p.get("heard")),
             None if p["nodes"] is None else frozenset(p["nodes"]),
+            asks=p.get("asks", {}),
         )
         for p in each["pods"]
     )

@@ -14,6 +14,7 @@ from reprieve.engine.idle.model import (
     Fit,
     NodeRow,
     Phase,
+    PodRow,
     Policy,
     PreemptionPolicy,
     Reservation,
@@ -231,10 +232,97 @@ def test_fit_node_goes_on_past_the_sum_until_the_pod_has_a_node() -> None:
     )
     nodes = (NodeRow("a", {GPU: 0}), NodeRow("b", {GPU: 0}))
     plan = one(*rows, nodes=nodes, policy=Policy(fit=Fit.NODE))
-    assert (names(plan), plan.placement) == (["v1", "v2"], ((Uid("d-0-uid"), "b"),))
-    assert plan.proof.compatible  # v1 can be put back
-    trimmed = one(*rows, nodes=nodes, policy=Policy(fit=Fit.NODE, irreducible=True))
-    assert names(trimmed) == ["v2"]
+    # The older one is on a node that the pod may not use.
+    assert (names(plan), plan.placement) == (["v2"], ((Uid("d-0-uid"), "b"),))
+    anywhere = demand(gpus=8, pods=[pod("d-0", "Pending", gpus={GPU: 8}, demand=True)])
+    plan = one(*rows[:2], anywhere, nodes=nodes, policy=Policy(fit=Fit.NODE))
+    # It does not help where it is, and is put back: placements are irreducible without an option.
+    assert (names(plan), plan.reprieved, plan.proof.compatible) == (["v2"], {"NotNeeded": 1}, False)
+
+
+def test_fit_node_counts_free_room_beside_idle_work() -> None:
+    rows = (on("a", "v", 4), demand(gpus=8))
+    nodes = (NodeRow("a", {GPU: 4}),)
+    plan = one(*rows, nodes=nodes, policy=Policy(fit=Fit.NODE))
+    assert (names(plan), plan.proof.need, plan.proof.freed) == (["v"], {GPU: 8}, {GPU: 4})
+    assert plan.proof.free == {GPU: 4}
+    assert check(plan, snapshot(*rows, nodes=nodes), Policy(fit=Fit.NODE), NOW) == ()
+    sum_of = evaluate(snapshot(*rows, nodes=nodes), POLICY, NOW)
+    assert (sum_of.plans, sum_of.declined[0].amounts) == ((), {GPU: 4})
+
+
+def test_fit_node_takes_nobody_where_something_else_is_short() -> None:
+    wanting = pod("d-0", "Pending", gpus={GPU: 1}, asks={"cpu": 1_000_000}, demand=True)
+    rows = (on("a", "v", 8), demand(gpus=1, pods=[wanting]))
+    nodes = (NodeRow("a", {GPU: 0, "cpu": 64_000}),)
+    evaluation = evaluate(snapshot(*rows, nodes=nodes), Policy(fit=Fit.NODE), NOW)
+    assert evaluation.plans == ()
+    assert evaluation.declined[0].reason is Reason.NO_PLACEMENT
+    assert evaluation.declined[0].amounts == {GPU: 1, "cpu": 1_000_000}
+    assert len(one(*rows, nodes=nodes).victims) == 1  # which the sum does not see
+
+
+def test_fit_node_counts_what_victims_free_beside_gpus() -> None:
+    idle = pod("v-0", gpus={GPU: 1}, asks={"cpu": 60_000}, node="a")
+    wanting = pod("d-0", "Pending", gpus={GPU: 1}, asks={"cpu": 32_000}, demand=True)
+    rows = (workload("v", gpus=1, pods=[idle]), demand(gpus=1, pods=[wanting]))
+    nodes = (NodeRow("a", {GPU: 4, "cpu": 4_000}),)
+    plan = one(*rows, nodes=nodes, policy=Policy(fit=Fit.NODE))
+    assert names(plan) == ["v"]
+    assert check(plan, snapshot(*rows, nodes=nodes), Policy(fit=Fit.NODE), NOW) == ()
+    enough = (NodeRow("a", {GPU: 4, "cpu": 32_000}),)
+    covered = evaluate(snapshot(*rows, nodes=enough), Policy(fit=Fit.NODE), NOW)
+    assert (covered.plans, covered.declined[0].reason) == ((), Reason.COVERED)
+
+
+def test_fit_node_asks_for_what_waits_only() -> None:
+    """Half of the workload runs: its other pod needs two GPUs, not four."""
+    pods = [pod("d-0", gpus={GPU: 2}), pod("d-1", "Pending", gpus={GPU: 2}, demand=True)]
+    rows = (on("a", "v", 2), demand(gpus=4, pods=pods))
+    plan = one(*rows, nodes=(NodeRow("a", {GPU: 0}),), policy=Policy(fit=Fit.NODE))
+    assert (names(plan), plan.proof.need) == (["v"], {GPU: 2})
+
+
+@pytest.mark.parametrize(
+    "pods", [[], [pod("d-0", "Pending", gpus={GPU: 4}, demand=True, gated=True)]]
+)
+def test_a_demand_for_quota_is_proven_by_the_sum_with_fit_node_too(pods: list[PodRow]) -> None:
+    """Its GPUs are free on some node; the quota for them is what idle work holds."""
+    waiting = replace(demand(gpus=4), pods=tuple(pods))
+    rows = (on("a", "v", 4), waiting)
+    nodes = (NodeRow("a", {GPU: 4}),)
+    plan = one(*rows, nodes=nodes, policy=Policy(fit=Fit.NODE))
+    assert (names(plan), plan.proof.level) == (["v"], ProofLevel.SUM)
+    assert check(plan, snapshot(*rows, nodes=nodes), Policy(fit=Fit.NODE), NOW) == ()
+
+
+@pytest.mark.parametrize("fit", list(Fit))
+def test_room_made_for_a_demand_that_has_gone_is_for_who_waits_next(fit: Fit) -> None:
+    ending = pod("s1-0", gpus={GPU: 4}, node="a", terminating=True, ends=ago(-20))
+    for phase in (Phase.PREEMPTING, Phase.PREEMPTED):
+        s1 = workload(
+            "s1", phase, pods=[ending], samples={}, preempted_for="d1", preempted_at=ago(5)
+        )
+        rows = (s1, on("a", "s2", 4), demand("d2", gpus=4))
+        seen = snapshot(*rows, nodes=(NodeRow("a", {GPU: 0}),))
+        evaluation = evaluate(seen, Policy(fit=fit), NOW)
+        assert evaluation.plans == ()
+        assert evaluation.declined[0].reason is Reason.COVERED
+        # Two that wait need both.
+        two = replace(seen, workloads=(*rows, demand("d3", gpus=4, created=ago(10))))
+        plans = evaluate(two, Policy(fit=fit), NOW).plans
+        assert [names(plan) for plan in plans] == [["s2"]]
+        assert check_all(plans, two, Policy(fit=fit), NOW, evaluation.reservations) == ()
+
+
+def test_room_that_its_demand_has_taken_is_for_nobody_else() -> None:
+    ended = workload("s1", Phase.PREEMPTED, pods=[], preempted_for="d1", preempted_at=ago(5))
+    rows = (ended, workload("s2"), demand("d2"))
+    assert evaluate(snapshot(*rows), POLICY, NOW).plans == ()  # d1 is gone, and left it behind
+    served = snapshot(*rows, served=frozenset({GpuWorkloadKey("ml-team/d1")}))
+    (plan,) = evaluate(served, POLICY, NOW).plans
+    assert names(plan) == ["s2"]
+    assert check(plan, served, POLICY, NOW) == ()
 
 
 def test_fit_node_leaves_reserved_room_alone() -> None:

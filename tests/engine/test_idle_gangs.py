@@ -29,7 +29,7 @@ def together(*rows: Workload, others: dict[str, list[str]] | None = None) -> Idl
             members.setdefault(gang_of(row), set()).add(row.key)
     for gang, names in (others or {}).items():
         members[gang].update(GpuWorkloadKey(f"ml-team/{name}") for name in names)
-    return snapshot(*joined(rows, members)[0])
+    return snapshot(*joined(rows, members)[0], served=frozenset({GpuWorkloadKey("ml-team/first")}))
 
 
 def taken(evaluation: Evaluation) -> list[tuple[str, list[str]]]:
@@ -59,7 +59,7 @@ def test_a_gang_that_cannot_have_all_takes_nobody() -> None:
 
 
 def test_what_was_taken_for_a_member_that_waits_no_longer_is_still_the_gangs() -> None:
-    """The one that spoke for the gang has its pod bound; its sibling follows in a moment."""
+    """`first` spoke for the gang and has its pod bound; its sibling follows in a moment."""
     gone = workload("a", Phase.PREEMPTED, 4, pods=[], preempted_for="first", preempted_at=ago(5))
     rows = [gone, workload("b", gpus=4), member("second")]
     assert taken(evaluate(together(*rows), Policy(), NOW)) == [("second", ["b"])]

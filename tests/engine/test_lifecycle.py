@@ -55,6 +55,23 @@ def test_an_idle_workload_waits_for_its_grace_period() -> None:
     assert decided.events == ()
 
 
+def test_samples_of_gpus_that_a_pod_does_not_hold_do_not_make_it_look_idle() -> None:
+    forged = [sample(0.0, gpu_id=f"x{index}") for index in range(9)]
+    row = workload(phase=Phase.ACTIVE, samples={"w-0": [sample(32.0), *forged]}, gpus=1)
+    decided = step(row, OURS, POLICY, NOW)
+    assert (decided.status.phase, decided.status.aggregated_utilization) == (Phase.ACTIVE, 32.0)
+
+
+def test_samples_of_a_pod_without_gpus_do_not_make_its_workload_look_idle() -> None:
+    row = workload(
+        phase=Phase.ACTIVE,
+        pods=[pod("w-0"), pod("w-1", gpus={})],
+        samples={"w-0": [sample(32.0)], "w-1": [sample(0.0)]},
+    )
+    row = with_settings(row, aggregation=Aggregation.MIN)
+    assert step(row, OURS, POLICY, NOW).status.phase is Phase.ACTIVE
+
+
 def test_a_drop_below_the_threshold_starts_the_timer() -> None:
     row = workload(phase=Phase.ACTIVE, samples={"w-0": [sample(2.1), sample(0.3, gpu_id="1")]})
     decided = step(row, OURS, POLICY, NOW)

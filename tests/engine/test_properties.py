@@ -83,11 +83,65 @@ def test_the_sum_decides_as_the_oracle_does(trim: bool) -> None:
     hold(promise, irreducible=trim)
 
 
-def test_the_node_fit_decides_as_the_oracle_does() -> None:
+def test_somebody_goes_with_the_node_fit_if_and_only_if_the_demand_then_has_nodes() -> None:
+    """Free room counts, and so does everything that pods ask for beside GPUs."""
+    counted: Counter[str] = Counter()
+
     def promise(case: Case, evaluation: Evaluation) -> None:
-        assert listed(evaluation) == naive.decide(case, on_nodes=True)
+        (demand,) = naive.demands(case)
+        idle, anyway = naive.idle_pool(case), naive.leaving_anyway(demand, case)
+        fits = naive.can_place(demand, case, anyway)
+        would_fit = naive.can_place(demand, case, [*anyway, *idle])
+        plans = [plan for plan in evaluation.plans if plan.preemptor is not None]
+        assert bool(plans) is (would_fit and not fits)
+        by_sum = any(whom for whom, _ in naive.decide(case))
+        counted["useless by the sum"] += by_sum and not would_fit
+        counted["missed by the sum"] += bool(plans) and not by_sum
+        for plan in plans:
+            chosen = [row(case, key) for key in victims(plan)]
+            assert all(victim in idle for victim in chosen)
+            pods = {p["name"]: p for p in demand["pods"]}
+            places = [(pods[uid], node) for uid, node in plan.placement]
+            assert naive.fits_together(places, case, [*anyway, *chosen])
+            for spare in chosen:
+                rest = [victim for victim in chosen if victim is not spare]
+                assert not naive.fits_together(places, case, [*anyway, *rest])
+            counted["free room used"] += bool(plan.proof.free)
 
     hold(promise, most_demands=1, fit=Fit.NODE)
+    assert counted["useless by the sum"] >= 5, counted
+    assert counted["missed by the sum"] >= 5, counted
+    assert counted["free room used"] >= 4, counted
+
+
+@pytest.mark.parametrize("fit", list(Fit))
+def test_room_made_for_a_demand_that_goes_serves_the_next_one_alike(fit: Fit) -> None:
+    """One demand, one eviction: whoever asks for the same after it finds the room on its way."""
+    counted: Counter[str] = Counter()
+
+    def promise(case: Case, evaluation: Evaluation) -> None:
+        (first,) = naive.demands(case)
+        gone = [key for plan in evaluation.plans if plan.preemptor for key in victims(plan)]
+        if not gone:
+            return
+        name = first["key"].split("/")[1]
+        marked = {"phase": "Preempting", "preempted_for": name, "idle_since": None}
+        others = [
+            {**w, **marked} if w["key"] in gone else w
+            for w in case["workloads"]
+            if w["key"] != first["key"]
+        ]
+        pods = [{**p, "name": f"next-{p['name']}"} for p in first["pods"]]
+        second = {**first, "key": "team-b/next", "root": "root-next", "pods": pods}
+        later = {**case, "workloads": [*others, second]}
+        again = decided(later, policy_of(case, fit=fit))
+        assert [preemptor(plan) for plan in again.plans if plan.preemptor] == []
+        counted["handed on"] += 1
+        counted["others idle"] += bool(naive.idle_pool(later))
+
+    hold(promise, most_demands=1, fit=fit)
+    assert counted["handed on"] >= 20, counted
+    assert counted["others idle"] >= 10, counted
 
 
 @pytest.mark.parametrize("trim", [False, True])
@@ -113,7 +167,8 @@ def test_every_plan_is_feasible(fit: Fit) -> None:
             need = row(case, preemptor(plan))["gpus"] if plan.preemptor else {}
             chosen = [row(case, key) for key in victims(plan)]
             for name, count in need.items():
-                assert naive.total(chosen, name) + plan.proof.in_flight[name] >= count
+                beside = plan.proof.in_flight[name] + plan.proof.free.get(name, 0)
+                assert naive.total(chosen, name) + beside >= count
 
     hold(promise, fit=fit)
 

@@ -55,6 +55,12 @@ def test_steady_samples_are_refreshed_once_a_minute() -> None:
     assert (merged.changed, only(merged.status).updated) == (True, NOW)
 
 
+def test_of_two_samples_of_one_gpu_the_higher_counts_in_whatever_order() -> None:
+    for values in ([97.0, 0.0], [0.0, 97.0]):
+        readings = {"a": [Reading("0", value) for value in values]}
+        assert only(merge(status(), readings, NOW, POLICY).status).utilization == 97.0
+
+
 def test_pods_that_are_not_tracked_are_ignored() -> None:
     merged = merge(status(), {"b": [Reading("0", 10.0)]}, NOW, POLICY)
     assert (merged.changed, merged.status) == (False, status())

@@ -21,9 +21,9 @@ from tests.scheduling.site import NAMESPACE, Object, pod
 PREFIX: Final = "gang.scheduling.koordinator.sh/"
 LIGHT: Final = "pod-group.scheduling.sigs.k8s.io/"
 SAID: Final = {
-    "min-available": ("1", "2", "3", "0", "-1", "x", "2.0", "", " 2", "+2", "99999999999"),
-    "total-number": ("1", "5", "x", "-3"),
-    "waiting-time": ("1s", "5s", "0", "-1s", "x", "1d", "600s"),
+    "min-available": ("1", "2", "3", "0", "-1", "x", "2.0", "", " 2", "+2", "9" * 5_000),
+    "total-number": ("1", "5", "x", "-3", "9" * 5_000),
+    "waiting-time": ("1s", "5s", "0", "-1s", "x", "1d", "600s", "1" * 5_000 + "s"),
     "mode": ("Strict", "NonStrict", "strict", ""),
     "match-policy": ("once-satisfied", "only-waiting", "waiting-and-running", "bad"),
     "groups": (
@@ -32,6 +32,7 @@ SAID: Final = {
         f'["{NAMESPACE}/a,{NAMESPACE}/b"]',
         '{"a":1}',
         "[null]",
+        "[" * 50_000,
         "[]",
         "x",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprieve.units.untrusted import TOLD
 from tests.idle.site import (
     NAMESPACE,
     PREEMPTIONS,
@@ -147,25 +148,21 @@ async def test_an_action_without_its_right_changes_nothing_and_names_the_right(s
     await site.until_phase("Job/training", "Preempted")
 
 
-async def test_a_value_that_is_no_action_is_named_in_an_event_and_evicts_nobody(site: Site) -> None:
+async def test_a_value_that_is_no_action_is_named_in_an_event_and_keeps_nobody(site: Site) -> None:
     await site.create(
         job("typo", container(gpu=2), policy="Always", **{ON_PREEMPTION: "Scale"}),
-        job("plain", container(gpu=2), policy="Always"),
+        job("long", container(gpu=2), policy="Always", **{ON_PREEMPTION: "Suspend" * 5_000}),
     )
     await site.run()
 
-    # A neighbour with the same policy goes; the one with the typo stays.
-    await site.until_phase("Job/plain", "Preempted")
-    told = await site.until_event("Job/typo", "InvalidAnnotation")
-    assert told == (
-        "Job/typo is not preempted: annotation reprieve.dev/on-preemption is 'Scale'; accepted: "
-        "Delete, ScaleToZero, Suspend"
-    )
-    assert await site.phase("Job/typo") == "Idle"
-
-    await site.annotate("jobs.batch", "typo", **{ON_PREEMPTION: "Delete"})
     await site.until_phase("Job/typo", "Preempted")
-    assert await site.get("jobs.batch", "typo") is None
+    await site.until_phase("Job/long", "Preempted")
+    for name, value in (("typo", "'Scale'"), ("long", f"'{('Suspend' * 6)[:36]}...' (35000 ")):
+        told = await site.until_event(f"Job/{name}", "InvalidAnnotation")
+        assert told.startswith(f"annotation reprieve.dev/on-preemption of Job/{name} is {value}")
+        assert told.endswith("; accepted: Delete, ScaleToZero, Suspend; in force: Delete")
+        assert len(told) <= TOLD
+        assert await site.get("jobs.batch", name) is None
 
 
 async def test_a_preemption_forged_in_a_tenants_namespace_is_ignored_with_an_event(

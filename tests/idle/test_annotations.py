@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprieve.local.cluster import Stage, Write
+from reprieve.units.untrusted import TOLD
 from tests.idle.site import (
     GPU_WORKLOADS,
     NAMESPACE,
@@ -139,7 +140,7 @@ async def test_bad_values_are_named_and_the_namespaces_good_ones_are_in_force(si
             threshold="5%",
             policy="always",
             aggregation="Median",
-            ttl="1d",
+            ttl="1" * 5_000,
         )
     )
     operator = await site.run({"GPU_PREEMPTION_DEFAULT_TTL": "48h"})
@@ -159,16 +160,21 @@ async def test_bad_values_are_named_and_the_namespaces_good_ones_are_in_force(si
         ),
         "policy": "'always'; accepted: OnPressure or Always; in force: OnPressure",
         "aggregation": "'Median'; accepted: Min, Max or Avg; in force: Max",
-        "ttl": "'1d'; accepted: a Go duration such as 90s, 5m or 1h30m; in force: 48h0m0s",
+        "ttl": (
+            f"'{'1' * 36}...' (5000 characters); accepted: a Go duration such as 90s, 5m or "
+            "1h30m; in force: 48h0m0s"
+        ),
     }
     for suffix, text in expected.items():
         told = await site.until_event("Job/training", "InvalidAnnotation", f"{suffix} of")
         assert told == f"annotation {PREFIX}{suffix} of Job/training is {text}"
+        assert len(told) <= TOLD
     # Said once, however often it is looked at.
     scrapes = site.embedded.machines.exporter.scrapes
     await site.until(lambda: site.embedded.machines.exporter.scrapes > scrapes + 3)
     assert len(await site.events("Job/training", "InvalidAnnotation")) == 5
     await site.until(lambda: len(operator.said("5%")) == 1)
+    assert max(len(line) for line in operator.said("training")) < 1_000
 
 
 async def test_enabled_false_is_tracked_and_said_to_be_no_opt_out(site: Site) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from reprieve.scenarios.model import NodeSpec
 from tests.idle.site import Object, Site, container, deployment, job, open_site
 
+BY_SUM = "gpuPreemption: {fit: Sum}\n"
+
 
 async def test_a_demand_for_two_names_is_served_and_told_with_both(tmp_path: Path) -> None:
     node = NodeSpec("gpu-0", {"amd.com/gpu": "4", "amd.com/gpu-0": "2"})
@@ -45,7 +47,7 @@ async def test_fit_node_asks_for_a_node_and_fit_sum_does_not(tmp_path: Path) -> 
         await site.create(job("second", container(gpu=4), enabled="true"))
         await site.until(lambda: _running(site, 2))
         site.busy("Job/small", 90)
-        by_node = await site.run(config="gpuPreemption: {fit: Node}\n")
+        by_node = await site.run()
         await site.until_phase("Job/first", "Idle")
         await site.until_phase("Job/second", "Idle")
 
@@ -73,13 +75,113 @@ async def test_fit_node_asks_for_a_node_and_fit_sum_does_not(tmp_path: Path) -> 
 
         # By the sum, as the guide says, the wide demand costs both of them their GPUs.
         site.busy("Job/small", 0)
-        await site.run()
+        await site.run(config=BY_SUM)
         await site.until_phase("Job/first", "Preempted")
         await site.until_phase("Job/second", "Preempted")
         await site.until_phase("Job/small", "Preempted")
         wide = await site.workload("Job/wide")
         assert wide is not None
         assert wide["status"]["phase"] == "PendingGpu"
+
+
+async def test_nobody_goes_for_a_demand_that_would_have_no_node_all_the_same(site: Site) -> None:
+    """A GPU would be free, a thousand CPUs would not."""
+    await site.create(job("idle", container(gpu=8), enabled="true"))
+    operator = await site.run()
+    await site.until_phase("Job/idle", "Idle")
+    greedy = container(gpu=1)
+    greedy["resources"]["limits"]["cpu"] = "1000"
+    await site.create(job("greedy", greedy, enabled="true"))
+    await site.until_phase("Job/greedy", "PendingGpu")
+
+    # Before the idle one is eligible it is said that there are too few GPUs.
+    told = await site.until_event("GpuWorkload/job-greedy", "NobodyMakesWay", "no node")
+
+    assert told == (
+        "No idle workload makes way for it: there are GPUs enough, but no node would have room for "
+        "a pod that asks for 1 amd.com/gpu, 1k cpu"
+    )
+    await asyncio.sleep(3)  # the grace period is one second
+    assert (await site.phase("Job/idle"), await site.records()) == ("Idle", [])
+    await operator.stop()
+
+
+async def test_free_gpus_and_idle_ones_serve_a_demand_together(site: Site) -> None:
+    await site.create(job("idle", container(gpu=4), enabled="true"))
+    site.busy("Job/whole", 90)
+    await site.run()
+    await site.until_phase("Job/idle", "Idle")
+    await site.create(job("whole", container(gpu=8), enabled="true"))
+
+    await site.until_phase("Job/whole", "Active")
+
+    (record,) = await site.records()
+    proof = record["spec"]["proof"]
+    assert (proof["level"], proof["need"], proof["freed"], proof["free"]) == (
+        "Placement",
+        {"amd.com/gpu": 8},
+        {"amd.com/gpu": 4},
+        {"amd.com/gpu": 4},
+    )
+
+
+async def test_by_the_sum_a_demand_that_free_gpus_would_help_to_serve_is_told_so(
+    site: Site,
+) -> None:
+    await site.create(job("idle", container(gpu=4), enabled="true"))
+    await site.run(config=BY_SUM)
+    await site.until_phase("Job/idle", "Idle")
+    await site.create(job("whole", container(gpu=8), enabled="true"))
+    told = await site.until_event("GpuWorkload/job-whole", "NobodyMakesWay")
+    assert told == (
+        "No idle workload makes way for it: all eligible idle workloads together are short of "
+        "4 amd.com/gpu; with fit: Sum free GPUs do not count"
+    )
+
+
+async def test_without_the_right_to_read_nodes_the_sum_decides_and_that_is_said(
+    site: Site,
+) -> None:
+    rights = site.embedded.stage.rights
+    assert rights is not None
+    await rights.deny("watch", "", "nodes")
+    await site.create(job("idle", container(gpu=8), enabled="true"))
+    site.busy("Job/demand", 90)
+    operator = await site.run()
+    await site.until_phase("Job/idle", "Idle")
+    await site.create(job("demand", container(gpu=4), enabled="true"))
+    await site.until_phase("Job/demand", "Active")
+    (record,) = await site.records()
+    assert record["spec"]["proof"]["level"] == "Sum"
+    (line,) = operator.said("fit: Sum is in force")
+    assert "watch on nodes is missing" in line
+
+
+async def test_one_eviction_serves_the_demand_that_comes_after_another_one_went(
+    tmp_path: Path,
+) -> None:
+    nodes = [NodeSpec(f"gpu-{index}", {"amd.com/gpu": "4"}) for index in range(2)]
+    async with open_site(tmp_path, nodes) as site:
+        for index, name in enumerate(("s1", "s2")):
+            slow = job(name, container(gpu=4), enabled="true")
+            slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 8
+            await site.create(slow)
+            await site.until(lambda index=index: _running(site, index + 1))
+        await site.run()
+        await site.until_phase("Job/s1", "Idle")
+        await site.until_phase("Job/s2", "Idle")
+        site.busy("Job/d2", 90)
+        await site.create(job("d1", container(gpu=4), enabled="true"))
+        evicted = await site.until_phase("Job/s1", "Preempted")
+        assert evicted["status"]["preemptedFor"].startswith("job-d1-")
+
+        await site.delete("jobs.batch", "d1")
+        await site.create(job("d2", container(gpu=4), enabled="true"))
+        await site.until_phase("Job/d2", "PendingGpu")
+        await site.until_phase("Job/d2", "Active")
+
+        assert await site.phase("Job/s2") == "Idle"
+        assert len(await site.records()) == 1
 
 
 async def _running(site: Site, count: int) -> bool:
@@ -102,14 +204,14 @@ async def _oldest_and_large(site: Site) -> None:
 async def test_the_oldest_idle_workloads_are_taken_first_even_if_a_later_one_would_do(
     site: Site,
 ) -> None:
-    await site.run()
+    await site.run(config=BY_SUM)
     await _oldest_and_large(site)
     await site.until_phase("Job/oldest", "Preempted")
     await site.until_phase("Job/large", "Preempted")
 
 
 async def test_with_irreducible_nobody_is_taken_whom_the_demand_does_not_need(site: Site) -> None:
-    await site.run(config="gpuPreemption: {irreducible: true}\n")
+    await site.run(config="gpuPreemption: {fit: Sum, irreducible: true}\n")
     await _oldest_and_large(site)
     assert await site.phase("Job/large") == "Preempted"
     assert await site.phase("Job/oldest") == "Idle"
@@ -138,6 +240,11 @@ async def test_a_set_with_one_victim_that_must_stay_is_not_evicted_at_all(site: 
         "Cannot delete Deployment/service: the operator lacks RBAC delete permission for "
         "Deployment resources"
     )
+    rule = 'the rule {apiGroups: ["apps"], resources: ["deployments"], verbs: ["get", "delete"]}'
+    assert await site.until_event("GpuWorkload/deployment-service", "RightMissing") == (
+        f"To delete Deployment/service the operator needs {rule}"
+    )
+    assert len(operator.said(rule)) == 1
     # It was found before anybody was marked, and again after another whole grace period.
     records = await site.until(lambda: _abandoned(site, 2))
     assert {record["status"]["phase"] for record in records} == {"Abandoned"}

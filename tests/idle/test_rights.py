@@ -167,5 +167,81 @@ async def test_pods_without_owner_and_pods_whose_owner_is_gone(site: Site) -> No
     await site.patch("pods", "orphan", {"metadata": {"finalizers": None}})
 
 
+async def test_a_pod_that_names_another_ones_stateful_set_ends_alone(site: Site) -> None:
+    """The set has no GPUs and nobody opted it in: its author did not ask for any of this."""
+    labels = {"app": "db"}
+    theirs = await site.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "db", "namespace": NAMESPACE},
+            "spec": {
+                "replicas": 1,
+                "serviceName": "db",
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "db", "image": "busybox"}]},
+                },
+            },
+        }
+    )
+    await site.annotate("namespaces", NAMESPACE, namespace="", policy="Always")
+    forged, beside = pod("forged"), pod("beside")
+    for each, controller in ((forged, True), (beside, False)):
+        each["metadata"]["ownerReferences"] = owned_by(theirs, controller=controller)
+    await site.create(forged, beside)
+    await site.run()
+
+    await site.until_phase("Pod/forged", "Preempted")
+    await site.until_phase("Pod/beside", "Preempted")
+
+    assert await site.workload("StatefulSet/db") is None
+    assert site.evictions() != []
+    assert [write for write in site.evictions() if "statefulsets" in write] == []
+    assert await site.get("statefulsets.apps", "db") is not None
+    assert await site.get("pods", "db-0") is not None
+
+
+async def test_a_preemption_that_failed_is_not_said_to_be_complete(site: Site) -> None:
+    rights = site.embedded.stage.rights
+    assert rights is not None
+    await rights.deny("delete", "batch", "jobs")
+    await site.create(job("kept", container(gpu=4), policy="Always"))
+    operator = await site.run()
+    await site.until_event("GpuWorkload/job-kept", "PreemptionFailed")
+
+    (line,) = await site.until(lambda: operator.said("INFO", "abandoned: 0 of 1 victims evicted"))
+
+    assert "plan " in line
+    assert operator.said("completed") == []
+    (record, *_) = await site.records()
+    assert record["status"]["phase"] == "Abandoned"
+    told = await site.until_event("GpuWorkload/job-kept", "RightMissing")
+    assert told.endswith(
+        'the rule {apiGroups: ["batch"], resources: ["jobs"], verbs: ["get", "delete"]}'
+    )
+    code, readiness = await operator.readiness()
+    assert (code, "[+] idle\n" in f"{readiness}\n") == (200, True), readiness
+
+
+async def test_a_config_of_another_name_is_told_that_it_is_ignored(site: Site) -> None:
+    await site.create(
+        {
+            "apiVersion": "config.kaiwo.silogen.ai/v1alpha1",
+            "kind": "KaiwoConfig",
+            "metadata": {"name": "kaiwo-production"},
+            "spec": {"gpuPreemption": {"defaultThreshold": 50}},
+        }
+    )
+    operator = await site.run()
+    told = await site.until_event("KaiwoConfig/kaiwo-production", "Ignored")
+    assert told == (
+        "KaiwoConfig/kaiwo-production is ignored: only the one named kaiwo is read; rename it, or "
+        "put its spec.gpuPreemption there"
+    )
+    assert len(operator.said("kaiwo-production is ignored")) == 1
+
+
 async def _no_pod(site: Site, name: str) -> bool:
     return await site.get("pods", name) is None

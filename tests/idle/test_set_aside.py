@@ -2,54 +2,103 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reprieve.controllers.idle.set_aside import evaluate_others
+from reprieve.controllers.idle.set_aside import SetAside, evaluate_others
+from reprieve.controllers.solve import DecisionLimit, Solver, TookTooLong
 from reprieve.engine.idle import evaluation
-from reprieve.engine.idle.model import Phase, Policy, Workload
+from reprieve.engine.idle.evaluation import evaluate
+from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
+from reprieve.engine.idle.outcome import Evaluation
+from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
 from tests.engine.rows import NOW, demand, snapshot, workload
 
 POLICY = Policy()
 
 
+async def at_once(part: IdleSnapshot) -> Evaluation:
+    return evaluate(part, POLICY, NOW)
+
+
 @pytest.fixture(autouse=True)
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deciding about whoever is named `odd-...` raises."""
+    """Deciding about whoever is named `odd-...` raises, about `endless-...` it never ends."""
     real = evaluation._eligible
 
     def eligible(run: Any, row: Workload) -> bool:
         if row.ref.name.startswith("odd"):
             raise ZeroDivisionError("the test says so")
+        while row.ref.name.startswith("endless"):
+            pass
         return real(run, row)
 
     monkeypatch.setattr(evaluation, "_eligible", eligible)
 
 
 @pytest.mark.parametrize("odd", [1, 2, 5])
-def test_others_are_decided_about_as_if_the_odd_ones_were_not_there(odd: int) -> None:
+async def test_others_are_decided_about_as_if_the_odd_ones_were_not_there(odd: int) -> None:
     plain = [*(workload(f"idle-{number}") for number in range(9)), demand(gpus=8)]
     odd_ones = [workload(f"odd-{number}") for number in range(odd)]
     mixed = [*plain[:3], *odd_ones[:1], *plain[3:], *odd_ones[1:]]
-    found = evaluate_others(snapshot(*mixed), POLICY, NOW)
+    found = await evaluate_others(at_once, snapshot(*mixed))
     assert {row.ref.name for row in found.odd} == {row.ref.name for row in odd_ones}
     assert isinstance(found.fault, ZeroDivisionError)
-    calm = evaluate_others(snapshot(*plain), POLICY, NOW)
+    calm = await evaluate_others(at_once, snapshot(*plain))
     assert calm.odd == () and calm.fault is None
     assert found.evaluation == calm.evaluation
     assert len(calm.evaluation.plans[0].victims) == 2
     assert found.snapshot == calm.snapshot
 
 
-def test_nothing_is_decided_while_the_odd_one_is_about_to_be_evicted_or_served() -> None:
+async def test_nothing_is_decided_while_the_odd_one_is_about_to_be_evicted_or_served() -> None:
     leaving = workload("odd-0", Phase.PREEMPTING)
     rows = (leaving, workload("idle-0"), demand(gpus=4))
     claims = {Uid("odd-0-uid"): GpuWorkloadKey("ml-team/demand")}
     with pytest.raises(ZeroDivisionError):
-        evaluate_others(snapshot(*rows, claims=claims), POLICY, NOW)
+        await evaluate_others(at_once, snapshot(*rows, claims=claims))
     served = (workload("idle-0"), workload("idle-1"), demand("odd-1", gpus=4))
     claims = {Uid("idle-0-uid"): GpuWorkloadKey("ml-team/odd-1")}
     with pytest.raises(ZeroDivisionError):
-        evaluate_others(snapshot(*served, claims=claims), POLICY, NOW)
+        await evaluate_others(at_once, snapshot(*served, claims=claims))
+
+
+async def test_one_that_deciding_about_never_ends_is_left_out() -> None:
+    solver = Solver(DecisionLimit(SECOND // 2))
+    rows = (workload("idle-0"), workload("idle-1"), demand(gpus=4), workload("endless-0"))
+
+    async def in_thread(part: IdleSnapshot) -> Evaluation:
+        return await solver.run(evaluate, part, POLICY, NOW)
+
+    found = await evaluate_others(in_thread, snapshot(*rows))
+    solver.close()
+    assert [row.ref.name for row in found.odd] == ["endless-0"]
+    assert isinstance(found.fault, TookTooLong) and not found.fault.left
+    calm = await evaluate_others(at_once, snapshot(*rows[:3]))
+    assert found.evaluation == calm.evaluation
+    assert len(found.evaluation.plans) == 1
+
+
+async def test_who_is_left_out_is_tried_again_later_each_time_and_when_it_changes() -> None:
+    aside, tried = SetAside(), []
+    odd = workload("odd-0")
+
+    async def seen(part: IdleSnapshot) -> Evaluation:
+        if len(part.workloads) == 2 and odd.key in {row.key for row in part.workloads}:
+            tried.append(second)
+        return await at_once(part)
+
+    for second in range(80):
+        rows = snapshot(workload("idle-0"), odd)
+        found = await aside.evaluate(seen, rows, Nanos(NOW + second * SECOND))
+        assert [row.ref.name for row in found.snapshot.workloads] == ["idle-0"]
+    assert list(dict.fromkeys(tried)) == [0, 10, 30, 70]
+    assert aside.next_try(Nanos(NOW + 79 * SECOND)) == NOW + 150 * SECOND
+    tried.clear()
+    changed = replace(odd, status=replace(odd.status, phase=Phase.ACTIVE))
+    await aside.evaluate(seen, snapshot(workload("idle-0"), changed), Nanos(NOW + 80 * SECOND))
+    assert tried, "what has changed is tried at once"

@@ -8,13 +8,17 @@ import msgspec
 import pytest
 
 from reprieve.api.core import KueueWorkload, Node, Pod
+from reprieve.controllers.idle import records
+from reprieve.engine.idle.resources import DEFAULT_VENDORS
 from reprieve.engine.idle.vendors import AMD, NVIDIA
 from reprieve.intake.pods import (
     admitted_nodes,
     gpus_of,
     is_demand,
     lacks_quota,
+    node_amounts,
     node_row,
+    other_requests,
     pod_row,
     workload_gpus,
 )
@@ -88,7 +92,7 @@ def test_selectors_and_required_affinity_decide(spec: dict[str, Any], admitted: 
         ([{"key": "amd-dcm", "value": "up"}], True),
         ([{"key": "amd-dcm", "value": "down"}], False),
         ([{"key": "amd-dcm", "value": "up", "effect": "NoExecute"}], False),
-        ([{"value": "up"}], False),
+        ([{"value": "up"}], True),  # as kube-scheduler does; the API stores none
     ],
 )
 def test_taints_repel_what_does_not_tolerate_them(
@@ -111,11 +115,28 @@ def test_a_bound_pod_needs_no_nodes() -> None:
 
 
 def test_free_gpus_are_allocatable_minus_what_is_used() -> None:
-    row = node_row(
-        node(status={"allocatable": {"amd.com/gpu": "8", "cpu": "64"}}),
-        [{"amd.com/gpu": 6}, {"amd.com/gpu": 4}],
+    allocatable = {"amd.com/gpu": "8", "cpu": "64", "memory": "1Gi", "pods": "110"}
+    offered = node_amounts(node(status={"allocatable": allocatable}))
+    row = node_row("gpu-0", offered, {"amd.com/gpu": 10, "cpu": 4_500, "pods": 2, "odd/one": 1})
+    assert dict(row.free) == {
+        "amd.com/gpu": -2,
+        "cpu": 59_500,
+        "memory": 2**30,
+        "odd/one": -1,
+        "pods": 108,
+    }
+
+
+def test_a_pod_requests_what_kube_scheduler_counts_beside_its_gpus() -> None:
+    def asking(cpu: str, **more: Any) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu, "amd.com/gpu": "1"}}, **more}
+
+    wants = pod(
+        containers=[asking("1"), asking("500m")],
+        initContainers=[asking("250m", restartPolicy="Always"), asking("4")],
+        overhead={"memory": "64Mi"},
     )
-    assert dict(row.free) == {"amd.com/gpu": -2}
+    assert dict(other_requests(wants)) == {"cpu": 4_250, "memory": 64 * 2**20, "pods": 1}
 
 
 def test_other_vendors_count_when_they_are_watched() -> None:
@@ -210,3 +231,28 @@ def test_a_group_is_named_by_scheduling_by_kueue_or_by_an_older_front_door() -> 
 
 def gpus(count: int) -> dict[str, Any]:
     return {"resources": {"limits": {"amd.com/gpu": count}}}
+
+
+@pytest.mark.parametrize("fault", [ValueError, RecursionError, TypeError])
+def test_a_pod_that_cannot_be_read_holds_its_gpus_all_the_same(
+    fault: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise fault("whatever it is")
+
+    found = msgspec.convert(
+        {
+            "metadata": {"name": "odd", "namespace": "work", "uid": "u", "resourceVersion": "7"},
+            "spec": {
+                "nodeName": "node",
+                "containers": [{"name": "c", "resources": {"limits": {"amd.com/gpu": "4"}}}],
+            },
+            "status": {"phase": "Running"},
+        },
+        Pod,
+    )
+    whole = records.pod_converter(DEFAULT_VENDORS)(found)
+    monkeypatch.setattr(records, "pod_row", fails)
+    record = records.pod_converter(DEFAULT_VENDORS)(found)
+    assert record == whole
+    assert (record.occupies, dict(record.row.gpus)) == (True, {"amd.com/gpu": 4})

@@ -1,7 +1,9 @@
-"""A real control plane from the binaries in `$KUBEBUILDER_ASSETS`, on free ports of 127.0.0.1.
+"""A real control plane, on free ports of 127.0.0.1.
 
 etcd and kube-apiserver, and kube-controller-manager where it is there, in a temporary folder. The
-API server makes its own certificate, people and the operator have static tokens, RBAC decides.
+API server makes its own certificate, people and the operator have static tokens, RBAC decides. The
+binaries are those in `$KUBEBUILDER_ASSETS`, or else in the user's cache folder; run as a module it
+says which, and ends with 1 where there are none.
 """
 
 from __future__ import annotations
@@ -12,16 +14,21 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 ADMINISTRATOR = "admin"
+ASSETS = "KUBEBUILDER_ASSETS"
+# API servers refuse to advertise an address of the loopback range since 1.37. Nobody asks for this
+# one: it is of TEST-NET-1 (RFC 5737), and without a reconciler it goes into no Endpoints.
+ADVERTISED = "192.0.2.1"
 STARTUP_S = 180.0
 # Nobody fills service accounts with tokens here, and no node controller lifts the taint of nodes
 # that are new.
@@ -50,22 +57,28 @@ class Binaries:
     controller_manager: Path | None
 
 
+def binaries_folder() -> tuple[Path, str]:
+    """Return the folder where binaries are looked for, and what names it."""
+    named = os.environ.get(ASSETS)
+    if named:
+        return Path(named), ASSETS
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "reprieve" / "control-plane", "the user's cache folder"
+
+
 def find_binaries() -> Binaries:
     """Return the binaries.
 
     Raises:
-        NoBinaries: `$KUBEBUILDER_ASSETS` is not set, or its folder lacks one.
+        NoBinaries: the folder lacks one.
     """
-    named = os.environ.get("KUBEBUILDER_ASSETS")
-    if not named:
-        raise NoBinaries(
-            "no real API server: KUBEBUILDER_ASSETS is not set; accepted: a folder with etcd and "
-            "kube-apiserver"
-        )
-    folder = Path(named)
+    folder, by = binaries_folder()
     missing = [name for name in ("etcd", "kube-apiserver") if not (folder / name).is_file()]
     if missing:
-        raise NoBinaries(f"no real API server: {folder} has no {' and no '.join(missing)}")
+        raise NoBinaries(
+            f"no real API server: {folder} ({by}) has no {' and no '.join(missing)}; accepted: a "
+            f"folder with etcd and kube-apiserver, named by {ASSETS}"
+        )
     if shutil.which("openssl") is None:
         raise NoBinaries("no real API server: openssl, which makes its key, is not on PATH")
     manager = folder / "kube-controller-manager"
@@ -76,11 +89,15 @@ def find_binaries() -> Binaries:
 
 @dataclass
 class ControlPlane:
-    """Running processes. `restart_api_server` keeps what etcd holds."""
+    """Running processes. `restart_api_server` keeps what etcd holds.
+
+    `flags`: more of them, by program; the last of several alike counts.
+    """
 
     binaries: Binaries
     folder: Path
     users: dict[str, str]  # user -> group
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ports: dict[str, int] = field(default_factory=dict)
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -97,7 +114,7 @@ class ControlPlane:
             self.ports[name] = port
         self._write_credentials()
         self._start_etcd()
-        self._start_api_server()
+        self.start_api_server()
         if self.binaries.controller_manager is not None:
             self._start_controllers(self.binaries.controller_manager)
 
@@ -106,8 +123,16 @@ class ControlPlane:
             self._stop(name)
 
     def restart_api_server(self) -> None:
+        self.kill_api_server()
+        self.start_api_server()
+
+    def kill_api_server(self) -> None:
+        """End it as SIGKILL does; `start_api_server` starts it again, with the flags of then."""
         self._stop("kube-apiserver")
-        self._start_api_server()
+
+    def pid(self, program: str) -> int:
+        """Return the process id of a program that runs."""
+        return self._running[program].pid
 
     def write_kubeconfig(self, path: Path, user: str) -> None:
         certificate = self.folder / "certificates" / "apiserver.crt"
@@ -147,14 +172,16 @@ class ControlPlane:
             "--unsafe-no-fsync",
         )
 
-    def _start_api_server(self) -> None:
+    def start_api_server(self) -> None:
+        """Start it and wait until it is ready."""
         key = self.folder / "service-accounts.key"
         self._run(
             "kube-apiserver",
             self.binaries.apiserver,
             f"--etcd-servers=http://127.0.0.1:{self.ports['etcd']}",
             "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
+            f"--advertise-address={ADVERTISED}",
+            "--endpoint-reconciler-type=none",
             f"--secure-port={self.ports['api']}",
             f"--cert-dir={self.folder / 'certificates'}",
             f"--token-auth-file={self.folder / 'tokens.csv'}",
@@ -206,7 +233,10 @@ class ControlPlane:
     def _run(self, name: str, binary: Path, *arguments: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [binary, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [binary, *arguments, *self.flags.get(name, ())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
 
     def _stop(self, name: str) -> None:
@@ -242,3 +272,28 @@ def _free_ports(count: int) -> list[int]:
         for one in found:
             one.bind(("127.0.0.1", 0))
         return [int(one.getsockname()[1]) for one in found]
+
+
+def describe() -> str:
+    """Return which control plane the tests run, with its versions.
+
+    Raises:
+        NoBinaries: none.
+    """
+    found = find_binaries()
+    folder, by = binaries_folder()
+    versions = [
+        subprocess.run([binary, "--version"], check=True, capture_output=True, text=True).stdout
+        for binary in (found.etcd, found.apiserver, found.controller_manager)
+        if binary is not None
+    ]
+    first = [version.splitlines()[0].strip() for version in versions]
+    return f"{folder} ({by}): {', '.join(first)}"
+
+
+if __name__ == "__main__":
+    try:
+        print(describe())
+    except NoBinaries as absent:
+        print(absent)
+        sys.exit(1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from reprieve.execution.evict import SELF_SUBJECT_ACCESS_REVIEWS
+from reprieve.execution.rights import SELF_SUBJECT_ACCESS_REVIEWS
 from reprieve.kube.client import Client
 from reprieve.kube.resource import Resource
 from tests.chart.helm import CHART, HelmMissing, run_helm

@@ -11,7 +11,8 @@ import pytest
 
 from reprieve.kube.bodies import PatchType, Propagation
 from reprieve.kube.errors import AlreadyExists, Conflict, Expired, NotFound, Undecodable
-from reprieve.kube.objects import Metadata
+from reprieve.kube.objects import Metadata, identity_of
+from reprieve.kube.outline import Part, part, parts
 from reprieve.kube.resource import GPU_WORKLOADS, NODES, PODS, Resource
 from reprieve.kube.writes import Priority, WriteGate
 from reprieve.units.clock import VirtualClock
@@ -112,6 +113,53 @@ async def test_one_bad_object_does_not_cost_the_others_of_its_page() -> None:
     assert "work/b is skipped" in str(skipped[0])
     with pytest.raises(Undecodable):
         await client_over(wire).list(PODS, Thing)
+
+
+def deep(name: str, levels: int, version: int = 1) -> bytes:
+    """Return a stored object whose field of any type is nested so deeply."""
+    whole = {**pod(name, version=version), "any": "here"}
+    return json.dumps(whole).encode().replace(b'"here"', b"[" * levels + b"]" * levels)
+
+
+@pytest.mark.parametrize("kind", [Thing, dict])
+@pytest.mark.parametrize("levels", [1_200, 10_000])
+async def test_an_object_that_is_nested_too_deeply_does_not_cost_the_others_of_its_list(
+    kind: type[Any], levels: int
+) -> None:
+    items = (json.dumps(pod("a")).encode(), deep("b", levels), json.dumps(pod("c")).encode())
+    body = b'{"metadata": {"resourceVersion": "50"}, "items": [%s, %s, %s]}' % items
+    skipped: list[Undecodable] = []
+    wire = scripted(FakeAnswer(body=body))
+    page = await client_over(wire).list(PODS, kind, skipped=skipped.append)
+    assert [identity_of(thing).name for thing in page.items] == ["a", "c"]
+    assert page.resource_version == "50"
+    [told] = skipped
+    assert "work/b is skipped: maximum recursion depth exceeded" in str(told)
+
+
+@pytest.mark.parametrize("kind", [Thing, dict])
+async def test_a_watch_goes_on_after_such_an_object_and_tells_that_it_is_gone(
+    kind: type[Any],
+) -> None:
+    lines = (
+        b'{"type":"ADDED","object":%s}' % deep("b", 5_000, 51),
+        json.dumps({"type": "MODIFIED", "object": pod("a", version=52)}).encode(),
+        b'{"object":%s,"type":"DELETED"}' % deep("b", 5_000, 53),
+    )
+    skipped: list[Undecodable] = []
+    events = [
+        event
+        async for event in client_over(scripted(FakeAnswer(body=b"\n".join(lines)))).watch(
+            PODS, kind, resource_version="50", skipped=skipped.append
+        )
+    ]
+    assert [(each.type, identity_of(each.object).name) for each in events] == [
+        ("MODIFIED", "a"),
+        ("DELETED", "b"),
+    ]
+    assert [each.resource_version for each in events] == ["52", "53"]
+    [told] = skipped
+    assert "work/b is skipped" in str(told)
 
 
 async def test_watches_ask_for_bookmarks_and_yield_events() -> None:
@@ -300,3 +348,21 @@ async def test_a_write_that_waits_for_its_next_attempt_lets_others_through() -> 
     assert not retried.done()
     await clock.advance(SECOND)
     assert (await retried)["metadata"]["name"] == "a"
+
+
+def test_parts_are_the_members_of_the_outermost_value() -> None:
+    text = rb' { "a\"": [1, {"b": "]"}] , "c":{}, "d" : "x,\\", "e": -1.5e3 } '
+    assert list(parts(text)) == [
+        Part(rb"a\"", b'[1, {"b": "]"}]'),
+        Part(b"c", b"{}"),
+        Part(b"d", rb'"x,\\"'),
+        Part(b"e", b"-1.5e3"),
+    ]
+    assert [each.text for each in parts(b'["a:b", [], 1]')] == [b'"a:b"', b"[]", b"1"]
+    assert list(parts(b"[]")) == list(parts(b"{ }")) == list(parts(b"7")) == list(parts(b"")) == []
+    assert part(text, rb"a\"") == b'[1, {"b": "]"}]'
+    # Also where a text is longer than what is looked at together.
+    for length in range(2**20 - 20, 2**20 + 2):
+        long = rb'{"k\"' + b"x" * (length - 8) + rb'\\]":[1],"b":{"c":"\\"}}'
+        assert [each.text for each in parts(long)] == [b"[1]", rb'{"c":"\\"}']
+    assert part(text, b"c", b"nothing") == part(text, b"nothing") == b""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.kube.discovery import NotServed, RestMapper
+from reprieve.kube.discovery import MAXIMUM_UNSERVED, NotServed, RestMapper
 from reprieve.kube.errors import ServerError
 from reprieve.kube.resource import PODS, Resource
 from reprieve.kube.transport import Request
@@ -81,3 +81,37 @@ async def test_a_server_that_fails_says_nothing_about_the_kind() -> None:
         await clock.advance(SECOND)
     with pytest.raises(ServerError):
         task.result()
+
+
+async def test_group_versions_that_tenants_invent_are_forgotten_and_leave_no_lock() -> None:
+    stage = Stage()
+    assert await stage.mapper.resource_for("v1", "Pod") == PODS
+    for number in range(2 * MAXIMUM_UNSERVED):
+        with pytest.raises(NotServed):
+            await stage.mapper.resource_for(f"invented{number}.example/v1", "Thing")
+    assert stage.mapper.remembered == MAXIMUM_UNSERVED + 1
+    asked = len(stage.wire.requests)
+    last = f"invented{2 * MAXIMUM_UNSERVED - 1}.example/v1"
+    with pytest.raises(NotServed):
+        await stage.mapper.resource_for(last, "Thing")
+    assert await stage.mapper.resource_for("v1", "Pod") == PODS
+    assert len(stage.wire.requests) == asked
+
+
+async def test_several_that_ask_at_once_for_an_invented_group_version_leave_no_lock() -> None:
+    stage = Stage()
+    asked = (stage.mapper.resource_for("invented/v1", "Thing") for _ in range(5))
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [NotServed] * 5
+    assert (stage.mapper.remembered, len(stage.wire.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 300, "a/" + "v" * 64, "..", "../v1", "a/../v1", "A/v1", "é/v1"]
+)
+async def test_text_that_is_no_group_version_is_neither_asked_for_nor_kept(text: str) -> None:
+    stage = Stage()
+    with pytest.raises(NotServed) as refused:
+        await stage.mapper.resource_for(text, "K" * 1000)
+    assert len(str(refused.value)) < 300
+    assert (stage.mapper.remembered, stage.wire.requests) == (0, [])

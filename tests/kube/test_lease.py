@@ -47,6 +47,8 @@ class Candidate:
         self.refuse = refuse or (lambda request: None)
         self.wire = FakeWire(self._answer)
         self.changes: list[bool] = []
+        self.published: list[tuple[int | None, int]] = []
+        self.wanted = True
         self.elector = LeaderElector(
             client_over(self.wire, stage.clock),
             stage.clock,
@@ -56,6 +58,8 @@ class Candidate:
             jitter=Random(name),
             changed=self.changes.append,
             report=stage.reports.append,
+            published=lambda held_until, epoch: self.published.append((held_until, epoch)),
+            wanted=lambda: self.wanted,
         )
         self.task = asyncio.ensure_future(self.elector.run())
         stage.tasks.append(self.task)
@@ -293,3 +297,34 @@ async def test_missing_rights_are_reported_once(stage: Stage) -> None:
 def test_times_that_cannot_work_are_refused() -> None:
     with pytest.raises(ValueError, match="duration > renew deadline"):
         LeaseTimes(duration=SECOND, renew_deadline=2 * SECOND)
+
+
+async def test_a_lease_is_not_kept_for_somebody_who_is_gone_and_kept_for_one_who_comes_back(
+    stage: Stage,
+) -> None:
+    one = stage.candidate("one")
+    await stage.clock.advance(SECOND)
+    one.wanted = False
+    await stage.clock.advance(6 * SECOND)
+    assert stage.spec["renewTime"] == "2026-03-04T10:00:00.000000Z"
+    one.wanted = True
+    await stage.clock.advance(2 * SECOND)
+    assert one.published[-1] == (one.elector.held_until, 0) == ((8 + 15) * SECOND, 0)
+    one.wanted = False
+    await stage.clock.advance(MINUTE)
+    assert one.changes == [True, False]
+    assert one.published[-1] == (None, 0)
+
+
+async def test_a_candidate_looks_again_the_moment_a_silent_holder_has_lost_the_lease(
+    stage: Stage,
+) -> None:
+    one = stage.candidate("one")
+    await stage.clock.advance(SECOND)
+    one.task.cancel()
+    two = stage.candidate("two")
+    # Seen by the candidate at its start, a second after it was taken.
+    await stage.clock.advance(15 * SECOND - 1)
+    assert not two.elector.leading
+    await stage.clock.advance(1)
+    assert two.elector.leading

@@ -91,3 +91,43 @@ async def test_a_writer_that_gives_up_or_fails_leaves_no_place_taken() -> None:
     await _settle()
     async with asyncio.timeout(60), gate.turn(Priority.EVENT):
         pass
+
+
+async def test_events_go_one_at_a_time_while_anything_else_is_on_its_way() -> None:
+    gate, most = WriteGate(places=4), 0
+    on_their_way, end = 0, asyncio.Event()
+
+    async def event() -> None:
+        nonlocal on_their_way, most
+        async with gate.turn(Priority.EVENT):
+            on_their_way += 1
+            most = max(most, on_their_way)
+            await asyncio.sleep(0)
+            on_their_way -= 1
+
+    async def eviction() -> None:
+        async with gate.turn(Priority.EVICT):
+            await end.wait()
+
+    evicting = asyncio.create_task(eviction())
+    await asyncio.sleep(0)
+    await asyncio.gather(*(event() for _ in range(20)))
+    assert most == 1
+    end.set()
+    await evicting
+    await asyncio.gather(*(event() for _ in range(20)))
+    assert most == 4
+    assert gate.waiting == 0
+
+
+async def test_an_event_does_not_take_the_place_of_a_write_that_waits() -> None:
+    gate, order = WriteGate(places=1), []
+
+    async def write(priority: Priority) -> None:
+        async with gate.turn(priority):
+            order.append(priority)
+            await asyncio.sleep(0)
+
+    wanted = (Priority.STATUS, Priority.EVENT, Priority.EVENT, Priority.EVICT, Priority.INTENT)
+    await asyncio.gather(*map(write, wanted))
+    assert order[1:] == [Priority.INTENT, Priority.EVICT, Priority.EVENT, Priority.EVENT]

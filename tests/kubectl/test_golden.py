@@ -13,6 +13,7 @@ def test_embedded_cluster(embedded_case: tuple[Group, Case], embedded_play: Play
     _compare(embedded_case, embedded_play)
 
 
+@pytest.mark.slow
 def test_real_api_server(real_case: tuple[Group, Case], real_play: Play) -> None:
     _compare(real_case, real_play)
 

@@ -135,6 +135,20 @@ async def test_both_versions_read_what_the_other_wrote(client: Client) -> None:
     assert door["status"] == {"flavorUsage": usage}
 
 
+async def test_a_list_that_is_longer_than_a_review_is_converted_all_the_same(
+    client: Client,
+) -> None:
+    long = {"example.com/long": "x" * 250_000}
+    for number in range(14):
+        one = workload(f"w-{number:02}")
+        await client.create(
+            WORK, {**one, "metadata": {**one["metadata"], "annotations": long}}, dict
+        )
+    listed = await client.list(OLD_WORK, dict, namespace="default")
+    assert [each["metadata"]["name"] for each in listed.items] == [f"w-{i:02}" for i in range(14)]
+    assert {each["apiVersion"] for each in listed.items} == {"kueue.x-k8s.io/v1beta1"}
+
+
 async def test_a_client_of_v1beta1_that_writes_all_back_loses_nothing(client: Client) -> None:
     gates = [{"name": "wait"}]
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
@@ -308,6 +322,11 @@ def test_settings_say_where_webhooks_are_found_and_whose_certificate_they_have()
         8443,
         Place("ns", "door", annotations={"a": "b"}),
     )
+    clients = {"clientAuthority": "/ca.crt", "clientNames": ["kube-apiserver"]}
+    asked = webhook_options(quota_settings({"webhooks": clients}), "ns")
+    assert (asked.client_authority, asked.client_names) == (Path("/ca.crt"), ("kube-apiserver",))
+    with pytest.raises(UsageError, match=r"clientNames.*accepted: names, beside a clientAuthority"):
+        quota_settings({"webhooks": {"clientNames": ["a"]}})
     theirs = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",

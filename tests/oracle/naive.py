@@ -7,8 +7,8 @@ Written from the specification alone; imports nothing of the engine. A case is a
 
 A workload is `{"key", "root", "phase", "created", "idle_since", "grace", "policy", "gpus",
 "preempted_for", "preempted_at", "pods"}`; a pod is `{"name", "phase", "node", "gpus", "nodes",
-"seen"}` where `seen` is the list of instants at which its GPUs were last polled (None: never by
-this process). Times are whole seconds.
+"seen", "asks"}` where `asks` is what it requests beside GPUs, and `seen` is the list of instants at
+which its GPUs were last polled (None: never by this process). Times are whole seconds.
 """
 
 from __future__ import annotations
@@ -57,6 +57,24 @@ def on_its_way(workload: Row, case: Case) -> str | None:
     return str(workload["preempted_for"])
 
 
+def whose(workload: Row, case: Case) -> str | None:
+    """For whom it is in the end: what was made for one that waits no longer is nobody's.
+
+    A demand that runs has the room of pods that have ended, and shares it with nobody.
+    """
+    whom = on_its_way(workload, case)
+    waiting = {w["key"] for w in case["workloads"] if w["phase"] == "PendingGpu"}
+    if not whom or whom in waiting | names_of(waiting):
+        return whom
+    served = set(case.get("served", ()))
+    taken = not workload["pods"] and whom in served | names_of(served)
+    return None if taken else ""
+
+
+def names_of(keys: set[str]) -> set[str]:
+    return {key.split("/")[1] for key in keys}
+
+
 def over(workload: Row) -> bool:
     """It was preempted and its pods are gone: its GPUs are free, for whoever came first."""
     return workload["phase"] == "Preempted" and not workload["pods"]
@@ -77,25 +95,18 @@ def demands(case: Case) -> list[Row]:
     return sorted(waiting, key=lambda w: (w["created"], w["key"]))
 
 
-def decide(case: Case, on_nodes: bool = False, trim: bool = False) -> list[tuple[str, list[str]]]:
-    """Return (key of the demand or "", keys of its victims in order), in order.
-
-    With `on_nodes` a case must have one demand: where the pods of an earlier one went is the
-    engine's choice.
-    """
+def decide(case: Case, trim: bool = False) -> list[tuple[str, list[str]]]:
+    """Return (key of the demand or "", keys of its victims in order), in order, by the sum."""
     always = always_victims(case)
     plans = [("", [w["key"]]) for w in always]
-    unowned = [*always, *(w for w in case["workloads"] if on_its_way(w, case) == "")]
+    unowned = [*always, *(w for w in case["workloads"] if whose(w, case) == "")]
     names = {name for w in case["workloads"] for name in w["gpus"]}
     bank = {name: total(unowned, name) for name in names}
     gone: set[str] = set()
     for demand in demands(case):
         offered = [w for w in unowned if not (over(w) and w["preempted_at"] <= demand["created"])]
         bank = {name: min(bank[name], total(offered, name)) for name in names}
-        short_name = demand["key"].split("/")[1]
-        flying = [
-            w for w in case["workloads"] if on_its_way(w, case) in (demand["key"], short_name)
-        ]
+        flying = in_flight_for(demand, case)
         credit = {
             name: min(bank[name], max(0, count - total(flying, name)))
             for name, count in demand["gpus"].items()
@@ -112,27 +123,15 @@ def decide(case: Case, on_nodes: bool = False, trim: bool = False) -> list[tuple
                 for name, count in demand["gpus"].items()
             )
 
-        def fits(
-            rows: list[Row],
-            demand: Row = demand,
-            flying: list[Row] = flying,
-            enough: Any = enough,
-        ) -> bool:
-            if not enough(rows):
-                return False
-            return not on_nodes or can_place(demand, case, [*rows, *flying, *unowned])
-
         chosen: list[Row] = []
-        if not fits(chosen):
+        if not enough(chosen):
             for candidate in idle_pool(case):
-                if candidate["key"] in gone or not helps(
-                    candidate, demand, chosen, flying, credit, enough(chosen)
-                ):
+                if candidate["key"] in gone or not helps(candidate, demand, chosen, flying, credit):
                     continue
                 chosen.append(candidate)
-                if fits(chosen):
+                if enough(chosen):
                     break
-            if not fits(chosen) or (on_nodes and not waiting_pods(demand)):
+            if not enough(chosen):
                 continue
         if trim:
             for candidate in sorted(chosen, key=lambda w: (w["idle_since"], w["key"]))[::-1]:
@@ -147,17 +146,27 @@ def decide(case: Case, on_nodes: bool = False, trim: bool = False) -> list[tuple
     return plans
 
 
+def in_flight_for(demand: Row, case: Case) -> list[Row]:
+    names = (demand["key"], demand["key"].split("/")[1])
+    return [w for w in case["workloads"] if whose(w, case) in names]
+
+
+def leaving_anyway(demand: Row, case: Case) -> list[Row]:
+    """Whose room the demand may use although nobody goes for it now."""
+    unowned = [w for w in case["workloads"] if whose(w, case) == ""]
+    return [*always_victims(case), *unowned, *in_flight_for(demand, case)]
+
+
 def helps(
     candidate: Row,
     demand: Row,
     chosen: list[Row],
     flying: list[Row],
     credit: dict[str, int],
-    sum_is_enough: bool,
 ) -> bool:
     return any(
         candidate["gpus"].get(name, 0) > 0
-        and (sum_is_enough or total([*flying, *chosen], name) + credit[name] < count)
+        and total([*flying, *chosen], name) + credit[name] < count
         for name, count in demand["gpus"].items()
     )
 
@@ -187,16 +196,20 @@ def fits_together(places: list[tuple[Row, str]], case: Case, leaving: list[Row])
         here = [pod for pod, place in places if place == node]
         if any(pod["nodes"] is not None and node not in pod["nodes"] for pod in here):
             return False
-        for name in {name for pod in here for name in pod["gpus"]}:
+        for name in {name for pod in here for name in asks(pod)}:
             freed = sum(
-                pod["gpus"].get(name, 0)
+                asks(pod).get(name, 0)
                 for row in once
                 for pod in row["pods"]
                 if pod["node"] == node and pod["phase"] not in ("Succeeded", "Failed")
             )
-            if sum(pod["gpus"].get(name, 0) for pod in here) > free.get(name, 0) + freed:
+            if sum(asks(pod).get(name, 0) for pod in here) > free.get(name, 0) + freed:
                 return False
     return True
+
+
+def asks(pod: Row) -> dict[str, int]:
+    return {**pod["gpus"], **pod.get("asks", {})}
 
 
 def aggregate(pods: list[list[float]], how: str) -> Fraction | None:
@@ -241,9 +254,15 @@ def phase(workload: Row, case: Case, threshold: float, how: str) -> tuple[str, b
         for p in workload["pods"]
     ]
     utilization = aggregate(known, how)
+    # More samples than GPUs: those of GPUs that the pod does not have cannot make it idle.
+    held = [
+        sorted(values)[max(0, len(values) - sum(p["gpus"].values())) :]
+        for values, p in zip(known, workload["pods"], strict=True)
+    ]
     # The aggregate is a number of two decimals, and that is what is compared.
-    if utilization is not None and hundredths(utilization) >= 100 * Fraction(threshold):
-        return "Active", False
+    for value in (utilization, aggregate(held, how)):
+        if value is not None and hundredths(value) >= 100 * Fraction(threshold):
+            return "Active", False
     measured = [p for p in live if p["phase"] == "Running" and p["gpus"]]
     if measured and fresh({"pods": measured}, case):
         return "Idle", True

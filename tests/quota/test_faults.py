@@ -152,6 +152,42 @@ def test_evictions_that_a_fault_cut_short_are_taken_back(monkeypatch: pytest.Mon
     settled(configuration, holdings, queues)
 
 
+class Impatient:
+    """Lets the poisoned workload take no time at all; counts how often others are asked."""
+
+    def __init__(self) -> None:
+        self.what = ""
+        self.others = 0
+
+    def begin(self, what: str) -> None:
+        self.what = what
+
+    def check(self) -> None:
+        if self.what == POISONED:
+            raise Poison("it takes too long")
+        self.others += 1
+
+
+def test_a_head_that_takes_too_long_is_set_aside_and_the_others_are_decided_about() -> None:
+    configuration = one_queue(preemption=Preemption(Policy.LOWER_PRIORITY))
+    holdings, queues = Holdings(configuration), Queues(configuration)
+    for name in ("low-1", "low-2"):
+        queues.push(job(name, 2, -5))
+    list(cycles(holdings, queues, NOW, 10))
+    for workload in (poisoned(cpu=4), job("high", 2, 4)):
+        queues.push(workload)
+    pace = Impatient()
+    results = list(cycles(holdings, queues, NOW, 10, pace=pace))
+    (fault,) = [entry for result in results for entry in result.of(Outcome.FAULT)]
+    assert fault.workload.key == POISONED
+    assert "tried again after 10s: Poison: it takes too long" in fault.message
+    preempting = [entry for result in results for entry in result.of(Outcome.PREEMPTING)]
+    assert {entry.workload.key for entry in preempting} == {"ns/high"}
+    assert sum(len(entry.issued) for entry in preempting) == 1
+    assert pace.others > 0
+    settled(configuration, holdings, queues)
+
+
 def _two_trees(settings: Settings) -> Configuration:
     plain = one_queue()
     (queue,) = plain.cluster_queues.values()

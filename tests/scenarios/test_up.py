@@ -136,6 +136,8 @@ async def test_a_scenario_that_holds_ends_well_with_a_line_for_each_transition(
         "tiny/job-training" for _ in lines[1:-1]
     ]
     assert any(" -> Active  " in line for line in lines)
+    # Once, not again in the operator's log.
+    assert "-> Active" not in errors.decode()
 
 
 async def test_a_cluster_that_is_kept_is_taken_up_as_it_was_left(tmp_path: Path) -> None:
@@ -223,3 +225,32 @@ async def test_a_port_that_is_taken_is_the_callers_to_change(tmp_path: Path) -> 
     assert errors.decode() == (
         f"Error: --port {port}: already in use; accepted: a free port, or 0 for any\n"
     )
+
+
+async def test_an_empty_cluster_has_the_nodes_that_were_asked_for(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    arguments = ("--nodes", "3", "--gpus", "2", "--kubeconfig-out", str(kubeconfig))
+    async with started(*arguments) as process:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        client = connect(await load_connection(str(kubeconfig)), SystemClock())
+        nodes = await client.list(NODES, dict)
+        await client.close()
+        await line_with(process, "scenario playground: passed")
+        process.send_signal(signal.SIGTERM)
+        _, errors = await process.communicate()
+
+    assert process.returncode == 0, errors.decode()
+    gpus = {n["metadata"]["name"]: n["status"]["allocatable"]["amd.com/gpu"] for n in nodes.items}
+    assert gpus == {"node-0": "2", "node-1": "2", "node-2": "2"}
+
+
+def test_nodes_of_ones_own_and_a_scenario_exclude_each_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reprieve", "up", "--scenario", "idle-guide", "--nodes", "2"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "accepted: either --scenario, or --nodes and --gpus" in capsys.readouterr().err

@@ -176,3 +176,35 @@ def test_preemptions_and_admissions_are_told_at_the_time_of_their_last_event() -
         ["2026-03-04T10:00:00Z", "ml Pod/one", "said"],
         ["2026-03-04T10:00:00Z", "ml Workload/one", "said"],
     ]
+
+
+def test_without_the_idle_plane_the_view_shows_groups_and_nothing_that_is_idle() -> None:
+    observer = Observer(VirtualClock(parse_instant("2026-03-04T10:00:05Z")))
+    for name, allocatable in (("gpu-0", {"amd.com/gpu": "8"}), ("plain", {"pods": "110"})):
+        observer.put(
+            "nodes",
+            {
+                "metadata": {"name": name, "resourceVersion": "1"},
+                "status": {"allocatable": {"cpu": "64", **allocatable}},
+            },
+        )
+    runs, waits, ends = (
+        pod(name, "1", node=node) for name, node in (("a", "gpu-0"), ("b", None), ("c", "plain"))
+    )
+    for one in (runs, waits):
+        one["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+    ends["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "old"}
+    ends["metadata"]["deletionTimestamp"] = "2026-03-04T10:00:00Z"
+    for one in (runs, waits, ends, pod("alone", "1", node="gpu-0")):
+        observer.put("pods", one)
+    console = Console(file=io.StringIO(), width=150, force_terminal=False)
+    console.print(render(observer, 0, planes=["scheduling"]))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    rows = [[cell.strip() for cell in line.strip("│┃").split("│")] for line in text.splitlines()]
+    assert "Idle" not in text and "GpuWorkload" not in text
+    assert [row for row in rows if len(row) > 3] == [
+        ["gpu-0", "amd.com/gpu", "8", "2"],
+        ["plain", "pods", "110", "1"],
+        ["ml", "old", "1", "0", "0", "1"],
+        ["ml", "train", "2", "1", "1", "0"],
+    ]

@@ -495,13 +495,22 @@ class Memory:
     def intents(self) -> list[Object]:
         return list(self.api.objects["preemptions.reprieve.dev"].values())
 
+    def parts(self) -> dict[str, Object]:
+        return {
+            name: part
+            for (_, name), part in self.api.objects["preemptionparts.reprieve.dev"].items()
+        }
+
     def planned(self) -> set[str]:
         """Return the names of all who are victims in a committed plan."""
-        return {
-            victim["root"]["name"]
-            for intent in self.intents()
-            for victim in intent["spec"]["victims"]
-        }
+        parts, found = self.parts(), set()
+        for intent in self.intents():
+            spec = intent["spec"]
+            found |= {victim["root"]["name"] for victim in spec["victims"]}
+            for name in spec.get("parts", ()):
+                lines = parts[name]["spec"].get("victims", "").splitlines()
+                found |= {json.loads(line)[0] for line in lines}
+        return found
 
     def condition(self, obj: Object, type: str) -> tuple[str, str, str]:
         """Return status, reason and message of a condition, empty without it."""

@@ -77,7 +77,7 @@ async def test_a_plugin_that_raises_counts_as_an_error_and_is_not_swallowed() ->
     assert found == {("DynamicResources", "PodGroupPostFilter", "Error"): (1, 0.002)}
 
 
-async def test_single_pods_are_not_measured() -> None:
+async def test_the_preemption_of_a_single_pod_is_measured_at_post_filter() -> None:
     async with memory() as cluster:
         cluster.nodes([4])
         cluster.running(pod("low", 4, priority="low"), "node-0")
@@ -85,4 +85,12 @@ async def test_single_pods_are_not_measured() -> None:
         cluster.create(pod("high", 4, priority="high"))
         await cluster.settle()
         assert cluster.victims() == {"low"}
-        assert _observed(plane.context.metrics.registry) == {}
+        found = _observed(plane.context.metrics.registry)
+        assert found == {("DefaultPreemption", "PostFilter", "Success"): (1, 0)}
+        cluster.create(pod("huge", 5, priority="high"))
+        await cluster.settle()
+        found = _observed(plane.context.metrics.registry)
+    assert found == {
+        ("DefaultPreemption", "PostFilter", "Success"): (1, 0),
+        ("DefaultPreemption", "PostFilter", "Unschedulable"): (1, 0),
+    }

@@ -7,13 +7,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.reprieve import Preemption
+from reprieve.api.reprieve import Preemption, PreemptionPart
 from reprieve.cli import explain
 from reprieve.controllers.scheduling import decisions
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.execution.parts import Sizes, whole
+from reprieve.kube.transport import Request
+from reprieve.telemetry.replay import InputOmitted
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
-from tests.scheduling.memory import Memory, memory
+from reprieve.units.durations import MINUTE, SECOND
+from tests.kube.fakes import FakeAnswer, refusal
+from tests.scheduling.memory import Memory, Target, memory
 from tests.scheduling.site import group, pod
+
+NOT_RECORDED = "PreemptionNotRecorded"
 
 
 def _full(cluster: Memory) -> None:
@@ -61,3 +68,117 @@ async def test_a_plan_whose_input_cannot_be_recorded_is_carried_out(
         assert "the input of plan" in caplog.text
         cluster.end_all()
         await cluster.until(lambda: "alone" in cluster.placed())
+
+
+def _too_large(verb: str, where: Target) -> FakeAnswer | None:
+    if (verb, where.kind) == ("post", "preemptions.reprieve.dev"):
+        return refusal(500, "InternalError", "etcdserver: request is too large")
+    return None
+
+
+async def test_whoever_cannot_have_a_plan_recorded_is_told_and_tried_less_and_less_often() -> None:
+    async with memory() as cluster:
+        _full(cluster)
+        cluster.api.before = _too_large
+        members = [pod(f"high-{n}", 4, group="high", priority="high") for n in range(2)]
+        cluster.create(group("high", min_count=2, priority="high"), *members)
+        cluster.start()
+        tries = []
+        for _ in range(5):
+            before = len(cluster.api.writes)
+            await cluster.pass_time(3 * MINUTE)
+            written = [where.kind for _, where in cluster.api.writes[before:]]
+            tries.append(written.count("preemptions.reprieve.dev"))
+        assert tries[0] >= 6 and sum(tries) <= 24, tries  # three quick ones each time
+        assert max(tries[3:]) <= 3, tries
+        status, reason, message = cluster.condition(
+            cluster.group("high"), "PodGroupInitiallyScheduled"
+        )
+        assert (status, reason) == ("False", "SchedulerError")
+        assert "cannot be recorded" in message and "request is too large" in message
+        (told,) = {(e["type"], e["regarding"]["kind"]) for e in cluster.events(NOT_RECORDED)}
+        assert told == ("Warning", "PodGroup")
+        registry = cluster.planes[0].context.metrics.registry
+        counted = registry.get_sample_value(
+            "reprieve_plans_unrecorded_total", {"plane": "scheduling"}
+        )
+        assert counted is not None and counted >= 5
+        assert not cluster.victims() and not cluster.intents()
+        cluster.api.before = lambda verb, where: None
+        await cluster.until(lambda: len(cluster.victims()) == 4, 11 * MINUTE)
+        cluster.end_all()
+        await cluster.until(lambda: {"high-0", "high-1"} <= cluster.placed().keys())
+
+
+async def test_a_plan_is_recorded_without_its_input_where_that_cannot_be_written() -> None:
+    def refused(verb: str, where: Target) -> FakeAnswer | None:
+        if (verb, where.kind) == ("post", "preemptionparts.reprieve.dev"):
+            return refusal(403, "Forbidden", "no room for parts")
+        return None
+
+    async with memory() as cluster:
+        _full(cluster)
+        cluster.api.before = refused
+        cluster.create(pod("alone", 3, priority="high"))
+        cluster.start(record_sizes=Sizes(head=1_600))
+        await cluster.until(lambda: len(cluster.victims()) == 2)
+        (intent,) = cluster.intents()
+        assert len(intent["spec"]["victims"]) == 2
+        with pytest.raises(InputOmitted, match=r"could not be stored: .*no room for parts"):
+            decide_scheduling_again(intent["spec"]["input"], GROUP_POST_FILTERS)
+
+
+async def test_a_plan_in_parts_is_told_as_a_whole_one() -> None:
+    async with memory() as cluster:
+        _full(cluster)
+        cluster.create(pod("alone", 3, priority="high"))
+        cluster.start(record_sizes=Sizes(head=10, part=600))
+        await cluster.until(lambda: len(cluster.victims()) == 2)
+        (intent,) = cluster.intents()
+        stored = msgspec.convert(intent, Preemption)
+        assert stored.spec.parts and len(stored.spec.input_parts) > 1 and not stored.spec.victims
+        named = (*stored.spec.parts, *stored.spec.input_parts)
+        parts = [msgspec.convert(cluster.parts()[name], PreemptionPart).spec for name in named]
+        spec = whole(stored.spec, parts)
+        replay = decide_scheduling_again(spec.input or {}, GROUP_POST_FILTERS)
+        assert explain._differences(spec, replay) == ""
+        cluster.end_all()
+        await cluster.until(lambda: "alone" in cluster.placed())
+        await cluster.pass_time(5 * SECOND)
+        (intent,) = cluster.intents()
+        assert intent["status"]["phase"] == "Completed"
+        assert intent["status"]["victimsByState"] == {"Evicted": 2}
+        assert intent["status"]["victimCount"] == 2 and "victims" not in intent["status"]
+
+
+async def test_a_victim_that_a_watch_has_shown_costs_a_mark_and_a_deletion_and_no_read() -> None:
+    async with memory() as cluster:
+        _full(cluster)
+        reads, changed = [], []
+
+        def stale(verb: str, where: Target) -> FakeAnswer | None:
+            # One victim changes right before its mark arrives.
+            if (verb, where.part) == ("patch", "status") and where.name == "low-3" and not changed:
+                changed.append(cluster.api.put("pods", cluster.pod("low-3")))
+            return None
+
+        answer = cluster.api.answer
+
+        def reading(request: Request) -> FakeAnswer:
+            if request.method == "GET" and "/pods/" in request.path:
+                reads.append(request.path.rpartition("/")[2])
+            return answer(request)
+
+        cluster.api.answer = reading  # type: ignore[method-assign]
+        cluster.api.before = stale
+        members = [pod(f"high-{n}", 4, group="high", priority="high") for n in range(6)]
+        cluster.create(group("high", min_count=6, priority="high"), *members)
+        cluster.start()
+        await cluster.until(lambda: len(cluster.victims()) == 12)
+        assert changed and reads == ["low-3"]
+        sent = [(verb, where.part) for verb, where in cluster.api.writes if "low-" in where.name]
+        assert sent.count(("patch", "status")) == 13  # that of low-3 twice
+        assert sent.count(("delete", "")) == 12
+        for name in cluster.victims():
+            condition = cluster.pod(name)["status"]["conditions"][0]
+            assert condition["type"] == "DisruptionTarget" and condition["observedGeneration"] == 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from reprieve.controllers.measured import CountedWire, PollReport
 from reprieve.controllers.metric_sources import Failure, Reading, Target, metric_source
-from reprieve.controllers.scraper import PodKey, Poll, SourceHealth
+from reprieve.controllers.scraper import Conflict, PodKey, Poll, SourceHealth
 from reprieve.intake.exposition import Defect, InvalidSample
 from reprieve.kube.errors import Unreachable
 from reprieve.kube.transport import Answer, Request
@@ -49,6 +49,21 @@ def test_a_poll_is_counted_by_source_and_reason() -> None:
     assert value("reprieve_samples_dropped_total", {"reason": "Unassigned"}) == 2
     assert value("reprieve_scrape_seconds_count", of) == 2
     assert value("reprieve_last_poll_timestamp_seconds") == 100
+
+
+def test_a_pod_that_somebody_else_may_speak_for_is_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = Metrics()
+    report = PollReport(metrics)
+    contradicted = replace(poll(), conflicts={PodKey("team", "p"): Conflict("3", 0.0, 97.5)})
+    for each in (contradicted, contradicted, poll(), contradicted):
+        report.report(each)
+    told = [r.getMessage() for r in caplog.records if "higher value counts" in r.getMessage()]
+    assert len(told) == 2
+    assert told[0].startswith("pod team/p: GPU 3 is reported with 0.0 % and with 97.5 %")
+    value = metrics.registry.get_sample_value
+    assert value("reprieve_samples_dropped_total", {"reason": "Contradicted"}) == 3
 
 
 def test_only_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import resource
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -21,7 +23,8 @@ from reprieve.controllers.metric_sources import (
     open_session,
     targets_of,
 )
-from reprieve.engine.idle.vendors import AMD, NVIDIA, Vendor
+from reprieve.controllers.prometheus_answer import VectorParser
+from reprieve.engine.idle.vendors import AMD, INTEL, NVIDIA, Vendor
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from tests.scraper.servers import Handler, busy, serving, text
@@ -76,10 +79,8 @@ async def test_a_url_is_fetched_as_it_is(session: aiohttp.ClientSession) -> None
     assert reading.size == len(busy("a", "7"))
 
 
-async def test_gzip_and_redirects_are_followed(session: aiohttp.ClientSession) -> None:
+async def test_gzip_is_unpacked(session: aiohttp.ClientSession) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
-        if request.path == "/metrics":
-            raise web.HTTPFound("/elsewhere")
         assert "gzip" in request.headers["Accept-Encoding"]
         return web.Response(
             body=gzip.compress(busy("a").encode()), headers={"Content-Encoding": "gzip"}
@@ -87,6 +88,27 @@ async def test_gzip_and_redirects_are_followed(session: aiohttp.ClientSession) -
 
     async with serving(handler) as url:
         assert pods(await read(session, f"{url}/metrics")) == [("a", 5.0)]
+
+
+async def test_a_redirect_is_a_failure_and_nothing_else_is_asked(
+    session: aiohttp.ClientSession,
+) -> None:
+    asked = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        if request.path == "/metrics":
+            raise web.HTTPFound("/elsewhere")
+        return web.Response(text=busy("a"))
+
+    async with serving(handler) as url:
+        reading = await read(session, f"{url}/metrics")
+    assert (asked, reading.exposition, reading.failure) == (
+        ["/metrics"],
+        None,
+        Failure.HTTP_STATUS,
+    )
+    assert reading.detail == "HTTP status 302: redirects are not followed, to '/elsewhere'"
 
 
 async def never(_: web.Request) -> web.StreamResponse:
@@ -208,6 +230,49 @@ async def test_a_service_that_leads_nowhere_fails_by_name(
     assert (target.shown, reading.failure) == (url, Failure.NO_ADDRESS)
 
 
+def many(count: int, pod: str = "a") -> str:
+    return "".join(busy(pod, gpu=str(gpu)) for gpu in range(count))
+
+
+async def test_more_samples_than_an_endpoint_may_send_are_a_failure_by_name(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with serving(text(many(30))) as url:
+        (target,) = targets_of(metric_source(f"{url}/metrics"), NoServices())
+        kept = await MetricReader(session, (AMD,), SystemClock(), maximum_samples=30).read(target)
+        over = await MetricReader(session, (AMD,), SystemClock(), maximum_samples=29).read(target)
+    assert len(pods(kept)) == 30
+    assert (over.exposition, over.failure) == (None, Failure.TOO_MANY)
+    assert over.detail == "more than 29 samples of this endpoint; none is used"
+
+
+async def test_all_endpoints_of_a_poll_share_one_bound_and_the_next_poll_begins_anew(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with serving(text(many(20))) as url:
+        reader = MetricReader(session, (AMD,), SystemClock(), maximum_samples_at_once=50)
+        targets = [
+            targets_of(metric_source(f"{url}/{name}"), NoServices())[0] for name in ("a", "b", "c")
+        ]
+        for _ in range(2):
+            readings = await asyncio.gather(*(reader.read(target) for target in targets))
+            assert sorted(reading.failure or "" for reading in readings) == [
+                "",
+                "",
+                Failure.TOO_MANY,
+            ]
+        assert len(pods(await reader.read(targets[0]))) == 20
+
+
+async def test_names_that_no_pod_can_have_are_not_held(session: aiohttp.ClientSession) -> None:
+    long = busy("a" * 254) + busy("a", namespace="n" * 64) + busy("a", gpu="g" * 257) + busy("b")
+    async with serving(text(long)) as url:
+        reading = await read(session, f"{url}/metrics")
+    assert pods(reading) == [("b", 5.0)]
+    assert reading.exposition is not None
+    assert reading.exposition.unassigned == 3
+
+
 def vector(*series: tuple[dict[str, str], str]) -> Handler:
     async def handler(_: web.Request) -> web.StreamResponse:
         result = [{"metric": labels, "value": [1772618400.1, value]} for labels, value in series]
@@ -256,6 +321,74 @@ async def test_a_prometheus_server_is_asked_and_its_labels_understood(
     assert [sample.namespace for sample in reading.exposition.samples] == ["team"]
     assert [bad.pod for bad in reading.exposition.invalid] == ["b"]
     assert reading.exposition.unassigned == 1
+
+
+async def test_an_answer_is_read_series_by_series_whatever_the_pieces() -> None:
+    series = [
+        {
+            "metric": {"__name__": "gpu_gfx_activity", "namespace": "t{e]a", "pod": f'p"{n}\\'},
+            "value": [1772618400.1, str(n)],
+        }
+        for n in range(50)
+    ]
+    histogram = {
+        "metric": {"__name__": "gpu_gfx_activity", "namespace": "t", "pod": "h"},
+        "histogram": [1.5, {"count": "1", "buckets": [[0, "1", "2", "3"]]}],
+    }
+    data = {"resultType": "vector", "result": [*series, histogram]}
+    answer = {"status": "success", "data": data, "warnings": ["one"], "stats": {"a": [1]}}
+    for spaced in (True, False):
+        separators = (", ", ": ") if spaced else (",", ":")
+        body = json.dumps(answer, separators=separators).encode()
+        for size in (1, 7, 1000, len(body)):
+            parser = VectorParser((AMD,))
+            for start in range(0, len(body), size):
+                parser.feed(body[start : start + size])
+                assert size == len(body) or parser.held_bytes <= size + 300
+            samples = parser.finish().samples
+            assert [(s.pod, s.utilization) for s in samples] == [
+                (f'p"{n}\\', float(n)) for n in range(50)
+            ]
+
+
+@pytest.mark.parametrize("cut", [1, 40, 90, 200])
+async def test_an_answer_that_breaks_off_is_not_used(
+    session: aiohttp.ClientSession, cut: int
+) -> None:
+    series = {"metric": {"__name__": "gpu_gfx_activity", "pod": "a", "namespace": "t"}}
+    data = {"resultType": "vector", "result": [{**series, "value": [1, "5"]}] * 2}
+    body = json.dumps({"status": "success", "data": data})
+    async with serving(text(body[:-cut])) as url:
+        reading = await read(session, f"prometheus+{url}?query=q")
+    assert (reading.exposition, reading.failure) == (None, Failure.MALFORMED)
+
+
+BEHIND = {"__name__": "gpu_gfx_activity", "exported_pod": "forged", "exported_namespace": "team"}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "labels", "expected"),
+    [
+        (AMD, {"pod": "exporter", "namespace": "gpu"}, "forged"),
+        (
+            replace(AMD, namespace_labels=("namespace",), pod_labels=("pod",)),
+            {"pod": "mine", "namespace": "team"},
+            "mine",
+        ),
+        (
+            replace(INTEL, metrics=AMD.metrics),
+            {"kube_pod": "own", "kube_namespace": "team", "pod": "exporter", "namespace": "gpu"},
+            "own",
+        ),
+    ],
+    ids=["general", "configured", "the exporter's own"],
+)
+async def test_labels_of_an_exporter_stand_above_those_that_prometheus_renames(
+    session: aiohttp.ClientSession, vendor: Vendor, labels: dict[str, str], expected: str
+) -> None:
+    async with serving(vector(({**BEHIND, **labels}, "5"))) as url:
+        reading = await read(session, f"prometheus+{url}?query=q", (vendor,))
+    assert pods(reading) == [(expected, 5.0)]
 
 
 UNNAMED = vector(({"pod": "a", "namespace": "team"}, "0.5"))

@@ -14,9 +14,9 @@ from reprieve.controllers.metric_sources import (
     metric_source,
     open_session,
 )
-from reprieve.controllers.scraper import PodKey, Poll, Scraper
+from reprieve.controllers.scraper import MAXIMUM_PER_POD, Conflict, PodKey, Poll, Scraper
 from reprieve.engine.idle.vendors import AMD
-from reprieve.intake.exposition import parse_exposition
+from reprieve.intake.exposition import Defect, parse_exposition
 from reprieve.units.clock import SystemClock, VirtualClock
 from reprieve.units.durations import SECOND
 from tests.scraper.servers import busy, serving, text
@@ -197,4 +197,28 @@ async def test_real_endpoints_are_polled_side_by_side() -> None:
         [],
         [Failure.MALFORMED],
         [],
+    ]
+
+
+async def test_samples_of_one_gpu_that_contradict_each_other_are_named() -> None:
+    clock = VirtualClock()
+    bodies: dict[str, str | None] = {
+        A: busy("a", "97") + busy("b", "40") + busy("c", "50", gpu="0"),
+        B: busy("a", "0") + busy("b", "44") + busy("c", "0", gpu="1"),
+    }
+    poller, _ = scraper(clock, Bodies(clock, bodies), A, B)
+    poll = await poller.poll()
+    assert poll.conflicts == {PodKey("team", "a"): Conflict("0", 0.0, 97.0)}
+    assert seen(poll)["a"] == [97.0, 0.0]
+
+
+async def test_a_pod_with_more_samples_than_a_node_has_gpus_is_not_believed() -> None:
+    clock = VirtualClock()
+    flood = "".join(busy("a", "0", gpu=str(gpu)) for gpu in range(MAXIMUM_PER_POD + 1))
+    most = "".join(busy("b", "0", gpu=str(gpu)) for gpu in range(MAXIMUM_PER_POD))
+    poller, _ = scraper(clock, Bodies(clock, {A: flood + most}), A)
+    poll = await poller.poll()
+    assert seen(poll).keys() == {"b"}
+    assert [(pod.name, bad.defect) for pod, (bad,) in poll.invalid.items()] == [
+        ("a", Defect.TOO_MANY)
     ]

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.kaiwo import ANNOTATION_PREFIX, GpuWorkloadSpec, WorkloadReference
+from reprieve.api.kaiwo import (
+    ANNOTATION_PREFIX,
+    DERIVED_ANNOTATION,
+    GpuWorkloadSpec,
+    WorkloadReference,
+)
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import Aggregation, PreemptionPolicy
 from reprieve.settings.idle import (
@@ -67,6 +72,11 @@ def test_each_tier_fills_what_those_above_leave_out() -> None:
         ("threshold", "1__0", "a number of percent"),
         ("threshold", "0x5", "a number of percent"),
         ("threshold", "0x1p99999", "a number of percent"),
+        ("threshold", "1" * 250_000 + "x", "a number of percent"),
+        ("threshold", "1" * 250_000, "a number of percent"),
+        ("grace-period", "1" * 5_000, "a Go duration such as"),
+        ("grace-period", "1" * 5_000 + "s", "a Go duration such as"),
+        ("grace-period", "1s" * 100_000, "a Go duration such as"),
         ("grace-period", "300", "a Go duration such as"),
         ("grace-period", "1d", "a Go duration such as"),
         ("ttl", "forever", "a Go duration such as"),
@@ -120,6 +130,24 @@ def test_an_unknown_ending_opts_in_and_is_told() -> None:
     assert "known endings: enabled, threshold" in derived.notices[0].text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 50_000,
+        '{"a":' * 50_000,
+        f'{{"gracePeriod": {"1" * 5_000}}}',
+        "{" + " " * 250_000 + "}",
+    ],
+)
+def test_what_was_derived_and_then_spoilt_counts_as_missing(text: str) -> None:
+    assert read_derived({DERIVED_ANNOTATION: text}) is None
+
+
+def test_a_derived_number_that_is_no_float_is_unset() -> None:
+    text = f'{{"utilizationThreshold": {"9" * 4_000}, "gracePeriod": "5m"}}'
+    assert read_derived({DERIVED_ANNOTATION: text}) == Overrides(grace_period=5 * MINUTE)
+
+
 def test_one_bad_field_of_the_kaiwo_config_costs_only_itself() -> None:
     tier = kaiwo_config_tier(
         {"defaultThreshold": 101, "defaultGracePeriod": "15 m", "defaultTTL": 0}
@@ -167,9 +195,12 @@ def test_a_removed_annotation_leaves_the_field_to_the_lower_tiers() -> None:
     assert follow(base, base, Overrides()) == Overrides()
 
 
-def test_a_field_cleared_by_hand_stays_clear() -> None:
-    base = Overrides(threshold=5.0)
-    assert follow(Overrides(), base, base) == Overrides()
+def test_a_field_that_is_removed_by_hand_follows_its_annotation_again() -> None:
+    base, edited = Overrides(threshold=5.0), Overrides(threshold=50.0)
+    assert follow(edited, base, base) == edited
+    assert follow(Overrides(), base, base) == base
+    assert follow(Overrides(), base, Overrides(threshold=7.0)) == Overrides(threshold=7.0)
+    assert follow(Overrides(), base, Overrides()) == Overrides()
 
 
 def test_without_a_known_base_set_fields_count_as_made_by_hand() -> None:

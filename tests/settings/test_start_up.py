@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from reprieve.engine.idle.literal import LiteralSwitches
@@ -148,3 +150,41 @@ def test_text_that_no_yaml_reader_understands_is_refused_in_one_line(text: str) 
         read_config(text, "v.yaml")
     assert str(refused.value).startswith("v.yaml: not YAML: ")
     assert "\n" not in str(refused.value)
+
+
+PINNED = "prometheus+http://p:9090?query="
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("gpu_gfx_activity", True),
+        ('gpu_gfx_activity{job="exporter"}', False),
+        ('max_over_time(gpu_gfx_activity{namespace=~"gpu.*"}[30m])', False),
+        ('gpu_gfx_activity{job="exporter"} or gpu_gfx_activity', True),
+        ('gpu_gfx_activity{exported_job="exporter"}', True),
+        ('gpu_gfx_activity{job!="exporter"}', True),
+        ('gpu_gfx_activity{pod="job=x"}', True),
+        ('{__name__=~"gpu_.*"}', True),
+        ('{__name__=~"gpu_.*", job="exporter"}', False),
+        ("max by (namespace, pod) (gpu_gfx_activity)", True),
+        ("cluster:gpu_busy", True),
+        ('cluster:gpu_busy{job="rules"}', False),
+    ],
+)
+def test_a_query_that_takes_anybodys_series_is_told(query: str, told: bool) -> None:
+    environ = {
+        "GPU_PREEMPTION_ENABLED": "true",
+        "GPU_PREEMPTION_METRICS_ENDPOINT": PINNED + quote(query),
+    }
+    notices = start_up(environ).notices
+    assert [notice.value for notice in notices] == [query] * told
+    assert all("neither job nor namespace" in notice.text for notice in notices)
+
+
+def test_an_exporter_that_is_asked_directly_needs_no_query() -> None:
+    environ = {
+        "GPU_PREEMPTION_ENABLED": "true",
+        "GPU_PREEMPTION_METRICS_ENDPOINT": "http://exporter:5000/metrics?query=x",
+    }
+    assert start_up(environ).notices == ()

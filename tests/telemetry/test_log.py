@@ -76,6 +76,17 @@ def test_one_record_is_one_line_whatever_a_tenant_wrote(form: str) -> None:
     assert len(written.lines()) == 1
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_control_character_reaches_the_terminal_that_shows_a_line(form: str) -> None:
+    controls = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)))
+    with Log(form) as written:
+        log.warning("pod %s", f"\x1b[0m{controls}", extra={"root": f"a{controls}"})
+    (line,) = written.lines()
+    assert not set(controls) & set(line)
+    assert "\\u001b[0m" in line
+    assert "\\u009b" in line
+
+
 def test_a_traceback_is_a_member_in_json() -> None:
     with Log("json") as written:
         try:

@@ -60,7 +60,14 @@ def test_everybody_is_told_of() -> None:
         VictimStatus("second-uid", VictimState.EVICTED, AT),
     ]
     status = PreemptionStatus(
-        IntentPhase.COMPLETED, "host_1", 3, "1 of 1 victims evicted", 1, victims, AT, AT
+        IntentPhase.COMPLETED,
+        "host_1",
+        3,
+        "1 of 1 victims evicted",
+        1,
+        victims,
+        started_at=AT,
+        finished_at=AT,
     )
 
     told = story(record(replay, 1, status), replay)
@@ -71,7 +78,10 @@ def test_everybody_is_told_of() -> None:
         "",
         "RESOURCE     NEED  IN FLIGHT  FREED",
         "amd.com/gpu  8     2          6",
-        "Proof Sum: over all nodes, what is freed and in flight reaches the need",
+        (
+            "Proof Sum: the compatible option, which knows no nodes: what is freed and in flight "
+            "reaches the need"
+        ),
         "",
         "Victims, in the order in which they were chosen:",
         "  ml-team/second (Job/second): OldestIdle, 6 amd.com/gpu, idle for 50m0s",
@@ -89,7 +99,10 @@ def test_everybody_is_told_of() -> None:
             "short of 86 amd.com/gpu"
         ),
         "  ml-team/leaving (Job/leaving) is on its way out already, for needy: 1 amd.com/gpu",
-        "  ml-team/served (Job/served) gets nobody: what is already on its way is enough for it",
+        (
+            "  ml-team/served (Job/served) gets nobody: what is free or already on its way is "
+            "enough for it"
+        ),
         (
             "  ml-team/silent (Job/silent) stays, idle for 30m0s: its metrics are missing or "
             "out of date"
@@ -128,7 +141,7 @@ def test_nobody_waits_for_those_that_go_anyway() -> None:
     assert "Reprieved: nobody" in told
 
 
-def test_the_places_of_a_node_fit_and_its_compatible_order_are_told() -> None:
+def test_the_places_of_a_node_fit_are_told_by_the_names_of_pods() -> None:
     rows = snapshot(
         demand("needy", 4, pods=[pod("needy-0", "Pending", demand=True)]),
         workload("elsewhere", pods=[pod("e", node="b")], idle_since=ago(4000)),
@@ -139,8 +152,8 @@ def test_the_places_of_a_node_fit_and_its_compatible_order_are_told() -> None:
     told = story(record(replay, 0, PreemptionStatus(IntentPhase.PLANNED)), replay)
     assert told[4:7] == [
         "Proof Placement: every pending pod has a node",
-        "Taken in the compatible order, which may be more than necessary",
-        "  pod needy-0-uid fits on node a",
+        "  pod ml-team/needy-0 fits on node a",
+        "",
     ]
 
 

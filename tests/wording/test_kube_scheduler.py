@@ -107,10 +107,25 @@ def test_a_groups_condition_ends_with_what_post_filter_said(
     )
 
 
-def test_the_kep_has_a_sentence_of_its_own_for_a_group_that_waits() -> None:
+def test_the_keps_sentence_for_a_group_that_waits_goes_before_the_reasons() -> None:
     attempt = _group(Explanation(Sentence.FOUND_GROUP, (4,)), code=Code.SUCCESS)
+    reasons = wording.group_message(attempt)
+    assert reasons.endswith(
+        ", pod group preemption: found a placement for podgroup, preempting 4 victims"
+    )
     message = wording.group_message(attempt, kep_messages=True)
-    assert message == "pod group is waiting for podgroup preemption to complete"
+    assert message == f"pod group is waiting for podgroup preemption to complete: {reasons}"
+
+
+@pytest.mark.parametrize("kep_messages", [False, True])
+def test_members_say_what_they_lack_and_leave_the_preemption_to_their_group(
+    kep_messages: bool,
+) -> None:
+    attempt = _group(Explanation(Sentence.FOUND_GROUP, (4,)), code=Code.SUCCESS)
+    for member in attempt.members:
+        message = wording.member_message(attempt, member, kep_messages=kep_messages)
+        assert message
+        assert "preemption" not in message
 
 
 def test_the_kep_has_a_sentence_of_its_own_for_priorities_that_differ() -> None:

@@ -86,6 +86,15 @@ webhooks:
   namespaceSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+  {{- with $given.webhooks.clientCertificate }}
+  {{- if .configMap }}
+  clientAuthority: /etc/reprieve-webhook-clients/{{ .key }}
+  {{- with .names }}
+  clientNames:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+  {{- end }}
   {{- if $given.webhooks.certManager.enabled }}
   certificateFolder: /etc/reprieve-webhook
   annotations:
@@ -102,7 +111,7 @@ webhooks:
 {{- printf "%s-webhook" (include "reprieve.fullname" . | trunc 55 | trimSuffix "-") }}
 {{- end }}
 
-{{- /* Kinds of jobs by their group: those of the built-in table, then those of the values. */}}
+{{- /* Kinds of jobs that are suspended, by their group: of the built-in table, then of the values. */}}
 {{- define "reprieve.queuedKinds" -}}
 {{- $kinds := dict
   "batch" (list "jobs")
@@ -111,9 +120,7 @@ webhooks:
   "kubeflow.org" (list "jaxjobs" "mpijobs" "paddlejobs" "pytorchjobs" "tfjobs" "xgboostjobs")
   "ray.io" (list "rayclusters" "rayjobs" "rayservices")
   "workload.codeflare.dev" (list "appwrappers")
-  "sparkoperator.k8s.io" (list "sparkapplications")
-  "leaderworkerset.x-k8s.io" (list "leaderworkersets")
-  "apps" (list "deployments" "statefulsets") }}
+  "sparkoperator.k8s.io" (list "sparkapplications") }}
 {{- range .Values.quota.jobKinds }}
 {{- $parts := splitList "/" .apiVersion }}
 {{- $group := ternary (first $parts) "" (gt (len $parts) 1) }}
@@ -137,4 +144,17 @@ webhooks:
 {{- $annotations := dig "metadata" "annotations" dict $found | default dict }}
 {{- $ours := and (eq (get $annotations "meta.helm.sh/release-name") .root.Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") .root.Release.Namespace) }}
 {{- if and (eq .root.Values.crds.install "IfAbsent") (or (not $found) $ours) }}true{{ end }}
+{{- end }}
+
+{{- /* Peers of a NetworkPolicy: CIDRs, then namespaces by name. */}}
+{{- define "reprieve.peers" }}
+{{- range .cidrs }}
+- ipBlock:
+    cidr: {{ . | quote }}
+{{- end }}
+{{- range .namespaces }}
+- namespaceSelector:
+    matchLabels:
+      kubernetes.io/metadata.name: {{ . | quote }}
+{{- end }}
 {{- end }}

@@ -76,11 +76,16 @@ class ObjectMeta(_Struct, frozen=True):
 
 
 class OwnedObject(_Struct, frozen=True):
-    """Any object, read for the sake of its owners and annotations."""
+    """Any object, read for the sake of its owners and annotations.
+
+    What it says of its children stands in spec or status, which have another form in each kind.
+    """
 
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
+    spec: msgspec.Raw = msgspec.Raw(b"")
+    status: msgspec.Raw = msgspec.Raw(b"")
 
 
 class ContainerResources(_Struct, frozen=True):
@@ -94,6 +99,7 @@ class Container(_Struct, frozen=True):
     """A container, for what it asks."""
 
     resources: ContainerResources | None = None
+    restart_policy: str | None = None
 
 
 class Toleration(_Struct, frozen=True):
@@ -154,6 +160,8 @@ class PodSpec(_Struct, frozen=True):
     tolerations: list[Toleration] | None = None
     affinity: Affinity | None = None
     scheduling_group: SchedulingGroup | None = None
+    overhead: dict[str, str | int | float] | None = None
+    resources: ContainerResources | None = None
 
 
 class PodTemplate(_Struct, frozen=True):

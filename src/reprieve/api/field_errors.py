@@ -7,9 +7,11 @@ syntax of the API.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
+
+from reprieve.units.names import DNS_SUBDOMAIN, LABEL
+from reprieve.units.untrusted import Form, cut
 
 __all__ = [
     "IMMUTABLE",
@@ -29,14 +31,16 @@ __all__ = [
 ]
 
 IMMUTABLE: Final = "field is immutable"
+_LONGEST: Final = 4_096
 
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+# A name that is too long is told as that, and as ill-formed only where it is so too.
+_SUBDOMAIN: Final = Form(DNS_SUBDOMAIN.pattern, _LONGEST)
 _SUBDOMAIN_TEXT: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
-_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_NAME: Final = Form(LABEL.pattern, _LONGEST)
 _NAME_TEXT: Final = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
     "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
@@ -167,4 +171,4 @@ def _label_value(value: str) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return cut(json.dumps(value, ensure_ascii=False, separators=(",", ":")))

@@ -1,7 +1,8 @@
 """Kaiwo's API: `GpuWorkload` and the part of `KaiwoConfig` that the idle plane reads.
 
-JSON is exactly what the specification's sections 2 and 3 say; what is unset is left out. Durations
-stay text (Go form), instants RFC 3339 text; `intake.gpuworkloads` makes engine rows of them.
+JSON is exactly what the specification of the idle plane, sections 2 and 3, says; what is unset is
+left out. Durations stay text (Go form), instants RFC 3339 text; `intake.gpuworkloads` makes engine
+rows of them.
 """
 
 from __future__ import annotations

@@ -365,9 +365,12 @@ class PodTemplate(_Struct, frozen=True):
 
 
 class TopologyRequest(_Struct, frozen=True):
-    """Pod sets with one group name get their flavors together."""
+    """Levels of a topology; pod sets with one group name get their flavors together."""
 
     pod_set_group_name: str | None = None
+    required: str | None = None
+    preferred: str | None = None
+    pod_set_slice_required_topology: str | None = None
 
 
 class PodSet(_Struct, frozen=True):

@@ -13,7 +13,9 @@ Both ways everything but the fields below stays as it is, known or unknown, null
 Arrows go one way: read back as v1beta1, it is said in the newer words. What one version has no
 field for is kept in an annotation of the object while it is in that version, so that a client of
 v1beta1 that writes back what it read loses nothing of v1beta2; the reference keeps no copy. What
-only v1beta1's status had is dropped, as there: nobody has written it for long.
+only v1beta1's status had is dropped, as there: nobody has written it for long. An annotation that
+says nothing that could have been kept is dropped, too, since whoever may write the object may have
+written it.
 
 Source: specification of the quota plane, section 1.5.
 """
@@ -25,13 +27,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from reprieve.api.kueue import API_VERSION, OLD_API_VERSION
+from reprieve.units.untrusted import Unreadable, read_json
 
-__all__ = ["KEPT", "UnknownVersion", "convert"]
+__all__ = ["KEPT", "TooManyDomains", "UnknownVersion", "bound_conversions", "convert"]
 
 Json = dict[str, Any]
 
 # What the version at hand has no field for, as a JSON object.
 KEPT: Final = "reprieve.dev/kept-fields"
+_LONGEST: Final = 256 * 1024  # all that the API takes of annotations
 
 _SOURCES: Final = {
     "kueue.x-k8s.io/workloadpriorityclass": ("kueue.x-k8s.io", "WorkloadPriorityClass"),
@@ -43,9 +47,18 @@ _OLD_SECONDS: Final = "accumulatedPastExexcutionTimeSeconds"
 _SECONDS: Final = "accumulatedPastExecutionTimeSeconds"
 _CONSTRAINTS: Final = "podsetSliceRequiredTopologyConstraints"
 
+# What is said once for many domains is written out for each: levels, as the schema has it, and
+# characters of all objects of a review, of which etcd would not store so many in one.
+_MOST_LEVELS: Final = 16
+_MOST_CHARACTERS: Final = 4 * 2**20
+
 
 class UnknownVersion(ValueError):
     """An object is asked for in a version that is not served."""
+
+
+class TooManyDomains(ValueError):
+    """A topology assignment would be longer, written out, than an object can be."""
 
 
 def convert(obj: Mapping[str, Any], version: str) -> Json:
@@ -53,6 +66,7 @@ def convert(obj: Mapping[str, Any], version: str) -> Json:
 
     Raises:
         UnknownVersion: either version is none of v1beta1 and v1beta2.
+        TooManyDomains: it has too many levels; `bound_conversions` refuses the rest.
     """
     for each in (obj.get("apiVersion"), version):
         if each not in (API_VERSION, OLD_API_VERSION):
@@ -69,6 +83,23 @@ def convert(obj: Mapping[str, Any], version: str) -> Json:
         step(copy, _taken(copy), kept)
         _keep(copy, kept)
     return copy
+
+
+def bound_conversions(objects: list[Any], version: str) -> None:
+    """Refuse objects that would be too long, all in all, in `version`.
+
+    Raises:
+        TooManyDomains: of Workloads.
+    """
+    characters = 0
+    for obj in objects if version == OLD_API_VERSION else ():
+        if isinstance(obj, dict):
+            for assignment in _list(_part(obj, "status", "admission"), "podSetAssignments"):
+                characters += _written_out(_list(_part(assignment, "topologyAssignment"), "slices"))
+    if characters > _MOST_CHARACTERS:
+        raise TooManyDomains(
+            f"topology assignments of more than {_MOST_CHARACTERS} characters as v1beta1"
+        )
 
 
 def _copied(value: Any) -> Any:
@@ -108,8 +139,8 @@ def _taken(obj: Json) -> Json:
     if not annotations:
         del metadata["annotations"]
     try:
-        found = json.loads(text)
-    except (TypeError, ValueError):
+        found = read_json(text, _LONGEST) if isinstance(text, str) else None
+    except Unreadable:
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -226,6 +257,8 @@ def _slices(levels: Any, domains: list[Json]) -> list[Json]:
     if not domains:
         return []
     depth = len(levels) if isinstance(levels, list) else 0
+    if depth > _MOST_LEVELS:
+        raise TooManyDomains(f"{depth} levels of topology; accepted: {_MOST_LEVELS}")
     values = [
         [
             str(each["values"][level]) if level < len(each.get("values") or ()) else ""
@@ -263,6 +296,24 @@ def _common(values: list[str]) -> str:
     first, last = min(values), max(values)
     length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), None)
     return first[: min(len(first), len(last)) if length is None else length]
+
+
+def _written_out(slices: list[Json]) -> int:
+    """Return how many characters slices have domain by domain, without writing them out."""
+    characters = 0
+    for piece in slices:
+        count = piece.get("domainCount", 0)
+        levels = _list(piece, "valuesPerLevel")
+        if not isinstance(count, int) or len(levels) > _MOST_LEVELS:
+            raise TooManyDomains("a slice of a topology assignment that cannot be written out")
+        # Quotes, names of fields and the number of pods; then what all values begin and end with.
+        shared = sum(
+            len(str(level.get(name, "")))
+            for level in levels
+            for name in ("universalValue", "prefix", "suffix")
+        )
+        characters += max(count, 0) * (24 + shared)
+    return characters
 
 
 def _domains(piece: Json) -> list[Json]:

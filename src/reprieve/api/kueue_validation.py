@@ -8,7 +8,6 @@ Source: specification of the quota plane, sections 1.1 to 1.4 and 12.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from reprieve.api import field_errors as wrong
 from reprieve.units.quantities import InvalidQuantity, parse_milli
+from reprieve.units.untrusted import Form, integer_or_none
 
 __all__ = [
     "cluster_queue_errors",
@@ -33,8 +33,8 @@ _MOST_FLAVORS: Final = 256
 _MOST_RESOURCES: Final = 256
 _MOST_PAIRS: Final = 512
 # An exponent that no amount of anything has: still a quantity.
-_LONG: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+", re.ASCII)
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_LONG: Final = Form(r"[+-]?+([0-9]++\.?+[0-9]*+|\.[0-9]++)[eE][+-]?+[0-9]++")
+_EXACT: Final = Form(r"([+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++))(?:([nu])|[eE][+-]?+[0-9]{1,3}+)?+")
 
 
 def cluster_queue_errors(queue: Json) -> Iterator[str]:
@@ -91,7 +91,7 @@ def workload_errors(workload: Json) -> Iterator[str]:
     """Yield what is wrong with a Workload by itself."""
     annotations = (workload.get("metadata") or {}).get("annotations") or {}
     boost = annotations.get(BOOST)
-    if boost is not None and not _is_int32(boost):
+    if boost is not None and integer_or_none(boost) is None:
         at = f"metadata.annotations[{BOOST}]"
         yield wrong.invalid(at, boost, "must be a valid signed integer")
     spec, status = workload.get("spec") or {}, workload.get("status") or {}
@@ -295,16 +295,12 @@ def _holds_quota(workload: Json) -> bool:
 def _amount(quantity: str | int | float) -> Fraction:
     """Return an amount exactly as far as signs, limits and the smallest weight need it."""
     text = str(quantity)
-    if text.endswith(("n", "u")):
-        return Fraction(text[:-1] or "0") / (10**9 if text.endswith("n") else 10**6)
     try:
-        if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text):
-            return Fraction(text)
-        return Fraction(parse_milli(text), 1_000)
-    except (InvalidQuantity, ValueError):
+        exact = _EXACT.fullmatch(text)
+        if exact is None:
+            return Fraction(parse_milli(text), 1_000)
+        number, suffix = exact.groups()
+        return Fraction(number) / (10**9 if suffix == "n" else 10**6) if suffix else Fraction(text)
+    except InvalidQuantity:
         # Beyond any limit: the schema has seen that it is a quantity.
         return Fraction(-(10**40) if text.startswith("-") else 10**40)
-
-
-def _is_int32(text: str) -> bool:
-    return bool(_INTEGER.fullmatch(text)) and -(2**31) <= int(text) < 2**31

@@ -8,12 +8,12 @@ Source: specification of the quota plane, sections 10.3, 10.4 and 12.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from reprieve.api import field_errors as wrong
+from reprieve.units.untrusted import Form, cut, integer_or_none
 
 __all__ = [
     "ADMISSION_GATED_BY",
@@ -47,8 +47,7 @@ GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
 GROUP_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 RETRIABLE: Final = "kueue.x-k8s.io/retriable-in-group"
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_LONGEST: Final = 20  # digits that are worth reading
+_INTEGER: Final = Form(r"[+-]?+[0-9]++", 4_096)
 _PREFIXED: Final = 'must be a domain-prefixed path (such as "acme.io/foo")'
 
 
@@ -257,13 +256,12 @@ def _seconds(text: str) -> Iterator[str]:
 
 def _number(text: str) -> int | None:
     """Return an int32, None where the text is none."""
-    found = int(text) if _INTEGER.fullmatch(text) and len(text) <= _LONGEST else None
-    return found if found is None or -(2**31) <= found < 2**31 else None
+    return integer_or_none(text)
 
 
 def _not_a_number(text: str) -> str:
     why = "value out of range" if _INTEGER.fullmatch(text) else "invalid syntax"
-    return f'strconv.Atoi: parsing "{text}": {why}'
+    return f'strconv.Atoi: parsing "{cut(text)}": {why}'
 
 
 def _names(text: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 The spec is written once, before anything is evicted, and never changes (CEL in the CRD); the status
 says how far the operator got. Objects live in the operator's namespace and are written by the
-operator alone. Source: the design's section "Intent log and executor".
+operator alone. What is too large for one object stands in `PreemptionPart` objects beside it, which
+are written before it and named in it. Source: the design's section "Intent log and executor".
 """
 
 from __future__ import annotations
@@ -17,17 +18,23 @@ __all__ = [
     "DRY_RUN_LABEL",
     "ON_PREEMPTION",
     "PLAN_ANNOTATION",
+    "PREEMPTION_LABEL",
     "PREEMPT_MIN_RUNTIME",
     "Action",
     "Guard",
     "IntentPhase",
     "Metadata",
     "ObjectRef",
+    "PartSpec",
+    "PartVictim",
+    "Placement",
     "Preemption",
+    "PreemptionPart",
     "PreemptionSpec",
     "PreemptionStatus",
     "Proof",
     "Victim",
+    "VictimClass",
     "VictimState",
     "VictimStatus",
 ]
@@ -35,6 +42,8 @@ __all__ = [
 API_VERSION: Final = "reprieve.dev/v1alpha1"
 PLAN_ANNOTATION: Final = "reprieve.dev/plan"
 DRY_RUN_LABEL: Final = "reprieve.dev/dry-run"
+#: On a part: the name of the Preemption that it belongs to.
+PREEMPTION_LABEL: Final = "reprieve.dev/preemption"
 #: For how long after its start, or its admission, work is no victim; a duration.
 PREEMPT_MIN_RUNTIME: Final = "reprieve.dev/preempt-min-runtime"
 ON_PREEMPTION: Final = "reprieve.dev/on-preemption"
@@ -63,12 +72,22 @@ class IntentPhase(StrEnum):
 
 
 class VictimState(StrEnum):
-    """How a victim came out of it."""
+    """How a victim came out of it.
+
+    A victim is EVICTED in at most one record, that of the plan by which it went. Whoever finds it
+    gone or on its way by another plan, or by somebody else, writes GONE.
+    """
 
     PENDING = "Pending"
     EVICTED = "Evicted"
+    GONE = "Gone"
     SPARED = "Spared"
     FAILED = "Failed"
+
+    @property
+    def over(self) -> bool:
+        """Whether the victim is out of the way."""
+        return self in (VictimState.EVICTED, VictimState.GONE)
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -122,10 +141,16 @@ class Proof(_Struct, frozen=True):
     need: dict[str, int] = {}
     in_flight: dict[str, int] = {}
     freed: dict[str, int] = {}
+    free: dict[str, int] = {}
 
 
 class PreemptionSpec(_Struct, frozen=True):
-    """The decision. Immutable."""
+    """The decision. Immutable.
+
+    `parts`: names of the objects that hold `victims`, `placement` and `guards`, in order, where one
+    object is too small for them; `victim_count` says how many victims they hold. `input_parts`:
+    likewise for the data of `input`.
+    """
 
     plane: str
     plan_id: str
@@ -140,6 +165,14 @@ class PreemptionSpec(_Struct, frozen=True):
     placement: list[Placement] = []
     dry_run: bool = False
     input: dict[str, Any] | None = None
+    parts: list[str] = []
+    input_parts: list[str] = []
+    victim_count: int = 0
+
+    @property
+    def number_of_victims(self) -> int:
+        """How many victims the plan has, be they here or in parts."""
+        return self.victim_count or len(self.victims)
 
 
 class VictimStatus(_Struct, frozen=True):
@@ -152,7 +185,10 @@ class VictimStatus(_Struct, frozen=True):
 
 
 class PreemptionStatus(_Struct, frozen=True):
-    """How far the operator got, who does it, and under which epoch of the process lease."""
+    """How far the operator got, who does it, and under which epoch of the process lease.
+
+    `victims`: of a plan in parts only those that were not evicted; `victims_by_state` counts all.
+    """
 
     phase: IntentPhase
     owner: str = ""
@@ -160,6 +196,7 @@ class PreemptionStatus(_Struct, frozen=True):
     reason: str = ""
     victim_count: int = 0
     victims: list[VictimStatus] = []
+    victims_by_state: dict[str, int] = {}
     started_at: str = ""
     finished_at: str = ""
 
@@ -184,3 +221,61 @@ class Preemption(msgspec.Struct, frozen=True, rename="camel"):
     status: PreemptionStatus = PreemptionStatus(IntentPhase.PLANNED)
     api_version: str = API_VERSION
     kind: str = "Preemption"
+
+
+class VictimClass(_Struct, frozen=True):
+    """What victims have in common: all but who they are."""
+
+    api_version: str
+    kind: str
+    rule: str
+    namespace: str = ""
+    amounts: dict[str, int] = {}
+    action: Action = Action.DELETE
+
+
+class PartVictim(_Struct, frozen=True, array_like=True):
+    """One victim within a part: its root, without what its class says. A JSON array.
+
+    `number`: of its class within the part; `unit`: of its unit, None for a victim that goes alone.
+    `subject` is left out where it is the root. What is empty at the end is left out, too.
+    """
+
+    name: str
+    uid: str
+    number: int = 0
+    unit: int | None = None
+    reason: str = ""
+    subject: ObjectRef | None = None
+
+
+class PartSpec(_Struct, frozen=True):
+    """A piece of a plan, or of the input that it was decided on. Immutable.
+
+    `victims` and `placement` are texts of many lines, a `PartVictim` each, or a uid and a node as a
+    JSON array: thousands of objects in an object would cost an API server a second and more for
+    each write, and a text costs it nothing.
+
+    `preemption`: name of the Preemption; without one that names it, a part means nothing. `index`:
+    its place among the parts of the same sort. `input`: a piece of the input's data.
+    """
+
+    preemption: str
+    plan_id: str
+    decided_at: str
+    index: int
+    classes: list[VictimClass] = []
+    units: list[str] = []
+    victims: str = ""
+    placement: str = ""
+    guards: list[Guard] = []
+    input: str = ""
+
+
+class PreemptionPart(msgspec.Struct, frozen=True, rename="camel"):
+    """One part as it is stored."""
+
+    metadata: Metadata
+    spec: PartSpec
+    api_version: str = API_VERSION
+    kind: str = "PreemptionPart"

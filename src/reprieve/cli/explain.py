@@ -16,10 +16,11 @@ import msgspec
 import yaml
 
 import reprieve
-from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
+from reprieve.api.reprieve import Action, Preemption, PreemptionPart, PreemptionSpec
 from reprieve.controllers.scheduling.plugins import installed, load, load_scorers
 from reprieve.engine.plan import Plan, Plane
-from reprieve.execution.intents import intent_spec
+from reprieve.execution.intents import intent_spec, stored_whole
+from reprieve.execution.parts import PartsMissing, whole
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
@@ -74,6 +75,13 @@ _KEPT: Final = "those that are waiting for GPUs, idle or on their way out"
     metavar="FILE",
     help="Read the record from a file of kubectl get -o yaml; - is standard input.",
 )
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Name every member and victim; else more than 50 are counted by node pool, namespace and "
+    "group.",
+)
 @click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 def explain(
@@ -81,6 +89,7 @@ def explain(
     namespace: str | None,
     workload: str | None,
     filename: str | None,
+    everything: bool,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
@@ -106,7 +115,7 @@ def explain(
         _say(f"Preemption {metadata.namespace}/{metadata.name}, plan {record.spec.plan_id}")
         _say(verdict)
         _say("")
-        for line in _story(record, replay):
+        for line in _story(record, replay, everything=everything):
             _say(line)
     elif replay is None:
         raise ReprieveError(f"{'/'.join(asked)}: no answer. {verdict}")
@@ -128,16 +137,16 @@ def _asked(workload: str | None) -> tuple[str, str] | None:
     return namespace, name
 
 
-def _story(record: Preemption, replay: _Replays | None) -> list[str]:
+def _story(record: Preemption, replay: _Replays | None, *, everything: bool) -> list[str]:
     if isinstance(replay, SchedulingReplay):
-        return pod_story(record, replay)
+        return pod_story(record, replay, everything=everything)
     if isinstance(replay, QuotaReplay):
-        return quota_story(record, replay)
+        return quota_story(record, replay, everything=everything)
     if replay is None and record.spec.plane == Plane.QUOTA:
-        return quota_story(record, None)
+        return quota_story(record, None, everything=everything)
     if replay is None and record.spec.plane == Plane.SCHEDULING:
-        return pod_story(record, None)
-    return story(record, replay)
+        return pod_story(record, None, everything=everything)
+    return story(record, replay, everything=everything)
 
 
 def _answers(replay: _Replays, namespace: str, name: str) -> list[str]:
@@ -243,7 +252,8 @@ async def _from_cluster(
     clock = SystemClock()
     client = connect(await load_connection(kubeconfig, context, clock), clock)
     try:
-        return await client.get(PREEMPTIONS, namespace, name, Preemption)
+        record = await client.get(PREEMPTIONS, namespace, name, Preemption)
+        return await stored_whole(client, record)
     except NotFound as missing:
         if missing.details.get("name") != name:
             raise ReprieveError(
@@ -276,16 +286,29 @@ def _from_file(filename: str, name: str | None) -> Preemption:
             f"kubectl get preemption NAME -o yaml prints it{several}"
         )
     try:
-        return msgspec.convert(found[0], Preemption)
+        record = msgspec.convert(found[0], Preemption)
+        names = {*record.spec.parts, *record.spec.input_parts}
+        parts = [
+            msgspec.convert(each, PreemptionPart).spec
+            for each in _listed(document, "PreemptionPart")
+            if _name_of(each) in names
+        ]
     except msgspec.ValidationError as error:
         raise UsageError(f"-f {filename}: not a Preemption: {error}") from None
+    try:
+        return msgspec.structs.replace(record, spec=whole(record.spec, parts))
+    except PartsMissing as missing:
+        raise UsageError(
+            f"-f {filename}: {missing}; accepted: the Preemption with its PreemptionParts, as "
+            "kubectl get preemptions,preemptionparts -o yaml prints them"
+        ) from None
 
 
-def _listed(document: object) -> list[dict[str, Any]]:
+def _listed(document: object, kind: str = "Preemption") -> list[dict[str, Any]]:
     items = [document]
     if isinstance(document, dict) and isinstance(document.get("items"), list):
         items = document["items"]
-    return [item for item in items if isinstance(item, dict) and item.get("kind") == "Preemption"]
+    return [item for item in items if isinstance(item, dict) and item.get("kind") == kind]
 
 
 def _name_of(item: dict[str, Any]) -> str:

@@ -28,6 +28,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Tell who made way for whom in one preemption, and why.",
     ),
     "crds": ("reprieve.cli.crds", "crds", "Print the CustomResourceDefinitions as YAML."),
+    "webhooks": (
+        "reprieve.cli.webhooks",
+        "webhooks",
+        "Print the webhook configurations, empty, as YAML.",
+    ),
 }
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
+import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
+from reprieve.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.units.errors import UsageError
 
 __all__ = ["run"]
 
+_PAUSE_S = 1.0  # before a process begins anew, so that one that cannot start does so rarely
 _CONTROLLERS = ("idle", "scheduling", "quota")
 
 
@@ -43,11 +48,38 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     help="Port of /metrics, /healthz and /readyz; 0 takes a free one.",
 )
 @click.option(
+    "--metrics-address",
+    metavar="ADDRESS",
+    help="Where this port is open; accepted: an address, or all. Else: in a pod, where the kubelet "
+    "probes it, all, anywhere else 127.0.0.1.",
+)
+@click.option(
+    "--metrics-auth",
+    type=click.Choice(["none", "kubernetes"]),
+    default="none",
+    show_default=True,
+    help="Who reads metrics and pages: everybody, or whom the API server allows; then over TLS.",
+)
+@click.option(
     "--lease-duration",
     default="15s",
     show_default=True,
     metavar="DURATION",
     help="Duration of the process lease, at least 1s; also the longest hand-over after a crash.",
+)
+@click.option(
+    "--decision-limit",
+    default="5s",
+    show_default=True,
+    metavar="DURATION",
+    help="What takes longer to decide about is set aside for a while; at least 250ms.",
+)
+@click.option(
+    "--longest-silence",
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="A process whose event loop has not answered for as long is ended; at least 5s.",
 )
 @click.option(
     "--log-format",
@@ -100,7 +132,11 @@ def run(
     config_file: Path | None,
     dry_run: bool,
     metrics_port: int,
+    metrics_address: str | None,
+    metrics_auth: str,
     lease_duration: str,
+    decision_limit: str,
+    longest_silence: str,
     log_format: str,
     feature_gates: str,
     scheduler_config: Path | None,
@@ -111,12 +147,14 @@ def run(
 ) -> None:
     """Run the operator against a cluster, inside or outside of it.
 
-    SIGTERM releases the leases and ends the process within 5 seconds.
+    SIGTERM releases the leases and ends the process within 5 seconds. A process that loses its
+    lease begins anew by itself, as a candidate.
     """
     # Here, because they bring the HTTP client and the event loop, which help does not need.
     import uvloop
 
-    from reprieve.controllers.process import OperatorOptions, run_operator
+    from reprieve.controllers.lease_keeper import LeaseKeeper
+    from reprieve.controllers.process import End, OperatorOptions, run_operator
     from reprieve.units.clock import SystemClock
 
     planes = tuple(name.strip() for name in controllers.split(",") if name.strip())
@@ -134,7 +172,11 @@ def run(
         config_file=config_file,
         dry_run=dry_run,
         metrics_port=metrics_port,
-        lease_duration=_lease_duration(lease_duration),
+        metrics_host=_metrics_host(metrics_address, os.environ),
+        metrics_auth=metrics_auth == "kubernetes",
+        lease_duration=_duration("--lease-duration", lease_duration, SECOND),
+        decision_limit=_duration("--decision-limit", decision_limit, SECOND // 4),
+        longest_silence=_duration("--longest-silence", longest_silence, 5 * SECOND),
         log_format=log_format,
         feature_gates=feature_gates,
         scheduler_config=scheduler_config,
@@ -143,15 +185,46 @@ def run(
         shared_nodes=shared_nodes,
         verbosity=verbosity,
     )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        raise SystemExit(runner.run(run_operator(options, SystemClock())))
+    clock = SystemClock()
+    # While there is neither a thread nor an event loop.
+    keeper = None if dry_run else LeaseKeeper.fork(kubeconfig, context, clock)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            end = runner.run(run_operator(options, clock, keeper))
+    finally:
+        if keeper is not None:
+            keeper.close()
+    if end is End.ANEW:
+        _begin_anew()
 
 
-def _lease_duration(text: str) -> int:
+def _begin_anew() -> None:
+    """Execute the program again in this process: whatever it believed and ran is gone."""
+    time.sleep(_PAUSE_S)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, sys.orig_argv)
+
+
+def _metrics_host(text: str | None, environment: Mapping[str, str]) -> str | None:
+    """Return where telemetry listens; None is everywhere."""
+    if text == "all" or (text is None and "KUBERNETES_SERVICE_HOST" in environment):
+        return None
+    try:
+        return str(ipaddress.ip_address(text or "127.0.0.1"))
+    except ValueError:
+        raise UsageError(
+            f"--metrics-address: {text!r} is no address; accepted: one such as 127.0.0.1, or all"
+        ) from None
+
+
+def _duration(flag: str, text: str, least: int) -> int:
     try:
         duration = parse_duration(text)
     except InvalidDuration as error:
-        raise UsageError(f"--lease-duration: {error}") from None
-    if duration < SECOND:
-        raise UsageError(f"--lease-duration: {text} is too short; accepted: 1s or longer")
+        raise UsageError(f"{flag}: {error}") from None
+    if duration < least:
+        raise UsageError(
+            f"{flag}: {text} is too short; accepted: {format_duration(least)} or longer"
+        )
     return duration

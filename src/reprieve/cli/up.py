@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import re
 import shlex
 import signal
 import sys
@@ -26,7 +27,7 @@ import msgspec
 from reprieve.controllers.collector import relax_collector
 from reprieve.local.machines.objects import StoreError
 from reprieve.local.server.faults import InvalidFaults, parse_faults
-from reprieve.scenarios.catalogue import DEFAULT, find
+from reprieve.scenarios.catalogue import DEFAULT, find, playground
 from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage, holds_cluster
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import CLUSTER_QUEUES
@@ -42,6 +43,8 @@ from reprieve.units.instants import format_instant
 __all__ = ["up"]
 
 _REFRESH: Final = SECOND // 4
+#: A line of the operator's log that says what a GpuWorkload has become.
+_TRANSITION: Final = re.compile(r" INFO [\w.]+: \S+/\S+: \w+ -> \w+ \(")
 _CONTROLLERS: Final = ("idle", "scheduling")
 #: Ours is the only scheduler of the cluster.
 _OPERATOR: Final = (
@@ -86,6 +89,9 @@ class _Options:
     rbac: bool
     feature_gates: str
     strict_disruption_mode: bool
+    hosts: tuple[str, ...]
+    nodes: int | None
+    gpus: int | None
 
 
 @click.command()
@@ -93,6 +99,18 @@ class _Options:
     "--scenario",
     metavar="FILE|NAME",
     help=f"What to play on the cluster; {DEFAULT} unless --data holds a cluster already.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 5000),
+    metavar="N",
+    help="Instead of a scenario, an empty cluster of so many nodes.",
+)
+@click.option(
+    "--gpus",
+    type=click.IntRange(0, 1024),
+    metavar="N",
+    help="GPUs (amd.com/gpu) of each of these nodes; 8 unless said.",
 )
 @click.option("--headless", is_flag=True, help="One line per transition instead of the view.")
 @click.option(
@@ -140,6 +158,13 @@ class _Options:
     is_flag=True,
     help="Refuse pod groups of disruption mode all that have no gang policy.",
 )
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Answer under this name too; over plain HTTP only loopback names are answered.",
+)
 def up(
     scenario: str | None,
     headless: bool,
@@ -152,6 +177,9 @@ def up(
     rbac: bool,
     feature_gates: str,
     strict_disruption_mode: bool,
+    hosts: tuple[str, ...],
+    nodes: int | None,
+    gpus: int | None,
 ) -> None:
     """Start an embedded cluster with the operator and play a scenario on it."""
     headless = headless or not sys.stdout.isatty()
@@ -167,6 +195,9 @@ def up(
         rbac,
         feature_gates,
         strict_disruption_mode,
+        hosts,
+        nodes,
+        gpus,
     )
     sys.exit(asyncio.run(_up(options)))
 
@@ -177,7 +208,7 @@ async def _up(options: _Options) -> int:
     Raises:
         UsageError: a flag names something that cannot be used.
     """
-    scenario = find(options.scenario or DEFAULT)
+    scenario = _scenario(options)
     try:
         faults = None if options.faults is None else parse_faults(options.faults)
     except InvalidFaults as error:
@@ -192,6 +223,16 @@ async def _up(options: _Options) -> int:
         loop.add_signal_handler(number, stop.set)
     with tempfile.TemporaryDirectory(prefix="reprieve-up-") as directory:
         return await _Session(options, scenario, stop, faults).run(Path(directory))
+
+
+def _scenario(options: _Options) -> Scenario:
+    if options.nodes is None and options.gpus is None:
+        return find(options.scenario or DEFAULT)
+    if options.scenario is not None:
+        raise UsageError(
+            "--scenario has nodes of its own; accepted: either --scenario, or --nodes and --gpus"
+        )
+    return playground(options.nodes or 1, 8 if options.gpus is None else options.gpus)
 
 
 class _Session:
@@ -243,9 +284,9 @@ class _Session:
         controllers = self._scenario.controllers or _CONTROLLERS
         kubeconfig = options.kubeconfig or (options.data or directory) / "kubeconfig"
         try:
-            for folder in (options.data, kubeconfig.parent):
-                if folder is not None:
-                    folder.mkdir(parents=True, exist_ok=True)
+            if options.data is not None:
+                options.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+            kubeconfig.parent.mkdir(parents=True, exist_ok=True)
             return await stack.enter_async_context(
                 embedded_stage(
                     self._scenario.nodes,
@@ -267,6 +308,7 @@ class _Session:
                     feature_gates={name: wish.on for name, wish in gates.items()},
                     strict_disruption_mode=options.strict_disruption_mode,
                     kueue="quota" in controllers,
+                    hosts=options.hosts,
                 )
             )
         except StoreError as error:
@@ -322,7 +364,14 @@ class _Session:
             while True:
                 log = self._operator.tail() if self._operator is not None else []
                 live.update(
-                    render(stage.observer, stage.clock.wall(), log, self._last_step), refresh=True
+                    render(
+                        stage.observer,
+                        stage.clock.wall(),
+                        log,
+                        self._last_step,
+                        self._scenario.controllers or _CONTROLLERS,
+                    ),
+                    refresh=True,
                 )
                 await stage.clock.sleep(_REFRESH)
 
@@ -350,7 +399,8 @@ class _Session:
         self._operator = operator
 
     def _note_operator_line(self, line: str) -> None:
-        self._say(f"operator: {line}", error=True)
+        if not _TRANSITION.search(line):  # told on standard output already
+            self._say(f"operator: {line}", error=True)
 
     def _note_step(self, step: StepResult) -> None:
         self._last_step = (

@@ -1,14 +1,15 @@
 """The live view of `reprieve up`: nodes, GPUs, queues with their shares, workloads, preemptions.
 
-Pure: an `Observer` goes in, a rich renderable comes out. Extended resources count as GPUs, since a
-node of the embedded cluster has no others. A GPU is idle when its pod belongs to a workload in
-phase Idle.
+Pure: an `Observer` goes in, a rich renderable comes out. Shown is what the running planes are
+about: what is idle with the idle plane, groups of pods with the scheduling plane, queues with the
+quota plane. Extended resources count as GPUs, since a node of the embedded cluster has no others;
+a node without them shows its pods. A GPU is idle when its pod belongs to a workload in phase Idle.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -39,19 +40,29 @@ _STYLES: Final = {
     "Preempted": "bold red",
     "Deleted": "dim",
 }
+_GANG: Final = "gang.scheduling.koordinator.sh/name"
+_GROUP_LABELS: Final = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 _LAST_PREEMPTIONS: Final = 5
 _LAST_LINES: Final = 6
 
 
 def render(
-    observer: Observer, now: Nanos, log: Sequence[str] = (), progress: str = ""
+    observer: Observer,
+    now: Nanos,
+    log: Sequence[str] = (),
+    progress: str = "",
+    planes: Collection[str] = ("idle", "scheduling", "quota"),
 ) -> RenderableType:
     """Return the whole view; `log` are lines of the operator, `progress` stands on top."""
     parts: list[RenderableType] = [Text(progress)] if progress else []
-    parts.append(_nodes(observer))
+    parts.append(_nodes(observer, idle="idle" in planes))
     if observer.all(CLUSTER_QUEUES):
         parts.append(_queues(observer))
-    parts += [_workloads(observer, now), _preemptions(observer)]
+    if "scheduling" in planes and (groups := _groups(observer)):
+        parts.append(groups)
+    if "idle" in planes and ("scheduling" not in planes or observer.all(GPUWORKLOADS)):
+        parts.append(_workloads(observer, now))
+    parts.append(_preemptions(observer))
     if log:
         lines = Text("\n".join(log[-_LAST_LINES:]), no_wrap=True, overflow="ellipsis", style="dim")
         parts.append(Panel(lines, title="operator", title_align="left", border_style="dim"))
@@ -67,8 +78,9 @@ def headline(transition: Transition) -> str:
     return f"{line}  {transition.reason}" if transition.reason else line
 
 
-def _nodes(observer: Observer) -> Table:
-    table = Table("Node", "Resource", "GPUs", "Used", "Idle", title_justify="left", expand=True)
+def _nodes(observer: Observer, idle: bool) -> Table:
+    columns = ("Node", "Resource", "Total", "Used", *(("Idle",) if idle else ()))
+    table = Table(*columns, title_justify="left", expand=True)
     idle_pods = {
         (item["metadata"]["namespace"], pod["podName"])
         for item in observer.all(GPUWORKLOADS)
@@ -76,26 +88,54 @@ def _nodes(observer: Observer) -> Table:
         for pod in item.get("status", {}).get("trackedPods", ())
     }
     used: Counter[tuple[str, str]] = Counter()
-    idle: Counter[tuple[str, str]] = Counter()
+    unused: Counter[tuple[str, str]] = Counter()
     for pod in observer.all("pods"):
         node = pod.get("spec", {}).get("nodeName")
         if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-            for resource, amount in _gpus_of(pod).items():
+            for resource, amount in {**_gpus_of(pod), "pods": 1}.items():
                 used[node, resource] += amount
                 if (pod["metadata"]["namespace"], pod["metadata"]["name"]) in idle_pods:
-                    idle[node, resource] += amount
+                    unused[node, resource] += amount
     for node in observer.all("nodes"):
         name = node["metadata"]["name"]
         allocatable = node.get("status", {}).get("allocatable", {})
-        for resource in sorted(filter(_is_gpu, allocatable)):
-            table.add_row(
-                name,
-                resource,
-                str(allocatable[resource]),
-                str(used[name, resource]),
-                Text(str(idle[name, resource]), style="cyan" if idle[name, resource] else ""),
-            )
+        for resource in sorted(filter(_is_gpu, allocatable)) or ["pods"]:
+            row = (name, resource, str(allocatable.get(resource, "")), str(used[name, resource]))
+            count = unused[name, resource]
+            last = (Text(str(count), style="cyan" if count else ""),) if idle else ()
+            table.add_row(*row, *last)
     return table
+
+
+def _groups(observer: Observer) -> Table | None:
+    """Return how far the pods of each group are, None where no pod is in one."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for pod in observer.all("pods"):
+        name = _group_of(pod)
+        if name:
+            status = pod.get("status") or {}
+            ending = bool(pod["metadata"].get("deletionTimestamp"))
+            waits = not (pod.get("spec") or {}).get("nodeName")
+            state = "Ending" if ending else "Waiting" if waits else status.get("phase", "Pending")
+            found.setdefault((pod["metadata"]["namespace"], name), Counter())[state] += 1
+    if not found:
+        return None
+    table = Table("Namespace", "Group", "Pods", "Running", "Waiting", "Ending", expand=True)
+    for (namespace, name), states in sorted(found.items()):
+        cells = [str(states[state]) for state in ("Running", "Waiting", "Ending")]
+        table.add_row(namespace, name, str(states.total()), *cells)
+    return table
+
+
+def _group_of(pod: Mapping[str, Any]) -> str:
+    """Return the group that a pod names, in any of the ways that gangs are named."""
+    named = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
+    labels = pod["metadata"].get("labels") or {}
+    annotations = pod["metadata"].get("annotations") or {}
+    for found in (named, *map(labels.get, _GROUP_LABELS), annotations.get(_GANG)):
+        if found:
+            return str(found)
+    return ""
 
 
 def _workloads(observer: Observer, now: Nanos) -> Table:

@@ -2,7 +2,7 @@
 
 A poll is also logged, and only where something changed: when a source begins to fail, when it
 fails in another way, when all its targets answer again, and once for each pod with an impossible
-value for as long as it goes on.
+value, or with samples that contradict each other, for as long as it goes on.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class PollReport:
         self._failing: dict[str, frozenset[str]] = {}
         # All and only pods with an impossible value in the last poll.
         self._invalid: frozenset[PodKey] = frozenset()
+        # All and only pods whose samples contradicted each other in the last poll.
+        self._contradicted: frozenset[PodKey] = frozenset()
 
     def report(self, poll: Poll) -> None:
         """Count one poll and log what is new in it."""
@@ -63,6 +65,7 @@ class PollReport:
             )
         dropped = Counter(bad.defect.value for bads in poll.invalid.values() for bad in bads)
         dropped["Unassigned"] += poll.unassigned
+        dropped["Contradicted"] += len(poll.conflicts)
         for reason, number in dropped.items():
             metrics.samples_dropped.labels(reason).inc(number)
         for pod in sorted(poll.invalid.keys() - self._invalid):
@@ -72,6 +75,18 @@ class PollReport:
                 ", ".join(sorted({bad.defect.value for bad in poll.invalid[pod]})),
             )
         self._invalid = frozenset(poll.invalid)
+        for pod in sorted(poll.conflicts.keys() - self._contradicted):
+            conflict = poll.conflicts[pod]
+            _log.warning(
+                "pod %s/%s: GPU %s is reported with %.1f %% and with %.1f %%; the higher value "
+                "counts. Somebody else may publish samples of it: let the query name the "
+                "exporters' job or namespace",
+                *pod,
+                conflict.gpu_id or '""',
+                conflict.lowest,
+                conflict.highest,
+            )
+        self._contradicted = frozenset(poll.conflicts)
 
     def _report_source(self, health: SourceHealth) -> None:
         metrics, shown = self._metrics, health.source.shown

@@ -5,7 +5,9 @@ addresses of a Service (`service://NAMESPACE/NAME:PORT/PATH`, PORT being the num
 listen on or the name of a port of the EndpointSlice), and an instant query to a Prometheus server
 (`prometheus+http(s)://HOST?query=QUERY`). A reading is either complete or a failure with its class:
 nothing of a body that breaks off, is too large or malformed is ever used, and a failing endpoint
-says nothing about the others. Bodies are read in pieces, so memory does not grow with them.
+says nothing about the others. Bodies are read in pieces, so memory grows with the samples only, of
+which one endpoint and all endpoints of one poll together may send so many; too much is silence.
+Redirects are not followed: an endpoint must not choose what the operator asks next.
 
 Source: specification of the idle plane, section 10; requests time out after 5 s there as here.
 """
@@ -44,10 +46,11 @@ __all__ = [
 ]
 
 TIMEOUT_SECONDS: Final = 5.0
-# One collector in front of 10,000 GPUs sends about 100 MiB.
-MAXIMUM_BODY_BYTES: Final = 256 << 20
-# An answer of the query API is held as a whole.
-MAXIMUM_ANSWER_BYTES: Final = 64 << 20
+# One collector in front of 10,000 GPUs sends about 100 MiB, some 20,000 samples among them.
+MAXIMUM_BODY_BYTES: Final = 128 << 20
+# A sample takes less than a KiB; the chart's limit of memory is 512 MiB.
+MAXIMUM_SAMPLES: Final = 50_000
+MAXIMUM_SAMPLES_AT_ONCE: Final = 100_000
 # Bodies of so many endpoints are in flight at once; each holds up to two read buffers.
 CONCURRENT_READS: Final = 64
 READ_BUFFER_BYTES: Final = 1 << 16
@@ -72,6 +75,7 @@ class Failure(StrEnum):
     HTTP_STATUS = "http-status"
     MALFORMED = "malformed"
     TOO_LARGE = "too-large"
+    TOO_MANY = "too-many-samples"
     NO_ADDRESS = "no-address"  # the Service has no ready address, or no port of that name
 
 
@@ -227,6 +231,8 @@ class MetricReader:
         vendors: Sequence[Vendor],
         clock: Clock,
         maximum_body_bytes: int = MAXIMUM_BODY_BYTES,
+        maximum_samples: int = MAXIMUM_SAMPLES,
+        maximum_samples_at_once: int = MAXIMUM_SAMPLES_AT_ONCE,
         concurrent_reads: int = CONCURRENT_READS,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
@@ -234,6 +240,11 @@ class MetricReader:
         self._vendors = vendors
         self._clock = clock
         self._maximum_body_bytes = maximum_body_bytes
+        self._maximum_samples = maximum_samples
+        self._maximum_samples_at_once = maximum_samples_at_once
+        # Of the reads that overlap, which are those of one poll: how many, and their samples.
+        self._reads = 0
+        self._held = 0
         self._slots = asyncio.Semaphore(concurrent_reads)
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
         self._timeout_seconds = timeout_seconds
@@ -243,6 +254,14 @@ class MetricReader:
         if target.url is None:
             detail = "the Service has no ready address with this port"
             return Reading(target, None, Failure.NO_ADDRESS, detail)
+        self._held = self._held if self._reads else 0
+        self._reads += 1
+        try:
+            return await self._read(target, target.url)
+        finally:
+            self._reads -= 1
+
+    async def _read(self, target: Target, url: str) -> Reading:
         async with _turn(self._slots):
             started = self._clock.monotonic()
             size = 0
@@ -250,7 +269,7 @@ class MetricReader:
             failure: Failure | None = None
             detail = ""
             try:
-                exposition, size = await self._fetch(target.source, target.url)
+                exposition, size = await self._fetch(target.source, url)
             except _Failed as error:
                 failure, detail = error.failure, error.detail
             except MalformedExposition as error:
@@ -265,29 +284,50 @@ class MetricReader:
 
     async def _fetch(self, source: MetricSource, url: str) -> tuple[Exposition, int]:
         parser: ExpositionParser | VectorParser
-        limit = self._maximum_body_bytes
         if source.query is None:
             parser = ExpositionParser(self._vendors)
             accept = _EXPOSITION
         else:
             parser = VectorParser(self._vendors, source.metric)
             accept = "application/json"
-            limit = min(limit, MAXIMUM_ANSWER_BYTES)
-        size = 0
+        size = counted = 0
         async with self._session.get(
-            url, params=source.query, headers={"Accept": accept}, timeout=self._timeout
+            url,
+            params=source.query,
+            headers={"Accept": accept},
+            timeout=self._timeout,
+            allow_redirects=False,
         ) as response:
             if not 200 <= response.status < 300:
-                start = (await response.content.read(_SHOWN_BODY)).decode(errors="replace")
-                detail = f"HTTP status {response.status}: {' '.join(start.split())}".rstrip(": ")
-                raise _Failed(Failure.HTTP_STATUS, detail)
+                raise _Failed(Failure.HTTP_STATUS, await _status_text(response))
             async for piece in response.content.iter_any():
                 size += len(piece)
-                if size > limit:
-                    detail = f"the body is larger than {limit >> 20} MiB"
+                if size > self._maximum_body_bytes:
+                    detail = f"the body is larger than {self._maximum_body_bytes >> 20} MiB"
                     raise _Failed(Failure.TOO_LARGE, detail)
                 parser.feed(piece)
+                self._held += parser.held - counted
+                counted = parser.held
+                self._check_samples(counted)
         return parser.finish(), size
+
+    def _check_samples(self, counted: int) -> None:
+        if counted > self._maximum_samples:
+            limit, whose = self._maximum_samples, "of this endpoint"
+        elif self._held > self._maximum_samples_at_once:
+            limit, whose = self._maximum_samples_at_once, "of all endpoints together"
+        else:
+            return
+        self._held -= counted
+        raise _Failed(Failure.TOO_MANY, f"more than {limit:,} samples {whose}; none is used")
+
+
+async def _status_text(response: aiohttp.ClientResponse) -> str:
+    if 300 <= response.status < 400:
+        where = response.headers.get("Location", "")[:_SHOWN_BODY]
+        return f"HTTP status {response.status}: redirects are not followed, to {where!r}"
+    start = (await response.content.read(_SHOWN_BODY)).decode(errors="replace")
+    return f"HTTP status {response.status}: {' '.join(start.split())}".rstrip(": ")
 
 
 class _Failed(Exception):

@@ -1,9 +1,10 @@
 """The operator process: connect, lead, run the planes, and go when asked.
 
 Order: settings, connection, operator namespace, telemetry, process lease, planes. A process that
-loses its lease ends, so that whatever it still believed is gone with it; what supervises it starts
-it again. SIGTERM and SIGINT stop the planes, release the lease and end the process within five
-seconds. A dry run takes no lease at all. Only planes that run are loaded, since that is what a
+loses its lease begins anew (`End.ANEW`: the program is executed again under the same process id),
+so that whatever it still believed is gone; so does one with decisions that cannot be stopped.
+SIGTERM and SIGINT stop the planes, release the lease and end the process within five seconds. A dry
+run takes no lease at all. Only planes that run are loaded, since that is what a
 start takes longest for. Source: the design's "Processes and time".
 """
 
@@ -18,24 +19,27 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
 from reprieve.controllers.collector import freeze_records, relax_collector
+from reprieve.controllers.lease_keeper import LeaseKeeper, WantedLease
 from reprieve.controllers.measured import CountedWire
+from reprieve.controllers.metrics_access import metrics_protection
 from reprieve.controllers.process_settings import (
     IDLE,
     OperatorOptions,
     OperatorSettings,
     operator_settings,
 )
+from reprieve.controllers.solve import DecisionLimit
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.discovery import RestMapper
-from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
+from reprieve.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
 from reprieve.kube.events import EventRecorder
-from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.resource import KAIWO_CONFIGS, NAMESPACES
 from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.transport import HttpWire
@@ -50,11 +54,12 @@ from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 
 if TYPE_CHECKING:
-    from reprieve.controllers.quota.live_configuration import LiveConfiguration
+    from reprieve.controllers.quota.live_configuration import LiveConfiguration, StoredSettings
     from reprieve.controllers.scheduling.state import ClusterState
     from reprieve.controllers.webhook_process import ProcessWebhooks
+    from reprieve.settings.quota import QuotaSource
 
-__all__ = ["OperatorOptions", "Plane", "run_operator"]
+__all__ = ["End", "OperatorOptions", "Plane", "run_operator"]
 
 log: Final = logging.getLogger("reprieve")
 
@@ -62,6 +67,13 @@ LEASE_NAME: Final = "reprieve"
 _FLUSH: Final = 1.0  # seconds that waiting events are given at the end
 _STOP: Final = 3.0
 _MOST_LAG: Final = SECOND
+
+
+class End(Enum):
+    """What becomes of a process whose run is over."""
+
+    STOPPED = auto()
+    ANEW = auto()  # it has to begin anew, with nothing of what it knew
 
 
 class Plane(Protocol):
@@ -100,8 +112,8 @@ class _Unled:
     held_until: Nanos | None = None
 
 
-async def run_operator(options: OperatorOptions, clock: Clock) -> int:
-    """Run until a signal or the loss of the lease; return the exit code.
+async def run_operator(options: OperatorOptions, clock: Clock, keeper: LeaseKeeper | None) -> End:
+    """Run until a signal or the loss of the lease; without a keeper it is a dry run.
 
     Raises:
         UsageError: a setting, the kubeconfig or the operator namespace cannot be used.
@@ -119,7 +131,7 @@ async def run_operator(options: OperatorOptions, clock: Clock) -> int:
     connection = await load_connection(options.kubeconfig, options.context, clock)
     client = connect(connection, clock, wire=CountedWire(HttpWire(connection), metrics))
     try:
-        return await _run(options, settings, client, clock, metrics, stop)
+        return await _run(options, settings, client, clock, metrics, stop, keeper)
     finally:
         await client.close()
         logging.getLogger().removeHandler(handler)
@@ -133,7 +145,8 @@ async def _run(
     clock: Clock,
     metrics: Metrics,
     stop: asyncio.Event,
-) -> int:
+    keeper: LeaseKeeper | None,
+) -> End:
     start = settings.start
     for rejected in start.rejected:
         log.warning("%s is %r; accepted: %s", rejected.where, rejected.value, rejected.accepted)
@@ -155,28 +168,28 @@ async def _run(
             )
     given = None
     if settings.quota is not None:
-        from reprieve.controllers.quota.live_configuration import stored_settings
-
-        given = await stored_settings(client, settings.quota)
+        given = await _stored_settings(client, settings.quota, clock, stop)
         for notice in given.settings.notices:
             log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
     if IDLE in options.controllers and not options.dry_run:
         await _make_kaiwo_config(client)
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
     duration = options.lease_duration
-    elector = LeaderElector(
-        client,
-        clock,
-        namespace=namespace,
-        name=LEASE_NAME,
-        identity=identity,
-        times=LeaseTimes(duration, duration * 2 // 3, duration * 2 // 15),
-        changed=lambda leading: metrics.leader.set(leading),
-        report=lambda trouble: log.warning("process lease: %s", trouble),
-    )
-    tenure: Tenure = _Unled(identity) if options.dry_run else elector
+    if keeper is not None:
+        keeper.identity = identity
+        keeper.changed = metrics.leader.set
+        keeper.report = lambda level, text: log.log(level, "process lease: %s", text)
+    tenure: Tenure = keeper or _Unled(identity)
     fence = Fence(tenure, clock, duration)
     lag = LoopLag(clock, metrics)
+
+    broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def give_up(reason: str) -> None:
+        if not broken.done():
+            broken.set_result(reason)
+
+    limit = DecisionLimit(options.decision_limit, give_up)
 
     def lagging() -> bool:
         return lag.current > _MOST_LAG
@@ -193,6 +206,7 @@ async def _run(
     if IDLE in options.controllers:
         from reprieve.controllers.idle.context import IdleContext
         from reprieve.controllers.idle.plane import IdlePlane
+        from reprieve.controllers.idle.provable import with_provable_fit
         from reprieve.wording.kaiwo import COMPONENT
 
         events = EventRecorder(client, clock, component=COMPONENT, instance=identity, report=report)
@@ -204,8 +218,9 @@ async def _run(
             fence=fence,
             events=events,
             metrics=metrics,
-            start=start,
+            start=await with_provable_fit(client, start),
             lagging=lagging,
+            decision_limit=limit,
             dry_run=options.dry_run,
         )
         planes.append(IdlePlane(idle, namespace))
@@ -229,6 +244,7 @@ async def _run(
             lagging=lagging,
             dry_run=options.dry_run,
             shared_nodes=options.shared_nodes,
+            decision_limit=limit,
         )
         plane = SchedulingPlane(scheduling, namespace)
         planes.append(plane)
@@ -253,6 +269,7 @@ async def _run(
                 local_queues=given.settings.configuration.local_queue_metrics,
             ),
             options=QuotaOptions.of(given.settings),
+            decision_limit=limit,
             lagging=lagging,
             dry_run=options.dry_run,
         )
@@ -260,18 +277,19 @@ async def _run(
         planes.append(quota_plane)
         if given.content is not None:
             runners.append(LiveConfiguration(quota, given, quota_plane.take))
-        if not options.dry_run and given.settings.serves_webhooks:
-            webhooks = ProcessWebhooks(quota_plane, given.settings, namespace, elector.wait_leading)
+        if keeper is not None and given.settings.serves_webhooks:
+            webhooks = ProcessWebhooks(quota_plane, given.settings, namespace, keeper.wait_leading)
 
     def healthy() -> Iterator[Check]:
         yield Check("loop", passed=True)
 
     def ready() -> Iterator[Check]:
         # A standby is ready: it would lead within one lease duration.
-        standing_by = not options.dry_run and not elector.leading
+        standing_by = keeper is not None and not keeper.leading
         for plane in planes:
             passed = plane.ready or standing_by
-            yield Check(plane.name, passed=passed, detail="the caches are not synced")
+            detail = "" if passed else "the caches are not synced"
+            yield Check(plane.name, passed=passed, detail=detail)
             for trouble in plane.troubles():
                 yield Check("watch", passed=False, detail=trouble)
             if plane.notice():
@@ -280,14 +298,21 @@ async def _run(
             yield from webhooks.checks()
 
     async with serve_telemetry(
-        metrics.registry, healthy, ready, options.metrics_port, pages=pages
+        metrics.registry,
+        healthy,
+        ready,
+        options.metrics_port,
+        options.metrics_host,
+        pages,
+        metrics_protection(client, clock) if options.metrics_auth else None,
     ) as port:
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
         background = [asyncio.create_task(each.run()) for each in (*recorders, lag, *runners)]
         serving = None if webhooks is None else asyncio.create_task(webhooks.run())
         background += [] if serving is None else [serving]
         try:
-            return await _lead(planes, elector, options.dry_run, stop, serving)
+            lease = WantedLease(namespace, LEASE_NAME, identity, duration, options.longest_silence)
+            return await _lead(planes, keeper, lease, stop, serving, broken)
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
@@ -298,54 +323,63 @@ async def _run(
 
 async def _lead(
     planes: Sequence[Plane],
-    elector: LeaderElector,
-    dry_run: bool,
+    keeper: LeaseKeeper | None,
+    lease: WantedLease,
     stop: asyncio.Event,
     serving: asyncio.Task[None] | None,
-) -> int:
+    broken: asyncio.Future[str],
+) -> End:
     aside = [] if serving is None else [serving]
     stopped = asyncio.create_task(stop.wait())
-    tasks: list[asyncio.Task[object]] = []
+    lost: asyncio.Task[object] = asyncio.create_task(
+        asyncio.Event().wait() if keeper is None else keeper.wait_lost()
+    )
+    tasks: list[asyncio.Task[object]] = [lost]
     try:
-        if not dry_run:
-            tasks.append(asyncio.create_task(elector.run()))
-            leading = asyncio.create_task(elector.wait_leading())
-            await _first(stopped, leading, *aside)
-            if stopped.done() or not leading.done():
-                leading.cancel()
-                return await _ended(stopped, aside)
-            log.info("leading, epoch %d", elector.epoch)
-            lost = asyncio.create_task(elector.wait_lost())
-        else:
+        if keeper is None:
             log.info("dry run: nothing is marked or evicted, no lease is taken")
-            lost = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]
-        tasks.append(lost)
+        else:
+            tasks.append(asyncio.create_task(keeper.run(lease)))
+            leading = asyncio.create_task(keeper.wait_leading())
+            tasks.append(leading)
+            await _first(stopped, leading, lost, *aside)
+            if not leading.done():
+                return await _ended(stopped, lost, aside)
+            log.info("leading, epoch %d", keeper.epoch)
         work = asyncio.create_task(_work(planes))
         tasks.insert(0, work)
-        await _first(stopped, lost, work, *aside)
+        await _first(stopped, lost, work, broken, *aside)
         if stopped.done() or any(each.done() for each in aside):
-            return await _ended(stopped, aside)
+            return await _ended(stopped, lost, aside)
+        if broken.done():
+            log.error("%s: this process begins anew", broken.result())
+            return End.ANEW
         if work.done():
             work.result()
-        log.error("the process lease is lost: this process ends")
-        return 1
+        return await _ended(stopped, lost, aside)
     finally:
         stopped.cancel()
-        if tasks:
-            await _end(tasks[:1])
-        if not dry_run:
+        await _end(tasks[:1])
+        if keeper is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(elector.stop(), _STOP)
+                await asyncio.wait_for(keeper.stop(), _STOP)
         await _end(tasks)
 
 
-async def _ended(stopped: asyncio.Task[bool], aside: Sequence[asyncio.Task[None]]) -> int:
-    """Return the exit code of a process that was asked to stop, or raise what ended it."""
-    if not stopped.done():
-        for each in aside:
-            await each
-    log.info("stopping")
-    return 0
+async def _ended(
+    stopped: asyncio.Task[bool], lost: asyncio.Task[object], aside: Sequence[asyncio.Task[None]]
+) -> End:
+    """Return what becomes of a process that leads no more, or raise what ended it."""
+    if stopped.done():
+        log.info("stopping")
+        return End.STOPPED
+    for each in aside:
+        if each.done():
+            each.result()
+            log.info("stopping")
+            return End.STOPPED
+    log.error("the process lease is lost: this process begins anew, as a candidate")
+    return End.ANEW
 
 
 async def _work(planes: Sequence[Plane]) -> None:
@@ -373,7 +407,9 @@ async def _freeze(planes: Sequence[Plane]) -> None:
     freeze_records()
 
 
-async def _first(*tasks: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[bool]) -> None:
+async def _first(
+    *tasks: asyncio.Task[object] | asyncio.Task[None] | asyncio.Task[bool] | asyncio.Future[str],
+) -> None:
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
@@ -381,6 +417,22 @@ async def _end(tasks: list[asyncio.Task[object]] | list[asyncio.Task[None]]) -> 
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _stored_settings(
+    client: Client, source: QuotaSource, clock: Clock, stop: asyncio.Event
+) -> StoredSettings:
+    """Read them as soon as the API server answers: who begins anew may find it away."""
+    from reprieve.controllers.quota.live_configuration import stored_settings
+
+    while True:
+        try:
+            return await stored_settings(client, source)
+        except Unreachable as failure:
+            if stop.is_set():
+                raise
+            log.warning("quota.configurationMap: %s", failure)
+            await clock.sleep(2 * SECOND)
 
 
 async def _require_namespace(client: Client, namespace: str) -> None:

@@ -38,7 +38,7 @@ _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/service
 
 @dataclass(frozen=True, slots=True)
 class OperatorOptions:
-    """What `reprieve run` was told; `lease_duration` in nanoseconds.
+    """What `reprieve run` was told; durations in nanoseconds.
 
     `scheduler_names`: whose pods are scheduled, each with the default profile; without any, those
     of `scheduler_config` or else the one of `SCHEDULER_NAME`.
@@ -51,7 +51,11 @@ class OperatorOptions:
     config_file: Path | None = None
     dry_run: bool = False
     metrics_port: int = 8080
+    metrics_host: str | None = "127.0.0.1"
+    metrics_auth: bool = False
     lease_duration: int = 15 * SECOND
+    decision_limit: int = 5 * SECOND
+    longest_silence: int = 30 * SECOND
     log_format: str = "text"
     feature_gates: str = ""
     scheduler_config: Path | None = None

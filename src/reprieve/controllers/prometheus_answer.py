@@ -2,19 +2,27 @@
 
 Series are read as lines of an exposition are: the family gives vendor and scale, the first label
 that is not empty gives namespace, pod and GPU. A server that scrapes without `honorLabels` renames
-the exporter's labels, so `exported_namespace` and `exported_pod` come before all others. Functions
+the exporter's labels, so `exported_namespace` and `exported_pod` come before the general names;
+labels that an exporter has of its own, or that were configured for it, stand above both. Functions
 such as `max_over_time` drop the family's name; such series belong to the one metric in use, or to
-the one that the source names. Source: Prometheus HTTP API, instant queries; idle signals, 1 and 2.
+the one that the source names.
+
+Each series is read as soon as it is complete and then dropped, so that no more than one of them is
+held; what stands around them is small. Anybody whose targets the server scrapes can publish series
+about other people's pods, which is why a query should name the exporters' `job` or `namespace`.
+Source: Prometheus HTTP API, instant queries; idle signals, 1 and 2.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import msgspec
 
-from reprieve.engine.idle.vendors import Vendor
+from reprieve.engine.idle.vendors import AMD, Vendor
 from reprieve.intake.exposition import (
     Exposition,
     InvalidSample,
@@ -25,6 +33,26 @@ from reprieve.intake.exposition import (
 )
 
 __all__ = ["VectorParser"]
+
+#: What one series, or all that is no series, may take; both are held as a whole.
+MAXIMUM_PART_BYTES: Final = 1 << 20
+
+_TEXT: Final = rb'"(?:[^"\\]++|\\.)*+"'
+_FLAT: Final = rb"[^{}\[\]\"]++|" + _TEXT
+
+
+def _nested(depth: int) -> bytes:
+    """Return an expression for what stands between two brackets, so many levels deep."""
+    if not depth:
+        return b"(?:" + _FLAT + b")*+"
+    inner = _nested(depth - 1)
+    return b"(?:" + _FLAT + rb"|\{" + inner + rb"\}|\[" + inner + rb"\])*+"
+
+
+# Native histograms, which are skipped, are the deepest: an object with a list of buckets.
+_SERIES: Final = re.compile(rb"[\s,]*+(\{" + _nested(4) + rb"\})", re.DOTALL)
+_RESULT: Final = re.compile(rb'"result"\s*+:\s*+\[')
+_BETWEEN: Final = re.compile(rb"[\s,]*+")
 
 
 class _Series(msgspec.Struct, gc=False):
@@ -53,36 +81,101 @@ class VectorParser:
         self._vendors = [_behind_prometheus(vendor) for vendor in vendors]
         self._families = {m.name: (vendor, m) for vendor in self._vendors for m in vendor.metrics}
         self._metric = metric
-        self._body = bytearray()
+        # The answer without its series; complete up to the bracket before them once they begin.
+        self._around = bytearray()
+        self._begun = False
+        # The beginning of a series that is not complete yet; None before and after the series.
+        self._series: bytes | None = None
+        self._samples: list[Sample] = []
+        self._invalid: list[InvalidSample] = []
+        self._unassigned = 0
+
+    @property
+    def held(self) -> int:
+        """The number of samples that were read so far."""
+        return len(self._samples) + len(self._invalid)
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that wait for what comes next, and those around the series."""
+        return len(self._around) + len(self._series or b"")
 
     def feed(self, piece: bytes) -> None:
-        self._body += piece
+        """Read the complete series of what came so far.
+
+        Raises:
+            MalformedExposition: a series is none, or longer than 1 MiB; or it has no name where
+                several metrics are in use.
+        """
+        if self._series is not None:
+            self._read(self._series + piece)
+            return
+        self._around += piece
+        found = None if self._begun else _RESULT.search(self._around)
+        if found is not None:
+            self._begun = True
+            rest = bytes(self._around[found.end() :])
+            del self._around[found.end() :]
+            self._read(rest)
+        elif len(self._around) > MAXIMUM_PART_BYTES:
+            raise MalformedExposition("not an answer of the Prometheus query API: too long")
 
     def finish(self) -> Exposition:
         """Return what the answer says.
 
         Raises:
-            MalformedExposition: not a successful answer with an instant vector, or a series
-                without name where several metrics are in use.
+            MalformedExposition: not a successful answer with an instant vector.
         """
-        samples: list[Sample] = []
-        invalid: list[InvalidSample] = []
-        unassigned = 0
-        for series in self._vector():
-            family = self._families.get(self._name_of(series))
-            if family is None or series.value is None:
-                continue
-            vendor, metric = family
-            outcome = read_value(
-                vendor, metric.name, metric.scale, series.metric, _number(series.value[1])
+        self._around += self._series or b""
+        try:
+            answer = msgspec.json.decode(self._around, type=_Answer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _no_answer(error) from None
+        if answer.status != "success" or answer.data is None:
+            raise MalformedExposition(f"the query failed: {answer.error or answer.status}")
+        if answer.data.result_type != "vector":
+            raise MalformedExposition(
+                f"the query gives a {answer.data.result_type}; accepted: an instant vector"
             )
-            if outcome is None:
-                unassigned += 1
-            elif isinstance(outcome, Sample):
-                samples.append(outcome)
-            else:
-                invalid.append(outcome)
-        return Exposition(without_less_preferred(samples, self._vendors), invalid, unassigned)
+        if bytes(answer.data.result).strip(b"[] \t\r\n,"):
+            raise _no_answer("a series is not an object")
+        samples = without_less_preferred(self._samples, self._vendors)
+        return Exposition(samples, self._invalid, self._unassigned)
+
+    def _read(self, text: bytes) -> None:
+        position = 0
+        while found := _SERIES.match(text, position):
+            self._take(found[1])
+            position = found.end()
+        after = _BETWEEN.match(text, position)
+        position = after.end() if after else position
+        rest = text[position:]
+        if rest and not rest.startswith(b"{"):
+            self._around += rest
+            self._series = None
+        elif len(rest) > MAXIMUM_PART_BYTES:
+            raise _no_answer("a series is longer than 1 MiB")
+        else:
+            self._series = rest
+
+    def _take(self, text: bytes) -> None:
+        try:
+            series = msgspec.json.decode(text, type=_Series)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _no_answer(error) from None
+        family = self._families.get(self._name_of(series))
+        if family is None or series.value is None:
+            return
+        vendor, metric = family
+        outcome = read_value(
+            vendor, metric.name, metric.scale, series.metric, _number(series.value[1])
+        )
+        if outcome is None:
+            self._unassigned += 1
+        elif isinstance(outcome, Sample):
+            self._samples.append(outcome)
+        else:
+            self._invalid.append(outcome)
 
     def _name_of(self, series: _Series) -> str:
         name = series.metric.get("__name__")
@@ -97,32 +190,26 @@ class VectorParser:
             f"name, or &metric=NAME in the URL, one of {', '.join(self._families)}"
         )
 
-    def _vector(self) -> list[_Series]:
-        try:
-            answer = msgspec.json.decode(self._body, type=_Answer)
-            if answer.status != "success" or answer.data is None:
-                raise MalformedExposition(f"the query failed: {answer.error or answer.status}")
-            if answer.data.result_type != "vector":
-                raise MalformedExposition(
-                    f"the query gives a {answer.data.result_type}; accepted: an instant vector"
-                )
-            return msgspec.json.decode(answer.data.result, type=list[_Series])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise MalformedExposition(
-                f"not an answer of the Prometheus query API: {error}"
-            ) from None
-
 
 def _behind_prometheus(vendor: Vendor) -> Vendor:
-    return replace(
-        vendor,
-        namespace_labels=("exported_namespace", *vendor.namespace_labels),
-        pod_labels=("exported_pod", *vendor.pod_labels),
-    )
+    """Return the vendor with the names that a server gives to an exporter's general labels.
+
+    Labels of the table or of the configuration stand as they are.
+    """
+    if vendor.namespace_labels == AMD.namespace_labels:
+        labels = ("exported_namespace", *vendor.namespace_labels)
+        vendor = replace(vendor, namespace_labels=labels)
+    if vendor.pod_labels == AMD.pod_labels:
+        vendor = replace(vendor, pod_labels=("exported_pod", *vendor.pod_labels))
+    return vendor
 
 
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise MalformedExposition(f"{text!r} is not a number of the query API") from None
+        raise MalformedExposition(f"{text[:40]!r} is not a number of the query API") from None
+
+
+def _no_answer(why: object) -> MalformedExposition:
+    return MalformedExposition(f"not an answer of the Prometheus query API: {why}")

@@ -7,7 +7,12 @@ with its own timeout; a target that fails leaves out its own pods and is named i
 
 What is remembered from poll to poll is only which pods each target showed last, so that a pod
 without a sample can be told from a pod whose exporter does not answer; targets that are gone are
-forgotten. Source: specification of the idle plane, section 10.
+forgotten.
+
+Two samples of one GPU that contradict each other are named in the poll; the engine takes the
+higher one, so that nobody can make other people's work look idle by publishing samples of it. A pod
+with more samples than the GPUs of any node is not believed at all. Source: specification of the
+idle plane, section 10.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from reprieve.controllers.metric_sources import (
     MetricSource,
@@ -25,11 +30,25 @@ from reprieve.controllers.metric_sources import (
     Target,
     targets_of,
 )
-from reprieve.intake.exposition import InvalidSample, Sample
+from reprieve.intake.exposition import Defect, InvalidSample, Sample
 from reprieve.units.clock import Clock
 from reprieve.units.instants import Nanos
 
-__all__ = ["PodKey", "Poll", "Scraper", "SourceHealth", "TargetReader"]
+__all__ = [
+    "MAXIMUM_PER_POD",
+    "Conflict",
+    "PodKey",
+    "Poll",
+    "Scraper",
+    "SourceHealth",
+    "TargetReader",
+]
+
+
+#: No node has so many GPUs and partitions of GPUs; samples are stored in an object of 1.5 MiB.
+MAXIMUM_PER_POD: Final = 512
+#: Percent that two samples of one GPU may differ without contradicting each other.
+_TOLERANCE: Final = 10.0
 
 
 class PodKey(NamedTuple):
@@ -37,6 +56,14 @@ class PodKey(NamedTuple):
 
     namespace: str
     name: str
+
+
+class Conflict(NamedTuple):
+    """The lowest and the highest sample of one GPU, percent."""
+
+    gpu_id: str
+    lowest: float
+    highest: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +90,8 @@ class Poll:
 
     `at`, `monotonic`: the instant at which the poll began, so no sample is older than its poll
     says. `samples`: by pod, in the order of sources and texts (later ones win where two speak of
-    the same GPU). `invalid`: samples with a value that no GPU can have, by pod. `unreachable`: pods
+    the same GPU). `invalid`: samples that cannot be used, by pod. `conflicts`: a GPU of each pod of
+    which samples contradict each other. `unreachable`: pods
     that a target showed when it last answered, that it fails to show now, and that nobody else
     shows. `unassigned`: number of samples of GPUs that nobody holds. `duration` in nanoseconds.
     """
@@ -73,6 +101,7 @@ class Poll:
     duration: int = 0
     samples: Mapping[PodKey, Sequence[Sample]] = field(default_factory=dict)
     invalid: Mapping[PodKey, Sequence[InvalidSample]] = field(default_factory=dict)
+    conflicts: Mapping[PodKey, Conflict] = field(default_factory=dict)
     unreachable: frozenset[PodKey] = frozenset()
     sources: tuple[SourceHealth, ...] = ()
     unassigned: int = 0
@@ -157,6 +186,10 @@ class Scraper:
             shown[url] = frozenset(pods)
             unassigned += reading.exposition.unassigned
         self._shown = shown
+        for pod in [pod for pod, found in samples.items() if len(found) > MAXIMUM_PER_POD]:
+            first = samples.pop(pod)[0]
+            bad = InvalidSample(pod.namespace, pod.name, first.gpu_id, Defect.TOO_MANY)
+            invalid.setdefault(pod, []).append(bad)
         lost = {pod for url in failed for pod in shown[url]}
         return Poll(
             at=at,
@@ -164,11 +197,27 @@ class Scraper:
             duration=duration,
             samples=samples,
             invalid=invalid,
+            conflicts=_conflicts(samples),
             unreachable=frozenset(lost - samples.keys() - invalid.keys()),
             sources=_health(self._sources, readings),
             unassigned=unassigned,
             readings=readings,
         )
+
+
+def _conflicts(samples: Mapping[PodKey, Sequence[Sample]]) -> dict[PodKey, Conflict]:
+    conflicts: dict[PodKey, Conflict] = {}
+    for pod, found in samples.items():
+        if len(found) < 2:
+            continue
+        values: dict[tuple[str, str], list[float]] = {}
+        for sample in found:
+            values.setdefault((sample.gpu_id, sample.partition), []).append(sample.utilization)
+        for (gpu_id, _), each in values.items():
+            if max(each) - min(each) > _TOLERANCE:
+                conflicts[pod] = Conflict(gpu_id, min(each), max(each))
+                break
+    return conflicts
 
 
 def _health(

@@ -15,10 +15,11 @@ from dataclasses import replace
 from typing import Final
 
 from reprieve.controllers.quota.plane import QuotaPlane
+from reprieve.controllers.webhook_defaults import Tenancy
 from reprieve.controllers.webhook_jobs import JobRules, job_hooks, selector_of
 from reprieve.controllers.webhook_reviews import Hook, Judge, Verdict, kueue_hooks
 from reprieve.controllers.webhook_server import Standing, run_webhooks, webhook_options
-from reprieve.controllers.webhook_tenancy import PlaneTenancy
+from reprieve.controllers.webhook_tenancy import PlaneTenancy, TenancyOnTheLoop
 from reprieve.settings.quota import QuotaSettings
 from reprieve.telemetry.http import Check
 from reprieve.units.durations import SECOND
@@ -60,10 +61,11 @@ class ProcessWebhooks:
                 run_webhooks(
                     context.client,
                     self._options,
-                    plane_hooks(self._plane, self._settings),
+                    plane_hooks(self._plane, self._settings, asyncio.get_running_loop()),
                     context.clock,
                     self._turn,
                     self._told,
+                    lambda why: context.metrics.webhook_refused.labels(why).inc(),
                 )
             ),
         ]
@@ -95,10 +97,20 @@ class ProcessWebhooks:
             self._plane.context.registered.set()
 
 
-def plane_hooks(plane: QuotaPlane, settings: QuotaSettings) -> tuple[Hook, ...]:
-    """Return the webhooks of a running plane: Kueue's own kinds, then the kinds of jobs."""
+def plane_hooks(
+    plane: QuotaPlane,
+    settings: QuotaSettings,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> tuple[Hook, ...]:
+    """Return the webhooks of a running plane: Kueue's own kinds, then the kinds of jobs.
+
+    Args:
+        plane: whose caches answer.
+        settings: of the plane.
+        loop: on which the plane runs, for judges in other threads.
+    """
     said = settings.configuration
-    tenancy = PlaneTenancy(
+    tenancy: Tenancy = PlaneTenancy(
         plane.watches,
         plane.state,
         plane.lookup,
@@ -106,6 +118,8 @@ def plane_hooks(plane: QuotaPlane, settings: QuotaSettings) -> tuple[Hook, ...]:
         said.external_frameworks,
         plane.settle,
     )
+    if loop is not None:
+        tenancy = TenancyOnTheLoop(tenancy, loop)
     rules = JobRules(
         without_queue_name=said.manage_jobs_without_queue_name,
         default_classes=said.gates.get(_DEFAULT_CLASSES, True),

@@ -1,6 +1,8 @@
 """Telling the API server about the webhooks: configurations, and who converts Kueue's kinds.
 
-Both configurations are applied whole, so that a hook that is gone does not linger. Definitions of
+Both configurations are applied whole, so that a hook that is gone does not linger. The chart makes
+them, empty, so that the operator needs the right to patch these two alone and they go with the
+release; where it may create them it does. Definitions of
 Kueue's kinds are told about the conversion webhook only where they are ours, by their label: those
 of a Kueue beside us keep its own. Where cert-manager keeps the certificate, its annotation stands
 in place of the authority.
@@ -17,10 +19,11 @@ from typing import Any, Final
 from reprieve.api.crds import KUEUE_NAMES
 from reprieve.controllers.webhook_reviews import Hook, Json
 from reprieve.kube.client import Client
-from reprieve.kube.errors import NotFound
+from reprieve.kube.errors import ApiError, Forbidden, NotFound
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 
 __all__ = [
+    "CONFIGURATIONS",
     "CONVERT",
     "MUTATING",
     "VALIDATING",
@@ -41,6 +44,8 @@ VALIDATING: Final = Resource(
     namespaced=False,
 )
 CONVERT: Final = "/convert"
+#: Name of both configurations.
+CONFIGURATIONS: Final = "reprieve-quota"
 PART_OF: Final = "app.kubernetes.io/part-of"
 _SECONDS: Final = 10
 
@@ -106,7 +111,17 @@ async def register_webhooks(
     for resource, wanted in zip(
         (MUTATING, VALIDATING), configurations(name, hooks, place), strict=True
     ):
-        await client.apply(resource, wanted, dict, force=True)
+        try:
+            await client.apply(resource, wanted, dict, force=True)
+        except Forbidden as error:
+            if '"create"' not in (error.rule or ""):
+                raise
+            raise ApiError(
+                f"there is no {resource.kind} {name}, and it may not be created; accepted: that "
+                "right, or `reprieve webhooks | kubectl apply -f -`, which the chart does",
+                code=error.code,
+                call=error.call,
+            ) from None
     foreign = []
     for crd in KUEUE_NAMES:
         if not await _point(client, crd, place):

@@ -6,8 +6,12 @@ are being deleted are left alone. A review that cannot be read is answered with 
 with a traceback, and an object that a judge stumbles over is let through with a warning: this
 process must not be what keeps a cluster from working.
 
+Before anything is decoded the brackets and commas of a body are counted, since a decoder holds the
+interpreter until it is done; afterwards no value may be nested deeper than `_DEEPEST`, so that
+nothing that walks it has to ask.
+
 Source: specification of the quota plane, sections 1.5 and 12; the API's AdmissionReview and
-ConversionReview.
+ConversionReview; the threat model in `docs/security.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import orjson
 from reprieve.api import kueue_validation as rules
 from reprieve.api.field_errors import aggregate
 from reprieve.api.kueue import GROUP, RESOURCE_IN_USE
-from reprieve.api.kueue_conversion import UnknownVersion, convert
+from reprieve.api.kueue_conversion import TooManyDomains, UnknownVersion, bound_conversions, convert
 
 __all__ = [
     "Asked",
@@ -46,6 +50,10 @@ Json = dict[str, Any]
 CREATE: Final = ("CREATE",)
 CREATE_AND_UPDATE: Final = ("CREATE", "UPDATE")
 FORBIDDEN: Final = 403
+# Of one review. What fills a body in full has some 200,000 brackets and 300,000 commas.
+_MOST_VALUES: Final = 800_000
+_DEEPEST: Final = 100
+_LONGEST_TOLD: Final = 200
 
 
 class MalformedReview(ValueError):
@@ -100,16 +108,17 @@ def admission_review(body: bytes, judge: Judge) -> Json:
     """
     review = _review(body, "AdmissionReview")
     request = review["request"]
-    obj = request.get("object")
+    obj, old = _object(request, "object"), _object(request, "oldObject")
     response: Json = {"uid": request.get("uid", ""), "allowed": True}
-    if isinstance(obj, dict) and not (obj.get("metadata") or {}).get("deletionTimestamp"):
+    if obj is not None and not (obj.get("metadata") or {}).get("deletionTimestamp"):
+        user = request.get("userInfo")
         asked = Asked(
             operation=str(request.get("operation", "")),
             namespace=str(request.get("namespace") or ""),
             obj=obj,
-            old=request.get("oldObject"),
+            old=old,
             subresource=str(request.get("subResource") or ""),
-            user=str((request.get("userInfo") or {}).get("username", "")),
+            user=str(user.get("username", "")) if isinstance(user, dict) else "",
         )
         response |= _answer(asked, _judged(judge, asked))
     return {**_head(review), "response": response}
@@ -126,11 +135,12 @@ def conversion_review(body: bytes) -> Json:
     response: Json = {"uid": request.get("uid", ""), "convertedObjects": []}
     try:
         version = str(request.get("desiredAPIVersion", ""))
+        bound_conversions(request["objects"], version)
         response["convertedObjects"] = [convert(one, version) for one in request["objects"]]
         response["result"] = {"status": "Success"}
-    except (UnknownVersion, KeyError, TypeError, AttributeError) as error:
+    except (UnknownVersion, TooManyDomains, KeyError, TypeError, AttributeError) as error:
         response["convertedObjects"] = []
-        response["result"] = {"status": "Failure", "message": str(error)}
+        response["result"] = {"status": "Failure", "message": str(error)[:_LONGEST_TOLD]}
     return {**_head(review), "response": response}
 
 
@@ -215,7 +225,8 @@ def _judged(judge: Judge, asked: Asked) -> Verdict:
     except Exception as error:  # whatever it is, it is ours and not the user's
         name = (asked.obj.get("metadata") or {}).get("name", "")
         log.exception("a webhook failed on %s %s/%s", asked.operation, asked.namespace, name)
-        return Verdict(warnings=(f"reprieve could not check this object: {error!r}",))
+        told = f"reprieve could not check this object: {error!r}"
+        return Verdict(warnings=(told[:_LONGEST_TOLD],))
 
 
 def _answer(asked: Asked, verdict: Verdict) -> Json:
@@ -232,7 +243,19 @@ def _answer(asked: Asked, verdict: Verdict) -> Json:
     return found
 
 
+def _object(request: Json, name: str) -> Json | None:
+    """Return an object of an AdmissionReview; None where the operation has none."""
+    found = request.get(name)
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("metadata") or {}, dict):
+        raise MalformedReview(f"the {name} of the AdmissionReview is no object of Kubernetes")
+    return found
+
+
 def _review(body: bytes, kind: str) -> Json:
+    if sum(body.count(mark) for mark in (b"{", b"[", b",")) > _MOST_VALUES:
+        raise MalformedReview(f"too many values; accepted: {_MOST_VALUES}")
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -241,7 +264,24 @@ def _review(body: bytes, kind: str) -> Json:
         raise MalformedReview(f"not a review; accepted: {kind} v1")
     if not isinstance(review.get("request"), dict):
         raise MalformedReview(f"the {kind} has no request")
+    if _is_deeper(review, _DEEPEST):
+        raise MalformedReview(f"nested too deeply; accepted: {_DEEPEST} levels")
     return review
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Tell whether lists and objects are nested deeper than `most`, level by level."""
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _head(review: Json) -> Json:

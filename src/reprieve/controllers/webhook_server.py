@@ -3,7 +3,8 @@
 `serve_webhooks` listens; `run_webhooks` gets the certificates, listens, and in the process whose
 turn it is registers, and looks once an hour whether they have to be renewed. The others look once a
 minute for what that one made. While the API server refuses the registration, it is tried again and
-what is registered stays.
+what is registered stays. What a request may cost is for `webhook_requests`, what a connection may
+for `webhook_connections`.
 
 Source: specification of the quota plane, section 12.
 """
@@ -20,7 +21,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import orjson
 from aiohttp import web
 
 from reprieve.controllers.webhook_certificates import (
@@ -30,18 +30,23 @@ from reprieve.controllers.webhook_certificates import (
     load_chain,
     stored_certificates,
 )
-from reprieve.controllers.webhook_registration import CONVERT, Place, register_webhooks
+from reprieve.controllers.webhook_connections import IDLE_S, Connections, listening
+from reprieve.controllers.webhook_registration import (
+    CONFIGURATIONS,
+    CONVERT,
+    Place,
+    register_webhooks,
+)
+from reprieve.controllers.webhook_requests import MOST_BYTES, ClientRule, Desk
 from reprieve.controllers.webhook_reviews import (
     Hook,
     Json,
-    MalformedReview,
     admission_review,
     conversion_review,
 )
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError
 from reprieve.settings.quota import QuotaSettings
-from reprieve.telemetry.http import site
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.errors import UsageError
@@ -59,7 +64,11 @@ log: Final = logging.getLogger(__name__)
 
 # Where the reference looks for files.
 DEFAULT_FOLDER: Final = "/tmp/k8s-webhook-server/serving-certs"
-_MOST_BYTES: Final = 64 * 2**20  # conversions come by the list
+# Of a request's head: each line, and how many; the API server sends some ten short ones.
+_LONGEST_LINE: Final = 4096
+_MOST_LINES: Final = 32
+_READ_AHEAD: Final = 2**16
+_LINGER_S: Final = 1.0  # so that who sends too much still reads the answer
 _AGAIN: Final = 10 * SECOND
 
 
@@ -69,15 +78,20 @@ class WebhookOptions:
 
     `folder`: certificate files that somebody else keeps, such as cert-manager; None has our own
     authority in the Secret `secret`. `place.url` makes the server known by that address instead
-    of the Service; its port 0 is filled in.
+    of the Service; its port 0 is filled in. `client_authority`: a file with the authorities of
+    clients; with it reviews are answered to holders of a certificate alone, and of these to those
+    that `client_names` names where there are any. Conversions are answered to everybody, since
+    Kubernetes has no client certificate for them.
     """
 
     place: Place
-    name: str = "reprieve-quota"
+    name: str = CONFIGURATIONS
     secret: str = "reprieve-webhook-certificates"
     folder: Path | None = None
     port: int = 9443
     host: str | None = None
+    client_authority: Path | None = None
+    client_names: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -94,6 +108,8 @@ def webhook_options(settings: QuotaSettings, namespace: str) -> WebhookOptions:
     folder = settings.certificate_folder
     if not folder and not settings.configuration.own_certificates:
         folder = settings.configuration.certificate_folder or DEFAULT_FOLDER
+    said = settings.webhook_client_authority
+    authority = Path(said) if said else None
     port = settings.webhook_port
     if settings.webhook_url:
         port = int(settings.webhook_url.rpartition(":")[2])
@@ -107,6 +123,8 @@ def webhook_options(settings: QuotaSettings, namespace: str) -> WebhookOptions:
         secret=secret or "reprieve-webhook-certificates",
         folder=Path(folder) if folder else None,
         port=port,
+        client_authority=authority,
+        client_names=settings.webhook_client_names,
     )
 
 
@@ -134,34 +152,62 @@ class WebhookServer:
         load_chain(self._context, certificates)
 
 
+def _unheard(why: str) -> None:
+    """Nobody counts what is refused."""
+
+
 @asynccontextmanager
 async def serve_webhooks(
-    hooks: Sequence[Hook], certificates: Certificates, port: int, host: str | None = None
+    hooks: Sequence[Hook],
+    certificates: Certificates,
+    options: WebhookOptions,
+    refused: Callable[[str], None] = _unheard,
 ) -> AsyncIterator[WebhookServer]:
     """Serve until the end of the block; port 0 takes a free one.
+
+    Args:
+        hooks: judged in a thread, so that what they ask of others has to be safe there.
+        certificates: to begin with.
+        options: where, and for whom.
+        refused: hears a word for each request or connection that is not answered.
 
     Raises:
         UsageError: the port cannot be listened on, or the certificates cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_chain(context, certificates)
-    application = web.Application(client_max_size=_MOST_BYTES)
-    application.router.add_post(CONVERT, _handler(conversion_review))
+    rule = _client_rule(context, options)
+    admissions, conversions = Desk("admission", refused, rule), Desk("conversion", refused)
+    connections = Connections(refused)
+    application = web.Application(
+        client_max_size=MOST_BYTES, middlewares=[connections.middleware()]
+    )
+    application.router.add_post(CONVERT, conversions.handler(conversion_review))
     for hook in hooks:
-        application.router.add_post(hook.path, _handler(_admission(hook)))
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        application.router.add_post(hook.path, admissions.handler(_admission(hook)))
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        shutdown_timeout=1.0,
+        keepalive_timeout=IDLE_S,
+        lingering_time=_LINGER_S,
+        auto_decompress=False,
+        max_line_size=_LONGEST_LINE,
+        max_field_size=_LONGEST_LINE,
+        max_headers=_MOST_LINES,
+        read_bufsize=_READ_AHEAD,
+    )
     await runner.setup()
+    assert runner.server is not None
     try:
-        try:
-            await site(runner, host, port, context).start()
-        except OSError as error:
-            raise UsageError(
-                f"webhook port {port}: cannot listen: {error.strerror or error}; "
-                "accepted: a free port, 0 takes any"
-            ) from None
-        yield WebhookServer(runner.addresses[0][1], context)
+        async with listening(
+            connections, runner.server, options.host, options.port, context
+        ) as port:
+            yield WebhookServer(port, context)
     finally:
         await runner.cleanup()
+        admissions.close()
+        conversions.close()
 
 
 async def run_webhooks(
@@ -171,11 +217,12 @@ async def run_webhooks(
     clock: Clock,
     turn: Callable[[], Awaitable[None]] = _at_once,
     told: Callable[[Standing, str], None] = lambda standing, why: None,
+    refused: Callable[[str], None] = _unheard,
 ) -> None:
     """Serve until cancelled; once `turn` has returned, register and renew.
 
     Until then certificates are read and never made, so that one process of a deployment makes them.
-    `told` hears how far it is, and why the API server refuses.
+    `told` hears how far it is, and why the API server refuses; `refused` what was not answered.
 
     Raises:
         UsageError: the port cannot be listened on, or mounted files cannot be used.
@@ -183,7 +230,7 @@ async def run_webhooks(
     leading = asyncio.ensure_future(turn())
     try:
         certificates = await _first_certificates(client, options, clock, leading)
-        async with serve_webhooks(hooks, certificates, options.port, options.host) as server:
+        async with serve_webhooks(hooks, certificates, options, refused) as server:
             told(Standing.SERVING, "")
             place = _at(options.place, server.port)
             shift = _Shift(client, options, hooks, clock, place, server, certificates, told)
@@ -324,14 +371,20 @@ def _admission(hook: Hook) -> Callable[[bytes], Json]:
     return lambda body: admission_review(body, hook.judge)
 
 
-def _handler(
-    answer: Callable[[bytes], Json],
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        try:
-            found = answer(await request.read())
-        except MalformedReview as error:
-            return web.Response(text=f"{error}\n", status=400)
-        return web.Response(body=orjson.dumps(found), content_type="application/json")
+def _client_rule(context: ssl.SSLContext, options: WebhookOptions) -> ClientRule | None:
+    """Ask clients for certificates, which they need not have; say who needs one.
 
-    return handle
+    Raises:
+        UsageError: the file of authorities cannot be used.
+    """
+    if options.client_authority is None:
+        return None
+    try:
+        context.load_verify_locations(options.client_authority)
+    except (ssl.SSLError, OSError) as error:
+        raise UsageError(
+            f"webhooks.clientAuthority {options.client_authority}: {error.strerror or error}; "
+            "accepted: a file of certificates of authorities, as PEM"
+        ) from None
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return ClientRule(options.client_names)

@@ -1,26 +1,34 @@
 """What webhooks of jobs ask the running quota plane: namespaces, queues, classes, owners.
 
 Answers come from the plane's caches, so that a webhook never waits for the API server. What a cache
-has not seen yet counts as absent; the plane's reconciler makes up for it.
+has not seen yet counts as absent; the plane's reconciler makes up for it. Reviews are judged in
+threads: there `TenancyOnTheLoop` puts each question to the event loop, which alone touches caches.
 
 Source: specification of the quota plane, sections 10.1 and 10.7.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from concurrent.futures import Future
+from typing import Final, ParamSpec, TypeVar
 
 from reprieve.controllers.quota.exposure import settings_that_hit
 from reprieve.controllers.quota.job_lookup import JobLookup
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.watches import Watches
+from reprieve.controllers.webhook_defaults import Tenancy
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.paths import Json, first
 
-__all__ = ["PlaneTenancy"]
+__all__ = ["PlaneTenancy", "TenancyOnTheLoop"]
 
 _NAME: Final = "kubernetes.io/metadata.name"
+_LONGEST_S: Final = 10.0  # nobody waits longer for an answer to a review
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class PlaneTenancy:
@@ -97,3 +105,51 @@ class PlaneTenancy:
             and (str(owner.get("apiVersion", "")).rpartition("/")[0], owner.get("kind")) in kinds
             for owner in first(job, "metadata.ownerReferences") or ()
         )
+
+
+class TenancyOnTheLoop:
+    """A tenancy for threads: what it is asked is answered by another one on the event loop."""
+
+    def __init__(self, tenancy: Tenancy, loop: asyncio.AbstractEventLoop) -> None:
+        self._tenancy = tenancy
+        self._loop = loop
+
+    def manages(self, namespace: str) -> bool:
+        """Tell whether jobs of this namespace are managed."""
+        return self._ask(self._tenancy.manages, namespace)
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        """Tell whether there is such a LocalQueue."""
+        return self._ask(self._tenancy.has_local_queue, namespace, name)
+
+    def has_priority_class(self, name: str) -> bool:
+        """Tell whether there is such a WorkloadPriorityClass."""
+        return self._ask(self._tenancy.has_priority_class, name)
+
+    def has_managed_owner(self, namespace: str, job: Json) -> bool:
+        """Tell whether the controller of a job is of an enabled or an external kind."""
+        return self._ask(self._tenancy.has_managed_owner, namespace, job)
+
+    def has_ancestor(self, namespace: str, job: Json) -> bool:
+        """Tell whether a job stands below one that is queued itself."""
+        return self._ask(self._tenancy.has_ancestor, namespace, job)
+
+    def can_be_hit(self, namespace: str, local_queue: str) -> Sequence[str]:
+        """Return what can hit workloads of a LocalQueue: a setting and its ClusterQueue, each."""
+        return self._ask(self._tenancy.can_be_hit, namespace, local_queue)
+
+    def is_leaving(self, workload: str) -> bool:
+        """Tell whether a Workload `namespace/name` is being deleted."""
+        return self._ask(self._tenancy.is_leaving, workload)
+
+    def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: Future[T] = Future()
+
+        def put() -> None:
+            try:
+                answer.set_result(question(*args, **kwargs))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._loop.call_soon_threadsafe(put)
+        return answer.result(_LONGEST_S)

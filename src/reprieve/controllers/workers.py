@@ -2,7 +2,7 @@
 
 A key that becomes due while it is being looked at is looked at again afterwards. A look that fails
 is logged and repeated later, after a fault of ours with a pause that grows with each one in a row;
-it never stops the others, whatever it raised.
+it never stops the others, whatever it raised, unless the process lease is lost.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ async def look_at_each(
     *,
     at_once: int = 16,
 ) -> None:
-    """Call `look` for every key that becomes due, until cancelled."""
+    """Call `look` for every key that becomes due, until cancelled.
+
+    Raises:
+        BaseExceptionGroup: with `Deposed` alone, when a look came upon the closed fence.
+    """
     # Keys that are due and wait for a worker, in order of arrival; each stands here once.
     waiting: dict[Key, None] = {}
     running: set[Key] = set()
@@ -82,6 +86,8 @@ async def look_at_each(
             except ApiError as failure:
                 log.warning("%s put off: %s", key, failure)
                 due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
+            except Deposed:
+                raise
             except Exception:
                 log.exception("%s put off after a fault of ours", key)
                 pause = min(_BACK_OFF << min(faults.get(key, 0), 16), _LONGEST)

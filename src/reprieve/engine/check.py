@@ -7,9 +7,10 @@ run. The executor refuses a plan with violations: each one is a defect of ours o
 changed, never a mistake of the user.
 
 Verified: victims are known, idle for their grace period, fresh, unclaimed and named once; the need
-is the whole demand; in-flight credit is no more than what is on its way to the demand or to nobody;
-need <= in flight + freed for every name; every pending pod has an admitted node with room at proof
-level Placement; no victim can be put back unless the plan says `compatible`. Source: promises
+is the whole demand, at proof level Placement that of its pending pods; in-flight credit is no more
+than what is on its way to the demand, to nobody, or to one that has let go; at level Sum need <= in
+flight + freed for every name, at level Placement every pending pod has an admitted node with room;
+no victim can be put back unless the plan says `compatible`. Source: promises
 "Feasible", "Irreducible" and "Silence is not idleness" of the design.
 """
 
@@ -164,10 +165,16 @@ def _proof(
     if demand is None or demand.status.phase is not Phase.PENDING_GPU:
         yield Violation(Fault.UNKNOWN_PREEMPTOR, key)
         return
-    expected = ProofLevel.PLACEMENT if policy.fit is Fit.NODE else ProofLevel.SUM
-    if proof.level is not expected:
+    waiting = _waiting(demand)
+    for_quota = not any(pod.live for pod in demand.pods) or any(pod.gated for pod in waiting)
+    on_nodes = policy.fit is Fit.NODE and not for_quota
+    if proof.level is not (ProofLevel.PLACEMENT if on_nodes else ProofLevel.SUM):
         yield Violation(Fault.WRONG_LEVEL, key, proof.level)
-    need = {name: count for name, count in demand.gpus.items() if count > 0}
+    need: dict[str, int] = {}
+    for asked in [pod.gpus for pod in waiting] if on_nodes else [demand.gpus]:
+        for name, count in asked.items():
+            if count > 0:
+                need[name] = need.get(name, 0) + count
     if dict(proof.need) != need:
         yield Violation(Fault.WRONG_NEED, key)
     incoming = [w for w in snapshot.workloads if _incoming(w, demand, snapshot, policy, now)]
@@ -179,23 +186,23 @@ def _proof(
             yield Violation(Fault.WRONG_SUM, key, name)
         if flight > bound:
             yield Violation(Fault.OVERSTATED_FLIGHT, key, f"{name}: {flight} of {bound}")
-        if flight + freed < count:
+        if not on_nodes and flight + freed < count:
             yield Violation(Fault.NOT_FEASIBLE, key, f"{name}: {flight} + {freed} < {count}")
     leaving = [pod for w in incoming for pod in w.pods]
     victims = [workloads[_key(v.subject)] for v in plan.victims if _key(v.subject) in workloads]
-    if policy.fit is Fit.NODE:
+    if on_nodes:
         pods = [pod for w in victims for pod in w.pods]
         if not _placed(plan, demand, snapshot, [*leaving, *pods]):
             yield Violation(Fault.NOT_PLACED, key)
     if not proof.compatible:
         for victim in victims:
             kept = [w for w in victims if w is not victim]
-            enough = all(
+            enough = on_nodes or all(
                 proof.in_flight.get(name, 0) + sum(w.gpus.get(name, 0) for w in kept) >= count
                 for name, count in need.items()
             )
             pods = [*leaving, *(pod for w in kept for pod in w.pods)]
-            if enough and (policy.fit is Fit.SUM or _placed(plan, demand, snapshot, pods)):
+            if enough and (not on_nodes or _placed(plan, demand, snapshot, pods)):
                 yield Violation(Fault.REDUCIBLE, victim.key)
 
 
@@ -219,13 +226,22 @@ def _incoming(
     """Whether these GPUs may be credited to the demand: on their way to it, or to nobody."""
     status = workload.status
     nobody_counts = not policy.literal.always_not_credited
+    demands = [w for w in snapshot.workloads if w.status.phase is Phase.PENDING_GPU]
+    named = {name for each in demands for name in (each.key, each.ref.name)}
+    served = {name for key in snapshot.served for name in (key, key.split("/")[1])}
+
+    def to_it(whom: str, *ours: str) -> bool:
+        if whom in ours:
+            return True
+        # Nobody, or one that waits no longer and has not taken the room.
+        left = not whom or (whom not in named and (bool(workload.pods) or whom not in served))
+        return nobody_counts and left
+
     if workload.root.uid in snapshot.claims and status.phase is not Phase.DELETED:
         whom = snapshot.claims[workload.root.uid]
-        ours = nobody_counts if whom is None else whom == demand.key
+        ours = to_it(whom or "", demand.key)
     elif status.phase in (Phase.PREEMPTING, Phase.PREEMPTED):
-        ours = (
-            nobody_counts if status.preempted_for == "" else status.preempted_for == demand.ref.name
-        )
+        ours = to_it(status.preempted_for, demand.ref.name)
     else:
         # Victims under policy Always of the same run.
         return (
@@ -246,18 +262,14 @@ def _incoming(
 def _placed(
     plan: Plan, demand: Workload, snapshot: IdleSnapshot, leaving: Iterable[PodRow]
 ) -> bool:
-    waiting = {
-        pod.uid: pod
-        for pod in demand.pods
-        if pod.phase == "Pending" and pod.node is None and pod.live and pod.gpus
-    }
+    waiting = {pod.uid: pod for pod in _waiting(demand)}
     places: dict[Uid, str] = dict(plan.placement)
     if len(places) != len(plan.placement) or places.keys() != waiting.keys() or not waiting:
         return False
     room = {(node.name, name): c for node in snapshot.nodes for name, c in node.free.items()}
     for pod in leaving:
         if pod.node is not None and pod.phase not in ("Succeeded", "Failed"):
-            for name, count in pod.gpus.items():
+            for name, count in pod.amounts.items():
                 room[(pod.node, name)] = room.get((pod.node, name), 0) + count
     for held in snapshot.reservations:
         if held.demand != demand.key:
@@ -269,10 +281,18 @@ def _placed(
         pod = waiting[uid]
         if node not in known or (pod.nodes is not None and node not in pod.nodes):
             return False
-        for name, count in pod.gpus.items():
+        for name, count in pod.amounts.items():
             asked.add((node, name))
             room[(node, name)] = room.get((node, name), 0) - count
     return all(room[place] >= 0 for place in asked)
+
+
+def _waiting(demand: Workload) -> list[PodRow]:
+    return [
+        pod
+        for pod in demand.pods
+        if pod.phase == "Pending" and pod.node is None and pod.live and pod.gpus
+    ]
 
 
 def _key(ref: Ref) -> GpuWorkloadKey:

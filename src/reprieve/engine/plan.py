@@ -49,10 +49,11 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Why the preemptor fits afterwards: for every resource name need <= in_flight + freed.
+    """Why the preemptor fits afterwards: need <= free + in_flight + freed for every resource name.
 
-    Amounts are counts per resource name. `compatible` says that the victim order of the compatible
-    system may have taken more than an irreducible set would need.
+    Amounts are counts per resource name. `free`: what of the need is met by room that nobody holds;
+    empty where free room is not looked at. `compatible` says that the victim order of the
+    compatible system may have taken more than an irreducible set would need.
     """
 
     level: ProofLevel
@@ -60,6 +61,7 @@ class Proof:
     in_flight: Mapping[str, int] = field(default_factory=dict)
     freed: Mapping[str, int] = field(default_factory=dict)
     compatible: bool = False
+    free: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

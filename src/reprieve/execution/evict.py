@@ -8,6 +8,7 @@ same name is left alone and a write that was delayed past a hand-over fails. Sou
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +16,8 @@ from typing import Any, Final
 
 from reprieve.api.reprieve import Action, ObjectRef, Victim
 from reprieve.execution.fence import Fence
+from reprieve.execution.rights import permitted
+from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.bodies import Json, Propagation
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
@@ -23,8 +26,6 @@ from reprieve.kube.errors import (
     Conflict,
     Forbidden,
     NotFound,
-    ServerError,
-    TooManyRequests,
 )
 from reprieve.kube.resource import Resource
 from reprieve.kube.writes import Priority
@@ -42,15 +43,11 @@ FORMER_REPLICAS: Final = "reprieve.dev/former-replicas"
 
 #: Where the suspend field of a kind stands, for kinds that have one: (group, kind) -> path.
 SUSPEND_FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
-    ("batch", "Job"): ("spec", "suspend"),
+    # A CronJob makes Jobs and is no job that is queued.
     ("batch", "CronJob"): ("spec", "suspend"),
-    ("jobset.x-k8s.io", "JobSet"): ("spec", "suspend"),
-    ("ray.io", "RayJob"): ("spec", "suspend"),
-    ("ray.io", "RayCluster"): ("spec", "suspend"),
-    ("kubeflow.org", "PyTorchJob"): ("spec", "runPolicy", "suspend"),
-    ("kubeflow.org", "TFJob"): ("spec", "runPolicy", "suspend"),
-    ("kubeflow.org", "MPIJob"): ("spec", "runPolicy", "suspend"),
-    ("workload.codeflare.dev", "AppWrapper"): ("spec", "suspend"),
+    **{
+        (kind.group, kind.kind): tuple(kind.suspend.split(".")) for kind in BUILT_IN if kind.suspend
+    },
 }
 #: Verbs and subresources of the root's kind that each action writes.
 _NEEDED: Final[Mapping[Action, tuple[tuple[str, str], ...]]] = {
@@ -58,9 +55,6 @@ _NEEDED: Final[Mapping[Action, tuple[tuple[str, str], ...]]] = {
     Action.SUSPEND: (("patch", ""),),
     Action.SCALE_TO_ZERO: (("patch", ""), ("patch", "scale")),
 }
-SELF_SUBJECT_ACCESS_REVIEWS: Final = Resource(
-    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False
-)
 _ATTEMPTS: Final = 5
 
 
@@ -77,10 +71,11 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The result and, for people, why."""
+    """The result and, for people, why; `rule`: the right to add where one is missing."""
 
     result: Result
     detail: str = ""
+    rule: str = ""
 
     @property
     def over(self) -> bool:
@@ -101,13 +96,27 @@ async def evict(
     """
     try:
         resource = await mapper.resource_for(victim.root.api_version, victim.root.kind)
-        return await _evict(client, resource, fence, victim, by_name)
     except (NotFound, NotServed):
         return Eviction(Result.GONE)
-    except Forbidden as refusal:
-        return Eviction(Result.FORBIDDEN, str(refusal))
     except ApiError as failure:
         return Eviction(Result.FAILED, str(failure))
+    try:
+        return await _evict(client, resource, fence, victim, by_name)
+    except NotFound:
+        return Eviction(Result.GONE)
+    except Forbidden as refusal:
+        return Eviction(Result.FORBIDDEN, str(refusal), _rule(resource, victim.action))
+    except ApiError as failure:
+        return Eviction(Result.FAILED, str(failure))
+
+
+def _rule(resource: Resource, action: Action) -> str:
+    """Return the rule of a role that the action needs, as a manifest has it."""
+    plurals = [resource.plural, f"{resource.plural}/scale"]
+    named = plurals if action is Action.SCALE_TO_ZERO else plurals[:1]
+    verbs = ["get", "delete" if action is Action.DELETE else "patch"]
+    rule = {"apiGroups": [resource.group], "resources": named, "verbs": verbs}
+    return f"{{{', '.join(f'{key}: {json.dumps(value)}' for key, value in rule.items())}}}"
 
 
 async def obstacle(
@@ -131,10 +140,18 @@ async def obstacle(
                 pass
         if ask or victim.action is not Action.DELETE:
             for verb, subresource in _NEEDED[victim.action]:
-                if not await _permitted(client, resource, root, verb, subresource):
+                if not await permitted(
+                    client,
+                    resource,
+                    verb,
+                    subresource=subresource,
+                    namespace=root.namespace,
+                    name=root.name,
+                ):
                     name = "/".join(filter(None, (resource.plural, subresource)))
                     right = f"{verb} on {'.'.join(filter(None, (name, resource.group)))}"
-                    return Eviction(Result.FORBIDDEN, f"{right} is missing")
+                    rule = _rule(resource, victim.action)
+                    return Eviction(Result.FORBIDDEN, f"{right} is missing", rule)
     except NotFound:
         return Eviction(Result.REFUSED, f"{root.kind}/{root.name} has no scale subresource")
     except NotServed as missing:
@@ -144,31 +161,6 @@ async def obstacle(
     except ApiError as failure:
         return Eviction(Result.FAILED, str(failure))
     return None
-
-
-async def _permitted(
-    client: Client, resource: Resource, root: ObjectRef, verb: str, subresource: str
-) -> bool:
-    attributes = {
-        "verb": verb,
-        "group": resource.group,
-        "resource": resource.plural,
-        "subresource": subresource,
-        "namespace": root.namespace,
-        "name": root.name,
-    }
-    question = {"spec": {"resourceAttributes": attributes}}
-    for attempt in range(_ATTEMPTS):
-        try:
-            review: Json = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, question, dict)
-        except (ServerError, TooManyRequests):
-            if attempt == _ATTEMPTS - 1:
-                raise
-            # A question changes nothing, so it may be asked again.
-            await client.transport.pause(attempt)
-        else:
-            return bool(review["status"]["allowed"])
-    raise AssertionError("the last attempt returns or raises")
 
 
 async def _scale(client: Client, resource: Resource, root: ObjectRef) -> Json:

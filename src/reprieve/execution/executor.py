@@ -89,11 +89,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A plan whose marks are written: whom to evict, and who was left out."""
+    """A plan whose marks are written: whom to evict, and who was left out.
+
+    `again`: a call for them may have been made before, so that who is gone may have gone by it.
+    """
 
     intent: Preemption
     victims: tuple[Victim, ...]
     spared: tuple[VictimStatus, ...] = ()
+    again: bool = False
 
 
 class Executor:
@@ -156,7 +160,7 @@ class Executor:
             Deposed: the fence is closed.
         """
         states = await asyncio.gather(
-            *(self._evict(begun.intent, victim, marks) for victim in begun.victims)
+            *(self._evict(begun, victim, marks) for victim in begun.victims)
         )
         return Outcome(begun.intent, (*states, *begun.spared))
 
@@ -170,7 +174,7 @@ class Executor:
             Deposed: the fence is closed.
             Conflict: somebody else wrote the intent.
         """
-        intent = await self._log.start(intent)
+        intent = await self._log.whole(await self._log.start(intent))
         readings = [await marks.read(victim.subject, intent) for victim in intent.spec.victims]
         paired = list(zip(intent.spec.victims, readings, strict=True))
         if not any(reading.marked or reading.evicted for reading in readings):
@@ -189,7 +193,7 @@ class Executor:
                     spared.append(self._state(victim, VictimState.SPARED, refusal))
                 else:
                     going.append(victim)
-        done = await self.evict(Begun(intent, tuple(going), tuple(spared)), marks)
+        done = await self.evict(Begun(intent, tuple(going), tuple(spared), again=True), marks)
         before = [
             self._state(victim, VictimState.EVICTED)
             for victim, reading in paired
@@ -205,7 +209,8 @@ class Executor:
             Conflict: somebody else wrote the intent.
         """
         evicted = sum(victim.state is VictimState.EVICTED for victim in victims)
-        phase = IntentPhase.COMPLETED if evicted else IntentPhase.ABANDONED
+        over = any(victim.state.over for victim in victims)
+        phase = IntentPhase.COMPLETED if over else IntentPhase.ABANDONED
         reason = f"{evicted} of {len(intent.spec.victims)} victims evicted"
         return await self._log.finish(intent, phase, reason, victims)
 
@@ -266,14 +271,17 @@ class Executor:
                 continue
             return
 
-    async def _evict(self, intent: Preemption, victim: Victim, marks: Marks) -> VictimStatus:
+    async def _evict(self, begun: Begun, victim: Victim, marks: Marks) -> VictimStatus:
         eviction = await evict(
             self._client, self._mapper, self._fence, victim, by_name=self._by_name
         )
         if eviction.result is Result.FAILED:
             return self._state(victim, VictimState.PENDING, eviction.detail)
-        await marks.settle(intent, victim, eviction)
-        state = VictimState.EVICTED if eviction.over else VictimState.FAILED
+        await marks.settle(begun.intent, victim, eviction)
+        if eviction.result is Result.EVICTED or (eviction.over and begun.again):
+            state = VictimState.EVICTED
+        else:
+            state = VictimState.GONE if eviction.over else VictimState.FAILED
         return self._state(victim, state, eviction.detail)
 
     async def _abandon(self, intent: Preemption, reason: str) -> Outcome:

@@ -3,11 +3,19 @@
 An intent is written before anything is evicted and names its whole victim set. Its name is made of
 plane, preemptor uid (or `always`) and attempt, so that creating it twice is harmless: the second
 create meets the first. Every change goes by resourceVersion, so that of two processes one fails.
-Source: the design's "Intent log and executor", steps 2, 3 and 6.
+
+A plan that is too large for one object is written in parts (`parts`), the `Preemption` last: until
+it stands there nothing is acted upon, and what a death leaves of the parts is removed after a
+pause. The input of the decision is dropped before a victim is: where its parts cannot be written
+the plan is recorded without it. Source: the design's "Intent log and executor", steps 2, 3 and 6.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -22,24 +30,42 @@ from reprieve.api.reprieve import (
     ObjectRef,
     Placement,
     Preemption,
+    PreemptionPart,
     PreemptionSpec,
     Proof,
     Victim,
+    VictimState,
     VictimStatus,
 )
 from reprieve.engine.plan import Plan, Ref
 from reprieve.execution.fence import Fence
+from reprieve.execution.parts import SIZES, PartsMissing, Sizes, joined, split, whole
 from reprieve.kube.client import Client
-from reprieve.kube.errors import AlreadyExists, NotFound
-from reprieve.kube.resource import PREEMPTIONS
+from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
+from reprieve.kube.reader import Reader
+from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE
 from reprieve.units.errors import ReprieveError
 from reprieve.units.instants import Nanos, format_instant
 
-__all__ = ["IntentLog", "IntentTaken", "intent_name", "intent_spec", "reference"]
+__all__ = [
+    "IntentLog",
+    "IntentTaken",
+    "intent_name",
+    "intent_spec",
+    "reference",
+    "stored_whole",
+]
 
-_PAGE: Final = 100  # records, each of up to half a megabyte
+log: Final = logging.getLogger("reprieve.execution")
+
+_PAGE: Final = 100  # records, of which those of earlier versions take up to half a megabyte each
+_LISTED: Final = 200  # victims that stand in the status of a plan in parts
+_LONGEST: Final = 256  # letters of what is said there about one
+_ORPHANED: Final = 10 * MINUTE
+_SWEEP_EVERY: Final = 5 * MINUTE
 
 
 class IntentTaken(ReprieveError):
@@ -79,6 +105,7 @@ def intent_spec(
             need=dict(plan.proof.need),
             in_flight=dict(plan.proof.in_flight),
             freed=dict(plan.proof.freed),
+            free=dict(plan.proof.free),
         ),
         victims=[
             Victim(
@@ -103,6 +130,12 @@ def intent_spec(
     )
 
 
+class _PartHead(msgspec.Struct, frozen=True):
+    """A part without its content."""
+
+    metadata: Metadata
+
+
 class IntentLog:
     """Reads and writes the intents of one operator namespace.
 
@@ -111,10 +144,15 @@ class IntentLog:
     status leave what is stored of it alone.
     """
 
-    def __init__(self, client: Client, namespace: str, fence: Fence, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, namespace: str, fence: Fence, clock: Clock, sizes: Sizes = SIZES
+    ) -> None:
         self._client = client
         self._fence = fence
         self._clock = clock
+        self._sizes = sizes
+        self._orphans: dict[str, int] = {}  # parts without a head, and since when that is seen
+        self._swept: int | None = None
         self.namespace = namespace
 
     async def create(self, name: str, spec: PreemptionSpec) -> Preemption:
@@ -123,28 +161,80 @@ class IntentLog:
         Raises:
             Deposed: the fence is closed.
             IntentTaken: another plan has this name, or the same one is over already.
+            ApiError: it, or a part of it, cannot be written.
         """
+        apart = split(name, self.namespace, spec, self._sizes)
+        writer = self._writer(spec.dry_run)
+        head = apart.head
+        lost, *_ = await asyncio.gather(
+            self._write_inputs(writer, apart.inputs),
+            *(self._write_part(writer, part) for part in apart.parts),
+        )
+        if lost is not None:
+            log.warning("preemption %s is recorded without its input: %s", name, lost)
+            omitted = {"version": 1, "unwritten": str(lost)}
+            head = msgspec.structs.replace(head, input=omitted, input_parts=[])
         labels = {DRY_RUN_LABEL: "true"} if spec.dry_run else {}
-        intent = Preemption(Metadata(name, self.namespace, labels=labels), spec)
+        intent = Preemption(Metadata(name, self.namespace, labels=labels), head)
         try:
-            writer = self._writer(spec.dry_run)
-            return _without_input(await writer.create(PREEMPTIONS, intent, Preemption))
+            stored = await writer.create(PREEMPTIONS, intent, Preemption)
+            return _of(stored, msgspec.structs.replace(head, **_contents(spec)))
         except AlreadyExists:
-            found = _without_input(
-                await self._client.get(PREEMPTIONS, self.namespace, name, Preemption)
-            )
+            found = await self._client.get(PREEMPTIONS, self.namespace, name, Preemption)
         if found.spec.plan_id != spec.plan_id or not found.status.phase.open:
             raise IntentTaken(f"preemption {name} stands for plan {found.spec.plan_id}")
-        return found
+        return await self.whole(found)
 
-    async def list(self) -> list[Preemption]:
-        """Return all intents of the operator namespace by a quorum read."""
+    async def list(self, *, bare: bool = False) -> list[Preemption]:
+        """Return all intents of the operator namespace by a quorum read, without their parts.
+
+        `bare`: without whatever there is one of for each victim, for who looks at thousands of
+        records.
+        """
         found: list[Preemption] = []
         async for page in self._client.list_pages(
             PREEMPTIONS, Preemption, namespace=self.namespace, page_size=_PAGE
         ):
-            found += map(_without_input, page.items)
+            found += map(_bare if bare else _without_input, page.items)
         return found
+
+    async def whole(self, intent: Preemption) -> Preemption:
+        """Return an intent with its victims; of parts that are gone it has none.
+
+        Raises:
+            ApiError: a part could not be read.
+        """
+        return _without_input(await _with_parts(self._client, intent))
+
+    async def sweep(self, plane: str, heads: Iterable[Preemption]) -> None:
+        """Remove parts of a plane that have had no head for ten minutes; looks every five minutes.
+
+        `heads`: all intents of the plane.
+
+        Raises:
+            ApiError: to be tried again.
+        """
+        now = self._clock.monotonic()
+        if self._swept is not None and now - self._swept < _SWEEP_EVERY:
+            return
+        self._swept = now
+        named = {name for head in heads for name in _names(head.spec)}
+        try:
+            listed = await self._client.list(
+                PREEMPTION_PARTS, _PartHead, namespace=self.namespace, metadata_only=True
+            )
+        except NotFound:
+            return  # the kind is not served: there are none
+        before, self._orphans = self._orphans, {}
+        for part in listed.items:
+            metadata = part.metadata
+            if metadata.name in named or not metadata.name.startswith(f"{plane}-"):
+                continue
+            since = before.get(metadata.uid, now)
+            if now - since >= _ORPHANED:
+                await self._remove_part(metadata.name, metadata.uid)
+            else:
+                self._orphans[metadata.uid] = since
 
     async def start(self, intent: Preemption) -> Preemption:
         """Write `Evicting` with this process and its epoch.
@@ -158,7 +248,7 @@ class IntentLog:
             phase=IntentPhase.EVICTING,
             owner=self._fence.identity,
             epoch=self._fence.epoch,
-            victim_count=len(intent.spec.victims),
+            victim_count=intent.spec.number_of_victims,
             started_at=intent.status.started_at or format_instant(self._clock.wall()),
         )
 
@@ -171,16 +261,20 @@ class IntentLog:
     ) -> Preemption:
         """Write `Completed` or `Abandoned` with what became of each victim.
 
+        Of a plan in parts those are listed that were not evicted, as far as there is room.
+
         Raises:
             Deposed: the fence is closed.
             Conflict: somebody else wrote the intent since it was read.
         """
+        states = list(victims)
         return await self._write(
             intent,
             phase=phase,
             reason=reason,
-            victim_count=len(intent.spec.victims),
-            victims=list(victims),
+            victim_count=intent.spec.number_of_victims,
+            victims=_listed(states) if intent.spec.parts else states,
+            victims_by_state=dict(Counter(str(each.state) for each in states)),
             owner=self._fence.identity,
             epoch=self._fence.epoch,
             finished_at=format_instant(self._clock.wall()),
@@ -188,18 +282,46 @@ class IntentLog:
 
     async def remove(self, intent: Preemption) -> None:
         """Delete the record of a preemption that is over; one that is gone already is fine."""
-        try:
+        with contextlib.suppress(NotFound):
             await self._client.at(Priority.STATUS).delete(
                 PREEMPTIONS, self.namespace, intent.metadata.name, uid=intent.metadata.uid
             )
-        except NotFound:
+        # Should this fail they are orphans.
+        for name in _names(intent.spec):
+            await self._remove_part(name)
+
+    async def _remove_part(self, name: str, uid: str = "") -> None:
+        writer = self._client.at(Priority.STATUS)
+        with contextlib.suppress(NotFound):
+            await writer.delete(PREEMPTION_PARTS, self.namespace, name, uid=uid)
+
+    async def _write_part(self, writer: Client, part: PreemptionPart) -> None:
+        try:
+            await writer.create(PREEMPTION_PARTS, part, _PartHead)
+        except AlreadyExists:
+            # Its name says its content: an earlier try, whose answer was lost.
             return
+
+    async def _write_inputs(
+        self, writer: Client, parts: Iterable[PreemptionPart]
+    ) -> ApiError | None:
+        """Write the parts of the input; return why that failed, None where it did not."""
+        try:
+            for part in parts:
+                await self._write_part(writer, part)
+        except ApiError as failure:
+            return failure
+        return None
 
     async def _write(self, intent: Preemption, **changes: Any) -> Preemption:
         status = msgspec.structs.replace(intent.status, **changes)
-        changed = msgspec.structs.replace(_without_input(intent), status=status)
         writer = self._writer(intent.spec.dry_run)
-        return _without_input(await writer.update_status(PREEMPTIONS, changed, Preemption))
+        metadata = intent.metadata
+        patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": status}
+        stored = await writer.patch(
+            PREEMPTIONS, self.namespace, metadata.name, patch, Preemption, subresource="status"
+        )
+        return _of(stored, intent.spec)
 
     def _writer(self, dry_run: bool) -> Client:
         # A dry run evicts nothing, so it needs no lease.
@@ -210,6 +332,82 @@ class IntentLog:
         )
 
 
-def _without_input(intent: Preemption) -> Preemption:
-    spec = msgspec.structs.replace(intent.spec, input=None)
+async def stored_whole(reader: Reader, intent: Preemption) -> Preemption:
+    """Return an intent as it was decided, with its input, whatever it was stored in.
+
+    Raises:
+        PartsMissing: not all of it is there.
+        ApiError: a part could not be read.
+    """
+    parts = await _read_parts(reader, intent, _names(intent.spec))
+    return _of(intent, whole(intent.spec, [part.spec for part in parts]))
+
+
+async def _with_parts(reader: Reader, intent: Preemption) -> Preemption:
+    """Return an intent with what there is of its parts; the log says where that is not all."""
+    spec = intent.spec
+    if not spec.parts or spec.victims:
+        return intent
+    parts = await _read_parts(reader, intent, spec.parts)
+    try:
+        return _of(intent, joined(spec, [part.spec for part in parts]))
+    except PartsMissing as missing:
+        log.error("preemption %s: %s", intent.metadata.name, missing)
+    known = msgspec.structs.replace(
+        spec,
+        parts=[part.metadata.name for part in parts],
+        victim_count=sum(len(part.spec.victims) for part in parts),
+    )
+    found = joined(known, [part.spec for part in parts])
+    return _of(intent, msgspec.structs.replace(found, parts=spec.parts))
+
+
+async def _read_parts(
+    reader: Reader, intent: Preemption, names: Iterable[str]
+) -> list[PreemptionPart]:
+    async def read(name: str) -> PreemptionPart | None:
+        namespace = intent.metadata.namespace
+        try:
+            return await reader.get(PREEMPTION_PARTS, namespace, name, PreemptionPart)
+        except NotFound:
+            return None
+
+    found = await asyncio.gather(*map(read, names))
+    return [part for part in found if part is not None]
+
+
+def _listed(states: Iterable[VictimStatus]) -> list[VictimStatus]:
+    """Return those who were not evicted, as far as there is room in a status."""
+    left = [each for each in states if each.state is not VictimState.EVICTED]
+    left = sorted(left, key=lambda each: each.state.over)[:_LISTED]
+    return [msgspec.structs.replace(each, message=each.message[:_LONGEST]) for each in left]
+
+
+def _contents(spec: PreemptionSpec) -> dict[str, Any]:
+    return {
+        "victims": spec.victims,
+        "placement": spec.placement,
+        "guards": spec.guards,
+        "input": None,
+    }
+
+
+def _names(spec: PreemptionSpec) -> Sequence[str]:
+    return (*spec.parts, *spec.input_parts)
+
+
+def _of(intent: Preemption, spec: PreemptionSpec) -> Preemption:
     return msgspec.structs.replace(intent, spec=spec)
+
+
+def _without_input(intent: Preemption) -> Preemption:
+    return _of(intent, msgspec.structs.replace(intent.spec, input=None))
+
+
+def _bare(intent: Preemption) -> Preemption:
+    number = intent.spec.number_of_victims
+    spec = msgspec.structs.replace(
+        intent.spec, victims=[], placement=[], guards=[], input=None, victim_count=number
+    )
+    status = msgspec.structs.replace(intent.status, victims=[])
+    return msgspec.structs.replace(intent, spec=spec, status=status)

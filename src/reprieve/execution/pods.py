@@ -27,6 +27,7 @@ __all__ = ["PodWriter"]
 
 _ATTEMPTS: Final = 5
 _MANAGER: Final = "kueue"
+_OWN_MANAGER: Final = "reprieve"
 _CONDITION: Final = "TerminationTarget"
 
 
@@ -97,7 +98,7 @@ class PodWriter:
                     return False
                 marked: Json = await marker.apply(
                     PODS,
-                    self._marked(current, reason, message),
+                    self._marked(current, _CONDITION, True, reason, message),
                     dict,
                     force=True,
                     subresource="status",
@@ -119,6 +120,21 @@ class PodWriter:
                 return True
         raise AssertionError("the last attempt returns or raises")
 
+    async def tell(self, pod: Json, kind: str, status: bool, reason: str, message: str) -> bool:
+        """Write a condition of the type `kind`, which nothing acts on."""
+        teller = self._client.at(
+            Priority.STATUS,
+            self._fence.check,
+            timeout=self._fence.request_timeout,
+            field_manager=_OWN_MANAGER,
+        )
+        marked = self._marked(pod, kind, status, reason, message)
+        try:
+            await teller.apply(PODS, marked, dict, force=True, subresource="status")
+        except (NotFound, Conflict):
+            return False  # it is gone, or another of this name is there
+        return True
+
     async def delete(self, pod: Json) -> bool:
         """Delete a pod that is one too many."""
         metadata = pod["metadata"]
@@ -130,11 +146,11 @@ class PodWriter:
             return False
         return True
 
-    def _marked(self, pod: Json, reason: str, message: str) -> Json:
+    def _marked(self, pod: Json, kind: str, status: bool, reason: str, message: str) -> Json:
         metadata = pod["metadata"]
         condition = {
-            "type": _CONDITION,
-            "status": "True",
+            "type": kind,
+            "status": str(status),
             "reason": reason,
             "message": message,
             "lastTransitionTime": format_instant(self._clock.wall()),

@@ -4,6 +4,10 @@ The intent is committed first. A victim is read, marked with the condition `Disr
 deleted with its own grace period, both by uid and resourceVersion; one that is gone, replaced or
 being deleted gets no call. If a call fails for good the last victim is not touched.
 
+Plans may name the same victim: one that leaves already still stands on its node when the next plan
+is made, and a preemptor of higher priority takes whom a lower one has chosen. Such plans take turns
+at it, and it is evicted by the one whose deletion it was; to all others it is gone.
+
 Victims of one unit go together or not at all. All of them are marked before any victim is deleted;
 if one cannot be marked, nobody is deleted and the marks are taken back. Hence whoever takes over
 knows a unit that has begun to go: a pod of it is gone or ending, and all others were marked. Such a
@@ -17,8 +21,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, TypeVar
+from weakref import WeakValueDictionary
 
 from reprieve.api.reprieve import (
     IntentPhase,
@@ -50,11 +55,16 @@ __all__ = ["PodPreemption", "is_marked", "is_torn"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
+T = TypeVar("T")
+R = TypeVar("R")
 _ATTEMPTS: Final = 5
+_AT_ONCE: Final = 32  # victims, twice as many as there are places for writes
 _CONDITION: Final = "DisruptionTarget"
 _REASON: Final = "PreemptionByScheduler"
 _DEFAULT_GRACE: Final = 30
 _RESUMED: Final = "preempting to accommodate a higher priority workload"
+_GONE: Final = "gone or on its way already, not by this plan"
+_LOST: Final = (ServerError, TooManyRequests, Unreachable)  # what was asked may have been done
 
 
 def is_marked(pod: Json) -> bool:
@@ -72,6 +82,8 @@ class PodPreemption:
     """Carries out plans whose victims are pods; several may run side by side.
 
     `evicted` is told of every victim whose deletion was ours, and of its grace period in seconds.
+    `seen` gives the metadata of a victim as a watch showed it last, so that it need not be read
+    before it is marked: if it has changed since, the mark is a conflict. None: it has to be read.
     """
 
     def __init__(
@@ -82,13 +94,17 @@ class PodPreemption:
         clock: Clock,
         *,
         evicted: Callable[[Preemption, Victim, int], None],
+        seen: Callable[[Victim], Json | None] = lambda victim: None,
     ) -> None:
         self._client = client
         self._intents = intents
         self._fence = fence
         self._clock = clock
         self._evicted = evicted
+        self._seen = seen
         self._writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unanswered: set[tuple[str, str]] = set()  # deletions: plan and victim
 
     async def begin(self, name: str, spec: PreemptionSpec) -> Preemption:
         """Write the intent, as planned and then as begun.
@@ -107,21 +123,25 @@ class PodPreemption:
             Deposed: the fence is closed.
         """
         together = [victim for victim in intent.spec.victims if victim.unit]
-        told = await asyncio.gather(*(self._tell(victim, message) for victim in together))
+        told = await _each(together, lambda victim: self._tell(victim, message))
         marked = dict(zip((victim.root.uid for victim in together), told, strict=True))
         if any(isinstance(each, ApiError) for each in told):
             return await self._take_back(intent, marked)
         *first, last = intent.spec.victims
-        evictions = (self._evict(intent, v, message, marked.get(v.root.uid)) for v in first)
-        states = list(await asyncio.gather(*evictions))
+
+        async def evict(victim: Victim) -> VictimStatus:
+            known = marked.get(victim.root.uid) if victim.unit else self._as_seen(victim)
+            return await self._evict(intent, victim, message, known)
+
+        states = await _each(first, evict)
         failed = next((state for state in states if state.state is VictimState.FAILED), None)
         begun = last.unit and any(
-            victim.unit == last.unit and state.state is VictimState.EVICTED
+            victim.unit == last.unit and state.state.over
             for victim, state in zip(first, states, strict=True)
         )
         pod = marked.get(last.root.uid)
         if failed is None or begun:
-            states.append(await self._evict(intent, last, message, pod))
+            states.append(await evict(last))
         else:
             if isinstance(pod, dict) and is_marked(pod):
                 await self._let_be(pod)
@@ -138,26 +158,28 @@ class PodPreemption:
         torn = _torn_units(outcome)
 
         async def again(victim: Victim, state: VictimStatus) -> VictimStatus:
-            if victim.unit not in torn or state.state is VictimState.EVICTED:
+            if victim.unit not in torn or state.state.over:
                 return state
             return await self._evict(outcome.intent, victim, _RESUMED)
 
-        pairs = zip(outcome.intent.spec.victims, outcome.victims, strict=True)
-        states = await asyncio.gather(*(again(victim, state) for victim, state in pairs))
+        pairs = list(zip(outcome.intent.spec.victims, outcome.victims, strict=True))
+        states = await _each(pairs, lambda pair: again(*pair))
         return Outcome(outcome.intent, tuple(states))
 
-    async def resume(self, intent: Preemption, *, needed: bool = True) -> Outcome:
+    async def resume(
+        self, intent: Preemption, *, needed: bool = True, evicted: Collection[str] = ()
+    ) -> Outcome:
         """Finish what a former process began: delete whom it marked, spare the others.
 
         A unit is treated as one. `needed` False: the preemptor has let go, so that who is only
-        marked loses its mark.
+        marked loses its mark. `evicted`: uids of victims that other records have as evicted.
 
         Raises:
             Deposed: the fence is closed.
             ApiError: a victim could not be read.
         """
         victims = intent.spec.victims
-        pods = [await self._read(victim) for victim in victims]
+        pods = await _each(victims, self._read)
         units: dict[str, list[Json | None]] = {}
         for victim, pod in zip(victims, pods, strict=True):
             units.setdefault(_unit(victim), []).append(pod)
@@ -167,6 +189,10 @@ class PodPreemption:
         async def settle(victim: Victim, pod: Json | None) -> VictimStatus:
             unit = _unit(victim)
             if pod is None or _ends(pod):
+                # Nobody is deleted here without a mark.
+                foreign = victim.root.uid in evicted or (pod is not None and not _mark_of(pod))
+                if foreign:
+                    return self._state(victim, VictimState.GONE, _GONE)
                 return self._state(victim, VictimState.EVICTED, "gone or on its way")
             if unit in finished:
                 return await self._evict(intent, victim, messages[unit])
@@ -176,9 +202,8 @@ class PodPreemption:
             detail = "its preemption was interrupted before it was marked"
             return self._state(victim, VictimState.SPARED, detail)
 
-        pairs = zip(victims, pods, strict=True)
-        states = await asyncio.gather(*(settle(victim, pod) for victim, pod in pairs))
-        return Outcome(intent, tuple(states))
+        pairs = list(zip(victims, pods, strict=True))
+        return Outcome(intent, tuple(await _each(pairs, lambda pair: settle(*pair))))
 
     async def finish(self, outcome: Outcome, reason: str) -> Preemption:
         """Write what became of the plan: completed when every victim is out of the way.
@@ -187,24 +212,27 @@ class PodPreemption:
             Deposed: the fence is closed.
             Conflict: somebody else wrote the intent.
         """
-        over = all(state.state is VictimState.EVICTED for state in outcome.victims)
+        over = all(state.state.over for state in outcome.victims)
         phase = IntentPhase.COMPLETED if over else IntentPhase.ABANDONED
+        name = outcome.intent.metadata.name
+        self._unanswered -= {(name, victim.uid) for victim in outcome.victims}
         return await self._intents.finish(outcome.intent, phase, reason, outcome.victims)
 
     async def _tell(self, victim: Victim, message: str) -> Json | ApiError | None:
         """Mark the victim; return it as it is then, None when it is gone, or why it failed."""
         failure: ApiError | None = None
+        known = self._as_seen(victim)
         for attempt in range(_ATTEMPTS):
             try:
-                if isinstance(failure, ServerError | TooManyRequests | Unreachable):
+                if isinstance(failure, _LOST):
                     await self._client.transport.pause(attempt - 1)
-                pod = await self._read(victim)
+                pod, known = known or await self._read(victim), None
                 if pod is None or _ends(pod) or is_marked(pod):
                     return pod
                 return await self._mark(pod, message)
             except NotFound:
                 return None
-            except (Conflict, ServerError, TooManyRequests, Unreachable) as error:
+            except (Conflict, *_LOST) as error:
                 failure = error
             except ApiError as error:
                 return error
@@ -242,8 +270,10 @@ class PodPreemption:
 
         A fault of ours about it is its failure, so that the others of its unit do not wait for it.
         """
+        turn = self._turns.setdefault(victim.root.uid, asyncio.Lock())
         try:
-            return await self._try_to_evict(intent, victim, message, known)
+            async with turn:
+                return await self._try_to_evict(intent, victim, message, known)
         except Deposed:
             raise
         except Exception as fault:
@@ -266,30 +296,21 @@ class PodPreemption:
         known: Json | ApiError | None,
     ) -> VictimStatus:
         failure: ApiError | None = None
+        asked = (intent.metadata.name, victim.root.uid)
         for attempt in range(_ATTEMPTS):
             try:
-                if isinstance(failure, ServerError | TooManyRequests | Unreachable):
+                if isinstance(failure, _LOST):
                     await self._client.transport.pause(attempt - 1)
                 pod = known if isinstance(known, dict) else await self._read(victim)
                 known = None
                 if pod is None or _ends(pod):
-                    # A lost answer to our own deletion ends here too.
-                    if failure is not None and pod is not None and is_marked(pod):
-                        self._tell_evicted(intent, victim, pod)
-                    return self._state(victim, VictimState.EVICTED, "gone or on its way")
+                    return self._found_gone(intent, victim, pod)
                 if not is_marked(pod):
                     pod = await self._mark(pod, message)
-                metadata = pod["metadata"]
-                await self._writer.delete(
-                    PODS,
-                    victim.root.namespace,
-                    victim.root.name,
-                    uid=metadata["uid"],
-                    resource_version=metadata["resourceVersion"],
-                )
+                await self._delete(asked, pod)
             except NotFound:
-                return self._state(victim, VictimState.EVICTED, "gone")
-            except (Conflict, ServerError, TooManyRequests, Unreachable) as error:
+                return self._found_gone(intent, victim, None)
+            except (Conflict, *_LOST) as error:
                 # Somebody wrote the pod, or the answer was lost: read it and judge again.
                 failure = error
             except ApiError as error:
@@ -298,6 +319,33 @@ class PodPreemption:
                 self._tell_evicted(intent, victim, pod)
                 return self._state(victim, VictimState.EVICTED)
         return self._state(victim, VictimState.FAILED, str(failure))
+
+    async def _delete(self, asked: tuple[str, str], pod: Json) -> None:
+        metadata = pod["metadata"]
+        try:
+            await self._writer.delete(
+                PODS,
+                metadata["namespace"],
+                metadata["name"],
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+            )
+        except _LOST:
+            self._unanswered.add(asked)
+            raise
+
+    def _found_gone(self, intent: Preemption, victim: Victim, pod: Json | None) -> VictimStatus:
+        """Return the state of one that leaves without a call: ours if we had asked for it."""
+        if (intent.metadata.name, victim.root.uid) not in self._unanswered:
+            return self._state(victim, VictimState.GONE, _GONE)
+        if pod is not None:
+            self._tell_evicted(intent, victim, pod)
+        return self._state(victim, VictimState.EVICTED, "gone or on its way")
+
+    def _as_seen(self, victim: Victim) -> Json | None:
+        """Return the victim as a watch showed it, with nothing but what a mark needs."""
+        metadata = self._seen(victim)
+        return None if metadata is None else {"metadata": metadata, "spec": {}}
 
     async def _read(self, victim: Victim) -> Json | None:
         """Return the victim as it is now, None when it is gone or another has its name."""
@@ -350,6 +398,19 @@ class PodPreemption:
         return VictimStatus(victim.root.uid, state, format_instant(self._clock.wall()), message)
 
 
+async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+    """Do the work for each item, in this order, so many at a time; return the results in order."""
+    found: dict[int, R] = {}
+    numbers = iter(range(len(items)))
+
+    async def worker() -> None:
+        for number in numbers:
+            found[number] = await work(items[number])
+
+    await asyncio.gather(*(worker() for _ in range(min(_AT_ONCE, len(items)))))
+    return [found[number] for number in range(len(items))]
+
+
 def _unit(victim: Victim) -> str:
     """Return what tells the victim's unit from all others of the plan."""
     return f"unit {victim.unit}" if victim.unit else victim.root.uid
@@ -357,7 +418,7 @@ def _unit(victim: Victim) -> str:
 
 def _torn_units(outcome: Outcome) -> set[str]:
     pairs = list(zip(outcome.intent.spec.victims, outcome.victims, strict=True))
-    gone = {victim.unit for victim, state in pairs if state.state is VictimState.EVICTED}
+    gone = {victim.unit for victim, state in pairs if state.state.over}
     left = {victim.unit for victim, state in pairs if state.state is VictimState.FAILED}
     return (gone & left) - {""}
 

@@ -8,16 +8,54 @@ design's "Recovery".
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
+from typing import Final
 
-from reprieve.api.reprieve import Preemption
+from reprieve.api.reprieve import IntentPhase, Preemption
 from reprieve.execution.fence import Fence
 from reprieve.execution.intents import IntentLog
 from reprieve.kube.errors import Conflict, NotFound
 from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, parse_instant
 
-__all__ = ["claim_open", "expired"]
+__all__ = ["Unbegun", "claim_open", "expired"]
+
+_UNSETTLED: Final = MINUTE
+_LOOK_EVERY: Final = 10 * SECOND
+
+
+class Unbegun:
+    """Intents whose first writes have failed, so that nobody in them is marked.
+
+    They may be stored all the same, as an answer can be lost: such a one is abandoned. They are
+    looked for during a minute, in which a write that nobody waits for any more may still arrive.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {}  # until when each is looked for
+        self._next = 0
+
+    def add(self, name: str, now: int) -> None:
+        """The intent of this name could not be begun; `now` is monotonic."""
+        self._names[name] = now + _UNSETTLED
+
+    async def settle(self, log: IntentLog, now: int) -> None:
+        """Abandon those of them that are there.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        if not self._names or now < self._next:
+            return
+        self._next = now + _LOOK_EVERY
+        for intent in await log.list(bare=True):
+            if intent.metadata.name in self._names and intent.status.phase.open:
+                with contextlib.suppress(Conflict, NotFound):
+                    await log.finish(intent, IntentPhase.ABANDONED, "it could not be begun", ())
+        self._names = {name: until for name, until in self._names.items() if now < until}
 
 
 async def claim_open(log: IntentLog, fence: Fence, clock: Clock, plane: str) -> list[Preemption]:
@@ -25,13 +63,14 @@ async def claim_open(log: IntentLog, fence: Fence, clock: Clock, plane: str) -> 
 
     Raises:
         Deposed: the fence closed on the way.
+        ApiError: to be tried again.
     """
     claimed: list[Preemption] = []
     for intent in await log.list():
         if intent.spec.plane != plane or intent.spec.dry_run or not intent.status.phase.open:
             continue
         try:
-            claimed.append(await log.start(intent))
+            claimed.append(await log.whole(await log.start(intent)))
         except (Conflict, NotFound):
             # The former holder wrote in this moment: the watch shows the intent again.
             continue

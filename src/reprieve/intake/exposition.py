@@ -41,6 +41,10 @@ __all__ = [
     "without_less_preferred",
 ]
 
+# No namespace and no pod has a longer name, and no GPU that is known a longer id.
+_LONGEST_NAMESPACE: Final = 63
+_LONGEST_POD: Final = 253
+_LONGEST_GPU: Final = 256
 # Longer lines are not Prometheus text; without a bound, a body without newlines would be held.
 MAXIMUM_LINE_BYTES: Final = 1 << 20
 
@@ -93,6 +97,7 @@ class Defect(StrEnum):
     INFINITE = "Infinite"
     NEGATIVE = "Negative"
     ABOVE_100 = "Above100"
+    TOO_MANY = "TooMany"  # more samples than the GPUs of any node
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +186,11 @@ class ExpositionParser:
         self._samples: list[Sample] = []
         self._invalid: list[InvalidSample] = []
         self._unassigned = 0
+
+    @property
+    def held(self) -> int:
+        """The number of samples that were read so far."""
+        return len(self._samples) + len(self._invalid)
 
     def feed(self, piece: bytes) -> None:
         """Read the complete lines of what came so far.
@@ -298,15 +308,20 @@ class ExpositionParser:
 def read_value(
     vendor: Vendor, metric: str, scale: float, labels: Mapping[str, str], value: float
 ) -> Sample | InvalidSample | None:
-    """Return what one series says; None when it names no pod (a GPU that nobody holds)."""
+    """Return what one series says; None when it names no pod (a GPU that nobody holds).
+
+    Nor does it where a label is longer than any pod's or GPU's: what is held stays small.
+    """
     namespace = _first(labels, vendor.namespace_labels)
     pod = _first(labels, vendor.pod_labels)
-    if not namespace or not pod:
+    if not 0 < len(namespace) <= _LONGEST_NAMESPACE or not 0 < len(pod) <= _LONGEST_POD:
         return None
     gpu_id = _first(labels, vendor.gpu_labels)
+    partition = _first(labels, vendor.partition_labels)
+    if len(gpu_id) + len(partition) > _LONGEST_GPU:
+        return None
     percent = value * scale
     if 0.0 <= percent <= 100.0:
-        partition = _first(labels, vendor.partition_labels)
         return Sample(namespace, pod, gpu_id, partition, percent, vendor.name, metric)
     if math.isnan(percent):
         defect = Defect.NAN

@@ -6,8 +6,6 @@ read leaves its gang as it is. Source: specification of gang jobs, sections 1, 2
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,6 +14,7 @@ from reprieve.engine.cluster.rows import Labels
 from reprieve.engine.gangs.records import Defaults, GangPod, GangSpec, MatchPolicy, Mode
 from reprieve.units.durations import SECOND, parse_duration
 from reprieve.units.ids import Uid
+from reprieve.units.untrusted import Unreadable, integer_or_none, read_json
 
 __all__ = [
     "gang_annotations",
@@ -32,8 +31,6 @@ _MINIMUM: Final = f"{_PREFIX}min-available"
 _LIGHT_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
 _LIGHT_MINIMUM: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 _POLICY_ALIAS: Final = "pod-group.scheduling.sigs.k8s.io/match-policy"
-_INT32: Final = re.compile(r"[+-]?[0-9]+")
-_MOST: Final = 2**31 - 1
 
 Texts = Mapping[str, str]
 
@@ -100,7 +97,7 @@ def group_spec(group: PodGroup, defaults: Defaults) -> GangSpec:
 
 
 def _annotated(id: str, labels: Texts, annotations: Texts, defaults: Defaults) -> GangSpec | None:
-    minimum = _int32(labels.get(_LIGHT_MINIMUM) or annotations.get(_MINIMUM))
+    minimum = integer_or_none(labels.get(_LIGHT_MINIMUM) or annotations.get(_MINIMUM))
     if minimum is None:
         return None
     wait = defaults.wait
@@ -115,7 +112,7 @@ def _annotated(id: str, labels: Texts, annotations: Texts, defaults: Defaults) -
 
 
 def _common(id: str, minimum: int, wait: int, annotations: Texts, defaults: Defaults) -> GangSpec:
-    total = _int32(annotations.get(f"{_PREFIX}total-number"))
+    total = integer_or_none(annotations.get(f"{_PREFIX}total-number"))
     mode = annotations.get(f"{_PREFIX}mode", "")
     policy = annotations.get(f"{_PREFIX}match-policy") or annotations.get(_POLICY_ALIAS, "")
     return GangSpec(
@@ -130,16 +127,9 @@ def _common(id: str, minimum: int, wait: int, annotations: Texts, defaults: Defa
 
 def _groups(text: str, id: str) -> tuple[str, ...]:
     try:
-        listed = json.loads(text) if text else []
-    except ValueError:
+        listed = read_json(text) if text else []
+    except Unreadable:
         listed = []
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         listed = []
     return tuple(sorted(set(listed))) or (id,)
-
-
-def _int32(text: str | None) -> int | None:
-    if not text or _INT32.fullmatch(text) is None:
-        return None
-    number = int(text)
-    return number if -_MOST - 1 <= number <= _MOST else None

@@ -13,7 +13,6 @@ meet".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -24,13 +23,10 @@ from reprieve.api.core import (
     Node,
     NodeSelectorRequirement,
     NodeSelectorTerm,
-    OwnedObject,
     Pod,
     Taint,
     TemplatedObject,
-    Toleration,
 )
-from reprieve.engine.idle.discovery import Found, Owner
 from reprieve.engine.idle.model import NodeRow, PodRow
 from reprieve.engine.idle.resources import (
     DEFAULT_VENDORS,
@@ -39,35 +35,44 @@ from reprieve.engine.idle.resources import (
     pod_gpus,
 )
 from reprieve.engine.idle.vendors import Vendor
-from reprieve.engine.plan import Ref
+from reprieve.engine.selectors import covers, requirement_holds
+from reprieve.intake.cluster.requests import amount_in_base_units, plain_requests
 from reprieve.intake.gangs import gang_name
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.units.quantities import InvalidQuantity, parse_quantity
+from reprieve.units.untrusted import Form
 
 __all__ = [
     "admitted_nodes",
-    "found",
+    "counted_pod_row",
     "gpus_of",
     "is_demand",
     "lacks_quota",
+    "node_amounts",
     "node_row",
+    "other_requests",
     "pod_row",
     "quota_short",
     "template_gpus",
     "workload_gpus",
 ]
 
+PODS: Final = "pods"
+_NOTHING: Final[Mapping[str, int]] = {}
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 _REPELLING: Final = ("NoSchedule", "NoExecute")
 _KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
+_LONGEST_MESSAGE: Final = 32_768  # of a condition, by its schema
 #: Kueue's words about flavors that could not give the quota if nobody else had any of it.
-_NEVER: Final = re.compile(
-    r"insufficient quota for \S+ in flavor \S+, previously considered podsets requests \(.*?\)"
-    r" \+ current podset request \(.*?\) > maximum capacity \(.*?\)"
-    r"|resource \S+ unavailable in ClusterQueue"
+_NEVER: Final = Form(
+    r"insufficient quota for \S++ in flavor [^\s,]++, previously considered podsets requests "
+    r"\([^()]*+\) \+ current podset request \([^()]*+\) > maximum capacity \([^()]*+\)"
+    r"|resource \S++ unavailable in ClusterQueue",
+    _LONGEST_MESSAGE,
 )
-_PREEMPTING: Final = re.compile(r"\. Pending the preemption of \d+ workload\(s\)$")
+_PREEMPTING: Final = ". Pending the preemption of "
+_WORKLOADS: Final = Form(r"[0-9]++ workload\(s\)")
 
 
 def gpus_of(pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> dict[str, int]:
@@ -95,12 +100,13 @@ def pod_row(
     kueue: Iterable[KueueWorkload] = (),
     nodes: Sequence[Node] | None = None,
     of_root: Iterable[KueueWorkload] = (),
+    asks: Mapping[str, int] = _NOTHING,
 ) -> PodRow:
     """Return the engine's row.
 
     `gpus`: its own GPUs (`gpus_of`). `tracked`: the GPU names of its workload's total. `kueue`:
     Kueue Workloads, of which those that it owns count; `of_root`: those of its workload. `nodes`:
-    all nodes, to be given where a placement is to be proven.
+    all nodes, and `asks`: its other requests, to be given where a placement is to be proven.
     """
     return PodRow(
         uid=Uid(pod.metadata.uid),
@@ -116,7 +122,33 @@ def pod_row(
         # The API sets it to the time of the request plus the grace period.
         ends=_instant(pod.metadata.deletion_timestamp),
         group=_group(pod),
+        asks=asks,
+        gated=_is_gated(pod),
     )
+
+
+def counted_pod_row(
+    pod: Pod, gpus: Mapping[str, int], asks: Mapping[str, int] = _NOTHING
+) -> PodRow:
+    """Return what must not be lost of a pod that `pod_row` fails to read: what it holds, where."""
+    return PodRow(
+        uid=Uid(pod.metadata.uid),
+        name=pod.metadata.name,
+        phase=pod.status.phase,
+        gpus=gpus,
+        asks=asks,
+        node=pod.spec.node_name or None,
+        terminating=pod.metadata.deletion_timestamp is not None,
+    )
+
+
+def other_requests(
+    pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS
+) -> tuple[tuple[str, int], ...]:
+    """Return what a pod requests of a node beside GPUs, one of its places among it, by name."""
+    requests = plain_requests(pod.spec)
+    beside = {name: amount for name, amount in requests.items() if not is_gpu(name, vendors)}
+    return tuple(sorted({**beside, PODS: 1}.items()))
 
 
 def is_demand(
@@ -161,9 +193,10 @@ def lacks_quota(workload: KueueWorkload, tracked: Iterable[str]) -> bool:
     for condition in workload.status.conditions or ():
         if condition.type == "QuotaReserved" and condition.status == "False":
             message = condition.message or ""
-            if _PREEMPTING.search(message):
+            _, preempting, whom = message.rpartition(_PREEMPTING)
+            if preempting and _WORKLOADS.fullmatch(whom):
                 return False
-            waits = _NEVER.sub("", message).lower()
+            waits = _NEVER.without(message).lower()
             return any(name.lower() in waits for name in tracked)
     return False
 
@@ -183,39 +216,18 @@ def workload_gpus(
     return total
 
 
-def found(thing: Pod | OwnedObject) -> Found:
-    """Return an object as the walk to the root owner wants it."""
-    metadata = thing.metadata
-    return Found(
-        Ref(
-            thing.api_version,
-            thing.kind,
-            metadata.namespace,
-            metadata.name,
-            Uid(metadata.uid),
-        ),
-        tuple(
-            Owner(r.api_version, r.kind, r.name, Uid(r.uid), r.controller is True)
-            for r in metadata.owner_references or ()
-        ),
-    )
-
-
-def node_row(
-    node: Node,
-    used: Iterable[Mapping[str, int]],
-    vendors: Sequence[Vendor] = DEFAULT_VENDORS,
-) -> NodeRow:
-    """Return what is free on a node; `used`: GPUs of every pod on it that is not finished."""
-    free = {
-        name: _count(quantity)
+def node_amounts(node: Node) -> dict[str, int]:
+    """Return what a node offers, in base units; a quantity that cannot be read counts as none."""
+    return {
+        name: _base_units(name, quantity)
         for name, quantity in (node.status.allocatable or {}).items()
-        if is_gpu(name, vendors)
     }
-    for amounts in used:
-        for name, count in amounts.items():
-            free[name] = free.get(name, 0) - count
-    return NodeRow(node.metadata.name, free)
+
+
+def node_row(name: str, offered: Mapping[str, int], used: Mapping[str, int]) -> NodeRow:
+    """Return what is free on a node; `used`: by all pods on it that are not finished."""
+    free = {each: offered.get(each, 0) - used.get(each, 0) for each in {*offered, *used}}
+    return NodeRow(name, dict(sorted(free.items())))
 
 
 def admitted_nodes(pod: Pod, nodes: Iterable[Node]) -> frozenset[str]:
@@ -258,6 +270,20 @@ def _amounts(
     }
 
 
+def _base_units(name: str, quantity: str | int | float) -> int:
+    try:
+        return amount_in_base_units(name, quantity)
+    except InvalidQuantity:
+        return 0
+
+
+def _is_gated(pod: Pod) -> bool:
+    return any(
+        c.type == "PodScheduled" and c.status == "False" and c.reason == "SchedulingGated"
+        for c in pod.status.conditions or ()
+    )
+
+
 def _count(quantity: str | int | float) -> int:
     try:
         return parse_quantity(quantity)
@@ -284,7 +310,7 @@ def _admits(node: Node, pod: Pod) -> bool:
     if node.spec.unschedulable:
         taints.append(_UNSCHEDULABLE)
     return all(
-        any(_tolerates(toleration, taint) for toleration in pod.spec.tolerations or ())
+        any(covers(toleration, taint) for toleration in pod.spec.tolerations or ())
         for taint in taints
         if taint.effect in _REPELLING
     )
@@ -297,34 +323,11 @@ def _meets(node: Node, term: NodeSelectorTerm) -> bool:
     others = term.match_fields or ()
     if not expressions and not others:
         return False  # an empty term matches nothing
-    return all(_holds(labels, e) for e in expressions) and all(_holds(fields, e) for e in others)
+    return _hold(expressions, labels) and _hold(others, fields)
 
 
-def _holds(labels: Mapping[str, str], requirement: NodeSelectorRequirement) -> bool:
-    value, values = labels.get(requirement.key), requirement.values or []
-    match requirement.operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            try:
-                left, right = int(value or ""), int(values[0])
-            except (ValueError, IndexError):
-                return False
-            return left > right if requirement.operator == "Gt" else left < right
-    return False
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if not toleration.key:
-        return toleration.operator == "Exists"
-    if toleration.key != taint.key:
-        return False
-    return toleration.operator == "Exists" or toleration.value == taint.value
+def _hold(requirements: Iterable[NodeSelectorRequirement], labels: Mapping[str, str]) -> bool:
+    return all(
+        requirement_holds(each.operator, each.values or (), labels.get(each.key))
+        for each in requirements
+    )

@@ -11,7 +11,6 @@ Source: specification of the quota plane, section 2; the API's rules for pod req
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,10 +18,11 @@ from reprieve.api.core import ContainerResources
 from reprieve.api.kueue import Amounts, PodSpec
 from reprieve.engine.quota.amounts import SMALLEST, UNLIMITED, clamp
 from reprieve.units.quantities import InvalidQuantity, parse_milli, parse_quantity
+from reprieve.units.untrusted import Form
 
 __all__ = ["UnreadableRequest", "amount_of", "amounts_of", "pod_requests"]
 
-_HUGE: Final = re.compile(r"([+-]?)0*[1-9.][0-9.]*[eE]\+?[0-9]+", re.ASCII)
+_HUGE: Final = Form(r"([+-]?+)0*+[1-9.][0-9.]*+[eE]\+?+[0-9]++")
 _LARGEST_MILLI: Final = UNLIMITED * 1_000
 
 

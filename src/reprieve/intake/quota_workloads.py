@@ -10,7 +10,6 @@ Source: specification of the quota plane, sections 1.3, 1.6 and 2.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Final, TypeGuard
 import msgspec
 
 from reprieve.api import core, kueue
+from reprieve.api.kueue_topology import required_level, unsupported_text
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -41,6 +41,7 @@ from reprieve.intake.quota_limits import (
 from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.units.quantities import InvalidQuantity
+from reprieve.units.untrusted import integer_or_none
 
 __all__ = [
     "ADMISSION_GATED_BY",
@@ -63,7 +64,6 @@ ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 
 _NOTHING: Final = Nanos(0)
-_INT32: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _KEPT: Final = 20_000  # pod sets; more than that many at once are read again
 
 
@@ -136,6 +136,8 @@ def workload_row(
     conditions = {each.type: each for each in status.conditions or ()}
     reserved, requeued = conditions.get("QuotaReserved"), conditions.get("Requeued")
     rows, invalid = _pod_sets(spec.pod_sets, pod_sets)
+    if status.admission is None:
+        invalid = invalid or required_topology(spec.pod_sets)
     admission = None
     if status.admission is not None:
         admission, unreadable = _admission(status.admission, rows)
@@ -174,6 +176,16 @@ def workload_row(
         reclaim_min_runtime_s=min_runtimes_s[1],
         idle=idle,
     )
+
+
+def required_topology(pod_sets: Sequence[kueue.PodSet]) -> str:
+    """Return why a Workload waits whose pods require a level of a topology, empty for none."""
+    for each in pod_sets:
+        asked = each.topology_request
+        level = required_level(msgspec.to_builtins(asked)) if asked is not None else ""
+        if level:
+            return unsupported_text(each.name, level)
+    return ""
 
 
 def queue_key(workload: kueue.Workload) -> str:
@@ -222,9 +234,7 @@ def _admission(given: kueue.Admission, pod_sets: Sequence[PodSet]) -> tuple[Admi
 
 
 def _boost(annotations: Mapping[str, str]) -> int:
-    text = annotations.get(PRIORITY_BOOST, "")
-    value = int(text) if _INT32.fullmatch(text) else 0
-    return value if -(2**31) <= value < 2**31 else 0
+    return integer_or_none(annotations.get(PRIORITY_BOOST)) or 0
 
 
 def _check(state: str) -> Check:

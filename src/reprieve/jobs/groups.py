@@ -6,10 +6,12 @@ role stays when there are too many, first to last:
 
 1. pods with our finalizer
 2. pods that were let go already
-3. older ones
-4. the name
+3. lower ordinals of a StatefulSet, so that those which it makes again take their places
+4. older ones
+5. the name
 
-Of those whose place has been taken the ones that were active last stay longest.
+Of those whose place has been taken the ones that were active last stay longest. What is done about
+a pod that is one too many follows from who would make it again: a controller would at once.
 
 Source: specification of the quota plane, section 10.4.
 """
@@ -18,21 +20,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import (
+    controller_of,
     gone_at,
     has_finalizer,
+    is_gated,
+    is_missed,
     is_runnable,
     is_serving,
     is_terminated,
     is_unretriable,
+    ordinal_of,
     role_of,
     total_of,
 )
 from reprieve.units.instants import parse_instant
 
-__all__ = ["Roster", "group_over", "roster", "surplus"]
+__all__ = ["Excess", "Roster", "excess_of", "group_over", "roster", "surplus"]
+
+
+class Excess(Enum):
+    """What is done about a pod that is one too many in its group."""
+
+    HOLD = auto()  # it stays gated: deleted, it would be made again
+    DELETE = auto()  # nobody makes it again, or what comes in its place is gated
+    LEAVE = auto()  # it was never gated, nor would the next one be
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +55,8 @@ class Roster:
     """Members of a group beside the pod sets of its Workload.
 
     `absent` pods are missing, `excess` ones are too many, `replaced` ones have been made up for.
-    `fits`: every role that is kept has its pod set.
+    `fits`: every role that is kept has its pod set; a stranger that is held back while nobody is
+    missing is one too many.
     """
 
     kept: tuple[Json, ...]
@@ -50,10 +66,10 @@ class Roster:
     fits: bool
 
 
-def roster(pod_sets: Mapping[str, int], members: Sequence[Json]) -> Roster:
+def roster(pod_sets: Mapping[str, int], members: Sequence[Json], gate: str) -> Roster:
     """Return who of a group stays; `pod_sets` are the counts of the Workload by name."""
     kept: list[Json] = []
-    excess: list[Json] = []
+    too_many: list[Json] = []
     replaced: list[Json] = []
     absent = 0
     by_role: dict[str, list[Json]] = {}
@@ -64,12 +80,24 @@ def roster(pod_sets: Mapping[str, int], members: Sequence[Json]) -> Roster:
         active = sorted(filter(is_runnable, pods), key=_staying)
         others = sorted((pod for pod in pods if not is_runnable(pod)), key=_lingering)
         absent += max(0, count - len(active))
-        excess += active[count:]
+        too_many += active[count:]
         wanted = max(0, count - len(active))
         kept += [*active[:count], *others[:wanted]]
         replaced += others[wanted:]
     strangers = [pod for pods in by_role.values() for pod in pods if is_runnable(pod)]
-    return Roster(tuple(kept), absent, tuple(excess), tuple(replaced), bool(kept) and not strangers)
+    if not absent and all(excess_of(pod, gate) is Excess.HOLD for pod in strangers):
+        too_many += sorted(strangers, key=_staying)
+        strangers = []
+    return Roster(
+        tuple(kept), absent, tuple(too_many), tuple(replaced), bool(kept) and not strangers
+    )
+
+
+def excess_of(pod: Json, gate: str) -> Excess:
+    """Return what is done about a pod that is one too many."""
+    if is_missed(pod, gate):
+        return Excess.LEAVE
+    return Excess.HOLD if is_gated(pod, gate) and controller_of(pod) else Excess.DELETE
 
 
 def surplus(members: Sequence[Json], total: int) -> list[Json]:
@@ -89,12 +117,13 @@ def group_over(members: Sequence[Json]) -> str | None:
     return None
 
 
-def _staying(pod: Json) -> tuple[bool, bool, str, str]:
-    """Criteria 1 to 4 of the module; any gate holds back."""
+def _staying(pod: Json) -> tuple[bool, bool, int, str, str]:
+    """Criteria 1 to 5 of the module; any gate holds back."""
     metadata = pod["metadata"]
     return (
         not has_finalizer(pod),
         bool(first(pod, "spec.schedulingGates")),
+        ordinal_of(pod) or 0,
         str(metadata.get("creationTimestamp", "")),
         metadata["name"],
     )

@@ -5,15 +5,14 @@ The last name may have dots itself, as those of annotations do.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
+
+from reprieve.units.untrusted import integer_or_none
 
 __all__ = ["first", "number", "put", "total", "values"]
 
 Json = dict[str, Any]
-
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
 
 def values(obj: Any, path: str) -> Iterator[Any]:
@@ -50,8 +49,7 @@ def total(obj: Any, path: str) -> int:
 
 def number(text: str) -> int | None:
     """Return what a label or an annotation says as a number; None where that is no int32."""
-    found = int(text) if _NUMBER.fullmatch(text) else None
-    return found if found is None or -(2**31) <= found < 2**31 else None
+    return integer_or_none(text)
 
 
 def put(obj: Json, path: str, value: Any) -> None:

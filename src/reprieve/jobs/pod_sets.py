@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reprieve.api.kueue_topology import topology_request
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
 from reprieve.jobs.paths import Json, first, number, values
 from reprieve.jobs.suspendable_rows import JOB_SET
 from reprieve.jobs.table import BUILT_IN
 from reprieve.jobs.training import job_set_of
+from reprieve.units.untrusted import Form
 
 __all__ = ["Found", "found_pod_sets", "pod_count", "pod_sets_of"]
 
-_JAVA: Final = re.compile(r"([0-9]+)([kmgtp]?)b?", re.IGNORECASE)
+_JAVA: Final = Form(r"([0-9]++)([kmgtpKMGTP]?+)[bB]?+")
 _BY_KIND: Final = {(kind.group, kind.kind): kind for kind in BUILT_IN}
 
 
@@ -76,15 +77,19 @@ def pod_count(kind: JobKind, job: Json) -> int:
 
 def pod_sets_of(kind: JobKind, job: Json) -> list[Json]:
     """Return the pod sets of the Workload that a job should have, as JSON of their own."""
-    return [
-        {
-            "name": found.name,
-            "count": found.count,
-            "template": _plain(kind, found),
-            **({} if found.min_count is None else {"minCount": found.min_count}),
-        }
-        for found in found_pod_sets(kind, job)
-    ]
+    return [_pod_set(kind, found) for found in found_pod_sets(kind, job)]
+
+
+def _pod_set(kind: JobKind, found: Found) -> Json:
+    annotations = first(found.template, "metadata.annotations") or {}
+    request = topology_request(annotations)
+    return {
+        "name": found.name,
+        "count": found.count,
+        "template": _plain(kind, found),
+        **({} if found.min_count is None else {"minCount": found.min_count}),
+        **({"topologyRequest": request} if request else {}),
+    }
 
 
 def _of_source(source: PodSetSource, item: Json, job: Json) -> Iterator[Found]:
@@ -139,7 +144,8 @@ def _of_component(components: Components, component: Json) -> Iterator[tuple[int
         for each in declared:
             template = first(component, str(each.get("path", "")))
             if isinstance(template, dict):
-                yield int(each.get("replicas", 1)), template
+                replicas = each.get("replicas", 1)
+                yield replicas if isinstance(replicas, int) else 1, template
         return
     wrapped = component.get(components.template) or {}
     group = str(wrapped.get("apiVersion", "")).rpartition("/")[0]

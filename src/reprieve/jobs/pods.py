@@ -27,8 +27,10 @@ __all__ = [
     "RETRIABLE",
     "ROLE",
     "SERVING",
+    "SURPLUS",
     "TOPOLOGY_GATE",
     "annotations_of",
+    "controller_of",
     "gated",
     "gone_at",
     "group_of",
@@ -36,12 +38,15 @@ __all__ = [
     "is_fast",
     "is_gated",
     "is_managed",
+    "is_missed",
     "is_ready",
     "is_runnable",
     "is_serving",
+    "is_surplus",
     "is_terminated",
     "is_unretriable",
     "labels_of",
+    "ordinal_of",
     "prebuilt_of",
     "role_of",
     "shape",
@@ -60,6 +65,9 @@ ROLE: Final = "kueue.x-k8s.io/role-hash"
 RETRIABLE: Final = "kueue.x-k8s.io/retriable-in-group"
 PREBUILT: Final = "kueue.x-k8s.io/prebuilt-workload-name"
 IS_GROUP: Final = "kueue.x-k8s.io/is-group-workload"
+#: Condition of a pod that is one more than its group may have.
+SURPLUS: Final = "reprieve.dev/Surplus"
+_ORDINAL: Final = "apps.kubernetes.io/pod-index"
 _SHAPE: Final = (
     "affinity",
     "nodeSelector",
@@ -90,6 +98,27 @@ def is_managed(pod: Json) -> bool:
 def is_gated(pod: Json, gate: str) -> bool:
     """Tell whether the pod is held back."""
     return any(each.get("name") == gate for each in first(pod, "spec.schedulingGates") or ())
+
+
+def is_missed(pod: Json, gate: str) -> bool:
+    """Tell whether the pod was never held back, since no webhook was asked at its creation."""
+    return not is_gated(pod, gate) and ROLE not in annotations_of(pod)
+
+
+def is_surplus(pod: Json, message: str = "") -> bool:
+    """Tell whether the pod says that it is one too many; with `message`, in these words."""
+    return any(
+        each.get("type") == SURPLUS
+        and each.get("status") == "True"
+        and message in ("", each.get("message"))
+        for each in first(pod, "status.conditions") or ()
+    )
+
+
+def controller_of(pod: Json) -> str:
+    """Return the uid of what makes the pod again when it is gone, empty for nothing."""
+    owners = first(pod, "metadata.ownerReferences") or ()
+    return next((str(each.get("uid", "")) for each in owners if each.get("controller")), "")
 
 
 def is_terminated(pod: Json) -> bool:
@@ -140,6 +169,11 @@ def group_of(pod: Json) -> str:
 def prebuilt_of(pod: Json) -> str:
     """Return the name of the Workload that somebody else makes; the annotation wins."""
     return str(annotations_of(pod).get(PREBUILT) or labels_of(pod).get(PREBUILT) or "")
+
+
+def ordinal_of(pod: Json) -> int | None:
+    """Return the ordinal of a StatefulSet's pod; None where it has none."""
+    return number(labels_of(pod).get(_ORDINAL, ""))
 
 
 def total_of(pod: Json) -> int:

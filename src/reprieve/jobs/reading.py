@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reprieve.jobs.evaluation import condition_of, holds
@@ -15,6 +15,7 @@ from reprieve.jobs.model import JobKind, Test
 from reprieve.jobs.paths import Json, first, total, values
 from reprieve.jobs.pod_sets import found_pod_sets, pod_count
 from reprieve.jobs.pods import is_gated, is_terminated
+from reprieve.units.untrusted import Unreadable, read_integer
 
 __all__ = [
     "End",
@@ -127,22 +128,36 @@ def _surplus(job: Json) -> int:
         return 0
     done = total(job, "status.succeeded")
     if first(job, "spec.completionMode") == "Indexed":
-        done = len(
-            {
-                index
+        done = _covered(
+            (
+                each
                 for path in ("status.completedIndexes", "status.failedIndexes")
-                for index in _indexes(str(first(job, path) or ""))
-                if index < completions
-            }
+                for each in _ranges(str(first(job, path) or ""))
+            ),
+            completions,
         )
     left = completions - done
     return parallelism - left if parallelism > 1 and done > 0 and left < parallelism else 0
 
 
-def _indexes(text: str) -> Iterator[int]:
+def _ranges(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a list such as `0-3,7`: first and last; what is none is left out."""
     for part in filter(None, text.split(",")):
         start, _, end = part.partition("-")
-        yield from range(int(start), int(end or start) + 1)
+        try:
+            yield read_integer(start), read_integer(end or start)
+        except Unreadable:
+            continue
+
+
+def _covered(ranges: Iterable[tuple[int, int]], below: int) -> int:
+    """Return how many whole numbers from 0 to `below` are in at least one of the ranges."""
+    found, reached = 0, 0
+    for start, end in sorted(ranges):
+        after = min(end + 1, below)
+        found += max(0, after - max(start, reached))
+        reached = max(reached, after)
+    return found
 
 
 def _message(kind: JobKind, test: Test, job: Json) -> str:

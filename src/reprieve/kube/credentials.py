@@ -9,6 +9,7 @@ the pod, `~/.kube/config`.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +21,7 @@ from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
-__all__ = ["Connection", "CredentialsError", "load_connection"]
+__all__ = ["Connection", "CredentialsError", "load_connection", "preload"]
 
 # Exec plugins and token files are asked again no more often than this.
 _HEADERS_KEPT: Final = 10 * SECOND
@@ -102,6 +103,11 @@ class Headers:
             raise
         except Exception as cause:
             raise CredentialsError(f"credentials cannot be refreshed: {_line(cause)}") from cause
+
+
+def preload() -> None:
+    """Import what reading credentials needs, once for this process and those that it forks."""
+    importlib.import_module("kubernetes.config.kube_config")
 
 
 async def load_connection(

@@ -2,8 +2,8 @@
 
 Decoders are built once per type. A line of a watch is read in one go, unless it is none that says
 what became of an object of a wire struct. A page is decoded in one go; only if that fails are its
-items decoded one by one, so that one object of unexpected shape is skipped and reported and the
-others are not lost.
+items decoded one by one, so that one object of unexpected shape, or nested too deeply, is skipped
+and reported and the others are not lost. That such an object is gone is told all the same.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 
 from reprieve.kube.errors import Call, Undecodable, error_from
+from reprieve.kube.objects import PartialObject
+from reprieve.kube.outline import part, parts
 
 __all__ = ["Page", "Skipped", "WatchEvent", "decode_event", "decode_object", "decode_page"]
 
 T = TypeVar("T")
+# The decoder recurses, and an object may be nested more deeply than Python lets it.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Skipped = Callable[[Undecodable], None]
 
 
@@ -108,7 +112,7 @@ def decode_object(body: bytes, kind: type[T], call: Call | None = None) -> T:
     """
     try:
         decoded: T = _decoder(cast("Any", kind)).decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+    except _UNREADABLE as cause:
         raise Undecodable(f"the answer cannot be read: {cause}", call=call) from cause
     return decoded
 
@@ -130,12 +134,12 @@ def decode_page(
     try:
         page = _list_decoder(cast("Any", kind)).decode(body)
         items: list[T] = page.items or []
-    except (msgspec.ValidationError, UnicodeDecodeError) as cause:
+    except (msgspec.ValidationError, UnicodeDecodeError, RecursionError) as cause:
         if skipped is None:
             raise Undecodable(f"the list cannot be read: {cause}", call=call) from cause
-        page = decode_object(body, _List[msgspec.Raw], call)
+        page, raws = _in_parts(body, call)
         items = []
-        for raw in page.items or []:
+        for raw in raws:
             try:
                 items.append(decode_object(raw, kind, call))
             except Undecodable as error:
@@ -143,6 +147,18 @@ def decode_page(
     except msgspec.DecodeError as cause:
         raise Undecodable(f"the list cannot be read: {cause}", call=call) from cause
     return Page(items, page.metadata.resource_version, page.metadata.continue_token)
+
+
+def _in_parts(body: bytes, call: Call | None) -> tuple[_List[Any], list[bytes]]:
+    try:
+        page = _list_decoder(msgspec.Raw).decode(body)
+        return page, [bytes(raw) for raw in page.items or []]
+    except RecursionError:
+        known = {each.key: each.text for each in parts(body)}
+        metadata = decode_object(known.get(b"metadata", b"{}"), _ListMetadata, call)
+        return _List(metadata), [each.text for each in parts(known.get(b"items", b""))]
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Undecodable(f"the list cannot be read: {cause}", call=call) from cause
 
 
 def decode_event(line: bytes, kind: type[T], call: Call | None = None) -> WatchEvent[T]:
@@ -154,10 +170,15 @@ def decode_event(line: bytes, kind: type[T], call: Call | None = None) -> WatchE
     """
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         # Another type of event, and what is to be told with its name, are read again.
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with contextlib.suppress(*_UNREADABLE):
             change = _change_decoder(cast("Any", kind)).decode(line)
             return WatchEvent(change.type, change.object, change.object.metadata.resource_version)
-    event = decode_object(line, _Line, call)
+    try:
+        event = decode_object(line, _Line, call)
+    except Undecodable as error:
+        if not isinstance(error.__cause__, RecursionError):
+            raise
+        return _deep(line, error, call)
     if event.type == "ERROR":
         status: Any = decode_object(event.object, dict, call)
         code = status.get("code")
@@ -175,20 +196,27 @@ def decode_event(line: bytes, kind: type[T], call: Call | None = None) -> WatchE
     return WatchEvent(event.type, decoded, version)
 
 
-class _Named(msgspec.Struct, gc=False):
-    namespace: Any = ""
-    name: Any = ""
+def _deep(line: bytes, error: Undecodable, call: Call | None) -> WatchEvent[Any]:
+    """Return the event of an object that is nested too deeply, if it is that it is gone."""
+    raw = part(line, b"object")
+    if part(line, b"type") != b'"DELETED"':
+        raise _named(error, raw, call) from error
+    known = {each.key: each.text for each in parts(part(raw, b"metadata"))}
+    names = (b"name", b"namespace", b"uid", b"resourceVersion")
+    metadata = b",".join(b'"%s":%s' % (name, known[name]) for name in names if name in known)
+    gone = decode_object(b'{"metadata":{%s}}' % metadata, PartialObject, call)
+    return WatchEvent("DELETED", gone, gone.metadata.resource_version)
 
 
-class _Header(msgspec.Struct, gc=False):
-    metadata: _Named = msgspec.field(default_factory=_Named)
-
-
-def _named(error: Undecodable, raw: msgspec.Raw, call: Call | None) -> Undecodable:
+def _named(error: Undecodable, raw: bytes, call: Call | None) -> Undecodable:
     """Return the error with the name of the object that cannot be decoded."""
+    metadata = part(raw, b"metadata")
     try:
-        metadata = decode_object(raw, _Header).metadata
+        namespace, name = (
+            decode_object(part(metadata, key) or b'""', Any, call)
+            for key in (b"namespace", b"name")
+        )
     except Undecodable:
         return error
-    where = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    where = f"{namespace}/{name}" if namespace else name
     return Undecodable(f"{where} is skipped: {error.__cause__}", call=call)

@@ -3,6 +3,10 @@
 Owner references name a kind, requests need its plural and scope: the discovery documents of the
 group version say both. They are kept; a kind that is not in them is asked for again, since CRDs
 come and go, but not more often than every ten seconds per group version.
+
+Whoever writes an owner reference chooses its `apiVersion`. What the server does not serve is
+remembered for a few hundred group versions, the oldest forgotten first, and text that is no group
+version is not asked for at all.
 """
 
 from __future__ import annotations
@@ -20,10 +24,15 @@ from reprieve.kube.transport import Request
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ClusterError
+from reprieve.units.untrusted import Form
 
-__all__ = ["NotServed", "RestMapper"]
+__all__ = ["MAXIMUM_UNSERVED", "NotServed", "RestMapper"]
 
 _ASK_AGAIN: Final = 10 * SECOND
+#: Group versions that are not served and remembered as such.
+MAXIMUM_UNSERVED: Final = 256
+_LONGEST_SHOWN: Final = 100
+_GROUP_VERSION: Final = Form(r"(?:[a-z0-9][a-z0-9.-]{0,252}+/)?+[a-z0-9]{1,63}+", 320)
 
 
 class NotServed(ClusterError):
@@ -61,7 +70,10 @@ class RestMapper:
         # By apiVersion: kinds with their resources, empty where it is not served.
         self._known: dict[str, dict[str, Resource]] = {}
         self._asked: dict[str, int] = {}  # by apiVersion, monotonic
-        self._locks: dict[str, asyncio.Lock] = {}
+        # Of all and only group versions that are being asked for: the lock and who wants it.
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        # All and only group versions in `_known` that are not served, the oldest first.
+        self._unserved: dict[str, None] = {}
 
     async def resource_for(self, api_version: str, kind: str) -> Resource:
         """Return the resource of a kind such as `batch/v1`, `Job`.
@@ -73,11 +85,19 @@ class RestMapper:
         found = self.cached(api_version, kind)
         if found is not None:
             return found
-        async with self._locks.setdefault(api_version, asyncio.Lock()):
-            # Others may have asked while this call waited for the lock.
-            if self.cached(api_version, kind) is None and self._due(api_version):
-                self._known[api_version] = await self._ask(api_version)
-                self._asked[api_version] = self._clock.monotonic()
+        if _GROUP_VERSION.fullmatch(api_version) is None:
+            raise NotServed(api_version[:_LONGEST_SHOWN], kind[:_LONGEST_SHOWN])
+        lock, waiting = self._locks.get(api_version, (asyncio.Lock(), 0))
+        self._locks[api_version] = lock, waiting + 1
+        try:
+            async with lock:
+                # Others may have asked while this call waited for the lock.
+                if self.cached(api_version, kind) is None and self._due(api_version):
+                    self._learn(api_version, await self._ask(api_version))
+        finally:
+            lock, waiting = self._locks.pop(api_version)
+            if waiting > 1:
+                self._locks[api_version] = lock, waiting - 1
         found = self.cached(api_version, kind)
         if found is None:
             raise NotServed(api_version, kind)
@@ -87,10 +107,25 @@ class RestMapper:
         """Return what is known without asking."""
         return self._known.get(api_version, {}).get(kind)
 
+    @property
+    def remembered(self) -> int:
+        """The number of group versions of which something is held, a lock included."""
+        return len({*self._known, *self._asked, *self._locks, *self._unserved})
+
     def forget(self, api_version: str) -> None:
         """Ask again at the next need, for when a request to a known kind was answered with 404."""
         self._known.pop(api_version, None)
         self._asked.pop(api_version, None)
+        self._unserved.pop(api_version, None)
+
+    def _learn(self, api_version: str, kinds: dict[str, Resource]) -> None:
+        self.forget(api_version)
+        self._known[api_version] = kinds
+        self._asked[api_version] = self._clock.monotonic()
+        if not kinds:
+            self._unserved[api_version] = None
+            if len(self._unserved) > MAXIMUM_UNSERVED:
+                self.forget(next(iter(self._unserved)))
 
     def _due(self, api_version: str) -> bool:
         asked = self._asked.get(api_version)
@@ -98,8 +133,6 @@ class RestMapper:
 
     async def _ask(self, api_version: str) -> dict[str, Resource]:
         group, _, version = api_version.rpartition("/")
-        if not version or "/" in group:
-            return {}
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         call = Call("get", path)
         try:

@@ -175,7 +175,7 @@ def rbac_rule(group: str, resource: str, verb: str) -> str:
 
 # The words of every authorizer's refusal, from apiserver's responsewriters.
 _DENIAL: Final = re.compile(
-    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'cannot (?P<verb>\S++) resource "(?P<resource>[^"]++)" in API group "(?P<group>[^"]*+)"'
 )
 
 _BY_REASON: Final[Mapping[str, type[ApiError]]] = {

@@ -47,6 +47,11 @@ class LeaseTimes:
         if not self.duration > self.renew_deadline > self.retry_period > 0:
             raise ValueError("a lease needs duration > renew deadline > retry period > 0")
 
+    @property
+    def longest_retry(self) -> int:
+        """The longest pause of a candidate, in which it does not see what becomes of the lease."""
+        return int(self.retry_period * (1 + _JITTER))
+
 
 class LeaderElector:
     """Takes and keeps one lease for this process.
@@ -61,6 +66,8 @@ class LeaderElector:
         jitter: spreads the attempts of several candidates; seeded in tests.
         changed: told True when this process starts to lead, False when it ceases to.
         report: told once of each distinct trouble with the lease.
+        published: told `held_until` and the epoch whenever they may have changed.
+        wanted: whether whoever leads is there to do so; else the lease is neither taken nor kept.
     """
 
     def __init__(
@@ -75,6 +82,8 @@ class LeaderElector:
         jitter: Random | None = None,
         changed: Callable[[bool], None] = lambda leading: None,
         report: Callable[[Exception], None] = lambda error: None,
+        published: Callable[[Nanos | None, int], None] = lambda held_until, epoch: None,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self.identity = identity
         self.epoch = 0
@@ -88,6 +97,8 @@ class LeaderElector:
         self._jitter = jitter or Random()
         self._changed = changed
         self._report = report
+        self._published = published
+        self._wanted = wanted
         self._reported = ""
         self._held_until: Nanos | None = None
         self._observed: Json | None = None  # the lease as read or written last
@@ -141,9 +152,10 @@ class LeaderElector:
             await self._release()
 
     async def _acquire(self) -> None:
-        while not await self._try():
+        while not (self._wanted() and await self._try()):
             spread = 1 + _JITTER * self._jitter.random()
-            await self._clock.sleep(int(self.times.retry_period * spread))
+            pause = int(self.times.retry_period * spread)
+            await self._clock.sleep(min(pause, self._until_it_runs_out()))
         self._lost.clear()
         self._leading.set()
         self._changed(True)
@@ -154,6 +166,8 @@ class LeaderElector:
         while self._clock.monotonic() - renewed < self.times.renew_deadline:
             await self._clock.sleep(self.times.retry_period)
             started = self._clock.monotonic()
+            if not self._wanted():
+                continue
             if await self._try():
                 renewed = started
             elif self.holder != self.identity:
@@ -162,6 +176,7 @@ class LeaderElector:
 
     def _cease(self) -> None:
         self._held_until = None
+        self._published(None, self.epoch)
         if self._leading.is_set():
             self._leading.clear()
             self._lost.set()
@@ -178,6 +193,7 @@ class LeaderElector:
         if held:
             self._reported = ""
             self._held_until = Nanos(started + self.times.duration)
+            self._published(self._held_until, self.epoch)
         return held
 
     async def _take(self) -> bool:
@@ -206,11 +222,18 @@ class LeaderElector:
     def _foreign(self, spec: Json) -> bool:
         """Return whether another process holds the lease and has renewed it lately."""
         holder = spec.get("holderIdentity") or ""
-        if holder in ("", self.identity):
-            return False
+        return holder not in ("", self.identity) and self._left(spec) > 0
+
+    def _left(self, spec: Json) -> int:
+        """Return the nanoseconds after which the lease has stood still for its duration."""
         seconds = spec.get("leaseDurationSeconds")
         theirs = seconds * SECOND if isinstance(seconds, int) else self.times.duration
-        return self._clock.monotonic() - self._observed_at < theirs
+        return theirs - (self._clock.monotonic() - self._observed_at)
+
+    def _until_it_runs_out(self) -> int:
+        """Return when the holder of now would have been silent for too long; nanoseconds."""
+        left = self._left(_spec(self._observed))
+        return left if self.holder and left > 0 else self.times.longest_retry
 
     async def _create(self) -> bool:
         # A lease that vanished must not make the epoch go backwards.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from reprieve.kube.decoding import (
@@ -30,6 +31,9 @@ __all__ = ["PAGE_SIZE", "Reader"]
 T = TypeVar("T")
 PAGE_SIZE: Final = 500
 _LIST_TIMEOUT: Final = 60 * SECOND
+_METADATA_ONLY: Final = (
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+)
 
 
 class Reader:
@@ -67,8 +71,9 @@ class Reader:
         label_selector: str = "",
         field_selector: str = "",
         skipped: Skipped | None = None,
+        metadata_only: bool = False,
     ) -> Page[T]:
-        """Return all objects, read in pages, as one `Page`."""
+        """Return all objects, read in pages, as one `Page`; arguments as of `list_pages`."""
         items: list[T] = []
         version = ""
         async for page in self.list_pages(
@@ -78,6 +83,7 @@ class Reader:
             label_selector=label_selector,
             field_selector=field_selector,
             skipped=skipped,
+            metadata_only=metadata_only,
         ):
             items += page.items
             version = page.resource_version
@@ -94,6 +100,7 @@ class Reader:
         resource_version: str = "",
         page_size: int = PAGE_SIZE,
         skipped: Skipped | None = None,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Page[T]]:
         """Yield the pages of a list.
 
@@ -106,6 +113,7 @@ class Reader:
             resource_version: the list is not older than this; empty for the newest state.
             page_size: items in a page; 0 for everything at once.
             skipped: told of items that cannot be decoded; None raises `Undecodable`.
+            metadata_only: the server leaves out all but the metadata.
 
         Raises:
             Expired: the list changed too much between two pages.
@@ -121,9 +129,10 @@ class Reader:
         token = ""
         while True:
             asked = query | {"continue": token} if token else first
-            body = await self.transport.request(
-                Request("GET", path, asked, timeout=_LIST_TIMEOUT), call
-            )
+            request = Request("GET", path, asked, timeout=_LIST_TIMEOUT)
+            if metadata_only:
+                request = replace(request, accept=_METADATA_ONLY)
+            body = await self.transport.request(request, call)
             page = decode_page(body, type, call, skipped)
             yield page
             token = page.continue_token

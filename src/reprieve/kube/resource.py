@@ -17,6 +17,7 @@ __all__ = [
     "NODES",
     "PODS",
     "PREEMPTIONS",
+    "PREEMPTION_PARTS",
     "Resource",
 ]
 
@@ -81,3 +82,4 @@ KAIWO_CONFIGS: Final = Resource(
     "config.kaiwo.silogen.ai", "v1alpha1", "kaiwoconfigs", "KaiwoConfig", namespaced=False
 )
 PREEMPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "preemptions", "Preemption")
+PREEMPTION_PARTS: Final = Resource("reprieve.dev", "v1alpha1", "preemptionparts", "PreemptionPart")

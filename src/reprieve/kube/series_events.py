@@ -202,7 +202,8 @@ class SeriesEvents:
         series.last = now
         series.count += 1
         self._series[key] = series
-        if len(self._series) > _KEPT:
+        # Those that were not touched longest stand first; one that is over begins anew anyway.
+        while len(self._series) > _KEPT or now - next(iter(self._series.values())).last > _SERIES:
             self._series.popitem(last=False)
         return series
 

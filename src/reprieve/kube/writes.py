@@ -2,7 +2,9 @@
 
 A bounded number of writes is in flight. When all places are taken, the next free one goes to the
 waiting writer of the highest priority, among equals to the one that came first. One place is kept
-for leases alone, so that no pile of slow writes can make this process lose its lease.
+for leases alone, so that no pile of slow writes can make this process lose its lease. While
+anything else is on its way events go one at a time: what they cost the API server the others wait
+for.
 Source: the design's section "Processes and time".
 """
 
@@ -38,7 +40,9 @@ class WriteGate:
     def __init__(self, places: int = 16) -> None:
         if places < 1:
             raise ValueError("a gate needs at least one place")
+        self._places = places
         self._free = places
+        self._events = 0  # of the places that are taken
         self._lease_free = True
         # All and only writers that wait, and cancelled ones not yet met: (priority, arrival, turn).
         self._waiting: list[tuple[Priority, int, asyncio.Future[None]]] = []
@@ -63,11 +67,11 @@ class WriteGate:
         try:
             yield
         finally:
-            self._release()
+            self._release(priority)
 
     async def _take(self, priority: Priority) -> None:
-        if self._free and not self._waiting:
-            self._free -= 1
+        if not self._waiting and self._may_go(priority):
+            self._enter(priority)
             return
         turn = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (priority, next(self._arrivals), turn))
@@ -77,16 +81,31 @@ class WriteGate:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release()
+                self._release(priority)
             raise
 
-    def _release(self) -> None:
+    def _may_go(self, priority: Priority) -> bool:
+        others = self._places - self._free - self._events
+        held_up = priority is Priority.EVENT and self._events and others
+        return bool(self._free) and not held_up
+
+    def _enter(self, priority: Priority) -> None:
+        self._free -= 1
+        self._events += priority is Priority.EVENT
+
+    def _release(self, priority: Priority) -> None:
         self._free += 1
+        self._events -= priority is Priority.EVENT
         self._admit()
 
     def _admit(self) -> None:
-        while self._free and self._waiting:
-            _, _, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                self._free -= 1
+        while self._waiting:
+            priority, _, turn = self._waiting[0]
+            if turn.done():
+                heapq.heappop(self._waiting)
+            elif self._may_go(priority):
+                heapq.heappop(self._waiting)
+                self._enter(priority)
                 turn.set_result(None)
+            else:
+                return

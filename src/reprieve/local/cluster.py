@@ -25,6 +25,7 @@ from reprieve.local.server.clock import JumpingClock
 from reprieve.local.server.connection import Server
 from reprieve.local.server.faults import Faults
 from reprieve.local.server.gates import STRICT_DISRUPTION_MODE, enabled
+from reprieve.local.server.hosts import Hosts
 from reprieve.local.server.http import HttpServer, Stage, Write
 from reprieve.local.server.identity import ADMINISTRATOR, ANONYMOUS
 from reprieve.local.server.kinds import Registry
@@ -44,7 +45,7 @@ class EmbeddedCluster:
     requests without a token are the administrator's, since kubectl sends no token over it. With
     `tls` the cluster has a certificate authority of its own, kubeconfig files name it, tokens
     travel as in production, and who sends none is nobody: refused, or with `rbac`
-    `system:anonymous`.
+    `system:anonymous`. Without it the server answers to loopback names, and to `hosts`, only.
 
     `port` 0 takes a free one; `data` is a folder in which objects outlive the process (created when
     missing), None keeps them in memory. With `rbac` a user may do what the stored roles allow and
@@ -67,6 +68,7 @@ class EmbeddedCluster:
         feature_gates: Mapping[str, bool] | None = None,
         strict_disruption_mode: bool = False,
         without: Collection[str] = (),
+        hosts: Collection[str] = (),
     ) -> None:
         self.clock = JumpingClock(clock or SystemClock())
         self._port, self._data, self._tls = port, data, tls
@@ -77,7 +79,7 @@ class EmbeddedCluster:
         strict = {STRICT_DISRUPTION_MODE} if strict_disruption_mode else frozenset()
         self.registry = Registry(features=enabled(feature_gates) | strict, without=without)
         if data is not None:
-            data.mkdir(parents=True, exist_ok=True)
+            data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._access = Access(_secret(data))
         self.store = Store(self._fields, None if data is None else data / "objects.sqlite")
         self.api = Api(self.store, self.registry, self.clock, controllers=controllers)
@@ -85,7 +87,7 @@ class EmbeddedCluster:
             self._access.tokenless = ANONYMOUS
         if rbac:
             self.api.roles = self._access.roles = Roles(self.store)
-        self._http = HttpServer(self.api, self._access)
+        self._http = HttpServer(self.api, self._access, None if tls else Hosts(hosts))
 
     async def start(self) -> None:
         """Open the port; `url` is known afterwards.

@@ -1,4 +1,7 @@
-"""The objects on disk: one SQLite file in WAL mode, one synchronous transaction for each batch."""
+"""The objects on disk: one SQLite file in WAL mode, one synchronous transaction for each batch.
+
+The files are their owner's alone, since Secrets are in them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,16 @@ from pathlib import Path
 
 from reprieve.units.errors import UsageError
 
-__all__ = ["Disk", "DiskError", "Row"]
+__all__ = ["Disk", "DiskError", "DiskFull", "Row"]
 
 DiskError = sqlite3.Error
 
 # resource, namespace, name, revision, body; a body of None is a deletion.
 Row = tuple[str, str, str, int, bytes | None]
+
+
+class DiskFull(Exception):
+    """There is no room for a transaction; nothing of it was stored, and the next may succeed."""
 
 
 class Disk:
@@ -28,6 +35,14 @@ class Disk:
         Raises:
             UsageError: another process has it open, or it is no file of this kind.
         """
+        self.path = path
+        try:
+            _keep_private(path)
+        except OSError as error:
+            raise UsageError(
+                f"{path}: cannot be opened as the store of a cluster: {error.strerror}; "
+                "accepted: a folder that this user may write to"
+            ) from None
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=0.5)
         try:
             self._prepare()
@@ -64,7 +79,11 @@ class Disk:
         return found or 0
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Store all rows or none; they are on the disk when this returns."""
+        """Store all rows or none; they are on the disk when this returns.
+
+        Raises:
+            DiskFull: there is no room.
+        """
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         try:
@@ -82,9 +101,24 @@ class Disk:
                     )
             execute("INSERT OR REPLACE INTO counter VALUES (1, ?)", (revision,))
             execute("COMMIT")
-        except sqlite3.Error:
-            execute("ROLLBACK")
+        except sqlite3.Error as error:
+            # On some errors, a full disk among them, SQLite has rolled back by itself.
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise DiskFull(f"no space is left on the disk of {self.path}") from None
             raise
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _keep_private(path: Path) -> None:
+    """Make the file if there is none; nobody but its owner may read it or what SQLite puts beside.
+
+    SQLite gives the files that it makes beside a database the rights of the database.
+    """
+    path.touch(mode=0o600)
+    for kept in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        if kept.exists():
+            kept.chmod(0o600)

@@ -4,8 +4,10 @@ The store knows no kinds: an object is encoded JSON under (resource, namespace, 
 values that selectors ask for. One counter numbers all writes, as etcd's revision does, and is the
 object's `resourceVersion`. Reads are answered from memory. With a file, all writes of a turn of the
 event loop, and of the turns after it while more come, go to SQLite in one synchronous transaction;
-`durable` returns when that is done, and watchers are told afterwards only, so that nobody hears of
-a write that a crash could take back.
+`durable` returns when that is done. Watchers are told afterwards only, and who answers a client
+reads with `published_object` and `range_at(published)`, so that nobody hears of a write that a
+crash could take back; `get` and `range` are for who writes next. What the disk refuses is taken
+back in memory too; when it was full, writes are taken again as soon as there is room.
 
 History is kept per resource, bounded; who asks for more gets `Compacted` (HTTP 410).
 """
@@ -22,7 +24,7 @@ from typing import Any, Final
 
 import orjson
 
-from reprieve.local.disk import Disk, DiskError, Row
+from reprieve.local.disk import Disk, DiskError, DiskFull, Row
 from reprieve.local.subscription import EventType, Stored, StoredEvent, Subscription
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Stored",
     "StoredEvent",
     "Subscription",
+    "TooLarge",
 ]
 
 HISTORY_PER_RESOURCE: Final = 10_000
@@ -40,6 +43,11 @@ HISTORY_PER_RESOURCE: Final = 10_000
 SHARED_EVENTS: Final = 256
 # Turns of the event loop for which a transaction waits while more writes come.
 LONGEST_GATHERING: Final = 8
+# Bytes of a request to etcd, as it takes them by default, and of a message to it; the words around
+# an object take some of them. What lies between is refused by etcd, what is above by its client.
+REQUEST_LIMIT: Final = 1_572_864
+MESSAGE_LIMIT: Final = 2_097_152
+_WORDS_AROUND: Final = 126
 
 
 class Compacted(Exception):
@@ -51,7 +59,11 @@ class Compacted(Exception):
 
 
 class StoreFailed(Exception):
-    """The disk refused a transaction; the store takes no more writes."""
+    """The disk refused the transaction that a write was part of; nothing of it was stored."""
+
+
+class TooLarge(Exception):
+    """The object is larger than etcd takes; the text is that of a server in front of one."""
 
 
 @dataclass(slots=True)
@@ -69,14 +81,17 @@ class _Shelf:
 class Store:
     """All objects of the embedded cluster.
 
-    `fields_of(resource, object)` gives the values that field selectors may ask for.
+    `fields_of(resource, object)` gives the values that field selectors may ask for; objects are as
+    large as `request_limit` allows, in bytes.
     """
 
     def __init__(
         self,
         fields_of: Callable[[str, dict[str, Any]], Mapping[str, str]],
         path: Path | None = None,
+        request_limit: int = REQUEST_LIMIT,
     ) -> None:
+        self._request_limit = request_limit
         self.revision = 1
         self._fields_of = fields_of
         self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
@@ -94,6 +109,17 @@ class Store:
     def get(self, resource: str, namespace: str, name: str) -> Stored | None:
         shelf = self._shelves.get(resource)
         return shelf.objects.get((namespace, name)) if shelf else None
+
+    def published_object(self, resource: str, namespace: str, name: str) -> Stored | None:
+        """Return the object as it is on disk."""
+        for event in self._unpublished:
+            if (event.object.resource, event.object.namespace, event.object.name) == (
+                resource,
+                namespace,
+                name,
+            ):
+                return event.previous
+        return self.get(resource, namespace, name)
 
     def range(
         self, resource: str, namespace: str | None, after: tuple[str, str] | None = None
@@ -129,9 +155,9 @@ class Store:
         if not undone:
             yield from self.range(resource, namespace, after)
             return
-        objects = {**shelf.objects, **undone}
-        for key in _slice(sorted(objects), namespace, after):
-            then = objects[key]
+        gone = [key for key in undone if key not in shelf.objects]
+        for key in _slice(sorted([*shelf.keys, *gone]), namespace, after):
+            then = undone[key] if key in undone else shelf.objects[key]
             if then is not None:
                 yield then
 
@@ -149,13 +175,18 @@ class Store:
     # Writing
 
     def put(self, resource: str, obj: dict[str, Any]) -> Stored:
-        """Store `obj`, give it the next resourceVersion (also in place) and return it encoded."""
+        """Store `obj`, give it the next resourceVersion (also in place) and return it encoded.
+
+        Raises:
+            TooLarge: etcd would not take it.
+        """
         self._check()
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
+        metadata["resourceVersion"] = str(self.revision + 1)
+        stored = self._encode(resource, namespace, name, self.revision + 1, obj)
+        self._check_size(len(stored.body))
         self.revision += 1
-        metadata["resourceVersion"] = str(self.revision)
-        stored = self._encode(resource, namespace, name, self.revision, obj)
         shelf = self._shelves[resource]
         previous = shelf.objects.get((namespace, name))
         self._place(shelf, stored)
@@ -172,9 +203,8 @@ class Store:
         metadata["resourceVersion"] = str(self.revision)
         stored = self._encode(resource, namespace, name, self.revision, obj)
         shelf = self._shelves[resource]
-        previous = shelf.objects.pop((namespace, name))
-        del shelf.keys[bisect_left(shelf.keys, (namespace, name))]
-        self._per_namespace[namespace] -= 1
+        previous = shelf.objects[namespace, name]
+        self._displace(shelf, previous)
         self._note(StoredEvent(EventType.DELETED, self.revision, stored, previous))
         return stored
 
@@ -224,6 +254,8 @@ class Store:
 
     def compact(self) -> None:
         """Forget all history: watches and pages of the past get `Compacted`."""
+        if self._unpublished:
+            self._flush()
         self._compacted = self.revision
         for shelf in self._shelves.values():
             shelf.history.clear()
@@ -247,6 +279,17 @@ class Store:
     def _check(self) -> None:
         if self._failure is not None:
             raise StoreFailed(str(self._failure))
+
+    def _check_size(self, size: int) -> None:
+        request = size + _WORDS_AROUND
+        if request <= self._request_limit:
+            return
+        if request <= MESSAGE_LIMIT:
+            raise TooLarge("etcdserver: request is too large")
+        raise TooLarge(
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max "
+            f"({request} vs. {MESSAGE_LIMIT})"
+        )
 
     def _encode(
         self, resource: str, namespace: str, name: str, revision: int, obj: dict[str, Any]
@@ -296,22 +339,40 @@ class Store:
         batch, self._batch = self._batch, None
         if not events:
             return
-        if self._disk is not None and self._failure is None:
+        if self._disk is not None:
             try:
                 self._disk.write(_row(event) for event in events)
-            except DiskError as error:
-                self._failure = error
-        if self._failure is not None:
-            if batch is not None and not batch.done():
-                batch.set_exception(StoreFailed(str(self._failure)))
-                batch.exception()
-            return
+            except (DiskError, DiskFull) as error:
+                self._take_back(events)
+                if not isinstance(error, DiskFull):
+                    self._failure = error
+                if batch is not None and not batch.done():
+                    batch.set_exception(StoreFailed(str(error)))
+                    batch.exception()
+                return
         for event in events:
             for watcher in self._shelves[event.object.resource].watchers:
                 if event.revision > watcher.revision:
                     watcher.offer(event)
         if batch is not None and not batch.done():
             batch.set_result(None)
+
+    def _take_back(self, events: list[StoredEvent]) -> None:
+        """Make objects and history as they were before these events, the last of all."""
+        for event in reversed(events):
+            stored, shelf = event.object, self._shelves[event.object.resource]
+            if event.previous is not None:
+                self._place(shelf, event.previous)
+            elif (stored.namespace, stored.name) in shelf.objects:
+                self._displace(shelf, stored)
+            if shelf.history and shelf.history[-1] is event:
+                shelf.history.pop()
+
+    def _displace(self, shelf: _Shelf, stored: Stored) -> None:
+        key = (stored.namespace, stored.name)
+        del shelf.objects[key]
+        del shelf.keys[bisect_left(shelf.keys, key)]
+        self._per_namespace[stored.namespace] -= 1
 
     def _load(self, disk: Disk) -> None:
         for resource, namespace, name, revision, body in disk.rows():

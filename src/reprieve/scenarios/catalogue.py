@@ -6,11 +6,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from reprieve.scenarios.model import InvalidScenario, Scenario, load, parse
+from reprieve.scenarios.model import InvalidScenario, NodeSpec, Scenario, load, parse
 
-__all__ = ["DEFAULT", "find", "names", "packaged"]
+__all__ = ["DEFAULT", "find", "names", "packaged", "playground"]
 
 DEFAULT: Final = "idle-guide"
+_GPU: Final = "amd.com/gpu"
 _LIBRARY: Final = files("reprieve.scenarios").joinpath("library")
 
 
@@ -49,3 +50,14 @@ def find(name_or_file: str) -> Scenario:
             f"no scenario {name_or_file!r}; accepted: a file, or one of {', '.join(names())}"
         )
     return load(path)
+
+
+def playground(nodes: int, gpus: int) -> Scenario:
+    """Return an empty cluster of so many nodes with so many GPUs each; nothing is played."""
+    amount = {"cpu": "64", "memory": "512Gi", **({_GPU: str(gpus)} if gpus else {})}
+    return Scenario(
+        name="playground",
+        operator_env={"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_POLLING_INTERVAL": "1s"},
+        nodes=tuple(NodeSpec(f"node-{number}", dict(amount)) for number in range(nodes)),
+        steps=(),
+    )

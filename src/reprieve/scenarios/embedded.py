@@ -65,6 +65,7 @@ async def embedded_stage(
     feature_gates: Mapping[str, bool] | None = None,
     strict_disruption_mode: bool = False,
     kueue: bool = False,
+    hosts: Collection[str] = (),
 ) -> AsyncIterator[EmbeddedStage]:
     """Start everything but the operator, with the CRDs and the operator's namespace in place.
 
@@ -73,7 +74,7 @@ async def embedded_stage(
     the rights of `operator_roles`, roles and their bindings, and every right without them.
     `machines_without` names machines that are not to run; without `scheduler` the operator is the
     one that schedules. `feature_gates` of the server that differ from its defaults, and
-    `strict_disruption_mode` as it takes it. `kueue`: its kinds are there too.
+    `strict_disruption_mode` and `hosts` as it takes them. `kueue`: its kinds are there too.
 
     Raises:
         OSError: the port is taken, or a file cannot be written.
@@ -88,6 +89,7 @@ async def embedded_stage(
             rbac=rbac,
             feature_gates=feature_gates,
             strict_disruption_mode=strict_disruption_mode,
+            hosts=hosts,
         )
         await cluster.start()
         stack.push_async_callback(cluster.stop)

@@ -2,7 +2,8 @@
 
 Whoever plays a scenario starts, stops and restarts replicas as a cluster would start pods: with
 an environment that holds only what the scenario gives, and SIGTERM before SIGKILL. The output of
-all replicas goes to one log, which is kept in memory up to a bound and can be followed.
+all replicas goes to one log, which is kept in memory up to a bound and can be followed. A replica
+that ends by itself is replaced as long as another one runs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ __all__ = ["OperatorProcesses"]
 
 # SIGTERM has to be enough within 5 s; twice that is a hang.
 _TERMINATION_S: Final = 10.0
+# Before a replica that ended by itself is replaced; twice as long each time.
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
 # Variables of our own process that the interpreter needs to start; nothing else is handed down.
 _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH", "TMPDIR")
 
@@ -67,7 +71,9 @@ class OperatorProcesses:
         # Process id and exit code of those that ended without having been asked to.
         self._ended: list[tuple[int, int]] = []
         self._end = asyncio.Event()
+        self._spoke = asyncio.Event()
         self._stopping = False
+        self._starting_again: set[asyncio.Task[None]] = set()
 
     @property
     def pids(self) -> list[int]:
@@ -99,6 +105,9 @@ class OperatorProcesses:
     async def stop(self) -> None:
         """Ask all replicas to end, and end those that do not."""
         self._stopping = True
+        for starting in self._starting_again:
+            starting.cancel()
+        await asyncio.gather(*self._starting_again, return_exceptions=True)
         for process, _ in self._running:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
@@ -119,12 +128,23 @@ class OperatorProcesses:
         await self.start()
 
     async def stopped_by_itself(self) -> str:
-        """Return what happened as soon as a replica ends without having been asked to."""
+        """Return what happened once the last replica has ended without having been asked to."""
         await self._end.wait()
-        pid, code = self._ended[0]
+        pid, code = self._ended[-1]
         return f"operator process {pid} ended by itself with code {code}: " + " | ".join(
             self.tail(5)
         )
+
+    async def until_said(self, text: str, seconds: float = 60.0) -> None:
+        """Return as soon as a line with this text was printed.
+
+        Raises:
+            TimeoutError: none was in time.
+        """
+        async with asyncio.timeout(seconds):
+            while not any(text in line for line in self._log):
+                self._spoke.clear()
+                await self._spoke.wait()
 
     def tail(self, lines: int = 60) -> list[str]:
         """Return the last lines that the replicas printed."""
@@ -143,9 +163,25 @@ class OperatorProcesses:
         code = await process.wait()
         if not self._stopping:
             self._ended.append((process.pid, code))
-            self._end.set()
+            self._running = [each for each in self._running if each[0] is not process]
+            if self._running:
+                text = f"operator process {process.pid} ended by itself with code {code}"
+                self._keep(f"{text}; another takes its place")
+                again = asyncio.create_task(self._start_again())
+                self._starting_again.add(again)
+                again.add_done_callback(self._starting_again.discard)
+            else:
+                self._end.set()
+
+    async def _start_again(self) -> None:
+        """Replace a replica, after a pause that grows with how many have ended."""
+        pause = _FIRST_PAUSE_S * 2 ** min(len(self._ended) - 1, 10)
+        await asyncio.sleep(min(_LONGEST_PAUSE_S, pause))
+        if not self._stopping and not self._end.is_set():
+            await self.start()
 
     def _keep(self, line: str) -> None:
         self._log.append(line)
+        self._spoke.set()
         if self._on_line is not None:
             self._on_line(line)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
@@ -24,6 +23,7 @@ from reprieve.api.kaiwo import ANNOTATION_PREFIX, DERIVED_ANNOTATION, SUFFIXES, 
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import Aggregation, PreemptionPolicy, Settings
 from reprieve.units.durations import InvalidDuration, format_duration, parse_duration
+from reprieve.units.untrusted import Unreadable, read_float, read_json
 
 __all__ = [
     "FALLBACK",
@@ -52,14 +52,6 @@ FALLBACK: Final = Settings(
     policy=PreemptionPolicy.ON_PRESSURE,
     aggregation=Aggregation.MAX,
     ttl=parse_duration("24h"),
-)
-
-# What Go's ParseFloat reads, without infinities and NaN; the group is a hexadecimal float.
-_DIGITS: Final = r"[0-9](?:_?[0-9])*"
-_HEX: Final = r"[0-9a-fA-F](?:_?[0-9a-fA-F])*"
-_FLOAT: Final = re.compile(
-    rf"[+-]?(?:(0[xX](?:_?{_HEX}\.?(?:{_HEX})?|\.{_HEX})[pP][+-]?{_DIGITS})"
-    rf"|(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?)"
 )
 
 
@@ -184,15 +176,16 @@ def follow(spec: Overrides, base: Overrides | None, derived: Overrides) -> Overr
     """Return the overrides for a spec whose annotations now say `derived`.
 
     `base`: what they said when the spec was last written (`read_derived`), None when that is not
-    known. A field that differs from its base was edited by hand and stays; the others follow. With
-    no base, set fields count as made by hand and unset ones follow.
+    known. A set field that differs from its base was edited by hand and stays; the others follow:
+    to remove such a field is to hand it back to the annotations. With no base, set fields count as
+    made by hand and unset ones follow.
     """
     base = base or Overrides()
     return Overrides(
         **{
             each.name: (
                 getattr(derived, each.name)
-                if getattr(spec, each.name) == getattr(base, each.name)
+                if getattr(spec, each.name) in (None, getattr(base, each.name))
                 else getattr(spec, each.name)
             )
             for each in fields(Overrides)
@@ -260,8 +253,8 @@ def read_derived(annotations: Mapping[str, str] | None) -> Overrides | None:
     if text is None:
         return None
     try:
-        values = json.loads(text)
-    except ValueError:
+        values = read_json(text)
+    except Unreadable:
         return None
     if not isinstance(values, dict):
         return None
@@ -274,19 +267,14 @@ class _NotAccepted(ValueError):
 
 def _threshold(value: object) -> float:
     accepted = "a number of percent such as 5 or 10.5"
-    if isinstance(value, str):
-        form = _FLOAT.fullmatch(value)
-        if form is None:
+    try:
+        if isinstance(value, str):
+            return read_float(value)
+        if not isinstance(value, int | float) or isinstance(value, bool):
             raise _NotAccepted(accepted)
-        text = value.replace("_", "")
-        try:
-            number = float.fromhex(text) if form.group(1) else float(text)
-        except OverflowError:
-            raise _NotAccepted(accepted) from None
-    elif isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)
-    else:
-        raise _NotAccepted(accepted)
+    except (Unreadable, OverflowError):
+        raise _NotAccepted(accepted) from None
     if not math.isfinite(number):
         raise _NotAccepted(accepted)
     return number

@@ -16,6 +16,8 @@
         port: 9443
         certificateFolder: ""         # files that somebody else keeps, such as cert-manager
         annotations: {}               # of the configurations, for its injector
+        clientAuthority: ""           # file of authorities: reviews are for holders of their
+        clientNames: []               # certificates alone, of these names where there are any
       jobKinds: []                    # rows of the table of kinds beyond the built-in ones
 
 Of the ConfigMap the key `controller_manager_config.yaml` is read, as Kueue's own is written; it is
@@ -89,6 +91,8 @@ _WEBHOOKS: Final = (
     "port",
     "certificateFolder",
     "annotations",
+    "clientAuthority",
+    "clientNames",
 )
 _KEYS: Final = (
     "preemptionPolicy",
@@ -138,6 +142,8 @@ class QuotaSettings:
     webhook_port: int = 9443
     certificate_folder: str = ""
     webhook_annotations: Mapping[str, str] = field(default_factory=dict)
+    webhook_client_authority: str = ""
+    webhook_client_names: tuple[str, ...] = ()
     webhook_selector: Mapping[str, Any] | None = None
     job_kinds: tuple[Any, ...] = ()
     notices: tuple[Notice, ...] = ()
@@ -214,6 +220,8 @@ def quota_settings(
         ),
         certificate_folder=str(hooks.get("certificateFolder") or ""),
         webhook_annotations=_annotations(hooks.get("annotations"), f"{place}.webhooks.annotations"),
+        webhook_client_authority=str(hooks.get("clientAuthority") or ""),
+        webhook_client_names=_client_names(hooks, f"{place}.webhooks"),
         webhook_selector=_selector(hooks, f"{place}.webhooks", found),
         job_kinds=tuple(row for row, _ in entries(given.get("jobKinds"), f"{place}.jobKinds")),
         notices=found.notices,
@@ -264,6 +272,14 @@ def _runtime_s(name: str, given: str | None) -> tuple[int, str]:
 def _switch(given: Mapping[str, Any], key: str, place: str) -> bool:
     value = given.get(key)
     return False if value is None else boolean(value, f"{place}.{key}")
+
+
+def _client_names(hooks: Mapping[str, Any], place: str) -> tuple[str, ...]:
+    found = entries(hooks.get("clientNames"), f"{place}.clientNames")
+    names = tuple(text(name, where) for name, where in found)
+    if names and not hooks.get("clientAuthority"):
+        refuse(f"{place}.clientNames", list(names), "names, beside a clientAuthority")
+    return names
 
 
 def _url(given: object, place: str) -> str:

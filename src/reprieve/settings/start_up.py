@@ -5,7 +5,7 @@
       metricsEndpoint: "http://exporter.gpu:5000/metrics"
       pollingInterval: "15s"
       defaultThreshold: "5"            # and the other four defaults: the last tier but one
-      fit: Sum                         # or Node
+      fit: Node                        # or Sum
       irreducible: false
       vendors: [amd]
       literal: {podlessIdleStays: true}
@@ -17,7 +17,7 @@ guide's "Environment Variables"; specification of the idle plane, section 5 and 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -27,6 +27,7 @@ from reprieve.engine.idle.model import Fit, Policy
 from reprieve.engine.idle.vendors import Vendor
 from reprieve.settings.fields import read_yaml
 from reprieve.settings.idle import Notice, Rejected, Tier, environment_tier, tier_of
+from reprieve.settings.queries import pins_exporters
 from reprieve.settings.vendors import parse_vendors
 from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.errors import UsageError
@@ -86,7 +87,8 @@ class StartUp:
     """Everything fixed at the start.
 
     `tiers`: variables and file, in this order, for `settings.idle.resolve` after the KaiwoConfig.
-    `rejected`: defaults that are not accepted and therefore not in force.
+    `rejected`: defaults that are not accepted and therefore not in force. `fit_given`: the file
+    says which fit check is wanted, so that none other will do.
     """
 
     enabled: bool
@@ -97,6 +99,7 @@ class StartUp:
     tiers: tuple[Tier, ...]
     rejected: tuple[Rejected, ...] = ()
     notices: tuple[Notice, ...] = ()
+    fit_given: bool = False
 
 
 def read_config(text: str, where: str) -> dict[str, Any]:
@@ -164,11 +167,13 @@ def start_up(
         irreducible=_boolean(section.get("irreducible"), f"{place}irreducible"),
         literal=_literal(section.get("literal"), f"{place}literal"),
     )
+    endpoints = _endpoints(endpoint, endpoint_place) if enabled else ()
+    vendors = parse_vendors(section.get("vendors"), f"{place}vendors")
     return StartUp(
         enabled=enabled,
-        endpoints=_endpoints(endpoint, endpoint_place) if enabled else (),
+        endpoints=endpoints,
         policy=policy,
-        vendors=parse_vendors(section.get("vendors"), f"{place}vendors"),
+        vendors=vendors,
         operator_namespace=(
             environ.get("GPU_PREEMPTION_OPERATOR_NAMESPACE", "").strip()
             or service_account_namespace.strip()
@@ -176,7 +181,8 @@ def start_up(
         ),
         tiers=tiers,
         rejected=tuple(rejected for tier in tiers for rejected in tier.rejected),
-        notices=notices,
+        fit_given=bool(section.get("fit")),
+        notices=(*notices, *_unpinned(endpoints, vendors, endpoint_place)),
     )
 
 
@@ -243,9 +249,24 @@ def _check_endpoint(url: str, where: str) -> None:
         raise refused
 
 
+def _unpinned(endpoints: Sequence[str], vendors: Sequence[Vendor], where: str) -> Iterator[Notice]:
+    """Yield a notice for each query that takes anybody's series for those of the exporters."""
+    families = {metric.name for vendor in vendors for metric in vendor.metrics}
+    for url in endpoints:
+        for query in parse_qs(urlsplit(url).query).get("query", ()):
+            if url.startswith("prometheus+") and not pins_exporters(query, families):
+                yield Notice(
+                    where,
+                    query,
+                    "the query names neither job nor namespace of the exporters, so that whoever "
+                    "has targets scraped by this server can publish samples of other people's "
+                    'pods; write for example gpu_gfx_activity{job="amd-gpu-metrics-exporter"}',
+                )
+
+
 def _fit(value: object, where: str) -> Fit:
     if value is None or value == "":
-        return Fit.SUM
+        return Fit.NODE
     try:
         return Fit(str(value))
     except ValueError:

@@ -3,7 +3,8 @@
 The two probes run the checks that the process gives and answer 200 or 503 with one line for each
 check. A check that is not required is shown and does not fail the probe: an action that is off for
 want of a right leaves the operator ready. `/metrics` answers in the format that is asked for, the
-exemplars being in OpenMetrics alone.
+exemplars being in OpenMetrics alone. With a `Protection` everything but the probes is for those
+whom it lets in, by their bearer token and over TLS.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from reprieve.units.errors import UsageError
 
-__all__ = ["Check", "Page", "Probe", "serve_telemetry", "site"]
+__all__ = ["Access", "Check", "Page", "Probe", "Protection", "serve_telemetry", "site"]
+
+_OPEN: Final = ("/healthz", "/readyz")
+_BEARER: Final = "Bearer "
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,24 @@ class Page:
     missing: str = ""
 
 
+class Access(StrEnum):
+    """Whether somebody may read what is asked for."""
+
+    ALLOWED = "allowed"
+    UNKNOWN = "unknown"
+    DENIED = "denied"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Who may read: `judge` decides by token and path, tokens come over TLS of `context`."""
+
+    judge: Callable[[str, str], Awaitable[Access]]
+    context: ssl.SSLContext
+
+
 Probe = Callable[[], Iterable[Check]]
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
@@ -53,16 +76,19 @@ async def serve_telemetry(
     port: int,
     host: str | None = None,
     pages: Callable[[str], Page] | None = None,
+    protection: Protection | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the end of the block; gives the port, a free one when `port` is 0.
 
     `host`: None listens on all addresses. `pages`: what plugins show, by the path below
-    `/apis/v1/plugins/`.
+    `/apis/v1/plugins/`. `protection`: of all but the probes; without it everything is open.
 
     Raises:
         UsageError: the port cannot be listened on.
     """
-    application = web.Application()
+    application = web.Application(
+        middlewares=[] if protection is None else [_protected(protection.judge)]
+    )
     application.router.add_get("/metrics", _metrics(registry))
     application.router.add_get("/healthz", _probe(healthy))
     application.router.add_get("/readyz", _probe(ready))
@@ -72,7 +98,8 @@ async def serve_telemetry(
     await runner.setup()
     try:
         try:
-            await site(runner, host, port).start()
+            context = None if protection is None else protection.context
+            await site(runner, host, port, context).start()
         except OSError as error:
             raise UsageError(
                 f"--metrics-port {port}: cannot listen: {error.strerror or error}; "
@@ -92,6 +119,30 @@ def site(
         free = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
         return web.SockSite(runner, free, ssl_context=context)
     return web.TCPSite(runner, host, port, ssl_context=context)
+
+
+def _protected(judge: Callable[[str, str], Awaitable[Access]]) -> Middleware:
+    @web.middleware
+    async def protected(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in _OPEN:
+            return await handler(request)
+        given = request.headers.get("Authorization", "")
+        if not given.startswith(_BEARER):
+            found = Access.UNKNOWN
+        else:
+            found = await judge(given.removeprefix(_BEARER).strip(), request.path)
+        match found:
+            case Access.ALLOWED:
+                return await handler(request)
+            case Access.UNKNOWN:
+                headers = {"WWW-Authenticate": "Bearer"}
+                return web.Response(text="a bearer token is needed\n", status=401, headers=headers)
+            case Access.DENIED:
+                return web.Response(text=f"needs the right to get {request.path}\n", status=403)
+            case Access.UNDECIDED:
+                return web.Response(text="the API server did not say who this is\n", status=503)
+
+    return protected
 
 
 def _metrics(registry: CollectorRegistry) -> Handler:

@@ -23,6 +23,11 @@ DETAIL: Final = 5
 _OWN: Final = frozenset(
     (*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message")
 )
+# Control characters and what some viewers take for the end of a line, as they are escaped.
+_CONTROLS: Final = {
+    code: json.dumps(chr(code))[1:-1] if code < 0x20 else f"\\u{code:04x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+}
 
 
 class TextFormatter(logging.Formatter):
@@ -38,8 +43,9 @@ class TextFormatter(logging.Formatter):
             text = str(value)
             quoted = not text or any(letter in text for letter in ' "=\n')
             line += f" {key}={json.dumps(text, ensure_ascii=False) if quoted else text}"
-        # One record is one line: a message must not be able to forge the next.
-        line = line.replace("\r", "\\r").replace("\n", "\\n")
+        # One record is one line: a message must not be able to forge the next, nor to steer the
+        # terminal that shows it.
+        line = line.translate(_CONTROLS)
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
@@ -63,7 +69,7 @@ class JsonFormatter(logging.Formatter):
             entry.setdefault(key, value)
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, default=str)
+        return json.dumps(entry, ensure_ascii=False, default=str).translate(_CONTROLS)
 
 
 FORMATS: Final = {"text": TextFormatter, "json": JsonFormatter}

@@ -34,12 +34,13 @@ class Metrics:
     Decisions: `workloads` by phase; `idle_gpu_seconds`, GPUs of idle workloads times the time they
     were idle; `plans` by what became of them; `preemptions`, one for each victim;
     `lost_device_seconds` of victims, by their rule; `declined`, evaluations that took nobody for a
-    demand, by reason; `evaluation_seconds`.
+    demand, by reason; `evaluation_seconds`; `decisions_stopped`, those
+    that took too long.
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
     Quota: `held_pairs`, one series for each pair; `unproven`, preemptions that were left out for
-    want of nodes; `kueue_leads` 0 or 1.
+    want of nodes; `kueue_leads` 0 or 1; `webhook_refused` by reason.
     Process: `leader` 0 or 1, `intents_open`, `loop_lag_seconds`.
     """
 
@@ -76,7 +77,9 @@ class Metrics:
         )
         self.samples = self._counter("samples", "Usable utilisation samples.", "source")
         self.samples_dropped = self._counter(
-            "samples_dropped", "Samples that are no pod's or no GPU's possible value.", "reason"
+            "samples_dropped",
+            "Samples of no pod, impossible ones, and pods with contradicting ones.",
+            "reason",
         )
         self.last_poll = self._gauge(
             "last_poll_timestamp_seconds", "When the last poll of all sources began."
@@ -91,6 +94,15 @@ class Metrics:
             "faults",
             "Faults of the operator that were logged with a traceback and gone past.",
             "logger",
+        )
+        self.decisions_stopped = self._counter(
+            "decisions_stopped",
+            "Decisions that took too long: stopped, or left where their thread could not be.",
+            "plane",
+            "outcome",
+        )
+        self.unrecorded = self._counter(
+            "plans_unrecorded", "Plans whose record could not be written.", "plane"
         )
         self.leader = self._gauge("leader", "1 while this process holds the lease, else 0.")
         self.intents_open = self._gauge(
@@ -113,6 +125,11 @@ class Metrics:
         self.kueue_leads = self._gauge(
             "quota_kueue_leads",
             "1 while Kueue's controller decides and this one waits.",
+        )
+        self.webhook_refused = self._counter(
+            "webhook_refused",
+            "Requests and connections that the webhooks did not answer, by reason.",
+            "reason",
         )
         build = Info(f"{_PREFIX}_build", "The operator's version.", registry=self.registry)
         build.info({"version": __version__})

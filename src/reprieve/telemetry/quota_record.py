@@ -31,7 +31,8 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
-from reprieve.engine.quota.protection import Ledger, Pair
+from reprieve.engine.quota.pace import UNHURRIED, Pace
+from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings, effective_priority
 from reprieve.telemetry.record import packed
@@ -43,6 +44,8 @@ log: Final = logging.getLogger("reprieve.quota")
 
 #: Most workloads with quota in one tree: more would hold decisions up while they are written.
 MOST_WORKLOADS: Final = 3_000
+# Who is held back in a decision that is made again stands in its input; nobody else is.
+_MOST_TURNS: Final = 2**31
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -65,7 +68,8 @@ class QuotaInput(msgspec.Struct, frozen=True):
     """Everything that the cycle depends on in this tree; `program` is Reprieve's version then.
 
     `preemptor`: key of the head that the record is about. `usage`: of LocalQueues, as text, since
-    it may be infinite. `held`: pairs of uids that may not preempt each other.
+    it may be infinite. `refused`: who was held back from whom as one of a pair, by uids, and until
+    when. `held`: such pairs, either way, in records that were written before there was `refused`.
     """
 
     preemptor: str
@@ -80,6 +84,7 @@ class QuotaInput(msgspec.Struct, frozen=True):
     heads: tuple[Head, ...]
     usage: dict[str, str] = {}
     held: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[str, str, Nanos], ...] = ()
     program: str = ""
 
 
@@ -92,6 +97,7 @@ def recorded_cycles(
     first: int = 0,
     ledger: Ledger | None = None,
     proof: NodeCheck | None = None,
+    pace: Pace = UNHURRIED,
 ) -> list[tuple[CycleResult, dict[str, dict[str, Any]]]]:
     """Run `engine.quota.cycle.cycles`; return each result with the inputs of its preemptions.
 
@@ -101,19 +107,21 @@ def recorded_cycles(
     """
     found = []
     admitted = 0
-    held: Iterable[Pair] = () if ledger is None else ledger.held(now)
-    for result in cycles(holdings, queues, now, limit, first, ledger, proof):
+    if ledger is not None:
+        ledger.refusals.clear()
+    for result in cycles(holdings, queues, now, limit, first, ledger, proof, pace):
         inputs = {}
         # Who preempts in one tree has the holders of that tree in common.
         known: dict[frozenset[str], tuple[Workload, ...]] = {}
         issuing = [entry for entry in result.entries if entry.issued]
+        refusals = {} if ledger is None else dict(ledger.refusals)
         for entry in issuing:
             try:
                 names = frozenset((entry.cluster_queue, *holdings.related(entry.cluster_queue)))
                 if names not in known:
                     known[names] = tuple(_before(names, result, holdings))
                 inputs[entry.workload.key] = _encoded(
-                    entry, result, holdings, queues, now, held, names, known[names]
+                    entry, result, holdings, queues, now, refusals, names, known[names]
                 )
             except Exception:
                 log.exception("the input of %s's preemption is not recorded", entry.workload.key)
@@ -121,8 +129,8 @@ def recorded_cycles(
         admitted += len(result.of(Outcome.ADMITTED))
         if admitted >= most:
             break
-        if issuing:
-            held = () if ledger is None else ledger.held(now)
+        if ledger is not None:
+            ledger.refusals.clear()
     return found
 
 
@@ -162,10 +170,14 @@ def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Ledger | None]:
         other = RequeueReason.FAILED_AFTER_NOMINATION
         queues.requeue(head.workload.key, preempts if head.preempts else other, scan)
     ledger = None
-    if decided_on.held:
-        ledger = Ledger(limit=1)
-        for one, other_uid in decided_on.held:
-            ledger.record(one, other_uid, decided_on.now)
+    if decided_on.held or decided_on.refused:
+        ledger = Ledger(limit=_MOST_TURNS)
+        end = Nanos(decided_on.now + ledger.window)
+        for one, second in decided_on.held:
+            ledger.refuse(one, second, end)
+            ledger.refuse(second, one, end)
+        for preemptor, victim, until in decided_on.refused:
+            ledger.refuse(preemptor, victim, until)
     return holdings, queues, ledger
 
 
@@ -175,7 +187,7 @@ def _encoded(
     holdings: Holdings,
     queues: Queues,
     now: Nanos,
-    held: Iterable[Pair],
+    refusals: Mapping[tuple[str, str], Nanos],
     names: frozenset[str],
     holders: tuple[Workload, ...],
 ) -> dict[str, Any]:
@@ -213,7 +225,7 @@ def _encoded(
         holders=holders,
         heads=tuple(_head(each) for each in sorted(heads, key=lambda e: e.cluster_queue)),
         usage={key: repr(queues.local_queue_usage.get(key, 0.0)) for key in sorted(doors)},
-        held=tuple(sorted((min(pair), max(pair)) for pair in held if uids & pair)),
+        refused=tuple(sorted((*pair, end) for pair, end in refusals.items() if pair[0] in uids)),
         program=reprieve.__version__,
     )
     return packed(msgspec.json.encode(decided_on), size)

@@ -13,7 +13,8 @@ from reprieve.api.reprieve import Preemption, PreemptionSpec
 from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.shares import share
 from reprieve.telemetry.quota_replay import QuotaAnswer, QuotaReplay, Standing, quota_answers
-from reprieve.telemetry.story import level_text, outcome_text, status_lines
+from reprieve.telemetry.story import counted_victims, level_text, outcome_text, status_lines
+from reprieve.telemetry.sums import MOST_NAMED, victim_states
 
 __all__ = ["quota_answer_text", "quota_story", "workloads_named"]
 
@@ -28,12 +29,17 @@ _STAYS: Final = {
 }
 
 
-def quota_story(preemption: Preemption, replay: QuotaReplay | None) -> list[str]:
-    """Return the lines; `replay` None tells what stands in the record itself."""
+def quota_story(
+    preemption: Preemption, replay: QuotaReplay | None, *, everything: bool = False
+) -> list[str]:
+    """Return the lines; `replay` None tells what stands in the record itself.
+
+    `everything`: more than fifty victims are named, too, rather than counted.
+    """
     answers = list(quota_answers(replay)) if replay is not None else []
     lines = [*_preemptor(preemption.spec, replay, answers), ""]
     lines += [*_amounts(preemption.spec), ""]
-    lines += [*_victims(preemption, answers), ""]
+    lines += [*_victims(preemption, answers, everything), ""]
     if replay is not None:
         lines += [*_others(answers), ""]
     return [*lines, *status_lines(preemption)]
@@ -100,10 +106,15 @@ def _amounts(spec: PreemptionSpec) -> Iterator[str]:
     yield f"Proof {proof.level}: {level_text(proof.level)}"
 
 
-def _victims(preemption: Preemption, answers: Sequence[QuotaAnswer]) -> Iterator[str]:
+def _victims(
+    preemption: Preemption, answers: Sequence[QuotaAnswer], everything: bool
+) -> Iterator[str]:
+    if len(preemption.spec.victims) > MOST_NAMED and not everything:
+        yield from counted_victims(preemption)
+        return
     yield "Victims, in the order in which they were chosen:"
     known = {each.uid: each for each in answers if each.standing is Standing.VICTIM}
-    states = {each.uid: each for each in preemption.status.victims}
+    states = victim_states(preemption)
     for victim in preemption.spec.victims:
         answer = known.get(victim.subject.uid)
         if answer is not None:

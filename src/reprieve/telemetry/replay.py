@@ -46,7 +46,7 @@ class SpoiltInput(ReprieveError):
 
 
 class InputOmitted(ReprieveError):
-    """The decision's input was too large to be stored; the message says how large."""
+    """The decision's input was not stored; the message says why."""
 
 
 class Role(StrEnum):
@@ -106,6 +106,8 @@ def unpacked(recorded: Mapping[str, Any], form: type[T]) -> T:
         raise SpoiltInput(f"spec.input.version is {version!r}; accepted: {VERSION}")
     if "omitted" in recorded:
         raise InputOmitted(f"the input was too large to be stored ({recorded['omitted']})")
+    if "unwritten" in recorded:
+        raise InputOmitted(f"the input could not be stored: {recorded['unwritten']}")
     if recorded.get("encoding") != ENCODING:
         raise SpoiltInput(
             f"spec.input.encoding is {recorded.get('encoding')!r}; accepted: {ENCODING!r}"

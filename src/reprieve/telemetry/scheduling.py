@@ -108,7 +108,7 @@ class SchedulingMetrics:
         )
         self.plugin_seconds = self._histogram(
             "plugin_execution_duration_seconds",
-            "Time of a call of a plugin, at PodGroupPostFilter only.",
+            "Time of a call of a plugin, at PodGroupPostFilter and PostFilter.",
             _PLUGIN,
             "plugin",
             "extension_point",

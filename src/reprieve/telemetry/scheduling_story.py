@@ -7,13 +7,21 @@ is. Pure: a record goes in, lines come out. Source: promise "Explained" of the d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import Preemption, PreemptionSpec
 from reprieve.engine.cluster.rows import COMPOSITE
 from reprieve.telemetry.scheduling_replay import Part, PodAnswer, SchedulingReplay, pod_answers
-from reprieve.telemetry.story import amounts_lines, counts_text, outcome_text, status_lines
+from reprieve.telemetry.story import (
+    amounts_lines,
+    counted_victims,
+    counts_text,
+    outcome_text,
+    outcome_word,
+    status_lines,
+)
+from reprieve.telemetry.sums import MOST_NAMED, pool_of, sum_lines, victim_states
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
@@ -23,12 +31,18 @@ __all__ = ["pod_answer_text", "pod_story", "pods_named"]
 _NAMED: Final = 50
 
 
-def pod_story(preemption: Preemption, replay: SchedulingReplay | None) -> list[str]:
-    """Return the lines; `replay` None tells what stands in the record itself."""
+def pod_story(
+    preemption: Preemption, replay: SchedulingReplay | None, *, everything: bool = False
+) -> list[str]:
+    """Return the lines; `replay` None tells what stands in the record itself.
+
+    `everything`: more than fifty members or victims are named, too, rather than counted.
+    """
     answers = list(pod_answers(replay)) if replay is not None else []
-    lines = [*_preemptor(preemption.spec, replay, answers), ""]
-    lines += [*amounts_lines(preemption.spec), ""]
-    lines += [*_victims(preemption, replay, answers), ""]
+    names = {each.uid: each.key for each in answers}
+    lines = [*_preemptor(preemption.spec, replay, answers, everything), ""]
+    lines += [*amounts_lines(preemption.spec, names, everything=everything), ""]
+    lines += [*_victims(preemption, replay, answers, everything), ""]
     lines += [*_kept(preemption.spec, replay, answers), ""]
     return [*lines, *status_lines(preemption)]
 
@@ -66,7 +80,10 @@ def pod_answer_text(answer: PodAnswer, replay: SchedulingReplay) -> str:
 
 
 def _preemptor(
-    spec: PreemptionSpec, replay: SchedulingReplay | None, answers: Sequence[PodAnswer]
+    spec: PreemptionSpec,
+    replay: SchedulingReplay | None,
+    answers: Sequence[PodAnswer],
+    everything: bool,
 ) -> Iterator[str]:
     ref = spec.preemptor
     if ref is None:
@@ -78,16 +95,27 @@ def _preemptor(
         return
     members = [each for each in answers if each.part is Part.MEMBER]
     yield f"{line}, priority {replay.priority}, {len(members)} waiting pods"
+    if len(members) > MOST_NAMED and not everything:
+        pools = _pools(replay)
+        rows = ((pools.get(m.node, ""), m.key.partition("/")[0], m.group) for m in members)
+        yield from sum_lines(("NODE POOL", "NAMESPACE", "GROUP"), rows)
+        return
     for each in members:
         yield f"  {pod_answer_text(each, replay)}"
 
 
 def _victims(
-    preemption: Preemption, replay: SchedulingReplay | None, answers: Sequence[PodAnswer]
+    preemption: Preemption,
+    replay: SchedulingReplay | None,
+    answers: Sequence[PodAnswer],
+    everything: bool,
 ) -> Iterator[str]:
-    yield "Victims, the most important first:"
     known = {each.uid: each for each in answers if each.part is Part.VICTIM}
-    states = {each.uid: each for each in preemption.status.victims}
+    if len(preemption.spec.victims) > MOST_NAMED and not everything:
+        yield from _counted(preemption, replay, known)
+        return
+    yield "Victims, the most important first:"
+    states = victim_states(preemption)
     for victim in preemption.spec.victims:
         answer = known.get(victim.root.uid)
         if answer is not None and replay is not None:
@@ -95,6 +123,30 @@ def _victims(
         else:
             yield f"  {victim.root.namespace}/{victim.root.name}: {victim.rule}"
         yield f"    {victim.action}: {outcome_text(states.get(victim.root.uid))}"
+
+
+def _counted(
+    preemption: Preemption, replay: SchedulingReplay | None, known: Mapping[str, PodAnswer]
+) -> Iterator[str]:
+    """Yield how many victims there are, by pool of their node, namespace, group and outcome."""
+    if replay is None:
+        yield from counted_victims(preemption)
+        return
+    victims, states, pools = preemption.spec.victims, victim_states(preemption), _pools(replay)
+    nodes = len({each.node for each in known.values()})
+    yield f"{len(victims)} victims on {nodes} nodes; --all names them:"
+    rows = []
+    for victim in victims:
+        uid, answer = victim.root.uid, known.get(victim.root.uid)
+        pool, group = ("", "") if answer is None else (pools.get(answer.node, ""), answer.group)
+        outcome = outcome_word(states.get(uid))
+        rows.append((pool, victim.root.namespace, group, victim.rule, outcome))
+    yield from sum_lines(("NODE POOL", "NAMESPACE", "GROUP", "RULE", "OUTCOME"), rows)
+
+
+def _pools(replay: SchedulingReplay) -> dict[str, str]:
+    """Return the pool of each node, by its name."""
+    return {node.name: pool_of(node.labels) for node in replay.snapshot.nodes}
 
 
 def _kept(

@@ -6,7 +6,7 @@ is. Pure: a record goes in, lines come out. Source: promise "Explained" of the d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import ObjectRef, Preemption, PreemptionSpec, VictimState, VictimStatus
@@ -15,36 +15,45 @@ from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.plan import ProofLevel
 from reprieve.telemetry.replay import Answer, Replay, Role, answers
+from reprieve.telemetry.sums import MOST_NAMED, sum_lines, table, victim_states
 from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.instants import Nanos, format_instant
+from reprieve.units.quantities import quantity_text
 from reprieve.wording.kaiwo import amounts_text, declined_text
 
 __all__ = [
     "amounts_lines",
     "answer_text",
     "answers_named",
+    "counted_victims",
     "counts_text",
     "level_text",
     "outcome_text",
+    "outcome_word",
     "status_lines",
     "story",
 ]
 
 _LEVELS: Final = {
-    ProofLevel.SUM.value: "over all nodes, what is freed and in flight reaches the need",
+    ProofLevel.SUM.value: (
+        "the compatible option, which knows no nodes: what is freed and in flight reaches the need"
+    ),
     ProofLevel.PLACEMENT.value: "every pending pod has a node",
     ProofLevel.QUOTA.value: "the need fits the quota",
     ProofLevel.EXEMPT.value: "none is needed; nobody waits, or it was begun by somebody else",
 }
 
 
-def story(preemption: Preemption, replay: Replay | None) -> list[str]:
-    """Return the lines; `replay` None tells what stands in the record itself."""
+def story(preemption: Preemption, replay: Replay | None, *, everything: bool = False) -> list[str]:
+    """Return the lines; `replay` None tells what stands in the record itself.
+
+    `everything`: more than fifty victims are named, too, rather than counted.
+    """
     spec = preemption.spec
     lines = [*_whom(spec, replay), ""]
     if spec.proof.need or spec.proof.freed:
-        lines += [*amounts_lines(spec), ""]
-    lines += [*_victims(preemption, replay), ""]
+        lines += [*amounts_lines(spec, _pod_names(replay), everything=everything), ""]
+    lines += [*_victims(preemption, replay, everything), ""]
     if replay is not None:
         subjects = (victim.subject for victim in spec.victims)
         told = {ref.uid for ref in (spec.preemptor, *subjects) if ref is not None}
@@ -108,25 +117,38 @@ def _whom(spec: PreemptionSpec, replay: Replay | None) -> Iterator[str]:
     yield line
 
 
-def amounts_lines(spec: PreemptionSpec) -> Iterator[str]:
-    """Yield what was needed and freed, and how far that is proven."""
+def amounts_lines(
+    spec: PreemptionSpec, names: Mapping[str, str] | None = None, *, everything: bool = False
+) -> Iterator[str]:
+    """Yield what was needed and freed, and how far that is proven.
+
+    `names`: namespace and name of pods by uid, as far as they are known.
+    """
     proof = spec.proof
-    rows = [("RESOURCE", "NEED", "IN FLIGHT", "FREED")]
+    parts = {"NEED": proof.need, "IN FLIGHT": proof.in_flight, "FREED": proof.freed}
+    if proof.free:
+        parts["FREE BEFORE"] = proof.free
+    rows = [("RESOURCE", *parts)]
     rows += [
-        (
-            name,
-            str(proof.need.get(name, 0)),
-            str(proof.in_flight.get(name, 0)),
-            str(proof.freed.get(name, 0)),
-        )
-        for name in sorted({*proof.need, *proof.in_flight, *proof.freed})
+        (name, *(quantity_text(name, part.get(name, 0)) for part in parts.values()))
+        for name in sorted({name for part in parts.values() for name in part})
     ]
-    yield from _table(rows)
+    yield from table(rows)
     yield f"Proof {proof.level}: {level_text(proof.level)}"
     if proof.compatible and proof.need:
         yield "Taken in the compatible order, which may be more than necessary"
+    if len(spec.placement) > MOST_NAMED and not everything:
+        nodes = len({place.node for place in spec.placement})
+        yield f"  {len(spec.placement)} pods fit on {nodes} nodes"
+        return
     for place in spec.placement:
-        yield f"  pod {place.uid} fits on node {place.node}"
+        pod = (names or {}).get(place.uid, f"with uid {place.uid}")
+        yield f"  pod {pod} fits on node {place.node}"
+
+
+def _pod_names(replay: Replay | None) -> dict[str, str]:
+    known = replay.decided_on.snapshot.workloads if replay is not None else ()
+    return {str(pod.uid): f"{w.ref.namespace}/{pod.name}" for w in known for pod in w.pods}
 
 
 def level_text(level: str) -> str:
@@ -134,11 +156,14 @@ def level_text(level: str) -> str:
     return _LEVELS.get(level, "a level this version does not know")
 
 
-def _victims(preemption: Preemption, replay: Replay | None) -> Iterator[str]:
+def _victims(preemption: Preemption, replay: Replay | None, everything: bool) -> Iterator[str]:
+    if len(preemption.spec.victims) > MOST_NAMED and not everything:
+        yield from counted_victims(preemption)
+        return
     yield "Victims, in the order in which they were chosen:"
     known = replay.decided_on.snapshot.workloads if replay is not None else ()
     rows = {str(workload.ref.uid): workload for workload in known}
-    states = {each.uid: each for each in preemption.status.victims}
+    states = victim_states(preemption)
     for victim in preemption.spec.victims:
         root = f"{victim.root.kind}/{victim.root.name}"
         facts = [victim.rule, amounts_text(victim.amounts)]
@@ -149,6 +174,22 @@ def _victims(preemption: Preemption, replay: Replay | None) -> Iterator[str]:
         if victim.reason:
             yield f"    {victim.reason}"
         yield f"    {victim.action}: {outcome_text(states.get(victim.root.uid))}"
+
+
+def counted_victims(preemption: Preemption) -> Iterator[str]:
+    """Yield how many victims there are, by namespace, kind, rule and what became of them."""
+    spec, states = preemption.spec, victim_states(preemption)
+    yield f"{len(spec.victims)} victims; --all names them:"
+    rows = (
+        (v.root.namespace, v.root.kind, v.unit, v.rule, outcome_word(states.get(v.root.uid)))
+        for v in spec.victims
+    )
+    yield from sum_lines(("NAMESPACE", "KIND", "UNIT", "RULE", "OUTCOME"), rows)
+
+
+def outcome_word(state: VictimStatus | None) -> str:
+    """Return what became of a victim, in a word."""
+    return "not done yet" if state is None else str(state.state)
 
 
 def outcome_text(state: VictimStatus | None) -> str:
@@ -211,10 +252,3 @@ def _idle_text(workload: Workload, now: Nanos) -> str:
     if workload.status.idle_since is None:
         return "idle"
     return f"idle for {format_duration(idle_for(workload, now) // SECOND * SECOND)}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()

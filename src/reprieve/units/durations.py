@@ -6,9 +6,10 @@ read, the long form is written. Source: specification of the idle plane, section
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from typing import Final
+
+from reprieve.units.untrusted import Form, Unreadable, shown
 
 __all__ = ["SECOND", "InvalidDuration", "format_duration", "parse_duration"]
 
@@ -28,11 +29,11 @@ _UNITS: Final = {
     "m": MINUTE,
     "h": HOUR,
 }
-_PAIR: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_PAIR: Final = Form(r"([0-9]++\.?+[0-9]*+|\.[0-9]++)(ns|us|µs|μs|ms|s|m|h)")
 _MAXIMUM: Final = 2**63 - 1
 
 
-class InvalidDuration(ValueError):
+class InvalidDuration(Unreadable):
     """The text is not a Go duration."""
 
 
@@ -57,7 +58,7 @@ def parse_duration(text: str) -> int:
         position = pair.end()
     if not body or position < len(body) or total > _MAXIMUM + (sign < 0):
         raise InvalidDuration(
-            f"{text!r} is not a duration; accepted: Go durations such as 90s, 5m, 1h30m"
+            f"{shown(text)} is not a duration; accepted: Go durations such as 90s, 5m, 1h30m"
         )
     return sign * total
 

@@ -6,11 +6,17 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NewType
 
-__all__ = ["Nanos", "format_instant", "format_micro", "parse_instant"]
+from reprieve.units.untrusted import Unreadable, bounded, shown
+
+__all__ = ["InvalidInstant", "Nanos", "format_instant", "format_micro", "parse_instant"]
 
 Nanos = NewType("Nanos", int)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class InvalidInstant(Unreadable):
+    """The text is not RFC 3339 with an offset from UTC."""
 
 
 # Statuses name the same seconds over and over.
@@ -19,11 +25,16 @@ def parse_instant(text: str) -> Nanos:
     """Return the instant that RFC 3339 `text` names.
 
     Raises:
-        ValueError: not RFC 3339 with an offset.
+        InvalidInstant: not RFC 3339 with an offset.
     """
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no offset from UTC")
+    try:
+        moment = datetime.fromisoformat(bounded(text))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidInstant(
+            f"{shown(text)} is not an instant; accepted: RFC 3339 such as 2026-03-04T10:00:00Z"
+        )
     elapsed = moment - _EPOCH
     return Nanos(
         ((elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds) * 1_000

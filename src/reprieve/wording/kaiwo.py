@@ -17,6 +17,7 @@ from reprieve.engine.idle.discovery import (
     NodeRoot,
     OwnerForbidden,
     OwnerNotFound,
+    OwnerUnaware,
     ResolutionError,
 )
 from reprieve.engine.idle.evaluation import idle_for
@@ -27,6 +28,7 @@ from reprieve.engine.plan import Plan, Ref, Victim
 from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant
+from reprieve.units.quantities import quantity_text
 
 __all__ = [
     "COMPONENT",
@@ -38,6 +40,7 @@ __all__ = [
     "declined_text",
     "event_text",
     "marked_conditions",
+    "not_served",
     "preemption_reason",
     "preemption_started",
     "resolution_error_text",
@@ -48,6 +51,8 @@ COMPONENT: Final = "gpuworkload-controller"
 PHASE_UPDATED: Final = "PhaseUpdated"
 METRICS_AVAILABLE: Final = "MetricsAvailable"
 
+# Resources that are not counted in pieces.
+_MEASURED: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 _NORMAL: Final = "Normal"
 _WARNING: Final = "Warning"
 _METRICS: Final[dict[MetricsReason, str]] = {
@@ -178,6 +183,8 @@ def resolution_error_text(error: ResolutionError) -> str:
             f"owner reference chain exceeded maximum depth of 10 for {at.kind}/{at.name} in "
             f"{at.namespace}"
         )
+    if isinstance(error, OwnerUnaware):
+        return f"{at.kind}/{at.name} is not the owner yet: {error.detail}"
     if isinstance(error, NodeRoot):
         return f'pods of Node "{at.name}" are not tracked: preempting them would delete the Node'
     return f"transient error resolving owner {where}{detail}"
@@ -188,11 +195,14 @@ def declined_text(declined: Declined) -> str:
     amounts = amounts_text(declined.amounts)
     match declined.reason:
         case Reason.COVERED:
-            return "what is already on its way is enough for it"
+            return "what is free or already on its way is enough for it"
         case Reason.SHORT:
             return f"all eligible idle workloads together are short of {amounts}"
         case Reason.NO_PLACEMENT:
-            return "the sum would be enough, but some pod would have no node (fit: Node)"
+            return (
+                "there are GPUs enough, but no node would have room for a pod that asks for "
+                f"{amounts_text({n: a for n, a in declined.amounts.items() if n != 'pods'})}"
+            )
         case Reason.NO_PENDING_POD:
             return "it has no pending pod whose node could be proven (fit: Node)"
         case Reason.NO_TIMER:
@@ -210,9 +220,25 @@ def declined_text(declined: Declined) -> str:
             return "the pending workload fits without it"
 
 
+def not_served(declined: Declined, *, by_sum: bool) -> EventText | None:
+    """Return the event on a demand for which nobody makes way; None where that is as it should be.
+
+    `by_sum`: the fit check adds up what idle work holds, and nothing else.
+    """
+    if declined.reason not in (Reason.SHORT, Reason.NO_PLACEMENT, Reason.NO_PENDING_POD):
+        return None
+    beside = "; with fit: Sum free GPUs do not count" if by_sum else ""
+    message = f"No idle workload makes way for it: {declined_text(declined)}{beside}"
+    return EventText(_NORMAL, "NobodyMakesWay", message)
+
+
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """Return `4 amd.com/gpu, 2 amd.com/gpu-0`, in name order, without zeros."""
-    return ", ".join(f"{amounts[name]} {name}" for name in sorted(amounts) if amounts[name])
+    return ", ".join(
+        f"{quantity_text(name, amounts[name]) if name in _MEASURED else amounts[name]} {name}"
+        for name in sorted(amounts)
+        if amounts[name]
+    )
 
 
 def _event(event: Event, workload: Workload) -> tuple[str, str]:

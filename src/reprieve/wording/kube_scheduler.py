@@ -22,6 +22,7 @@ from reprieve.engine.scheduling.outcome import (
     Preemption,
     Sentence,
 )
+from reprieve.units.untrusted import cut
 from reprieve.wording.rejections import reason_text
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "ConditionText",
     "EventText",
     "PreemptorKind",
+    "decision_stopped",
     "disruption_ignored",
     "disruption_message",
     "explanation_text",
@@ -47,11 +49,17 @@ __all__ = [
     "joined",
     "member_message",
     "min_runtime_note",
+    "not_enqueued",
+    "not_read",
+    "not_recorded",
     "pod_condition",
     "preempted",
+    "preemption_not_recorded",
     "preemption_text",
     "protection_ignored",
     "scheduled",
+    "scheduler_error",
+    "took_too_long",
     "victim_overdue",
 ]
 
@@ -233,14 +241,14 @@ def group_message(
     `part`: a group of a tree instead of the unit itself.
     """
     preemption = attempt.preemption
-    if kep_messages and preemption is not None and preemption.code is Code.SUCCESS:
-        return _KEP_WAITING
+    waiting = kep_messages and preemption is not None and preemption.code is Code.SUCCESS
     parts = [joined(_first(attempt, part), kep_messages=kep_messages)]
     for explanation in attempt.status[1:]:
         text = explanation_text(explanation, kep_messages=kep_messages)
         own = explanation.sentence in (Sentence.CLAIMS_DEALLOCATED, Sentence.PLUGIN_FAILED)
         parts.append(text if own else _GROUP_PREEMPTION + text)
-    return ", ".join(parts)
+    reasons = ", ".join(parts)
+    return f"{_KEP_WAITING}: {reasons}" if waiting else reasons
 
 
 def pod_condition(attempt: Attempt, member: Member, *, kep_messages: bool = False) -> ConditionText:
@@ -276,6 +284,11 @@ def group_condition(
     )
 
 
+def not_enqueued(type: str, message: str) -> ConditionText:
+    """Return the condition of a pod or group that PreEnqueue refuses."""
+    return ConditionText(type, "False", UNSCHEDULABLE, message)
+
+
 def disruption_message(scheduler_name: str, preemptor: str) -> str:
     """Return the message of a victim's `DisruptionTarget`; `preemptor`: a `PreemptorKind`."""
     return f"{scheduler_name}: preempting to accommodate a higher priority {preemptor}"
@@ -284,6 +297,37 @@ def disruption_message(scheduler_name: str, preemptor: str) -> str:
 def failed_scheduling(message: str) -> EventText:
     """Return the event of a pod that was not placed."""
     return EventText("Warning", "FailedScheduling", "Scheduling", _note(message))
+
+
+def took_too_long(seconds: float, pause: int) -> str:
+    """Return the message of work about which deciding took more than these seconds."""
+    return (
+        f"deciding about it took more than {seconds:g} s and was stopped; tried again after "
+        f"{pause} s, or when it changes"
+    )
+
+
+def decision_stopped(message: str) -> EventText:
+    """Return the event of work about which deciding took too long."""
+    return EventText("Warning", "DecisionStopped", "Scheduling", message)
+
+
+def not_recorded(failure: str, pause: int) -> str:
+    """Return the message of work whose plan cannot be written down; `pause` in seconds."""
+    return cut(
+        f"nobody makes way, as the plan cannot be recorded ({failure}); it is tried again after "
+        f"{pause} s, or when the work changes"
+    )
+
+
+def preemption_not_recorded(message: str) -> EventText:
+    """Return the event of work whose plan cannot be written down."""
+    return EventText("Warning", "PreemptionNotRecorded", "Preempting", _note(message))
+
+
+def scheduler_error(type: str, message: str) -> ConditionText:
+    """Return the condition of work about which nothing could be decided."""
+    return ConditionText(type, "False", SCHEDULER_ERROR, message)
 
 
 def protection_ignored(name: str, why: str) -> EventText:
@@ -301,6 +345,13 @@ def min_runtime_note(why: str, *, ignored: bool) -> EventText:
     """Return the event of a minimum runtime that has no effect, or less than it says."""
     reason = "MinRuntimeIgnored" if ignored else "MinRuntimeCut"
     return EventText("Warning", reason, "Scheduling", _note(why))
+
+
+def not_read(fault: str, *, counted: bool) -> EventText:
+    """Return our own event about an object that a fault of ours keeps from being read."""
+    so = "it counts with what it requests and is not placed" if counted else "it is left out"
+    note = f"A fault of the operator ({fault}) keeps the object from being read: {so}"
+    return EventText("Warning", "NotRead", "Scheduling", cut(note))
 
 
 def preempted(preemptor: str, uid: str, target: str) -> EventText:

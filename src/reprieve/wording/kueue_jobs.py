@@ -16,11 +16,16 @@ __all__ = [
     "NOT_ADMITTED",
     "NOT_GATED",
     "NOT_LISTED",
+    "NO_SURPLUS",
     "OUT_OF_SYNC",
     "UNMATCHED",
     "conflicting_workload",
     "exposed",
     "orphaned",
+    "preferred_topology",
+    "surplus_replica",
+    "surplus_replicas",
+    "surplus_text",
 ]
 
 # Why a job is stopped.
@@ -42,6 +47,40 @@ NOT_LISTED: Final = (
     "integrations.frameworks, so that only pods of listed Deployments, StatefulSets and "
     "LeaderWorkerSets are queued"
 )
+#: What a pod says that is no longer one too many.
+NO_SURPLUS: Final = "this pod is one of those that its group may have"
+
+
+def preferred_topology(pod_set: str, level: str) -> str:
+    """Return what the owner of a job is told that prefers a level of a topology."""
+    return (
+        f"pod set {pod_set} prefers the topology level {level}, and topology-aware scheduling is "
+        "not supported: its pods run wherever there is quota"
+    )
+
+
+def surplus_text(group: str, count: int) -> str:
+    """Return why a pod stays gated although its group has quota."""
+    return (
+        f"pod group '{group}' may have {count} pods and has them: this one is one more, and stays "
+        "gated until one of them is gone, or the group is queued again with more"
+    )
+
+
+def surplus_replica(kind: str, name: str, count: int, total: int) -> str:
+    """Return why a replica stays gated although the set that it is of has quota."""
+    return (
+        f"{kind} '{name}' got quota for {count} of its {total} replicas, and this is another one: "
+        f"it stays gated until the {kind} is queued again; scale it to 0 and then to {total}"
+    )
+
+
+def surplus_replicas(kind: str, count: int, total: int) -> str:
+    """Return what the owner of a set is told that was scaled up after it got its quota."""
+    return (
+        f"it got quota for {count} of its {total} replicas, and the others stay gated; "
+        f"scale the {kind} to 0 and then to {total} to have all of them queued"
+    )
 
 
 def exposed(kind: str, namespace: str, local_queue: str, settings: Sequence[str]) -> str:

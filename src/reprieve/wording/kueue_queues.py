@@ -41,6 +41,7 @@ def cluster_queue_active(
     checks: Mapping[str, bool],
     *,
     in_cycle: bool = False,
+    unsupported: Collection[str] = (),
 ) -> Active:
     """Return the condition Active of a ClusterQueue.
 
@@ -49,6 +50,7 @@ def cluster_queue_active(
         flavors: names of the ResourceFlavors that exist.
         checks: whether each AdmissionCheck that exists is active, by name.
         in_cycle: its cohort is above itself.
+        unsupported: names of AdmissionChecks that nobody here can answer.
     """
     if queue.terminating:
         return "False", "Terminating", f"{_CANNOT}; clusterQueue is terminating"
@@ -68,7 +70,13 @@ def cluster_queue_active(
     if unknown:
         text = f"references missing AdmissionCheck(s): {unknown}"
         reasons.append(("AdmissionCheckNotFound", text))
-    idle = ",".join(sorted(name for name in queue.checks if checks.get(name) is False))
+    foreign = ",".join(sorted(set(queue.checks).intersection(unsupported)))
+    if foreign:
+        text = f"references AdmissionCheck(s) of MultiKueue, which is not supported: {foreign}"
+        reasons.append(("AdmissionCheckInactive", text))
+    idle = ",".join(
+        sorted(n for n in queue.checks if checks.get(n) is False and n not in unsupported)
+    )
     if idle:
         text = f"references inactive AdmissionCheck(s): {idle}"
         reasons.append(("AdmissionCheckInactive", text))

@@ -10,7 +10,7 @@ import random
 from collections import Counter
 
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_strings
+from cel_expr_python.ext import ext_bindings, ext_strings
 
 from reprieve.engine.placement.filters.device_selectors import compile_selector
 from reprieve.engine.placement.filters.device_values import SelectorError, facts_of
@@ -19,6 +19,8 @@ from tests.engine.devices.drivers import device
 CASES = 1_500
 DOMAIN = "gpu.example.com"
 ATTRIBUTES = {"type": "gpu", "model": "NVIDIA A100", "index": 3, "ready": True, "other": 0}
+
+PATTERNS = ("a1", "g", "nv.*0", "", "(g|.)+u$", "^(?:nvidia|a100| )+$", "[^a-f]{3,}", "((a*)*)*1")
 
 FACTS = facts_of(DOMAIN, device("d", **ATTRIBUTES))
 DEVICE = {
@@ -44,7 +46,7 @@ def _value(numbers: random.Random) -> str:
 
 
 def _condition(numbers: random.Random, depth: int) -> str:
-    kind = numbers.randrange(10 if depth else 6)
+    kind = numbers.randrange(11 if depth else 6)
     text = _value(numbers)
     match kind:
         case 0 | 1:
@@ -55,7 +57,7 @@ def _condition(numbers: random.Random, depth: int) -> str:
             return f"has(device.attributes['{DOMAIN}'].{numbers.choice(('type', 'missing'))})"
         case 4:
             method = numbers.choice(("startsWith", "endsWith", "contains", "matches"))
-            return f"{text}.lowerAscii().{method}('{numbers.choice(('a1', 'g', 'nv.*0', ''))}')"
+            return f"{text}.lowerAscii().{method}('{numbers.choice(PATTERNS)}')"
         case 5:
             return f"{text} in [{_value(numbers)}, {_value(numbers)}]"
         case 6:
@@ -66,6 +68,9 @@ def _condition(numbers: random.Random, depth: int) -> str:
         case 8:
             parts = (_condition(numbers, depth - 1) for _ in range(3))
             return "(" + " || ".join(parts) + ")"
+        case 9:
+            inner = _condition(numbers, depth - 1)
+            return f"cel.bind(v, {text}, ({inner}) || v == {_value(numbers)})"
     parts = [_condition(numbers, depth - 1) for _ in range(3)]
     return f"(({parts[0]}) ? ({parts[1]}) : ({parts[2]}))"
 
@@ -79,7 +84,8 @@ def _ours(expression: str) -> bool | None:
 
 def test_random_expressions_mean_what_cel_says() -> None:
     environment = cel.NewEnv(
-        variables={"device": cel.Type.DYN}, extensions=[ext_strings.ExtStrings()]
+        variables={"device": cel.Type.DYN},
+        extensions=[ext_strings.ExtStrings(), ext_bindings.ExtBindings()],
     )
     numbers = random.Random(9)
     seen: Counter[object] = Counter()

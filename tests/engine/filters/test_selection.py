@@ -9,7 +9,8 @@ import numpy as np
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.facts import LabelFacts, NodeFacts
 from reprieve.engine.cluster.rows import Gone, Kind, Operator, PodRow, Requirement, Selector
-from reprieve.engine.placement.filters.selection import Selection, selects
+from reprieve.engine.placement.filters.selection import Selection
+from reprieve.engine.selectors import selects
 from tests.engine.builders import node, pod
 
 OPERATORS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)

@@ -408,7 +408,14 @@ async def test_the_groups_of_a_leader_worker_set_come_and_go() -> None:
         await cluster.wait(2)
         assert cluster.names("pods") == ["work-0", "work-0-1", "work-1", "work-1-1"]
         assert cluster.conditions(resource, "work")["Available"][0] == "True"
+        status = cluster.one(resource, "work")["status"]
+        assert (status["replicas"], status["readyReplicas"], status["hpaPodSelector"]) == (
+            2,
+            2,
+            "leaderworkerset.sigs.k8s.io/name=work,leaderworkerset.sigs.k8s.io/role=leader",
+        )
         await cluster.change(resource, "work", replicas=1)
         await cluster.wait(5)
         assert cluster.names("pods") == ["work-0", "work-0-1"]
         assert cluster.names("statefulsets.apps") == ["work", "work-0"]
+        assert cluster.one(resource, "work")["status"]["replicas"] == 1

@@ -16,6 +16,7 @@ TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 SLICES = "resourceslices.resource.k8s.io"
 GROUPS = "podgroups.scheduling.k8s.io"
 VOLUME_CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
+PROTECTION = "resource.kubernetes.io/delete-protection"
 GPU = {
     "name": "gpu",
     "resourceClaimTemplateName": "one-gpu",
@@ -127,6 +128,50 @@ async def test_a_pod_that_has_ended_leaves_its_claims(embedded: Embedded) -> Non
     assert status["allocation"] == {"devices": {}}
     await embedded.wait(60)
     assert (await state(embedded, CLAIMS, "shared"))["status"] == {}
+
+
+async def test_a_protected_claim_goes_once_nobody_uses_it(embedded: Embedded) -> None:
+    await embedded.objects.create(TEMPLATES, claim_template())
+    user = await embedded.create(pod("worker", resourceClaims=[GPU]))
+    await embedded.wait(1)
+    (claim,) = embedded.machines.informer.all(CLAIMS)
+    name = claim["metadata"]["name"]
+    # As a scheduler does before it binds the pod.
+    await embedded.objects.update(
+        CLAIMS, {**claim, "metadata": {**claim["metadata"], "finalizers": [PROTECTION, "own/one"]}}
+    )
+    claim = await state(embedded, CLAIMS, name)
+    reserved = {"resource": "pods", "name": "worker", "uid": user["metadata"]["uid"]}
+    claim["status"] = {"allocation": {"devices": {}}, "reservedFor": [reserved]}
+    await embedded.objects.update(CLAIMS, claim, subresource="status")
+    await embedded.objects.delete(CLAIMS, "default", name)
+    await embedded.wait(5)
+    kept = await state(embedded, CLAIMS, name)
+    assert kept["metadata"]["finalizers"] == [PROTECTION, "own/one"]
+    await embedded.objects.delete("pods", "default", "worker", grace_seconds=0)
+    await embedded.wait(5)
+    left = await state(embedded, CLAIMS, name)
+    assert (left["metadata"]["finalizers"], left["status"]) == (["own/one"], {})
+
+
+async def test_a_namespace_with_claims_in_use_goes(embedded: Embedded) -> None:
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    await embedded.objects.create("namespaces", space)
+    template, user = claim_template(), pod("worker", resourceClaims=[GPU])
+    for one in (template, user):
+        one["metadata"]["namespace"] = "team"
+    await embedded.objects.create(TEMPLATES, template)
+    user = await embedded.objects.create("pods", user)
+    await embedded.wait(1)
+    (claim,) = embedded.machines.informer.all(CLAIMS)
+    metadata = {**claim["metadata"], "finalizers": [PROTECTION]}
+    claim = await embedded.objects.update(CLAIMS, {**claim, "metadata": metadata})
+    reserved = {"resource": "pods", "name": "worker", "uid": user["metadata"]["uid"]}
+    claim["status"] = {"allocation": {"devices": {}}, "reservedFor": [reserved]}
+    await embedded.objects.update(CLAIMS, claim, subresource="status")
+    await embedded.objects.delete("namespaces", "", "team")
+    await embedded.wait(60)
+    assert await embedded.objects.get("namespaces", "", "team") is None
 
 
 def _spec_of(template: Object) -> Object:

@@ -23,9 +23,11 @@ from reprieve.local.machines.objects import (
     Refused,
 )
 from reprieve.local.machines.run import Machines
+from reprieve.local.server.options import WriteOptions
+from reprieve.local.server.subresources import scale_of
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
-from tests.local.machines.cluster import gpu_node, job, pod, reference, sim, workload
+from tests.local.machines.cluster import gpu_node, job, pod, reference, sim, template, workload
 from tests.local.machines.stand_in_scheduler import with_scheduler
 from tests.local.machines.store import KINDS
 from tests.local.machines.test_children import CHAINS
@@ -325,3 +327,32 @@ def _only(informer: Informer, like: Object) -> Object:
     found = informer.by_uid(like["metadata"]["uid"])
     assert found is not None
     return found[1]
+
+
+async def test_a_leader_worker_set_is_scaled_through_its_subresource(embedded: Embedded) -> None:
+    resource = "leaderworkersets.leaderworkerset.x-k8s.io"
+    made = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "serve", "namespace": "default"},
+        "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template(1)}},
+    }
+    for definition in permissive_definitions():
+        if definition["spec"]["group"] == "leaderworkerset.x-k8s.io":
+            await embedded.objects.create(
+                "customresourcedefinitions.apiextensions.k8s.io", definition
+            )
+    await embedded.objects.create(resource, made)
+    await embedded.wait(5)
+    kind = embedded.cluster.registry.find("leaderworkerset.x-k8s.io", "v1", "leaderworkersets")
+    assert kind is not None
+    api = embedded.cluster.api
+    scale = scale_of(kind, await api.get(kind, "default", "serve"))
+    assert (scale["spec"], scale["status"]["replicas"]) == ({"replicas": 1}, 1)
+    scale["spec"]["replicas"] = 3
+    await api.update(kind, "default", "serve", scale, WriteOptions(), "scale")
+    await embedded.wait(5)
+    assert len(embedded.phases()) == 6
+    scaled = scale_of(kind, await api.get(kind, "default", "serve"))
+    assert scaled["status"]["replicas"] == 3
+    assert scaled["status"]["selector"].startswith("leaderworkerset.sigs.k8s.io/name=serve")

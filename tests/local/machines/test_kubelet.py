@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reprieve.local.machines.kubelet import KubeletTimes
 from reprieve.units.durations import SECOND
-from tests.local.machines.cluster import job, pod, running, sim
+from tests.local.machines.cluster import gpu_node, job, pod, running, sim
 
 
 async def test_a_started_pod_says_what_a_kubelet_says() -> None:
@@ -166,3 +166,45 @@ async def test_a_pod_on_a_node_that_does_not_exist_is_left_alone() -> None:
         await cluster.create(pod("p", 1, nodeName="nowhere"))
         await cluster.wait(10)
         assert cluster.phases() == {"p": "Pending"}
+
+
+async def test_a_pod_that_does_not_fit_on_its_node_is_rejected() -> None:
+    async with running([gpu_node("n", 8, allocatable={"cpu": "4", "pods": "4"})]) as cluster:
+        await cluster.create(
+            pod("first", 4, requests={"cpu": "3"}, nodeName="n"),
+            pod("done", 4, nodeName="n", restartPolicy="Never", annotations=sim(run_time="1s")),
+        )
+        await cluster.wait(5)
+        await cluster.create(
+            pod("cpu", 1, requests={"cpu": "1500m"}, nodeName="n"),
+            pod("gpu", 8, nodeName="n"),
+            pod("fits", 4, requests={"cpu": "1"}, nodeName="n"),
+            pod("elsewhere", 0, requests={"example.com/other": "3"}, nodeName="n"),
+        )
+        await cluster.wait(2)
+        await cluster.create(pod("one", nodeName="n"), pod("more", nodeName="n"))
+        await cluster.wait(2)
+        found = {
+            p["metadata"]["name"]: (s["phase"], s.get("reason", ""), s.get("message", ""))
+            for p in cluster.all("pods")
+            for s in [p["status"]]
+        }
+        short = "Pod was rejected: Node didn't have enough resource: "
+        assert found == {
+            "first": ("Running", "", ""),
+            "done": ("Succeeded", "", ""),
+            "cpu": (
+                "Failed",
+                "OutOfcpu",
+                f"{short}cpu, requested: 1500, used: 3000, capacity: 4000",
+            ),
+            "gpu": (
+                "Failed",
+                "OutOfamd.com/gpu",
+                f"{short}amd.com/gpu, requested: 8, used: 4, capacity: 8",
+            ),
+            "fits": ("Running", "", ""),
+            "elsewhere": ("Running", "", ""),
+            "one": ("Running", "", ""),
+            "more": ("Failed", "OutOfpods", f"{short}pods, requested: 1, used: 4, capacity: 4"),
+        }

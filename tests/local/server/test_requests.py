@@ -10,11 +10,19 @@ from pathlib import Path
 
 import pytest
 import yaml
-from aiohttp import ClientError
+from aiohttp import ClientError, ClientSession
 from yarl import URL
 
 from reprieve.local.cluster import EmbeddedCluster, Stage, Write
-from tests.local.server.builders import CONFIG_MAPS, PODS, Client, config_map, pod
+from tests.local.server.builders import (
+    CONFIG_MAPS,
+    PODS,
+    Client,
+    config_map,
+    definition,
+    pod,
+    task,
+)
 
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -261,3 +269,111 @@ async def test_the_log_of_a_pod_says_that_nothing_runs(client: Client) -> None:
 
     assert (response.status, "runs no containers" in text) == (200, True)
     assert os.linesep in text
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:8001"}, 200),
+        ({"Host": "127.0.0.1"}, 200),
+        ({"Host": "127.8.9.1:1"}, 200),
+        ({"Host": "[::1]:8001"}, 200),
+        ({"Host": "Api.LocalHost."}, 200),
+        ({"Host": "cluster.example.com:8001"}, 200),
+        ({"Host": "rebound.example.org"}, 403),
+        ({"Host": "localhost.example.org:80"}, 403),
+        ({"Host": "10.0.0.1"}, 403),
+        ({"Host": "127.0.0.1.example.org"}, 403),
+        ({"Host": "[::1"}, 200),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "https://cluster.example.com"}, 200),
+        ({"Origin": "https://example.org"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://[bad"}, 403),
+    ],
+)
+async def test_web_pages_cannot_ask_as_administrator(headers: dict[str, str], code: int) -> None:
+    async with (
+        EmbeddedCluster(hosts=["cluster.example.com"]) as cluster,
+        ClientSession(cluster.url, headers=headers) as session,
+    ):
+        codes = set()
+        for path in (PODS, "/version", "/api"):
+            async with session.get(path) as answer:
+                codes.add(answer.status)
+        async with session.post(CONFIG_MAPS, json=config_map()) as answer:
+            written = answer.status
+    assert codes == {code}
+    assert written == (201 if code == 200 else 403)
+
+
+async def test_over_tls_the_token_decides_and_no_name(tmp_path: Path) -> None:
+    async with EmbeddedCluster(tls=True) as cluster, Client(cluster) as client:
+        client.session.headers["Host"] = "rebound.example.org"
+        async with client.session.get(PODS, ssl=False) as answer:
+            assert answer.status == 200
+
+
+async def test_an_object_that_etcd_would_refuse_is_refused(cluster: EmbeddedCluster) -> None:
+    async with Client(cluster) as client:
+        await client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+        tasks = "/apis/example.com/v1/namespaces/default/tasks"
+        await client.create(tasks, task("a"))
+        large = {"spec": {"steps": [{"name": f"{i}-" + "x" * 1000} for i in range(900)]}}
+        patched = await client.request("PATCH", f"{tasks}/a", large, "application/merge-patch+json")
+        unchanged = await client.get(f"{tasks}/a")
+    assert patched == (
+        500,
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": "etcdserver: request is too large",
+            "code": 500,
+        },
+    )
+    assert "steps" not in unchanged["spec"]
+
+
+async def test_metrics_count_requests_as_a_real_server_names_them(cluster: EmbeddedCluster) -> None:
+    async with Client(cluster) as client:
+        await client.create(PODS, pod("a"))
+        await client.create(PODS, pod("b"), dryRun="All")
+        await client.get(PODS)
+        await client.get("/api/v1/pods")
+        await client.get("/api/v1/nodes")
+        await client.request("GET", f"{PODS}/missing")
+        await client.merge(f"{PODS}/a/status", {"status": {"message": "x"}})
+        await client.apply(CONFIG_MAPS + "/a", config_map("a"), "tester")
+        watch = await client.watch(PODS)
+        watch.close()
+        await client.request("DELETE", PODS)
+        async with client.session.get("/metrics") as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain")
+            text = await answer.text()
+    found = {
+        line.removeprefix("apiserver_request_total")
+        for line in text.splitlines()
+        if line.startswith("apiserver_request_total{") and 'verb="WATCH"' not in line
+    }
+
+    def line(code: int, resource: str, scope: str, verb: str, sub: str = "", dry: str = "") -> str:
+        return (
+            f'{{code="{code}",component="apiserver",dry_run="{dry}",group="",resource="{resource}",'
+            f'scope="{scope}",subresource="{sub}",verb="{verb}",version="v1"}} 1.0'
+        )
+
+    assert found == {
+        line(201, "pods", "resource", "POST"),
+        line(201, "pods", "resource", "POST", dry="All"),
+        line(200, "pods", "namespace", "LIST"),
+        line(200, "pods", "cluster", "LIST"),
+        line(200, "nodes", "cluster", "LIST"),
+        line(404, "pods", "resource", "GET"),
+        line(200, "pods", "resource", "PATCH", sub="status"),
+        line(201, "configmaps", "resource", "APPLY"),
+        line(200, "pods", "namespace", "DELETECOLLECTION"),
+    }
+    assert "process_cpu_seconds_total" in text

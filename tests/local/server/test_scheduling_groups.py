@@ -12,7 +12,7 @@ import pytest
 from reprieve.local.cluster import EmbeddedCluster
 from reprieve.local.server.gates import DEFAULTS
 from reprieve.units.errors import UsageError
-from tests.local.server.builders import PODS, Client, pod
+from tests.local.server.builders import PODS, Client, job, pod
 
 GROUP = "scheduling.k8s.io"
 BETA, ALPHA_3, ALPHA_2 = (f"{GROUP}/{version}" for version in ("v1beta1", "v1alpha3", "v1alpha2"))
@@ -435,3 +435,33 @@ def test_unknown_and_unusable_gates_are_refused_by_name() -> None:
                 "TopologyAwareWorkloadScheduling": False,
             }
         )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"priorityClassName": "low"}, {"priorityClassName": "none"}, {"priority": 7}],
+)
+async def test_the_priority_of_a_template_is_left_as_it_was_written(
+    client: Client, given: dict[str, Any]
+) -> None:
+    """As a 1.37 server leaves it: groups get theirs when they are made."""
+    await client.create("/apis/scheduling.k8s.io/v1/priorityclasses", priority_class("low", -5))
+    made = await client.create(path("Workload"), workload(template(**given)))
+    (kept,) = made["spec"]["podGroupTemplates"]
+    assert {name: kept[name] for name in kept if name.startswith("priority")} == given
+
+
+async def test_jobs_say_nothing_of_groups_while_their_gate_is_off(client: Client) -> None:
+    gang = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    body = job("asks")
+    body["spec"]["scheduling"] = gang
+    made = await client.create("/apis/batch/v1/namespaces/default/jobs", body)
+    assert "scheduling" not in made["spec"]
+    cron = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly", "namespace": "default"},
+        "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": body["spec"]}},
+    }
+    made = await client.create("/apis/batch/v1/namespaces/default/cronjobs", cron)
+    assert "scheduling" not in made["spec"]["jobTemplate"]["spec"]

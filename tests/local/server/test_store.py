@@ -11,7 +11,7 @@ import pytest
 from reprieve.local import store as store_module
 from reprieve.local import subscription
 from reprieve.local.disk import Disk, DiskError
-from reprieve.local.store import Compacted, Store, StoreFailed
+from reprieve.local.store import Compacted, Store, StoreFailed, TooLarge
 
 
 def thing(name: str, namespace: str = "n", **values: Any) -> dict[str, Any]:
@@ -103,6 +103,82 @@ async def test_a_failing_disk_acknowledges_nothing_and_stops_writes(
     store.close()
 
     assert await watcher.batch() == []
+
+
+def _limit(store: Store, pages: int) -> None:
+    """As if the disk had so many pages of 4 KiB."""
+    assert store._disk is not None
+    store._disk._connection.execute(f"PRAGMA max_page_count={pages}")
+
+
+async def test_a_full_disk_is_told_as_such_loses_nothing_and_is_overcome(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    store = Store(no_fields, path)
+    store.put("things", thing("kept", value=1))
+    store.put("things", thing("going"))
+    await store.durable()
+    watcher = store.subscribe("things", store.revision)
+    then = store.published
+
+    _limit(store, 8)
+    store.put("things", thing("kept", value=2))
+    store.put("things", thing("large", value="x" * 100_000))
+    store.remove("things", thing("going"))
+    with pytest.raises(StoreFailed, match=f"no space is left on the disk of {path}"):
+        await store.durable()
+    seen = [(one.name, one.decode().get("value")) for one in store.range("things", "n")]
+    assert seen == [("going", None), ("kept", 1)]
+    assert store.objects_in("n") == 2
+    assert list(store.range_at("things", "n", then)) == list(store.range("things", "n"))
+
+    _limit(store, 10_000)
+    store.put("things", thing("kept", value=3))
+    await store.durable()
+    assert [event.object.name for event in await watcher.batch()] == ["kept"]
+    store.close()
+    again = Store(no_fields, path)
+    left = [(one.name, one.decode().get("value")) for one in again.range("things", "n")]
+    assert left == [("going", None), ("kept", 3)]
+    again.close()
+
+
+async def test_what_a_failing_disk_refused_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(no_fields, tmp_path / "file")
+    store.put("things", thing("a", value=1))
+    await store.durable()
+
+    def failing(disk: Disk, rows: Any) -> None:
+        raise DiskError("disk I/O error")
+
+    monkeypatch.setattr(Disk, "write", failing)
+    store.put("things", thing("a", value=2))
+    store.put("things", thing("b"))
+    with pytest.raises(StoreFailed, match="disk I/O error"):
+        await store.durable()
+    assert [(one.name, one.decode()["value"]) for one in store.range("things", "n")] == [("a", 1)]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (1_572_000, ""),
+        (1_573_000, "etcdserver: request is too large"),
+        (3_000_000, r"trying to send message larger than max \(30002\d\d vs. 2097152\)"),
+    ],
+)
+async def test_objects_are_as_large_as_etcd_takes_them(size: int, text: str) -> None:
+    store = Store(no_fields)
+    before = store.revision
+    if not text:
+        store.put("things", thing("a", data="x" * size))
+        return
+    with pytest.raises(TooLarge, match=text):
+        store.put("things", thing("a", data="x" * size))
+    assert (store.revision, store.get("things", "n", "a")) == (before, None)
+    Store(no_fields, request_limit=10_000_000).put("things", thing("a", data="x" * size))
 
 
 async def test_a_watcher_that_is_too_slow_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

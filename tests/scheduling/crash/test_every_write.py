@@ -8,12 +8,14 @@ was made is still kept, and the preemptor has it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import pytest
 
+from reprieve.execution.parts import Sizes
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos
 from tests.kube.fakes import FakeAnswer
@@ -21,7 +23,7 @@ from tests.scheduling.memory import Held, Memory, Target, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 
 #: More than a calm run of any story takes; the tests hold it to that.
-_MOST_WRITES = 34
+_MOST_WRITES = 40
 
 
 class When(StrEnum):
@@ -35,6 +37,7 @@ class Story:
 
     preemptor: tuple[Object, ...]
     victims: int
+    context: Mapping[str, Any] = field(default_factory=dict)  # of the plane
 
     @property
     def names(self) -> set[str]:
@@ -50,6 +53,8 @@ STORIES = {
     "gang": Story(_gang(2, 2, 4), 4),
     "gang above its minimum": Story(_gang(1, 2, 4), 4),
     "pod": Story((pod("high-0", 4, priority="high"),), 2),
+    # Two parts with victims and one with the placement, and parts of the input.
+    "gang in parts": Story(_gang(2, 2, 4), 4, {"record_sizes": Sizes(head=10, part=520)}),
 }
 
 
@@ -97,7 +102,7 @@ async def _killed(at: int, when: When, story: Story) -> bool:
     """Play with a death; return whether there were so many writes."""
     async with memory() as cluster:
         _low_side(cluster)
-        cluster.start()
+        cluster.start(**story.context)
         await cluster.settle()
         hook = _counting(at, cluster.kill)
         if when is When.BEFORE:
@@ -111,7 +116,7 @@ async def _killed(at: int, when: When, story: Story) -> bool:
         dead = cluster.dead
         cluster.api.before = cluster.api.after = lambda verb, where: None
         if dead:
-            cluster.start()
+            cluster.start(**story.context)
         await _finish(cluster, story)
         return dead
 
@@ -125,21 +130,20 @@ async def test_a_death_at_any_write_is_made_good_by_the_next_process(name: str, 
     assert 8 <= number < len(deaths), "all writes of the story were taken"
 
 
-async def _let_go(at: int, when: When) -> int | None:
+async def _let_go(at: int, when: When, story: Story) -> int | None:
     """Die, and let the preemptor go before the next process comes.
 
     Returns how many had been deleted, None where nobody died.
     """
     async with memory() as cluster:
         _low_side(cluster)
-        cluster.start()
+        cluster.start(**story.context)
         await cluster.settle()
         hook = _counting(at, cluster.kill)
         if when is When.BEFORE:
             cluster.api.before = hook
         else:
             cluster.api.after = hook
-        story = STORIES["gang"]
         cluster.create(*story.preemptor)
         await cluster.pass_time(SECOND)
         if not cluster.dead:
@@ -149,7 +153,7 @@ async def _let_go(at: int, when: When) -> int | None:
             cluster.end(name)
         cluster.api.remove("podgroups.scheduling.k8s.io", NAMESPACE, "high")
         cluster.api.before = cluster.api.after = lambda verb, where: None
-        cluster.start()
+        cluster.start(**story.context)
         await cluster.pass_time(MINUTE)
         assert cluster.api.deleted == before, "somebody went for a preemptor that had let go"
         for name in cluster.pods.keys() - cluster.victims():
@@ -163,8 +167,11 @@ async def _let_go(at: int, when: When) -> int | None:
 
 
 @pytest.mark.parametrize("when", When)
-async def test_nobody_goes_for_a_preemptor_that_let_go_while_nobody_led(when: When) -> None:
-    deleted = [await _let_go(at, when) for at in range(1, 20)]
+@pytest.mark.parametrize("name", ["gang", "gang in parts"])
+async def test_nobody_goes_for_a_preemptor_that_let_go_while_nobody_led(
+    name: str, when: When
+) -> None:
+    deleted = [await _let_go(at, when, STORIES[name]) for at in range(1, 28)]
     assert deleted[0] == 0
     assert deleted[-1] is None, "all writes were taken"
     assert set(deleted) >= {0, 1, 2, 3}, "deaths between the deletions were among them"
@@ -180,20 +187,19 @@ class _Tenure(Held):
         return Nanos(0) if self.lost else super().held_until
 
 
-async def _deposed(at: int) -> bool:
+async def _deposed(at: int, story: Story) -> bool:
     """Another process leads from the `at`-th write on, while this one goes on."""
     async with memory() as cluster:
         _low_side(cluster)
         tenure = _Tenure(cluster.clock)
-        cluster.start(tenure=tenure)
+        cluster.start(tenure=tenure, **story.context)
         await cluster.settle()
 
         def change() -> None:
             tenure.lost = True
-            cluster.start()
+            cluster.start(**story.context)
 
         cluster.api.after = _counting(at, change)
-        story = STORIES["gang"]
         cluster.create(*story.preemptor)
         await cluster.pass_time(SECOND)
         changed = tenure.lost
@@ -202,6 +208,41 @@ async def _deposed(at: int) -> bool:
         return changed
 
 
-async def test_another_leader_in_the_middle_finishes_what_the_first_began() -> None:
-    changes = [await _deposed(at) for at in range(1, 16)]
+@pytest.mark.parametrize("name", ["gang", "gang in parts"])
+async def test_another_leader_in_the_middle_finishes_what_the_first_began(name: str) -> None:
+    changes = [await _deposed(at, STORIES[name]) for at in range(1, 16)]
     assert sum(changes) >= 12
+
+
+async def test_parts_that_a_death_left_without_a_head_go_after_a_pause_and_no_others() -> None:
+    story = STORIES["gang in parts"]
+    async with memory() as cluster:
+        _low_side(cluster)
+        cluster.start(**story.context)
+        await cluster.settle()
+        cluster.api.before = _dies_at_the_head(cluster)
+        cluster.create(*story.preemptor)
+        await cluster.pass_time(SECOND)
+        orphans = cluster.parts().keys()
+        assert cluster.dead and len(orphans) >= 4 and not cluster.intents()
+        cluster.api.before = lambda verb, where: None
+        cluster.start(**story.context)
+        await _finish(cluster, story)
+        (intent,) = cluster.intents()
+        named = {*intent["spec"]["parts"], *intent["spec"]["inputParts"]}
+        assert cluster.parts().keys() == orphans | named and not orphans & named
+        await cluster.pass_time(16 * MINUTE)
+        assert cluster.parts().keys() == named
+        status = {**intent["status"], "finishedAt": "2020-01-01T00:00:00Z"}
+        cluster.api.put("preemptions.reprieve.dev", {**intent, "status": status})
+        await cluster.pass_time(6 * MINUTE)
+        assert not cluster.intents() and not cluster.parts()
+
+
+def _dies_at_the_head(cluster: Memory) -> Callable[[str, Target], FakeAnswer | None]:
+    def hook(verb: str, where: Target) -> FakeAnswer | None:
+        if (verb, where.kind) == ("post", "preemptions.reprieve.dev"):
+            cluster.kill()
+        return None
+
+    return hook

@@ -119,3 +119,31 @@ async def test_a_victim_that_nobody_may_delete_stays_and_the_last_one_is_spared(
         await cluster.pass_time(30 * SECOND)
         assert len(cluster.intents()) == 1, "victims are still on their way: no second plan"
         assert sum(cluster.api.deleted.values()) == states.count("Evicted")
+
+
+@pytest.mark.parametrize("verb", ["post", "patch"])
+@pytest.mark.parametrize(
+    ("answers", "phases"),
+    [(1, {"Completed": 1}), (3, {"Abandoned": 1, "Completed": 1})],
+    ids=["written-again", "given-up"],
+)
+async def test_a_record_whose_first_answers_are_lost_does_not_stay_open(
+    verb: str, answers: int, phases: dict[str, int]
+) -> None:
+    """Where the plan is made under another name, nobody may wait for the first one for ever."""
+    lost: list[str] = []
+
+    def after(called: str, where: Target) -> FakeAnswer | None:
+        if called == verb and where.kind == "preemptions.reprieve.dev" and len(lost) < answers:
+            lost.append(where.name)
+            raise Unreachable("the test loses the answer")
+        return None
+
+    async with memory() as cluster:
+        _full(cluster)
+        cluster.api.after = after
+        await _over(cluster, MINUTE)
+        await cluster.pass_time(MINUTE)
+        assert len(lost) == answers
+        assert Counter(intent["status"]["phase"] for intent in cluster.intents()) == phases
+        assert cluster.api.deleted == Counter(cluster.planned())

@@ -5,7 +5,8 @@
   fields `policy` and `gpus`, which exist for the wide printer columns: a JSONPath can neither
   resolve a policy through its tiers nor print a map as text. KaiwoConfig keeps unknown fields of
   `spec`, since other operators have sections there, and prunes them inside `spec.gpuPreemption`.
-- `preemptions.reprieve.dev` is the intent log and the record.
+- `preemptions.reprieve.dev` is the intent log and the record, `preemptionparts.reprieve.dev` what
+  of it is too large for one object.
 - Those of `kueue.x-k8s.io` are compatible with Kueue (specification of the quota plane, section 1):
   v1beta2 is stored, v1beta1 served. They come with the quota plane only (`KUEUE_NAMES`), since a
   cluster may have Kueue's own. Who installs them names the conversion webhook (`with_webhook`).
@@ -41,6 +42,7 @@ NAMES: Final = (
     "gpuworkloads.kaiwo.silogen.ai",
     "kaiwoconfigs.config.kaiwo.silogen.ai",
     "preemptions.reprieve.dev",
+    "preemptionparts.reprieve.dev",
 )
 KUEUE_NAMES: Final = (
     "admissionchecks.kueue.x-k8s.io",

@@ -186,6 +186,10 @@ class GangBook:
             return None
         return basic_barrier(self.gangs, gang.children[f"{row.namespace}/{row.name}"])
 
+    def pod_group(self, id: str) -> tuple[Door, PodGroup] | None:
+        """Return the PodGroup behind a gang, with its front door."""
+        return self._groups.get(id)
+
     def known(self, key: str) -> int:
         """Return how many pods the group has."""
         gang = self._of_key(key)

@@ -217,6 +217,7 @@ class GangOutcomes:
         key = f"{trigger.namespace}/{trigger.name}"
         spelling = self._gangs.settings.spelling
         return Preemptor(
+            attempt.unit,
             attempt.unit.group or trigger.uid,
             PreemptorKind.POD,
             trigger.uid,

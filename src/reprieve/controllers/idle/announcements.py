@@ -5,14 +5,22 @@ from __future__ import annotations
 from reprieve.api.kaiwo import CONFIG_NAME, KAIWO_CONFIG_API_VERSION
 from reprieve.api.reprieve import API_VERSION, ON_PREEMPTION, Action
 from reprieve.controllers.idle.context import IdleContext, log
-from reprieve.controllers.idle.records import IntentRecord, PodRecord
-from reprieve.engine.idle.discovery import OwnerForbidden, ResolutionError
+from reprieve.controllers.idle.records import ConfigRecord, IntentRecord, PodRecord
+from reprieve.engine.idle.discovery import OwnerForbidden, ResolutionError, Root
 from reprieve.engine.plan import Ref
 from reprieve.settings.idle import Rejected
 from reprieve.units.ids import Uid
+from reprieve.units.untrusted import cut, shown
 from reprieve.wording.kaiwo import EventText, resolution_error_text
 
-__all__ = ["tell_foreign", "tell_rejected", "tell_unknown_action", "tell_unresolved"]
+__all__ = [
+    "tell_denied",
+    "tell_foreign",
+    "tell_ignored_config",
+    "tell_rejected",
+    "tell_unknown_action",
+    "tell_unresolved",
+]
 
 
 def tell_unresolved(context: IdleContext, pod: PodRecord, error: ResolutionError) -> None:
@@ -27,6 +35,21 @@ def tell_unresolved(context: IdleContext, pod: PodRecord, error: ResolutionError
         context.announce(about, EventText("Warning", reason, text))
 
     context.say_once(f"{type(error).__name__}/{at.api_version}/{at.kind}", say)
+
+
+def tell_denied(context: IdleContext, pod: PodRecord, root: Root) -> None:
+    """Say that a pod's way ends below the controller that is named there, which denies it."""
+    message = (
+        f"{root.denied_by} does not select {root.ref}, which names it as its controller, and is "
+        "not its root: it is followed as a workload of its own"
+    )
+
+    def say() -> None:
+        log.warning("pod %s/%s: %s", pod.namespace, pod.name, message)
+        about = Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
+        context.announce(about, EventText("Warning", "OwnerDenied", message))
+
+    context.say_once(f"denied/{root.ref.uid}", say)
 
 
 def tell_foreign(context: IdleContext, record: IntentRecord, namespace: str) -> None:
@@ -44,19 +67,34 @@ def tell_foreign(context: IdleContext, record: IntentRecord, namespace: str) -> 
     context.say_once(f"foreign/{record.uid}", say)
 
 
+def tell_ignored_config(context: IdleContext, record: ConfigRecord) -> None:
+    """Say that a KaiwoConfig of another name changes nothing."""
+
+    def say() -> None:
+        message = (
+            f"KaiwoConfig/{record.name} is ignored: only the one named {CONFIG_NAME} is read; "
+            "rename it, or put its spec.gpuPreemption there"
+        )
+        log.warning("%s", message)
+        about = Ref(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", record.name, Uid(record.uid))
+        context.announce(about, EventText("Warning", "Ignored", message))
+
+    context.say_once(f"config/{record.uid}", say)
+
+
 def tell_rejected(context: IdleContext, rejected: Rejected) -> None:
     """Say that a value of the KaiwoConfig is not accepted and therefore not in force."""
-    message = f"{rejected.where} is {rejected.value!r}; accepted: {rejected.accepted}"
+    message = f"{rejected.where} is {shown(rejected.value)}; accepted: {rejected.accepted}"
     log.warning("%s", message)
     about = Ref(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", CONFIG_NAME, Uid(""))
     context.announce(about, EventText("Warning", "InvalidValue", message))
 
 
 def tell_unknown_action(context: IdleContext, root: Ref, text: str) -> None:
-    """Say that a root is left alone because its annotation names no action."""
-    message = (
-        f"{root} is not preempted: annotation {ON_PREEMPTION} is {text!r}; "
-        f"accepted: {', '.join(Action)}"
+    """Say that an annotation of a root names no action, and what happens to the root instead."""
+    message = cut(
+        f"annotation {ON_PREEMPTION} of {root} is {shown(text)}; accepted: {', '.join(Action)}; "
+        f"in force: {Action.DELETE}"
     )
     context.say_once(
         f"{root.uid}/{message}",

@@ -7,7 +7,7 @@ look it up, and whoever is concerned is looked at again. Source: the design's "H
 from __future__ import annotations
 
 from reprieve.api.kaiwo import CONFIG_NAME
-from reprieve.controllers.idle.announcements import tell_foreign, tell_rejected
+from reprieve.controllers.idle.announcements import tell_foreign, tell_ignored_config, tell_rejected
 from reprieve.controllers.idle.context import IdleContext
 from reprieve.controllers.idle.due import Due
 from reprieve.controllers.idle.evaluator import Evaluator
@@ -91,6 +91,8 @@ class Changes:
         record = new or old
         assert record is not None
         if record.name != CONFIG_NAME:
+            if new is not None:
+                tell_ignored_config(self._context, new)
             return
         tier = kaiwo_config_tier(new.gpu_preemption if new is not None else None)
         self._context.config = tier

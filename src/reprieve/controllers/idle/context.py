@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reprieve.api.reprieve import PLAN_ANNOTATION
+from reprieve.controllers.solve import DecisionLimit
 from reprieve.engine.plan import Ref
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client
@@ -47,6 +48,7 @@ class IdleContext:
     dry_run: bool = False
     read_only: str = ""
     config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))
+    decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     # When something was said that need not be said again soon, monotonic; oldest first.
     said: dict[str, Nanos] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ specification of the idle plane, section 14; the design's "How data flows".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from reprieve.api.reprieve import (
@@ -24,12 +24,13 @@ from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.context import IdleContext, log
 from reprieve.controllers.idle.evaluation_lease import evaluation_lease
 from reprieve.controllers.idle.open_intents import OpenIntents
-from reprieve.controllers.idle.set_aside import evaluate_others
+from reprieve.controllers.idle.set_aside import SetAside
 from reprieve.controllers.idle.workloads import TrackedWorkloads
-from reprieve.controllers.solve import Solver
+from reprieve.controllers.solve import Solver, TookTooLong
 from reprieve.engine.check import check
 from reprieve.engine.idle.claims import before_each
-from reprieve.engine.idle.model import IdleSnapshot
+from reprieve.engine.idle.evaluation import evaluate
+from reprieve.engine.idle.model import Fit, IdleSnapshot
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.plan import Plan, Plane, Ref
 from reprieve.execution.executor import Begun, Executor, Outcome
@@ -41,7 +42,7 @@ from reprieve.telemetry.record import encode
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
-from reprieve.wording.kaiwo import EventText, declined_text, with_reasons
+from reprieve.wording.kaiwo import EventText, declined_text, not_served, with_reasons
 
 __all__ = ["RECORD_CAP", "RECORD_TIME_TO_LIVE", "Evaluator"]
 
@@ -104,6 +105,7 @@ class Evaluator:
         self._dry_run: set[str] = set()
         # By plan id: until when (monotonic) a plan that was abandoned is held, and the pause.
         self._held: dict[str, tuple[int, int]] = {}
+        self._aside = SetAside()
         self._said_back = ""  # why nothing is decided, as last logged
 
     def ask(self) -> None:
@@ -204,16 +206,34 @@ class Evaluator:
     ) -> tuple[IdleSnapshot, Evaluation]:
         """Return the evaluation, and the snapshot without those that it breaks on."""
         policy = self._context.start.policy
-        found = await self._solver.run(evaluate_others, snapshot, policy, now)
+
+        def evaluated(part: IdleSnapshot) -> Awaitable[Evaluation]:
+            return self._solver.run(evaluate, part, policy, now)
+
+        found = await self._aside.evaluate(evaluated, snapshot, now)
         for each in found.odd:
-            log.error("%s is left out of the evaluation", each.key, exc_info=found.fault)
-            text = EventText(
-                "Warning",
-                "DecisionFailed",
-                "A fault of the operator keeps it from being decided about; its log has the "
-                "details",
-            )
+            if isinstance(found.fault, TookTooLong):
+                log.error("%s is left out of the evaluation: %s", each.key, found.fault)
+                stopped = self._context.metrics.decisions_stopped
+                stopped.labels(Plane.IDLE.value, "left" if found.fault.left else "stopped").inc()
+                text = EventText(
+                    "Warning",
+                    "DecisionStopped",
+                    f"Deciding about it took more than {found.fault.seconds:g} s and was stopped; "
+                    "it is tried again later, or when it changes",
+                )
+            else:
+                log.error("%s is left out of the evaluation", each.key, exc_info=found.fault)
+                text = EventText(
+                    "Warning",
+                    "DecisionFailed",
+                    "A fault of the operator keeps it from being decided about; its log has the "
+                    "details",
+                )
             self._context.announce(each.ref, text)
+        later = self._aside.next_try(now)
+        if later is not None:
+            self.ask_at(later)
         return found.snapshot, found.evaluation
 
     async def _recorded(self, snapshot: IdleSnapshot, now: Nanos, plans: int) -> dict[str, Any]:
@@ -224,8 +244,17 @@ class Evaluator:
         for declined in evaluation.declined:
             self._context.metrics.declined.labels(Plane.IDLE.value, declined.reason.value).inc()
             log.debug("%s: %s", declined.subject.name, declined_text(declined))
+            by_sum = self._context.start.policy.fit is Fit.SUM
+            told = not_served(declined, by_sum=by_sum)
+            if told is not None:
+                self._tell(declined.subject, told)
         if evaluation.next_due is not None:
             self.ask_at(evaluation.next_due)
+
+    def _tell(self, subject: Ref, text: EventText) -> None:
+        self._context.say_once(
+            f"{subject.uid}/{text.message}", lambda: self._context.announce(subject, text)
+        )
 
     async def _begin(
         self, plan: Plan, snapshot: IdleSnapshot, now: Nanos, decided_on: dict[str, Any]
@@ -253,6 +282,9 @@ class Evaluator:
             log.info("plan %s is stale: %s", plan.id, stale)
             self.ask_at(Nanos(context.clock.wall() + _RETRY))
             return None
+        except ApiError as failure:
+            self._tell_not_begun(plan, failure)
+            return None
         if isinstance(begun, Outcome):
             log.info("plan %s abandoned: %s", plan.id, begun.intent.status.reason)
             context.metrics.count_plan(plan.id, plan.plane, "abandoned")
@@ -261,6 +293,16 @@ class Evaluator:
         self._held.pop(plan.id, None)
         context.metrics.count_plan(plan.id, plan.plane, "committed")
         return begun
+
+    def _tell_not_begun(self, plan: Plan, failure: ApiError) -> None:
+        """Hold a plan whose record or marks could not be written, and tell whom it was for."""
+        log.error("plan %s was not begun: %s", plan.id, failure)
+        self._context.metrics.unrecorded.labels(plan.plane).inc()
+        self._hold(plan)
+        if plan.preemptor is not None:
+            message = f"Nobody makes way, as the plan cannot be recorded: {failure}"
+            text = EventText("Warning", "PreemptionNotRecorded", message)
+            self._context.announce(plan.preemptor, text, plan.id)
 
     def _hold(self, plan: Plan) -> None:
         """Keep a plan that came to nothing from being tried again at once."""
@@ -275,10 +317,11 @@ class Evaluator:
         return self._context.clock.monotonic() < until
 
     async def remove_expired(self) -> None:
-        """Remove records beyond their time to live or the cap."""
-        now = self._context.clock.wall()
-        for record in expired(self._intents(), now, RECORD_TIME_TO_LIVE, RECORD_CAP):
+        """Remove records beyond their time to live or the cap, and parts that no record names."""
+        now, records = self._context.clock.wall(), self._intents()
+        for record in expired(records, now, RECORD_TIME_TO_LIVE, RECORD_CAP):
             await self._log.remove(record)
+        await self._log.sweep(Plane.IDLE, records)
 
     async def _record_dry_run(
         self, plans: Sequence[Plan], snapshot: IdleSnapshot, now: Nanos

@@ -85,6 +85,8 @@ class OpenIntents:
         self._plans: dict[str, Plan] = {}
         # Intents that a task of this process works on, by name, as last written or as planned.
         self._active: dict[str, PreemptionSpec] = {}
+        # Intents in parts that others have begun, put together, by name.
+        self._whole: dict[str, PreemptionSpec] = {}
         # What became of the victims of open intents whose execution ended here.
         self._outcomes: dict[str, Outcome] = {}
         self._released: dict[str, Nanos] = {}
@@ -121,6 +123,7 @@ class OpenIntents:
             Deposed: the process lease is lost.
             ApiError: to be tried again.
         """
+        await self._read_parts()
         self._resume_open()
         await self._adopt()
         await self._complete()
@@ -159,7 +162,7 @@ class OpenIntents:
         if self._context.dry_run:
             return []
         open_specs = {
-            intent.metadata.name: intent.spec
+            intent.metadata.name: self._whole.get(intent.metadata.name, intent.spec)
             for intent in self._intents()
             if intent.status.phase.open and not intent.spec.dry_run
         }
@@ -207,7 +210,7 @@ class OpenIntents:
                 self._report_overdue(outcome.intent, [done[v.root.uid] for v in pending])
             await self._context.clock.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-            begun = Begun(outcome.intent, tuple(pending))
+            begun = Begun(outcome.intent, tuple(pending), again=True)
             async with self._slots:
                 again = await self._executor.evict(begun, self._marks)
             done.update({victim.uid: victim for victim in again.victims})
@@ -225,6 +228,14 @@ class OpenIntents:
                 intent.spec.plan_id,
             )
 
+    async def _read_parts(self) -> None:
+        """Put open intents of others together: who makes way is known before a decision."""
+        before, self._whole = self._whole, {}
+        for intent in self._intents():
+            name = intent.metadata.name
+            if intent.spec.parts and intent.status.phase.open and name not in self._active:
+                self._whole[name] = before.get(name) or (await self._log.whole(intent)).spec
+
     def _resume_open(self) -> None:
         for intent in self._intents():
             name = intent.metadata.name
@@ -234,7 +245,7 @@ class OpenIntents:
                 and name not in self._active
                 and name not in self._outcomes
             ):
-                self._active[name] = intent.spec
+                self._active[name] = self._whole.get(name, intent.spec)
                 self._spawn(name, self._resume(intent))
 
     async def _adopt(self) -> None:
@@ -283,13 +294,13 @@ class OpenIntents:
             del self._active[name]
             raise
         context.metrics.count_plan(plan.id, plan.plane, "adopted")
-        self._spawn(name, self._evict(Begun(intent, tuple(intent.spec.victims))))
+        self._spawn(name, self._evict(Begun(intent, tuple(intent.spec.victims), again=True)))
 
     async def _complete(self) -> None:
         """Close intents whose victims are gone and whose demand has what it needs or let go."""
         now = self._context.clock.wall()
         for name, outcome in list(self._outcomes.items()):
-            evicted = {v.uid for v in outcome.victims if v.state is VictimState.EVICTED}
+            evicted = {v.uid for v in outcome.victims if v.state.over}
             roots = [victim.root for victim in outcome.intent.spec.victims]
             if any(self._pods_left(_ref(root)) for root in roots if root.uid in evicted):
                 continue
@@ -297,8 +308,10 @@ class OpenIntents:
             if self._waits(outcome.intent) and now - since < _SERVED_WITHIN:
                 self._again(Nanos(since + _SERVED_WITHIN))
                 continue
+            plan = outcome.intent.spec.plan_id
             try:
-                await self._executor.complete(outcome.intent, outcome.victims)
+                ended = await self._executor.complete(outcome.intent, outcome.victims)
+                log.info("plan %s %s: %s", plan, *_ending(ended))
             except Conflict:
                 current = next((i for i in self._intents() if i.metadata.name == name), None)
                 if current is not None and current.status.phase.open:
@@ -307,7 +320,6 @@ class OpenIntents:
                     continue
             except NotFound:
                 pass
-            log.info("plan %s completed", outcome.intent.spec.plan_id)
             self._outcomes.pop(name)
             self._released.pop(name, None)
             self._active.pop(name, None)
@@ -349,6 +361,13 @@ class OpenIntents:
     def _let_go(self, name: str, plan: str) -> None:
         self._active.pop(name, None)
         self._plans.pop(plan, None)
+
+
+def _ending(intent: Preemption) -> tuple[str, str]:
+    """Return how a preemption ended and why, for the log."""
+    failed = [v.message for v in intent.status.victims if v.state is VictimState.FAILED]
+    why = "; ".join(filter(None, (intent.status.reason, *failed)))
+    return intent.status.phase.value.lower(), why
 
 
 def _ref(ref: ObjectRef) -> Ref:

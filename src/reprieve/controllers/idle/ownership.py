@@ -2,13 +2,15 @@
 
 A pod belongs to a root when it is the root, when one of its ownerReferences names the root, or,
 for a pod that asks for GPUs, when the way up through controlling owners meets an object with such
-a reference. Only GPU pods have their way walked. Source: specification of the idle plane,
+a reference. Only GPU pods have their way walked. A pod that the named owner does not know is none
+of its own: whoever creates a pod may name any object. Source: specification of the idle plane,
 section 8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from reprieve.api.core import Pod
 from reprieve.controllers.idle.records import PodRecord
@@ -17,16 +19,25 @@ from reprieve.engine.plan import Ref
 from reprieve.kube.cache import Cache
 from reprieve.units.ids import Uid
 
-__all__ = ["BY_GROUP", "BY_NODE", "BY_OWNER", "Ownership", "pod_found"]
+__all__ = ["BY_GROUP", "BY_OWNER", "Ownership", "Way", "pod_found"]
 
 BY_OWNER = "owner"
-BY_NODE = "node"
 BY_GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From a pod to its root: the uids of all owners on it, and of those that deny the pod."""
+
+    root: Root
+    ancestors: frozenset[str]
+    denied: frozenset[str] = frozenset()
 
 
 def pod_found(pod: PodRecord) -> Found:
     """Return a pod as the walk to its root wants it."""
-    return Found(Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid)), pod.owners)
+    ref = Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
+    return Found(ref, pod.owners, pod.labels)
 
 
 class Ownership:
@@ -38,24 +49,29 @@ class Ownership:
         self._roots: dict[str, Root] = {}
         self._ancestors: dict[str, frozenset[str]] = {}
         self._below: dict[str, set[str]] = {}
+        # By uid of the pod: the uids of objects that it names and that do not know it.
+        self._denied: dict[str, frozenset[str]] = {}
 
     def root_of(self, pod_uid: str) -> Root | None:
         """Return the root of a pod, None while it is not known."""
         return self._roots.get(pod_uid)
 
-    def learn(self, pod: PodRecord, root: Root, ancestors: frozenset[str]) -> None:
+    def learn(self, pod: PodRecord, way: Way) -> None:
         """Keep the way up of a pod that exists."""
         self.forget(pod.uid)
         if pod.uid not in self._pods:
             return
-        self._roots[pod.uid] = root
-        self._ancestors[pod.uid] = ancestors
-        for uid in ancestors:
+        self._roots[pod.uid] = way.root
+        self._ancestors[pod.uid] = way.ancestors
+        if way.denied:
+            self._denied[pod.uid] = way.denied
+        for uid in way.ancestors:
             self._below.setdefault(uid, set()).add(pod.uid)
 
     def forget(self, pod_uid: str) -> None:
         """Forget a pod."""
         self._roots.pop(pod_uid, None)
+        self._denied.pop(pod_uid, None)
         for uid in self._ancestors.pop(pod_uid, frozenset()):
             below = self._below.get(uid)
             if below is not None:
@@ -71,7 +87,8 @@ class Ownership:
             if itself is not None:
                 found[itself.uid] = itself
         for record in self._pods.by(BY_OWNER, root.uid):
-            found[record.uid] = record
+            if root.uid not in self._denied.get(record.uid, ()):
+                found[record.uid] = record
         for uid in self._below.get(root.uid, ()):
             below = self._pods.get(uid)
             if below is not None:

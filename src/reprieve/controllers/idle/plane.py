@@ -14,7 +14,7 @@ from typing import Final
 
 from reprieve.api.reprieve import ON_PREEMPTION, Action, Preemption
 from reprieve.controllers.idle.announcements import (
-    tell_unknown_action,
+    tell_denied,
     tell_unresolved,
 )
 from reprieve.controllers.idle.changes import Changes
@@ -92,7 +92,7 @@ class IdlePlane:
         self._queued = Queued(self.watches, self._roots, tuple(start.vendors))
         # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
         self._known_roots: dict[str, Root] = {}
-        self._solver = Solver()
+        self._solver = Solver(context.decision_limit)
         self._tracking = Tracking(
             context,
             self.workloads,
@@ -120,7 +120,7 @@ class IdlePlane:
             intents=self._intents,
             pods_left=self._pods_left,
             lost_with=self._lost_with,
-            action_of=lambda root: self._action_of(root) or Action.DELETE,
+            action_of=self._action_of,
             changed=self._due.workloads.add,
             held_back=self._held_back,
         )
@@ -129,7 +129,6 @@ class IdlePlane:
             self.workloads,
             self._ownership,
             self.watches,
-            self._action_of,
             self._queued.workloads,
         )
         self._reconciler = Reconciler(
@@ -244,7 +243,7 @@ class IdlePlane:
         if pod is None or not pod.row.gpus or self._ownership.root_of(uid) is not None:
             return
         try:
-            root, ancestors = await self._roots.resolve(pod_found(pod))
+            way = await self._roots.resolve(pod_found(pod))
         except (OwnerNotFound, NodeRoot):
             return  # typical for pods on their way out; static pods are nobody's workload
         except ResolutionError as error:
@@ -253,9 +252,11 @@ class IdlePlane:
                 interval = self.context.start.policy.polling_interval
                 self._due.pods.add_at(uid, Nanos(self.context.clock.wall() + interval))
             return
-        self._ownership.learn(pod, root, ancestors)
-        self._known_roots[root.ref.uid] = root
-        self._due.root(root.ref)
+        if way.root.denied_by is not None:
+            tell_denied(self.context, pod, way.root)
+        self._ownership.learn(pod, way)
+        self._known_roots[way.root.ref.uid] = way.root
+        self._due.root(way.root.ref)
 
     async def _resolve_queued(self, uid: str) -> None:
         """Find the root behind a Kueue Workload: a suspended job without pods may be a demand."""
@@ -345,12 +346,11 @@ class IdlePlane:
         record = self.watches.namespaces.cache.named("", name)
         return {} if record is None else record.annotations
 
-    def _action_of(self, root: Ref) -> Action | None:
-        """Return what happens to the root; None, said once in an event, where it is no action."""
+    def _action_of(self, root: Ref) -> Action:
+        """Return what happens to the root; what is no action (`Tracking` tells) is the default."""
         facts = self._roots.facts(root.uid)
         text = facts.annotations.get(ON_PREEMPTION, "") if facts is not None else ""
         try:
             return Action(text) if text else Action.DELETE
         except ValueError:
-            tell_unknown_action(self.context, root, text)
-            return None
+            return Action.DELETE

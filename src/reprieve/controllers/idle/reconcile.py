@@ -227,4 +227,4 @@ def _pod_row(
 ) -> PodRow:
     if pod.pending is None:
         return pod.row
-    return pod_row(pod.pending, pod.row.gpus, tracked, kueue, nodes, of_root)
+    return pod_row(pod.pending, pod.row.gpus, tracked, kueue, nodes, of_root, pod.row.asks)

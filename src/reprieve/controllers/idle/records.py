@@ -8,8 +8,9 @@ the scheduler's words while it is Pending. Strings that repeat are interned.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -24,11 +25,20 @@ from reprieve.api.core import (
 )
 from reprieve.api.kaiwo import GpuWorkload, KaiwoConfig
 from reprieve.api.reprieve import Preemption
+from reprieve.controllers.idle.context import log
 from reprieve.engine.idle.discovery import Owner
 from reprieve.engine.idle.model import PodRow
 from reprieve.engine.idle.vendors import Vendor
 from reprieve.intake.cluster.metadata import checkpoint_of
-from reprieve.intake.pods import found, gpus_of, pod_row, workload_gpus
+from reprieve.intake.owners import found
+from reprieve.intake.pods import (
+    counted_pod_row,
+    gpus_of,
+    node_amounts,
+    other_requests,
+    pod_row,
+    workload_gpus,
+)
 from reprieve.kube.objects import version_number
 from reprieve.units.ids import Uid
 
@@ -50,7 +60,8 @@ __all__ = [
 class PodRecord:
     """A pod: its row without demand, its owners, and the whole of it while it is Pending.
 
-    `checkpoint`: Unix seconds of the last one that it says, 0 for none.
+    `checkpoint`: Unix seconds of the last one that it says, 0 for none. `labels`: of a pod that
+    asks for GPUs, for what its owners select.
     """
 
     uid: str
@@ -61,6 +72,7 @@ class PodRecord:
     owners: tuple[Owner, ...]
     pending: Pod | None
     checkpoint: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def occupies(self) -> bool:
@@ -68,13 +80,29 @@ class PodRecord:
         return self.row.node is not None and self.row.phase not in ("Succeeded", "Failed")
 
 
-def pod_converter(vendors: Sequence[Vendor]) -> Callable[[Pod], PodRecord]:
-    """Return the conversion of pods under these vendors' resource names."""
+def pod_converter(
+    vendors: Sequence[Vendor], *, on_nodes: bool = False
+) -> Callable[[Pod], PodRecord]:
+    """Return the conversion of pods under these vendors' resource names.
+
+    `on_nodes`: with what they request beside GPUs; pods that request the same share it.
+    """
+
+    @lru_cache(maxsize=4096)
+    def shared(requests: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
+        return {sys.intern(name): amount for name, amount in requests}
 
     def convert(pod: Pod) -> PodRecord:
         metadata = pod.metadata
         gpus = gpus_of(pod, vendors)
-        row = pod_row(pod, {sys.intern(name): count for name, count in gpus.items()}, ())
+        asks = shared(other_requests(pod, vendors) if on_nodes else ())
+        named = {sys.intern(name): count for name, count in gpus.items()}
+        try:
+            row = pod_row(pod, named, (), asks=asks)
+        except Exception:
+            # What it holds counts all the same, or it would be hidden by what cannot be read.
+            log.exception("pod %s/%s cannot be read", metadata.namespace, metadata.name)
+            row = counted_pod_row(pod, named, asks)
         row = replace(
             row,
             phase=sys.intern(row.phase),
@@ -90,6 +118,7 @@ def pod_converter(vendors: Sequence[Vendor]) -> Callable[[Pod], PodRecord]:
             owners=found(pod).owners,
             pending=pod if gpus and row.phase == "Pending" else None,
             checkpoint=checkpoint_of(metadata),
+            labels=(metadata.labels or {}) if gpus else {},
         )
 
     return convert
@@ -113,18 +142,19 @@ class NamespaceRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node."""
+    """A node, and what it offers in base units."""
 
     uid: str
     namespace: str
     name: str
     resource_version: int
     node: Node
+    offered: Mapping[str, int]
 
     @classmethod
     def of(cls, node: Node) -> NodeRecord:
         """Return the record of a node."""
-        return cls(*_identity(node.metadata), node)
+        return cls(*_identity(node.metadata), node, node_amounts(node))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from reprieve.api.core import ObjectMeta, OwnedObject, TemplatedObject
+from reprieve.controllers.idle.ownership import Way
 from reprieve.engine.idle import lifecycle
 from reprieve.engine.idle.discovery import (
     MAXIMUM_DEPTH,
@@ -28,15 +31,18 @@ from reprieve.engine.idle.discovery import (
     Root,
     controller_of,
     resolve_root,
+    selects_child,
 )
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.vendors import Vendor
 from reprieve.engine.plan import Ref
-from reprieve.intake.pods import found, template_gpus
+from reprieve.intake.owners import found
+from reprieve.intake.pods import template_gpus
 from reprieve.kube import errors
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
 from reprieve.kube.resource import Resource
+from reprieve.units.ids import Uid
 
 __all__ = ["RootFacts", "Roots"]
 
@@ -98,14 +104,35 @@ class Roots:
             if not below:
                 return
 
-    async def resolve(self, pod: Found) -> tuple[Root, frozenset[str]]:
-        """Return the pod's root and the uids of all owners that were met on the way.
+    async def resolve(self, pod: Found) -> Way:
+        """Return the pod's root, and what was met on the way to it.
 
         Raises:
             ResolutionError: see `engine.idle.discovery`.
         """
         start = Lookup(pod.ref.api_version, pod.ref.kind, pod.ref.namespace, pod.ref.name)
-        return await self._walk(start, pod)
+        root, met = await self._walk(start, pod)
+        denied: set[Uid] = set()
+        if root.denied_by is not None:
+            denied.add(root.denied_by.uid)
+            met = met[: [thing.ref for thing in met].index(root.denied_by)]
+        if not self._literal.owner_uid_unchecked:
+            denied |= await self._denied_beside(pod)
+        ancestors = {owner.uid for thing in (pod, *met) for owner in thing.owners}
+        ancestors |= {thing.ref.uid for thing in met}
+        return Way(root, frozenset(map(str, ancestors - denied)), frozenset(map(str, denied)))
+
+    async def _denied_beside(self, pod: Found) -> set[Uid]:
+        """Return the owners beside the controller that the pod names and that do not know it."""
+        denied = set()
+        for owner in pod.owners:
+            if not owner.controller:
+                answer = await self._answer(
+                    Lookup(owner.api_version, owner.kind, pod.ref.namespace, owner.name, owner.uid)
+                )
+                if isinstance(answer, Found) and not selects_child(answer, pod):
+                    denied.add(owner.uid)
+        return denied
 
     async def resolve_owner(self, owner: Owner, namespace: str) -> Root:
         """Return the root above an owner, which may be the owner itself.
@@ -127,20 +154,19 @@ class Roots:
             return {}
         return template_gpus(read, vendors)
 
-    async def _walk(self, start: Lookup, pod: Found | None) -> tuple[Root, frozenset[str]]:
-        ancestors: set[str] = {owner.uid for owner in pod.owners} if pod is not None else set()
+    async def _walk(self, start: Lookup, pod: Found | None) -> tuple[Root, list[Found]]:
+        met: list[Found] = []
         walk = resolve_root(start, self._literal, pod)
         try:
             wanted = next(walk)
             while True:
                 answer = await self._answer(wanted)
                 if isinstance(answer, Found):
-                    ancestors.update(owner.uid for owner in answer.owners)
-                    ancestors.add(answer.ref.uid)
+                    met.append(answer)
                 wanted = walk.send(answer)
         except StopIteration as end:
             root: Root = end.value
-        return root, frozenset(str(uid) for uid in ancestors)
+        return root, met
 
     async def read(self, root: Ref) -> RootFacts:
         """Read one root now."""
@@ -191,7 +217,7 @@ class Roots:
             if item is None:
                 self._learn(root, Missing(), ObjectMeta())
             else:
-                typed = OwnedObject(root.api_version, root.kind, item.metadata)
+                typed = _typed(item, root.api_version, root.kind)
                 self._learn(root, found(typed), item.metadata)
         return True
 
@@ -204,7 +230,7 @@ class Roots:
         learned = []
         for item in page.items:
             if item.metadata.uid in uids:
-                thing = found(OwnedObject(api_version, kind, item.metadata))
+                thing = found(_typed(item, api_version, kind))
                 self._keep(thing, item.metadata)
                 learned.append(thing)
         return learned
@@ -212,12 +238,14 @@ class Roots:
     async def _answer(self, wanted: Lookup) -> Answer:
         """Return what is known of an object, or ask; pods of one owner ask for it once."""
         uid = str(wanted.uid)
-        if uid in self._between:
+        if _is_named(self._between.get(uid), wanted):
             return self._between[uid]
         lock = self._asking.setdefault(uid, asyncio.Lock())
         async with lock:
             known = self._between.get(uid)
-            answer = known if known is not None else await self._ask(wanted)
+            answer = (
+                known if known is not None and _is_named(known, wanted) else await self._ask(wanted)
+            )
         if not lock.locked():
             self._asking.pop(uid, None)
         return answer
@@ -229,7 +257,8 @@ class Roots:
         return answer
 
     def _keep(self, thing: Found, metadata: ObjectMeta) -> None:
-        self._between[thing.ref.uid] = thing
+        if thing.children is None:  # a list of children is true for a moment only
+            self._between[thing.ref.uid] = thing
         if controller_of(thing.owners) is None:
             self._learn(thing.ref, thing, metadata)
 
@@ -245,7 +274,7 @@ class Roots:
             return Forbidden(str(refusal)), ObjectMeta()
         except errors.ApiError as failure:
             return Failed(str(failure)), ObjectMeta()
-        return found(OwnedObject(wanted.api_version, wanted.kind, read.metadata)), read.metadata
+        return found(_typed(read, wanted.api_version, wanted.kind)), read.metadata
 
     def _learn(self, root: Ref, answer: Answer, metadata: ObjectMeta) -> RootFacts:
         before = self._facts.get(root.uid)
@@ -267,3 +296,16 @@ class Roots:
         if before is not None and facts != before:
             self._changed(root)
         return facts
+
+
+def _is_named(known: Found | None, wanted: Lookup) -> bool:
+    """Whether what is remembered under a uid is what the reference names, in its namespace."""
+    return known is not None and (
+        (known.ref.kind, known.ref.name) == (wanted.kind, wanted.name)
+        and known.ref.namespace in ("", wanted.namespace)
+    )
+
+
+def _typed(item: OwnedObject, api_version: str, kind: str) -> OwnedObject:
+    """Return an object with its type, which items of a list have not."""
+    return msgspec.structs.replace(item, api_version=api_version, kind=kind)

@@ -1,28 +1,25 @@
 """Snapshots: everything that one evaluation looks at, copied into immutable rows.
 
 A GpuWorkload in a phase that takes no part is left out unless a claim lies on its root, which is
-most of a busy cluster. Nodes are there only for the placement proof (fit Node). Source: the
-design's "How data flows"; specification of the idle plane, section 14.
+most of a busy cluster. Nodes are there only for the placement proof (fit Node), while somebody
+waits. Source: the design's "How data flows"; specification of the idle plane, section 14.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.core import KueueWorkload, Node
-from reprieve.api.reprieve import Action
 from reprieve.controllers.idle.context import IdleContext, log
-from reprieve.controllers.idle.ownership import BY_GROUP, BY_NODE, Ownership
+from reprieve.controllers.idle.node_use import NodeUse
+from reprieve.controllers.idle.ownership import BY_GROUP, Ownership
 from reprieve.controllers.idle.reconcile import row_of
 from reprieve.controllers.idle.watches import Watches
 from reprieve.controllers.idle.workloads import TrackedWorkload, TrackedWorkloads
-from reprieve.controllers.persistent import alone
 from reprieve.engine.idle.claims import reserved
 from reprieve.engine.idle.gangs import gang_of, joined
 from reprieve.engine.idle.model import IdleSnapshot, NodeRow, Phase, Workload
-from reprieve.engine.plan import Ref
 from reprieve.intake.pods import node_row
 from reprieve.units.ids import GpuWorkloadKey, Uid
 
@@ -36,8 +33,7 @@ _NO_PART: Final = (Phase.NEW, Phase.PENDING_OTHER, Phase.ACTIVE, Phase.DELETED)
 class Snapshots:
     """Takes snapshots of what the watches show.
 
-    `action_of` says what a root's owner wants to happen to it, None when nobody can tell;
-    `kueue_of` which Kueue Workloads a pod or root has, by uid.
+    `kueue_of` says which Kueue Workloads a pod or root has, by uid.
     """
 
     def __init__(
@@ -46,16 +42,15 @@ class Snapshots:
         workloads: TrackedWorkloads,
         ownership: Ownership,
         watches: Watches,
-        action_of: Callable[[Ref], Action | None],
         kueue_of: Callable[[str], Sequence[KueueWorkload]],
     ) -> None:
         self._context = context
         self._workloads = workloads
         self._ownership = ownership
         self._watches = watches
-        self._action_of = action_of
         self._kueue_of = kueue_of
         self._revision = 0
+        self._use = None if watches.nodes is None else NodeUse(watches.pods.cache)
 
     def take(
         self, claims: Mapping[Uid, GpuWorkloadKey | None], placements: Iterable[Placement]
@@ -87,11 +82,24 @@ class Snapshots:
             for demand in (speakers.get(whom, whom),)
             for reservation in reserved(demand, placement, pods_of.get(demand, ()))
         )
-        node_rows = []
-        for node in nodes or ():
-            with alone(log, f"node {node.metadata.name}"):
-                node_rows.append(self._node_row(node))
-        return IdleSnapshot(self._revision, rows, tuple(node_rows), claims, reservations)
+        demanded = any(row.status.phase is Phase.PENDING_GPU for row in rows)
+        return IdleSnapshot(
+            self._revision,
+            rows,
+            tuple(self._node_rows()) if demanded else (),
+            claims,
+            reservations,
+            frozenset(self._served(found)),
+        )
+
+    def _served(self, rows: Sequence[Workload]) -> Iterator[GpuWorkloadKey]:
+        """Yield those for whom something was freed, and who have a pod on a node."""
+        names = {row.status.preempted_for for row in rows} - {""}
+        for held in self._workloads if names else ():
+            if held.ref.name in names:
+                pods = self._ownership.pods_of(held.root)
+                if any(pod.occupies and not pod.row.terminating for pod in pods):
+                    yield held.key
 
     def _members(self, gang: str) -> set[GpuWorkloadKey]:
         """Return the GpuWorkloads that the pods of a gang belong to."""
@@ -103,15 +111,12 @@ class Snapshots:
         pods = self._ownership.pods_of(held.root)
         of_pods = [each for pod in pods for each in self._kueue_of(pod.uid)]
         of_root = self._kueue_of(held.root.uid)
-        row = row_of(self._context, held, pods, of_pods, nodes, of_root)
-        if row.status.phase is Phase.IDLE and self._action_of(held.root) is None:
-            # Nobody knows what its owner wants: a typo must not delete anything.
-            row = replace(row, status=replace(row.status, idle_since=None))
-        return row
+        return row_of(self._context, held, pods, of_pods, nodes, of_root)
 
-    def _node_row(self, node: Node) -> NodeRow:
-        pods = self._watches.pods.cache.by(BY_NODE, node.metadata.name)
-        return node_row(node, (pod.row.gpus for pod in pods), self._context.start.vendors)
+    def _node_rows(self) -> Iterator[NodeRow]:
+        if self._watches.nodes is not None and self._use is not None:
+            for record in self._watches.nodes.cache:
+                yield node_row(record.name, record.offered, self._use.of(record.name))
 
     def _nodes(self) -> list[Node] | None:
         if self._watches.nodes is None:

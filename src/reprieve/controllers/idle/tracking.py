@@ -15,6 +15,8 @@ from typing import Any
 import msgspec
 
 from reprieve.api.kaiwo import DERIVED_ANNOTATION, GpuWorkload, GpuWorkloadSpec
+from reprieve.api.reprieve import ON_PREEMPTION, Action
+from reprieve.controllers.idle.announcements import tell_unknown_action
 from reprieve.controllers.idle.context import IdleContext, log
 from reprieve.controllers.idle.roots import RootFacts
 from reprieve.controllers.idle.workloads import (
@@ -41,6 +43,7 @@ from reprieve.settings.idle import (
     write_derived,
 )
 from reprieve.units.ids import GpuWorkloadKey
+from reprieve.units.untrusted import cut, shown
 from reprieve.wording.kaiwo import EventText
 
 __all__ = ["Tracking"]
@@ -83,6 +86,9 @@ class Tracking:
             f"Namespace/{root.ref.namespace}",
         )
         self._report(root, derived)
+        action = facts.annotations.get(ON_PREEMPTION)
+        if derived.tracked and action and action not in set(Action):
+            tell_unknown_action(self._context, root.ref, action)
         if self._context.read_only:
             return
         held = self._workloads.of_root(root.ref.uid)
@@ -198,15 +204,15 @@ class Tracking:
             *(
                 (
                     "InvalidAnnotation",
-                    (
-                        f"{rejected.where} is {rejected.value!r}; accepted: {rejected.accepted}; "
-                        f"in force: {in_force(settings, rejected.setting)}"
+                    cut(
+                        f"{rejected.where} is {shown(rejected.value)}; accepted: "
+                        f"{rejected.accepted}; in force: {in_force(settings, rejected.setting)}"
                     ),
                 )
                 for rejected in derived.rejected
             ),
             *(
-                ("UnexpectedAnnotation", f"{notice.where} is {notice.value!r}: {notice.text}")
+                ("UnexpectedAnnotation", f"{notice.where} is {shown(notice.value)}: {notice.text}")
                 for notice in derived.notices
             ),
         ]

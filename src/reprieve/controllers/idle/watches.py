@@ -12,7 +12,7 @@ import msgspec
 from reprieve.api.core import KueueWorkload, Namespace, Node, ObjectMeta, Pod
 from reprieve.api.kaiwo import KaiwoConfig
 from reprieve.api.reprieve import Preemption
-from reprieve.controllers.idle.ownership import BY_GROUP, BY_NODE, BY_OWNER
+from reprieve.controllers.idle.ownership import BY_GROUP, BY_OWNER
 from reprieve.controllers.idle.records import (
     ConfigRecord,
     IntentRecord,
@@ -73,10 +73,9 @@ class Watches:
         self.pods: Watch[Pod, PodRecord] = watch(
             PODS,
             Pod,
-            pod_converter(vendors),
+            pod_converter(vendors, on_nodes=nodes),
             {
                 BY_OWNER: lambda pod: [owner.uid for owner in pod.owners],
-                BY_NODE: lambda pod: [pod.row.node] if pod.occupies and pod.row.gpus else [],
                 BY_GROUP: lambda pod: (
                     [f"{pod.namespace}/{pod.row.group}"] if pod.row.group and pod.row.gpus else []
                 ),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reprieve.api.kueue import API_VERSION, Workload
+from reprieve.controllers.solve import DecisionLimit
 from reprieve.engine.quota.model import LabelSelector, Settings
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.requeuing import Backoff
@@ -120,6 +121,7 @@ class QuotaContext:
     dry_run: bool = False
     read_only: str = ""
     registered: asyncio.Event = field(default_factory=_already)
+    decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
 
     @property
     def writes(self) -> bool:

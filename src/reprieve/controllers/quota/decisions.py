@@ -27,10 +27,12 @@ from reprieve.controllers.quota.node_view import NodeView
 from reprieve.controllers.quota.preemptions import Marking, Preemptions
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.transitions import evictions_of
-from reprieve.controllers.solve import Solver
+from reprieve.controllers.solve import Solver, SolverPace, TookTooLong
+from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.cycle import preemptions_failed
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.faults import Faults
 from reprieve.engine.quota.plans import plan_of
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
@@ -69,7 +71,8 @@ class Decisions:
         self._admissions = admissions
         self._spawn = spawn
         self._held_back = held_back
-        self._solver = Solver()
+        self._unrecorded_plans = Faults()
+        self._solver = Solver(context.decision_limit, interrupts=False)
         self._wake = asyncio.Event()
         self._number = 0
         self._held_pairs = held_pairs
@@ -140,6 +143,7 @@ class Decisions:
                     self._number,
                     ledger,
                     proof,
+                    SolverPace(),
                 )
             )
             self._number += len(recorded)
@@ -169,6 +173,9 @@ class Decisions:
                 log.error("ClusterQueue %s is left out for now", queue, exc_info=failure)
             for entry in result.of(Outcome.FAULT):
                 key = entry.workload.key
+                if isinstance(entry.failure, TookTooLong):
+                    stopped = self._context.metrics.decisions_stopped
+                    stopped.labels(Plane.QUOTA.value, "stopped").inc()
                 log.error("deciding about %s failed", key, exc_info=entry.failure)
                 workload = self._state.workload(key)
                 if workload is not None:
@@ -224,7 +231,7 @@ class Decisions:
         self,
         entry: Entry,
         preemptor: Workload,
-        plan: Any,
+        plan: Plan,
         markings: tuple[Marking, ...],
         decision_input: dict[str, Any] | None,
     ) -> None:
@@ -233,10 +240,11 @@ class Decisions:
             failed = await self._preemptions.carry(
                 plan, preemptor, entry.cluster_queue, markings, self._evicted, decision_input
             )
+            self._unrecorded_plans.forget(preemptor.metadata.uid)
         except Deposed:
             raise
         except ApiError as failure:
-            log.warning("plan %s was not begun: %s", plan.id, failure)
+            await self._unrecorded(preemptor, plan, failure)
         except Exception:
             log.exception("plan %s was not begun", plan.id)
         if failed:
@@ -248,6 +256,22 @@ class Decisions:
                 self._state.look_at(key)
             self._explanations.tell(entry)
         self._held_pairs.written(entry.workload.uid, (each.victim.uid for each in markings))
+
+    async def _unrecorded(self, preemptor: Workload, plan: Plan, failure: ApiError) -> None:
+        """Tell whose plan could not be recorded, and pause, for longer each time in a row."""
+        clock, uid = self._context.clock, preemptor.metadata.uid
+        until = self._unrecorded_plans.add(uid, clock.monotonic())
+        pause = until - clock.monotonic()
+        log.error("plan %s was not begun: %s", plan.id, failure)
+        self._context.metrics.unrecorded.labels(plan.plane.value).inc()
+        note = (
+            f"Nobody makes way, as the plan cannot be recorded ({failure}); it is tried again "
+            f"after {pause // SECOND} s"
+        )
+        key = f"{preemptor.metadata.namespace}/{preemptor.metadata.name}"
+        event = kueue.Event(key, "Warning", "PreemptionNotRecorded", note)
+        self._context.announce(reference_of(preemptor), event)
+        await clock.sleep(pause)
 
     def _evicted(self, stored: Workload, marking: Marking) -> None:
         self._context.quota_metrics.evicted(

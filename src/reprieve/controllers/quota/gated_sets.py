@@ -7,8 +7,9 @@ is a workload of its own, made by the labels that the webhook has given to the t
 1. a group without a Workload gets one; the queue and the class of a waiting one follow the set
 2. scaled to nothing: the quota is free, and the Workload on hold until there are replicas again
 3. groups that are no more lose their Workloads
-4. pods are stamped, and follow the set's queue
-5. pods of an older revision, during a rollout, run without quota of their own
+4. replicas with ordinals beyond those that have quota stay gated, and say why
+5. pods are stamped, and follow the set's queue
+6. pods of an older revision, during a rollout, run without quota of their own
 
 Source: specification of the quota plane, sections 10.2 and 10.4.
 """
@@ -42,13 +43,17 @@ from reprieve.jobs.pods import (
     annotations_of,
     is_gated,
     is_terminated,
+    ordinal_of,
 )
 from reprieve.jobs.writing import Injection
+from reprieve.wording.kueue import Event
+from reprieve.wording.kueue_jobs import surplus_replica, surplus_replicas
 
 __all__ = ["SetReconciler"]
 
 _OWNER_KIND: Final = "kueue.x-k8s.io/job-owner-gvk"
 _OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
+_START: Final = "spec.ordinals.start"
 
 
 class SetReconciler:
@@ -93,7 +98,9 @@ class SetReconciler:
                 await self._workloads.delete(kind, obj, at, workload)
         below = self._pods.below(kind, obj["metadata"]["namespace"], obj["metadata"]["name"])
         for pod in below:
-            if not first(pod, "metadata.deletionTimestamp") and not is_terminated(pod):
+            if first(pod, "metadata.deletionTimestamp") or is_terminated(pod):
+                continue
+            if not await self._hold_surplus(kind, obj, pod, wanted, total):
                 await self._stamp(kind, passes_on, obj, pod, wanted, total)
 
     @staticmethod
@@ -113,11 +120,18 @@ class SetReconciler:
         await self._workloads.hold(at, workload, hold)
         if total == 0:
             return
+        count = _count(workload)
         waits = workload.status.admission is None
         if waits and not await self._workloads.matches(kind, obj, at, workload):
             # Scaled to nothing and back it may have another number of replicas.
             await self._workloads.update(kind, obj, at, workload)
             return
+        if not waits and count < total:
+            self._composer.tell(
+                kind,
+                obj,
+                Event("", "Warning", "SurplusReplicas", surplus_replicas(kind.kind, count, total)),
+            )
         await self._workloads.follow_labels(kind, obj, at, workload)
 
     async def _make(self, kind: JobKind, obj: Json, at: str) -> None:
@@ -136,6 +150,27 @@ class SetReconciler:
         )
         if made is not None:
             await self._workloads.create(kind, obj, made)
+
+    async def _hold_surplus(
+        self, kind: JobKind, obj: Json, pod: Json, groups: Sequence[str], total: int
+    ) -> bool:
+        """Leave a replica gated that came with a scaling after the set got its quota.
+
+        It is no member until the set is queued again, so that it never has the place of one with a
+        lower ordinal that is being made again.
+        """
+        pods, ordinal = self._pods.kind, ordinal_of(pod)
+        workload = self._state.workload(groups[0]) if len(groups) == 1 else None
+        if pods is None or ordinal is None or workload is None or not self._is_gated(pod):
+            return False
+        if workload.status.admission is None or kind.passes_on is None or kind.passes_on.groups:
+            return False
+        count, start = _count(workload), first(obj, _START)
+        if ordinal - (start if isinstance(start, int) else 0) < count:
+            return False
+        text = surplus_replica(kind.kind, obj["metadata"]["name"], count, total)
+        await self._steps.hold(pods, pod, text)
+        return True
 
     async def _stamp(
         self,
@@ -206,6 +241,10 @@ def _index(passes_on: PassesOn, pod: Json) -> int | None:
     labels = labels_of(pod)
     index = number(labels.get(passes_on.index_label) or labels.get(passes_on.index_else, ""))
     return None if index is None or index < 0 else index
+
+
+def _count(workload: Workload) -> int:
+    return sum(each.count for each in workload.spec.pod_sets)
 
 
 def _bare(template: Json) -> Json:

@@ -108,7 +108,8 @@ class HeldPairs:
         note = (
             f"{first} and {second} preempted each other {options.loop_limit} times within "
             f"{format_duration(options.loop_window)}: neither preempts the other before "
-            f"{format_instant(end)}"
+            f"{format_instant(end)}, but with a strictly higher priority, or once a priority, "
+            "weight or quota of theirs was changed"
         )
         log.warning("%s", note)
         both = [

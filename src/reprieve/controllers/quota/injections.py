@@ -5,7 +5,6 @@ Source: specification of the quota plane, section 10.1.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +14,8 @@ from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.watches import Watches
 from reprieve.jobs.paths import Json
 from reprieve.jobs.writing import WORKLOAD, Conflicting, Injection
+from reprieve.units.names import DNS_LABEL, LONGEST_LABEL
+from reprieve.units.untrusted import Form
 
 __all__ = ["injections"]
 
@@ -23,8 +24,7 @@ _LOCAL_QUEUE: Final = "kueue.x-k8s.io/local-queue-name"
 _CLUSTER_QUEUE: Final = "kueue.x-k8s.io/cluster-queue-name"
 # Names may be longer than values of labels, and the reference gives the ClusterQueue's only where
 # it is a DNS label.
-_VALUE: Final = re.compile(r"[^/]{1,63}")
-_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_VALUE: Final = Form(r"[^/]++", LONGEST_LABEL)
 
 
 def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
@@ -42,7 +42,7 @@ def injections(watches: Watches, workload: Workload) -> Mapping[str, Injection]:
     queues = {}
     for label, name, form in (
         (_LOCAL_QUEUE, workload.spec.queue_name, _VALUE),
-        (_CLUSTER_QUEUE, admission.cluster_queue, _DNS_LABEL),
+        (_CLUSTER_QUEUE, admission.cluster_queue, DNS_LABEL),
     ):
         if form.fullmatch(name):
             queues[label] = name

@@ -5,12 +5,14 @@ Source: specification of the quota plane, sections 10.1 to 10.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from reprieve.api.kueue import Workload
+from reprieve.api.kueue_topology import required_level
 from reprieve.controllers.quota.composing import (
     PRIORITY_CLASS,
     Composer,
@@ -20,7 +22,9 @@ from reprieve.controllers.quota.composing import (
     typed,
 )
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
-from reprieve.controllers.quota.job_lookup import queue_name, workload_key
+from reprieve.controllers.quota.deletion_pace import DeletionPace
+from reprieve.controllers.quota.job_lookup import job_key, queue_name, workload_key
+from reprieve.controllers.quota.pod_lookup import group_key
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.transitions import (
     finished,
@@ -39,13 +43,14 @@ from reprieve.intake.quota_workloads import (
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
 from reprieve.jobs.pod_sets import pod_sets_of
-from reprieve.jobs.pods import annotations_of
+from reprieve.jobs.pods import annotations_of, group_of
 from reprieve.jobs.reading import digest, is_ready, is_suspended, reclaimable
 from reprieve.jobs.writing import is_injected
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 from reprieve.units.durations import SECOND
-from reprieve.units.instants import parse_instant
+from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording.kueue import Event
+from reprieve.wording.kueue_jobs import preferred_topology
 
 __all__ = ["JobWorkloads"]
 
@@ -57,11 +62,19 @@ _NO_RESERVATION: Final = ("NoReservation", "The workload has no reservation")
 
 
 class JobWorkloads:
-    """Writes the Workloads of jobs."""
+    """Writes the Workloads of jobs; `again` asks for another look at a job at a wall instant."""
 
     def __init__(
-        self, context: QuotaContext, state: QuotaState, writer: StatusWriter, composer: Composer
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        writer: StatusWriter,
+        composer: Composer,
+        pace: DeletionPace,
+        again: Callable[[str, Nanos], None],
     ) -> None:
+        self._pace = pace
+        self._again = again
         self._context = context
         self._state = state
         self._writer = writer
@@ -97,6 +110,11 @@ class JobWorkloads:
         self._composer.tell(
             kind, job, Event("", _NORMAL, "CreatedWorkload", f"Created Workload: {at}")
         )
+        for each in obj["spec"]["podSets"]:
+            level = (each.get("topologyRequest") or {}).get("preferred")
+            if level:
+                text = preferred_topology(each["name"], level)
+                self._composer.tell(kind, job, Event("", "Warning", "TopologyIgnored", text))
 
     def _measure(self, kind: JobKind, job: Json, stored: Json) -> None:
         """Count how long a job had no Workload; one that was changed since says nothing."""
@@ -125,6 +143,10 @@ class JobWorkloads:
                     pod_set["count"], pod_set["minCount"] = known.count, known.min_count
         if workload.spec.maximum_execution_time_seconds != most_seconds(job):
             return False
+        if workload.status.admission is None and _levels(wanted) != _levels(
+            msgspec.to_builtins(workload.spec.pod_sets)
+        ):
+            return False
         made, tolerated = await self._digest(at, workload)
         if digest(wanted) != made:
             return False
@@ -146,8 +168,15 @@ class JobWorkloads:
         self._composer.tell(kind, job, Event("", _NORMAL, "UpdatedWorkload", text))
 
     async def delete(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
-        """Delete a Workload that holds quota for what its job no longer is."""
+        """Delete a Workload that holds quota for what its job no longer is, at a growing pause."""
         namespace, _, name = at.partition("/")
+        due = self._pace.take(f"Workload {at}", workload.metadata.creation_timestamp or "")
+        if due is not None:
+            group = group_of(job) if kind.gate else ""
+            job_name = job["metadata"]["name"]
+            key = group_key(namespace, group) if group else job_key(kind, namespace, job_name)
+            self._again(key, due)
+            return
         try:
             await self._composer.fenced().delete(
                 WORKLOADS, namespace, name, uid=workload.metadata.uid
@@ -326,6 +355,11 @@ class JobWorkloads:
         at = f"{metadata['namespace']}/{metadata['name']}"
         self._digests[at] = (metadata["uid"], metadata.get("generation", 0), made)
         self._state.wrote(typed(stored))
+
+
+def _levels(pod_sets: Sequence[Json]) -> list[str]:
+    """Return the level of a topology that each pod set requires."""
+    return [required_level(each.get("topologyRequest") or {}) for each in pod_sets]
 
 
 def _true(workload: Workload, kind: str) -> bool:

@@ -29,6 +29,7 @@ from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.ancestry import Ancestor, Ancestry
 from reprieve.controllers.quota.composing import Composer, owner
 from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.deletion_pace import DeletionPace
 from reprieve.controllers.quota.exposure import ExposureEvents
 from reprieve.controllers.quota.gated_sets import SetReconciler
 from reprieve.controllers.quota.injections import injections
@@ -96,10 +97,11 @@ class JobReconciler:
         self._jobs = jobs
         self._releasing = workloads
         self._composer = composer = Composer(context, watches)
-        self._workloads = JobWorkloads(context, state, writer, composer)
+        pace = DeletionPace(context.clock)
+        self._workloads = JobWorkloads(context, state, writer, composer, pace, again)
         self._ancestry = Ancestry(context, watches, jobs, composer, namespace)
         self._writer = JobWriter(context.client, context.fence)
-        steps = PodSteps(context, watches, composer)
+        steps = PodSteps(context, watches, composer, pace, again)
         exposure = ExposureEvents(watches, state, composer)
         self._pods = PodReconciler(context, state, steps, self._workloads, workloads, exposure)
         self._groups = GroupReconciler(

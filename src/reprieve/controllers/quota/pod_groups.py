@@ -6,7 +6,8 @@ What is done follows from the members and their Workload alone:
 2. nobody left: the Workload is declared finished, unless a set stands above that makes more
 3. no Workload: made once all members are there; what cannot be a member goes or is told
 4. over: the Workload is declared finished, and the members lose their finalizers
-5. of each role too many, or made up for: deleted, or let go; missing ones are waited for
+5. of each role too many: held back if a controller would make them again, else deleted; made up
+   for: let go; missing ones are waited for
 6. evicted or not admitted, and running: ended; once none runs within its grace period the quota is
    free, and the Workload waits again, for members that come in the place of those
 7. admitted, and gated: let go with what the flavors ask for
@@ -151,7 +152,8 @@ class GroupReconciler:
             self._tell(kind, active[0], "Warning", _COMPOSE, found)
             return
         for pod in spare:
-            await self._steps.remove(kind, pod)
+            count = total_of(active[0])
+            await self._steps.turn_away(kind, pod, at.partition("/")[2], count)
         if found is not None:
             self._exposure.tell(kind, active[0])
             await self._workloads.create(kind, active[0], found)
@@ -167,7 +169,8 @@ class GroupReconciler:
         *,
         below: bool,
     ) -> None:
-        here = roster({each.name: each.count for each in workload.spec.pod_sets}, members)
+        counts = {each.name: each.count for each in workload.spec.pod_sets}
+        here = roster(counts, members, kind.gate)
         if not here.fits:
             for pod in members:
                 await self._steps.stop(kind, pod, Why.NO_WORKLOAD, UNMATCHED)
@@ -175,7 +178,10 @@ class GroupReconciler:
                 await self._workloads.delete(kind, members[0], at, workload)
             return
         for pod in here.excess:
-            await self._steps.remove(kind, pod)
+            group = at.partition("/")[2]
+            await self._steps.turn_away(kind, pod, group, sum(counts.values()))
+        for pod in here.kept:
+            await self._steps.take_in(pod)
         if not below:
             await self._workloads.own(
                 at, workload, [owner(kind, pod, controller=False) for pod in here.kept]

@@ -1,28 +1,34 @@
 """The steps that end and start queued pods, and the events about them.
 
-Source: specification of the quota plane, sections 10.4 and 10.5.
+What is deleted for another reason than an eviction, and made again by its controller, is deleted
+again only after a growing pause. Source: specification of the quota plane, sections 10.4 and 10.5.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
 from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.composing import Composer
 from reprieve.controllers.quota.context import QuotaContext, log
+from reprieve.controllers.quota.deletion_pace import DeletionPace
 from reprieve.controllers.quota.injections import injections
+from reprieve.controllers.quota.job_lookup import job_key
+from reprieve.controllers.quota.pod_lookup import group_key
 from reprieve.controllers.quota.watches import Watches
 from reprieve.execution.pods import PodWriter
 from reprieve.intake.quota_workloads import condition_of
+from reprieve.jobs.groups import Excess, excess_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
-from reprieve.jobs.pods import ROLE, annotations_of, is_gated
+from reprieve.jobs.pods import SURPLUS, controller_of, group_of, is_missed, is_surplus
 from reprieve.jobs.reading import is_suspended
 from reprieve.units.durations import SECOND
-from reprieve.units.instants import parse_instant
+from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording.kueue import Event
-from reprieve.wording.kueue_jobs import NOT_GATED
+from reprieve.wording.kueue_jobs import NO_SURPLUS, NOT_GATED, surplus_text
 
 __all__ = ["PodSteps", "Why"]
 
@@ -39,10 +45,19 @@ class Why(StrEnum):
 
 
 class PodSteps:
-    """Starts and ends pods of one kind row."""
+    """Starts and ends pods of one kind row; `again` asks for another look at a wall instant."""
 
-    def __init__(self, context: QuotaContext, watches: Watches, composer: Composer) -> None:
+    def __init__(
+        self,
+        context: QuotaContext,
+        watches: Watches,
+        composer: Composer,
+        pace: DeletionPace,
+        again: Callable[[str, Nanos], None],
+    ) -> None:
         self._context = context
+        self._pace = pace
+        self._again = again
         self._watches = watches
         self._composer = composer
         self.writer = PodWriter(context.client, context.fence, context.clock)
@@ -77,6 +92,8 @@ class PodSteps:
             return
         if not all_pods and is_suspended(kind, pod):
             return
+        if not reason.startswith(Why.EVICTED) and not self._may_delete(kind, pod):
+            return
         if await self.writer.terminate(pod, reason, message):
             log.info("%s/%s ended: %s", kind.kind, pod["metadata"]["name"], message)
             self._composer.tell(kind, pod, Event("", "Normal", "Stopped", message))
@@ -86,13 +103,46 @@ class PodSteps:
 
         It is left alone: ended, it would only come again as it is, until webhooks are asked again.
         """
-        if is_gated(pod, kind.gate) or ROLE in annotations_of(pod):
+        if not is_missed(pod, kind.gate):
             return False
         self._composer.tell(kind, pod, Event("", "Warning", "NotGated", NOT_GATED))
         return True
 
-    async def remove(self, kind: JobKind, pod: Json) -> None:
-        """Delete a pod that is one too many in its group."""
+    async def turn_away(self, kind: JobKind, pod: Json, group: str, count: int) -> None:
+        """Hold back or delete a pod that is one more than the `count` that its group may have."""
+        what = excess_of(pod, kind.gate)
+        if what is Excess.LEAVE:
+            self.tell_missed(kind, pod)
+        elif what is Excess.HOLD:
+            await self.hold(kind, pod, surplus_text(group, count))
+        elif first(pod, "metadata.deletionTimestamp") or self._may_delete(kind, pod):
+            await self._remove(kind, pod)
+
+    async def take_in(self, pod: Json) -> None:
+        """Let a pod that was one too many, and is not any more, say so."""
+        if is_surplus(pod):
+            await self.writer.tell(pod, SURPLUS, False, "InGroup", NO_SURPLUS)
+
+    async def hold(self, kind: JobKind, pod: Json, text: str) -> None:
+        """Let a gated pod that is one too many say so."""
+        if first(pod, "metadata.deletionTimestamp") or is_surplus(pod, text):
+            return
+        if await self.writer.tell(pod, SURPLUS, True, "GroupIsComplete", text):
+            log.info("%s/%s is one too many, and stays gated", kind.kind, pod["metadata"]["name"])
+            self._composer.tell(kind, pod, Event("", "Warning", "ExcessPodGated", text))
+
+    def _may_delete(self, kind: JobKind, pod: Json) -> bool:
+        """Tell whether a pod may be deleted now; otherwise it is looked at again."""
+        metadata, group = pod["metadata"], group_of(pod)
+        namespace, name = metadata["namespace"], metadata["name"]
+        owner = controller_of(pod) or f"{namespace}/{group or name}"
+        due = self._pace.take(owner, str(metadata.get("creationTimestamp") or ""))
+        if due is not None:
+            at = group_key(namespace, group) if group else job_key(kind, namespace, name)
+            self._again(at, due)
+        return due is None
+
+    async def _remove(self, kind: JobKind, pod: Json) -> None:
         await self.writer.finalize(pod)
         if first(pod, "metadata.deletionTimestamp"):
             return

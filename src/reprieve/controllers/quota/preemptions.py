@@ -12,9 +12,8 @@ Source: specification of the quota plane, section 9; the design's "Intent log an
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -36,7 +35,7 @@ from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.engine.plan import Plan, Plane, Ref
 from reprieve.engine.quota import model
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
-from reprieve.execution.recovery import claim_open, expired
+from reprieve.execution.recovery import Unbegun, claim_open, expired
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import (
     ApiError,
@@ -76,11 +75,15 @@ class Marking:
 
 @dataclass(slots=True)
 class _Open:
-    """An intent whose victims are marked; `marked` are their keys by uid."""
+    """An intent whose victims are marked; `marked` are their keys by uid.
+
+    `foreign`: those that were evicted for somebody else already.
+    """
 
     intent: Preemption
     states: dict[str, VictimStatus]
     marked: dict[str, str]
+    foreign: set[str] = field(default_factory=set)
 
 
 class Preemptions:
@@ -101,7 +104,7 @@ class Preemptions:
         self._log = IntentLog(context.client, namespace, context.fence, context.clock)
         self._open: dict[str, _Open] = {}
         self._attempts: dict[str, int] = {}
-        self._unbegun: set[str] = set()
+        self._unbegun = Unbegun()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._clean_at = context.clock.monotonic()
 
@@ -112,7 +115,11 @@ class Preemptions:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
-        listed = [each for each in await self._log.list() if each.spec.plane == Plane.QUOTA]
+        listed = [
+            await self._log.whole(each)
+            for each in await self._log.list()
+            if each.spec.plane == Plane.QUOTA
+        ]
         for intent in listed:
             if intent.spec.preemptor is not None:
                 uid = intent.spec.preemptor.uid
@@ -125,9 +132,11 @@ class Preemptions:
                 key = f"{subject.namespace}/{subject.name}"
                 workload = self._state.workload(key)
                 if workload is None or workload.metadata.uid != subject.uid:
-                    self._note(found, subject.uid, VictimState.EVICTED, "gone")
-                elif is_true(condition_of(workload.status.conditions, "Evicted")):
+                    self._note(found, subject.uid, VictimState.GONE, "gone")
+                elif is_true(evicted := condition_of(workload.status.conditions, "Evicted")):
                     found.marked[subject.uid] = key
+                    if evicted is not None and not _is_for(evicted.message, intent):
+                        found.foreign.add(subject.uid)
                 elif workload.status.admission is None:
                     self._note(found, subject.uid, VictimState.EVICTED, "its quota is free")
                 elif _admitted_again(workload, intent):
@@ -167,9 +176,7 @@ class Preemptions:
                 failed.add(key)
                 continue
             self._context.quota_metrics.preempted(queue, str(marking.reason))
-            evicted_by = condition_of(stored.status.conditions, "Evicted")
-            if evicted_by is not None and evicted_by.message == marking.message:
-                # Otherwise it was on its way out already, and has lost its work to that.
+            if marking.victim.uid not in found.foreign:
                 lost = lost_with(stored, self._context.clock.wall() // SECOND)
                 self._context.metrics.lost_device_seconds.labels(
                     Plane.QUOTA.value, str(marking.reason)
@@ -198,8 +205,8 @@ class Preemptions:
         for name, found in list(self._open.items()):
             with alone(log, name):
                 await self._look_at(name, found)
-        await self._abandon_unbegun()
         now = self._context.clock.monotonic()
+        await self._unbegun.settle(self._log, now)
         if now >= self._clean_at:
             self._clean_at = type(now)(now + _CLEAN_EVERY)
             await self._clean()
@@ -208,15 +215,15 @@ class Preemptions:
         for uid, key in list(found.marked.items()):
             workload = self._state.workload(key)
             if workload is None or workload.metadata.uid != uid:
-                self._note(found, uid, VictimState.EVICTED, "gone")
+                self._leave(found, uid, "gone")
             elif is_true(condition_of(workload.status.conditions, "Finished")):
                 # It ended before it could be stopped, and keeps its admission for good.
-                self._note(found, uid, VictimState.EVICTED, "finished")
+                self._leave(found, uid, "finished")
             elif workload.status.admission is None or not is_true(
                 condition_of(workload.status.conditions, "Evicted")
             ):
-                self._note(found, uid, VictimState.EVICTED)
-        if not found.marked and len(found.states) == len(found.intent.spec.victims):
+                self._leave(found, uid)
+        if not found.marked and len(found.states) == found.intent.spec.number_of_victims:
             await self._close(name, found)
 
     def _action(self, victim: Ref) -> Action:
@@ -244,20 +251,9 @@ class Preemptions:
                 # Written twice it is still one: creating it again finds it.
                 failures += 1
                 if failures == _ATTEMPTS:
-                    self._unbegun.add(name)
+                    self._unbegun.add(name, self._context.clock.monotonic())
                     raise
                 await self._context.client.transport.pause(failures)
-
-    async def _abandon_unbegun(self) -> None:
-        """Close intents whose first writes failed; none of their victims was marked."""
-        if not self._unbegun:
-            return
-        for intent in await self._log.list():
-            if intent.metadata.name in self._unbegun and intent.status.phase.open:
-                reason = "it could not be begun"
-                with contextlib.suppress(Conflict, NotFound):
-                    await self._log.finish(intent, IntentPhase.ABANDONED, reason, ())
-                    self._unbegun.discard(intent.metadata.name)
 
     async def _mark(self, found: _Open, marking: Marking) -> Workload | None:
         victim = marking.victim
@@ -281,7 +277,17 @@ class Preemptions:
             self._note(found, victim.uid, VictimState.SPARED, "it holds no quota any more")
         else:
             found.marked[victim.uid] = victim.key
+            evicted = condition_of(stored.status.conditions, "Evicted")
+            if evicted is None or evicted.message != marking.message:
+                # It was on its way out already, and has lost its work to that.
+                found.foreign.add(victim.uid)
         return stored
+
+    def _leave(self, found: _Open, uid: str, message: str = "") -> None:
+        """A victim is out of the way, by this plan or by what evicted it before."""
+        foreign = uid in found.foreign
+        state = VictimState.GONE if foreign else VictimState.EVICTED
+        self._note(found, uid, state, message or ("evicted for somebody else" if foreign else ""))
 
     def _note(self, found: _Open, uid: str, state: VictimState, message: str = "") -> None:
         found.marked.pop(uid, None)
@@ -290,7 +296,7 @@ class Preemptions:
 
     async def _close(self, name: str, found: _Open) -> None:
         states = list(found.states.values())
-        evicted = sum(state.state is VictimState.EVICTED for state in states)
+        evicted = sum(state.state.over for state in states)
         phase = IntentPhase.COMPLETED if evicted else IntentPhase.ABANDONED
         reason = f"{evicted} of {len(states)} victims gave their quota back"
         try:
@@ -303,7 +309,8 @@ class Preemptions:
         del self._open[name]
 
     async def _clean(self) -> None:
-        records = [i for i in await self._log.list() if i.spec.plane == Plane.QUOTA]
+        listed = await self._log.list(bare=True)
+        records = [each for each in listed if each.spec.plane == Plane.QUOTA]
         wall = self._context.clock.wall()
         # The next process reads from the latest ones which pairs are held.
         since = format_instant(Nanos(wall - self._context.options.loop_window))
@@ -311,6 +318,7 @@ class Preemptions:
         cap = min(max(_RECORD_CAP, late), _RECORDS_AT_MOST)
         for record in expired(records, wall, _RECORD_TIME_TO_LIVE, cap):
             await self._log.remove(record)
+        await self._log.sweep(Plane.QUOTA, records)
 
 
 def _admitted_again(workload: Workload, intent: Preemption) -> bool:
@@ -326,7 +334,13 @@ def _admitted_again(workload: Workload, intent: Preemption) -> bool:
     if before is None or intent.spec.preemptor is None:
         return False
     since = parse_instant(before.last_transition_time) >= decided
-    return since and f"(UID: {intent.spec.preemptor.uid}," in before.message
+    return since and _is_for(before.message, intent)
+
+
+def _is_for(message: str, intent: Preemption) -> bool:
+    """Tell whether a condition's message names the preemptor of the intent."""
+    preemptor = intent.spec.preemptor
+    return preemptor is not None and f"(UID: {preemptor.uid}," in message
 
 
 def _as_known(intent: Preemption, found: _Open | None) -> Preemption:

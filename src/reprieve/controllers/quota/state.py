@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from reprieve.api import kueue
+from reprieve.api.kueue_topology import MULTI_KUEUE
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
 from reprieve.controllers.quota.idle_facts import IdleFacts
 from reprieve.controllers.quota.pod_facts import PodFacts
@@ -296,6 +297,7 @@ class QuotaState:
             held.name
             for held in watches.checks.cache
             if is_true(condition_of(held.object.status.conditions, "Active"))
+            and held.object.spec.controller_name != MULTI_KUEUE
         )
 
         def usable(rows: Iterable[Held[W]], convert: Callable[[W], R]) -> list[R]:

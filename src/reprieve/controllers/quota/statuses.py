@@ -21,6 +21,7 @@ from reprieve.api.kueue import (
     LocalQueue,
     ResourceUsage,
 )
+from reprieve.api.kueue_topology import MULTI_KUEUE
 from reprieve.controllers.persistent import alone
 from reprieve.controllers.quota.consumption import fair_sharing_status
 from reprieve.controllers.quota.context import QuotaContext, log
@@ -68,6 +69,7 @@ class Statuses:
         self._configuration: model.Configuration | None = None
         self._inactive: Mapping[str, str] = {}
         self._checks: Mapping[str, bool] = {}
+        self._foreign_checks: frozenset[str] = frozenset()
         self._local: dict[str, list[str]] = {}  # LocalQueues by ClusterQueue
         self._members: dict[str, list[str]] = {}  # ClusterQueues anywhere below a cohort
         # What a ClusterQueue's LocalQueues show of it.
@@ -146,6 +148,11 @@ class Statuses:
             held.name: is_true(condition_of(held.object.status.conditions, "Active"))
             for held in self._watches.checks.cache
         }
+        self._foreign_checks = frozenset(
+            held.name
+            for held in self._watches.checks.cache
+            if held.object.spec.controller_name == MULTI_KUEUE
+        )
         self._local, tree = {}, self._state.holdings.tree
         for key, local in configuration.local_queues.items():
             self._local.setdefault(local.cluster_queue, []).append(key)
@@ -189,7 +196,11 @@ class Statuses:
         tree = state.holdings.tree
         in_cycle = not tree.path[tree.queues[name]]
         active = cluster_queue_active(
-            row, state.configuration.flavors, self._checks, in_cycle=in_cycle
+            row,
+            state.configuration.flavors,
+            self._checks,
+            in_cycle=in_cycle,
+            unsupported=self._foreign_checks,
         )
         sharing = None
         if state.configuration.settings.fair_sharing is not None:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from reprieve.controllers.solve import DecisionLimit
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.execution.fence import Fence
+from reprieve.execution.parts import SIZES, Sizes
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import Reference, SeriesEvents
 from reprieve.settings.scheduling import SchedulingSettings
@@ -45,6 +47,8 @@ class SchedulingContext:
     dry_run: bool = False
     shared_nodes: bool = False
     group_version: str = ""
+    decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
+    record_sizes: Sizes = SIZES
 
     @property
     def policy(self) -> Policy:

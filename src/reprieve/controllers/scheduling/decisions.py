@@ -21,12 +21,14 @@ from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.group_conditions import group_conditions
 from reprieve.controllers.scheduling.observation import log_refused, observe
-from reprieve.controllers.scheduling.plugin_times import measured
-from reprieve.controllers.scheduling.preemptions import Preemptions, Preemptor, Record
+from reprieve.controllers.scheduling.plugin_times import measured, measured_preemption
+from reprieve.controllers.scheduling.preemptions import Preemptions, Preemptor
+from reprieve.controllers.scheduling.recording import Record
 from reprieve.controllers.scheduling.references import group_reference, pod_reference
+from reprieve.controllers.scheduling.set_aside import SetAside, name_of
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
-from reprieve.controllers.solve import Solver
+from reprieve.controllers.solve import Solver, TookTooLong, at_work_on
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Flag, Snapshot
 from reprieve.engine.gangs.cycle import GangGroup
@@ -37,6 +39,8 @@ from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.commit import still_holds
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Unit
 from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.engine.scheduling.pod import PodPostFilter
+from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 from reprieve.engine.scheduling.proof import PlanRefused, faults_of
 from reprieve.engine.scheduling.queue import Outcome
 from reprieve.engine.scheduling.rejecting import rejecting_plugins
@@ -83,6 +87,7 @@ def decide(
     gangs: Mapping[str, GangGroup] = _NO_GANGS,
     jobs: JobOptions = NO_JOBS,
     scorers: Mapping[str, PlacementScorer] = _NO_SCORERS,
+    preempt_pod: PodPostFilter = preempt_for_pod,
 ) -> tuple[list[Decided], list[Unit]]:
     """Decide units in order for the time of a slice; return the decisions and who is left.
 
@@ -98,6 +103,7 @@ def decide(
         jobs=jobs,
         now=wall,
         scorers=scorers,
+        preempt_pod=preempt_pod,
     )
     decided: list[Decided] = []
     start = clock.monotonic()
@@ -105,6 +111,7 @@ def decide(
     for number, unit in enumerate(units):
         if number and before - start >= _SLICE:
             return decided, units[number:]
+        at_work_on(name_of(unit))
         try:
             attempt = session.attempt(unit)
             planned = attempt is not None and attempt.plan is not None
@@ -141,6 +148,7 @@ class Decisions:
         *,
         condition_type: Callable[[], str],
         held_back: Callable[[], str],
+        unrecorded: SetAside,
         gangs: GangPlane,
         gang_outcomes: GangOutcomes,
     ) -> None:
@@ -153,10 +161,12 @@ class Decisions:
         self._preemptions = preemptions
         self._condition_type = condition_type
         self._held_back = held_back
-        self._solver = Solver()
-        self._plugins = measured(
-            context.plugins, context.scheduler_metrics.plugin_seconds, context.clock
-        )
+        self._solver = Solver(context.decision_limit)
+        self._aside = SetAside(context, state, statuses, condition_type)
+        self._unrecorded = unrecorded
+        seconds = context.scheduler_metrics.plugin_seconds
+        self._plugins = measured(context.plugins, seconds, context.clock)
+        self._preempt_pod = measured_preemption(preempt_for_pod, seconds, context.clock)
         self._wake = asyncio.Event()
         self._left: list[Unit] = []  # popped and not decided yet
         self._suspects: set[str] = set()  # names of units of which one was in a fault
@@ -182,7 +192,9 @@ class Decisions:
                     self._state.queue.flush(clock.monotonic())
                     units = self._take()
                     await self._slice(units)
-                except Exception:
+                except Exception as failure:
+                    if self._set_aside(units, failure):
+                        continue
                     self._after_fault(units)
                     await clock.sleep(pauses.after_fault())
                     continue
@@ -214,7 +226,10 @@ class Decisions:
             unit = self._left.pop(0) if self._left else queue.pop(clock.monotonic())
             if unit is None:
                 break
-            if _name(unit) in self._suspects:
+            if self._aside.waits(unit) or self._unrecorded.waits(unit):
+                queue.give_up(unit, clock.monotonic())
+                continue
+            if name_of(unit) in self._suspects:
                 if units:
                     self._left.insert(0, unit)
                     break
@@ -225,14 +240,29 @@ class Decisions:
     def _after_fault(self, units: list[Unit]) -> None:
         """Give up a unit that was alone in the fault; of several try each alone."""
         if len(units) == 1:
-            log.exception("deciding about %s failed", _name(units[0]))
+            log.exception("deciding about %s failed", name_of(units[0]))
             self._state.queue.give_up(units[0], self._context.clock.monotonic())
             return
         log.exception("nothing was decided about %d units, each is tried alone", len(units))
         if len(self._suspects) > _MOST_SUSPECTS:
             self._suspects.clear()
-        self._suspects.update(map(_name, units))
+        self._suspects.update(map(name_of, units))
         self._left = [*units, *self._left]
+
+    def _set_aside(self, units: list[Unit], failure: Exception) -> bool:
+        """Put aside the unit that took too long; return whether it was that, and one of these.
+
+        The others are decided about again, since their answers are lost.
+        """
+        if not isinstance(failure, TookTooLong):
+            return False
+        slow = next((unit for unit in units if name_of(unit) == failure.what), None)
+        if slow is None:
+            return False
+        self._left = [*(unit for unit in units if unit is not slow), *self._left]
+        self._aside.put(slow, failure)
+        self._state.queue.give_up(slow, self._context.clock.monotonic())
+        return True
 
     async def _slice(self, units: list[Unit]) -> None:
         """Decide about these units for the time of a slice; the others are left."""
@@ -252,16 +282,18 @@ class Decisions:
             self._gangs.groups(units),
             self._gangs.options_now(),
             self._context.scorers,
+            self._preempt_pod,
         )
         self._left = [*left, *self._left]
         doubtful = self._state.disturbed != disturbed
         for each in decided:
-            self._suspects.discard(_name(each.unit))
+            self._suspects.discard(name_of(each.unit))
+            self._aside.forget(each.unit)
             try:
                 held = self._commit(each, snapshot, doubtful)
             except Exception:
                 # A fault of ours in one unit is an error of that unit, and of nobody else's.
-                log.exception("what was decided about %s was not done", _name(each.unit))
+                log.exception("what was decided about %s was not done", name_of(each.unit))
                 self._state.queue.give_up(each.unit, self._context.clock.monotonic())
                 held = False
             # Those after it were decided with it in place.
@@ -271,7 +303,7 @@ class Decisions:
         attempt, unit = decided.attempt, decided.unit
         now = self._context.clock.monotonic()
         if attempt is None:
-            log.error("deciding about %s failed", _name(unit), exc_info=decided.failure)
+            log.error("deciding about %s failed", name_of(unit), exc_info=decided.failure)
             self._state.queue.done(unit, Outcome.ERROR, now)
             return True
         acts = attempt.plan is not None or any(member.bind for member in attempt.members)
@@ -308,7 +340,7 @@ class Decisions:
         log.log(
             DETAIL,
             "%s: %d pod(s) of lower priority within their minimum runtime, the first until %s",
-            _name(attempt.unit),
+            name_of(attempt.unit),
             spared.pods,
             format_instant(Nanos(spared.until * SECOND)),
         )
@@ -405,10 +437,10 @@ class Decisions:
             kind = wording.PreemptorKind.GROUP
             if group.composite:
                 kind = wording.PreemptorKind.COMPOSITE
-            return Preemptor(unit.group, kind, group.uid, name, wording.CLUSTER, reference)
+            return Preemptor(unit, unit.group, kind, group.uid, name, wording.CLUSTER, reference)
         nominated = next((m.nominate for m in attempt.members if isinstance(m.nominate, str)), "")
         kind = wording.PreemptorKind.POD
-        return Preemptor(first.uid, kind, first.uid, name, nominated, pod_reference(first))
+        return Preemptor(unit, first.uid, kind, first.uid, name, nominated, pod_reference(first))
 
     def _nominate(
         self, attempt: Attempt, rows: Mapping[Uid, PodRow], group: GroupRow | None
@@ -442,10 +474,6 @@ class Decisions:
         self._statuses.pod(row, condition, _nominated(member))
         text = wording.failed_scheduling(condition.message)
         self._context.announce(pod_reference(row), text, row.pod_class.scheduler_name)
-
-
-def _name(unit: Unit) -> str:
-    return unit.group or ", ".join(unit.pods)
 
 
 def _nominated(member: Member) -> str | None:

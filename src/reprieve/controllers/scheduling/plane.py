@@ -19,13 +19,15 @@ from reprieve.controllers.scheduling.decisions import Decisions
 from reprieve.controllers.scheduling.kinds import snapshot_kinds
 from reprieve.controllers.scheduling.preemptions import Preemptions
 from reprieve.controllers.scheduling.protections import tell_ignored
+from reprieve.controllers.scheduling.set_aside import SetAside
+from reprieve.controllers.scheduling.short_groups import ShortGroups
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.controllers.scheduling.watches import Watches
 from reprieve.controllers.workers import guarded
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
-from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
 from reprieve.execution.fence import Deposed
@@ -79,10 +81,22 @@ class SchedulingPlane:
             lambda: self.watches.condition_type,
             turns,
         )
-        self.preemptions = Preemptions(context, self.state, self.statuses, namespace, self._spawn)
+        self.unrecorded = SetAside(
+            context, self.state, self.statuses, lambda: self.watches.condition_type
+        )
+        self.preemptions = Preemptions(
+            context, self.state, self.statuses, namespace, self._spawn, self.unrecorded
+        )
         self.gangs.withdraw = self._withdraw_nomination
         self.gang_outcomes = GangOutcomes(
             context, self.state, self.statuses, self.bindings, self.preemptions, self.gangs
+        )
+        self._short_groups = ShortGroups(
+            context,
+            self.state,
+            self.statuses,
+            self.gangs.book,
+            lambda: self.watches.condition_type,
         )
         self.decisions = Decisions(
             context,
@@ -92,6 +106,7 @@ class SchedulingPlane:
             self.preemptions,
             condition_type=lambda: self.watches.condition_type,
             held_back=self._held_back,
+            unrecorded=self.unrecorded,
             gangs=self.gangs,
             gang_outcomes=self.gang_outcomes,
         )
@@ -158,6 +173,7 @@ class SchedulingPlane:
             tell_ignored(self.context, self.state)
             self.gangs.look(now)
             self.gang_outcomes.show()
+            self._short_groups.look(now)
             self.context.scheduler_metrics.show_queue(queue.entities(), queue.pods())
             for (place, event, kind), number in queue.incoming.items():
                 self.context.scheduler_metrics.incoming.labels(place, event, kind).inc(number)
@@ -188,10 +204,11 @@ class SchedulingPlane:
         self.bindings.seen(row.uid)
         self.preemptions.pod_gone(row)
 
-    def _group_gone(self, key: str) -> None:
+    def _group_gone(self, group: GroupRow) -> None:
         """Nobody knows when its pods come again: the room that is kept for them is for others."""
+        self.statuses.forget(group.uid)
         deadline = self.context.clock.monotonic() + _CLEARED_FOR
-        for row in self.state.members(key):
+        for row in self.state.members(group.key):
             if self.state.ours(row):
                 self.state.cluster.nominate(row.uid, "", row.priority, deadline)
                 self.statuses.pod(row, nominated="")

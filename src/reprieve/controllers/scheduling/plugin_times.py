@@ -1,13 +1,14 @@
-"""How long PodGroupPostFilter plugins take, measured around their call: the engine has no clock.
+"""How long PodGroupPostFilter plugins and `DefaultPreemption` take: the engine has no clock.
 
-The only extension point that is measured: filters, scores and the PostFilter of plain pods answer
-for all nodes at once, so they have no call per node that could be compared with kube-scheduler's.
-Source: specification 14, `plugin_execution_duration_seconds`.
+Measured are the calls at PodGroupPostFilter, and at PostFilter those of the preemption of plain
+pods. Filters and scores answer for all nodes at once, so they have no call per node that could be
+compared with kube-scheduler's. Source: specification 14, `plugin_execution_duration_seconds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
@@ -22,12 +23,14 @@ from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.outcome import Preemption
 from reprieve.engine.scheduling.placing import Choose
 from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.engine.scheduling.pod import PodPostFilter
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 
-__all__ = ["measured"]
+__all__ = ["measured", "measured_preemption"]
 
-_POINT: Final = "PodGroupPostFilter"
+_GROUP_POINT: Final = "PodGroupPostFilter"
+_POD_POINT: Final = "PostFilter"
 
 
 def measured(
@@ -42,6 +45,18 @@ def measured(
     )
 
 
+def measured_preemption(preempt: PodPostFilter, seconds: Histogram, clock: Clock) -> PodPostFilter:
+    """Return the preemption of plain pods so that each call is observed as `DefaultPreemption`."""
+
+    def call(simulation: Simulation, pending: Pending, policy: Policy) -> Preemption:
+        with _observed("DefaultPreemption", _POD_POINT, seconds, clock) as outcome:
+            found = preempt(simulation, pending, policy)
+            outcome.append(found.code)
+        return found
+
+    return call
+
+
 def _measured(name: str, plugin: PostFilter, seconds: Histogram, clock: Clock) -> PostFilter:
     def call(
         simulation: Simulation,
@@ -51,14 +66,24 @@ def _measured(name: str, plugin: PostFilter, seconds: Histogram, clock: Clock) -
         choose: Choose,
         placing: GroupPlacing,
     ) -> Preemption:
-        start = clock.monotonic()
-        code = Code.ERROR
-        try:
+        with _observed(name, _GROUP_POINT, seconds, clock) as outcome:
             found = plugin(simulation, group, queued, policy, choose, placing)
-            code = found.code
-        finally:
-            took = clock.monotonic() - start
-            seconds.labels(name, _POINT, code).observe(took / SECOND)
+            outcome.append(found.code)
         return found
 
     return call
+
+
+@contextmanager
+def _observed(
+    name: str, point: str, seconds: Histogram, clock: Clock
+) -> Generator[list[Code], None, None]:
+    """Observe the time until the end, with the code that was put into the list, else `Error`."""
+    start = clock.monotonic()
+    outcome: list[Code] = []
+    try:
+        yield outcome
+    finally:
+        took = clock.monotonic() - start
+        code = outcome[0] if outcome else Code.ERROR
+        seconds.labels(name, point, code).observe(took / SECOND)

@@ -14,15 +14,16 @@ Source: specification 9; the design's "Intent log and executor" and "Recovery".
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from reprieve.api.reprieve import Preemption, PreemptionSpec, Victim, VictimState
 from reprieve.controllers.persistent import alone
 from reprieve.controllers.scheduling.context import SchedulingContext, log
+from reprieve.controllers.scheduling.recording import Record, Recording
 from reprieve.controllers.scheduling.references import pod_reference
+from reprieve.controllers.scheduling.set_aside import SetAside
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.engine.cluster.rows import PodRow
@@ -30,9 +31,10 @@ from reprieve.engine.cluster.snapshot import Nomination
 from reprieve.engine.cluster.trees import Way
 from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
+from reprieve.engine.scheduling.outcome import Unit
 from reprieve.execution.executor import Outcome
 from reprieve.execution.fence import Deposed
-from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
+from reprieve.execution.intents import IntentLog, IntentTaken
 from reprieve.execution.preempt import PodPreemption, is_torn
 from reprieve.execution.recovery import claim_open, expired
 from reprieve.kube.errors import ApiError, Conflict, NotFound
@@ -42,15 +44,12 @@ from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 from reprieve.wording import kube_scheduler as wording
 
-__all__ = ["Preemptions", "Preemptor", "Record"]
-
-Record: TypeAlias = Callable[[], dict[str, Any]]
+__all__ = ["Preemptions", "Preemptor"]
 
 _DEFAULT_GRACE: Final = 30
 _SERVED_WITHIN: Final = 10 * MINUTE
 _RECORD_TIME_TO_LIVE: Final = 168 * HOUR
 _RECORD_CAP: Final = 5_000
-_NUMBERS: Final = 20  # names that are tried for one intent
 _AGAIN: Final = SECOND
 _SEEN_WITHIN: Final = 5 * SECOND
 _LOOK: Final = 10 * MILLISECOND
@@ -63,6 +62,7 @@ _LONGEST_WAIT: Final = 10 * SECOND  # of a preemptor whose plan failed with nobo
 class Preemptor:
     """Who needs room: `key` of its queue entry, its kind's word, target, and the related object."""
 
+    unit: Unit
     key: str
     kind: str
     uid: Uid
@@ -92,7 +92,10 @@ class _Open:
 
 
 class Preemptions:
-    """All preemptions of one plane. `spawn` runs a task."""
+    """All preemptions of one plane. `spawn` runs a task.
+
+    `unrecorded`: whose plan cannot be written down, which pause.
+    """
 
     def __init__(
         self,
@@ -101,20 +104,25 @@ class Preemptions:
         statuses: Statuses,
         namespace: str,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        unrecorded: SetAside,
     ) -> None:
         self._context = context
+        self._unrecorded = unrecorded
         self._state = state
         self._statuses = statuses
         self._spawn = spawn
-        self._intents = IntentLog(context.client, namespace, context.fence, context.clock)
+        self._intents = IntentLog(
+            context.client, namespace, context.fence, context.clock, context.record_sizes
+        )
         self._pods = PodPreemption(
             context.client,
             self._intents,
             context.fence,
             context.clock,
             evicted=self._evicted,
+            seen=self._seen_metadata,
         )
-        self._attempts: dict[Uid, int] = {}
+        self._recording = Recording(context, self._intents, self._pods)
         self._open: dict[str, _Open] = {}
         self._preemptors: dict[str, Preemptor] = {}  # by intent, while victims are being deleted
         self._graces: dict[Uid, int] = {}
@@ -129,22 +137,35 @@ class Preemptions:
             Deposed: the process lease is lost.
             ApiError: to be tried again.
         """
-        for intent in await self._intents.list():
-            preemptor = intent.spec.preemptor
-            if preemptor is not None:
-                uid = Uid(preemptor.uid)
-                self._attempts[uid] = max(self._attempts.get(uid, 0), intent.spec.attempt)
+        records = await self._intents.list()
+        self._recording.restore(records)
         claimed = await claim_open(
             self._intents, self._context.fence, self._context.clock, Plane.SCHEDULING
         )
-        for intent in claimed:
-            outcome = await self._pods.resume(intent, needed=self._needed(intent.spec))
-            evicted = [v for v in outcome.victims if v.state is VictimState.EVICTED]
-            if not evicted:
+        gone = await self._evicted_by(records) if claimed else set()
+        for intent in sorted(claimed, key=lambda each: each.spec.decided_at):
+            needed = self._needed(intent.spec)
+            outcome = await self._pods.resume(intent, needed=needed, evicted=gone)
+            gone.update(v.uid for v in outcome.victims if v.state is VictimState.EVICTED)
+            if not any(v.state.over for v in outcome.victims):
                 reason = "no victim was marked before its execution was interrupted"
                 await self._close(outcome, reason)
                 continue
             self._watch(outcome, None)
+
+    async def _evicted_by(self, records: Iterable[Preemption]) -> set[str]:
+        """Return the uids of those who stand as evicted in a record that is over."""
+        found: set[str] = set()
+        for record in records:
+            if record.spec.plane != Plane.SCHEDULING or record.status.phase.open:
+                continue
+            states = {each.uid: each.state for each in record.status.victims}
+            if record.spec.parts:
+                # Such a record lists who was not evicted.
+                whole = await self._intents.whole(record)
+                found.update(v.root.uid for v in whole.spec.victims if v.root.uid not in states)
+            found.update(uid for uid, state in states.items() if state is VictimState.EVICTED)
+        return found
 
     def begin(
         self,
@@ -167,7 +188,7 @@ class Preemptions:
             self._noted.add(plan.id)
             victims = ", ".join(f"{v.root.namespace}/{v.root.name}" for v in plan.victims)
             log.info("dry run: %s would be evicted for %s", victims, preemptor.key)
-            self._spawn(self._note(plan, record))
+            self._spawn(self._recording.note(plan, record))
 
     def pod_gone(self, row: PodRow) -> None:
         """A pod ended: it may be the last victim of somebody."""
@@ -191,16 +212,17 @@ class Preemptions:
             with alone(log, name):
                 await self._look_at(name, each, now)
         self._context.metrics.intents_open.labels(Plane.SCHEDULING.value).set(len(self._open))
+        await self._recording.settle(now)
         if self._cleaned is None or now - self._cleaned >= 5 * MINUTE:
             self._cleaned = Nanos(now)
-            records = [i for i in await self._intents.list() if i.spec.plane == Plane.SCHEDULING]
-            # Whose name no record bears any more begins to count anew.
-            named = {Uid(i.spec.preemptor.uid) for i in records if i.spec.preemptor is not None}
-            self._attempts = {u: n for u, n in self._attempts.items() if u in named}
+            listed = await self._intents.list(bare=True)
+            records = [each for each in listed if each.spec.plane == Plane.SCHEDULING]
+            self._recording.forget_all_but(records)
             self._failures.clear()
             wall = self._context.clock.wall()
             for record in expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP):
                 await self._intents.remove(record)
+            await self._intents.sweep(Plane.SCHEDULING, records)
 
     async def _look_at(self, name: str, each: _Open, now: int) -> None:
         for uid, deadline in list(each.deadlines.items()):
@@ -231,14 +253,14 @@ class Preemptions:
     ) -> None:
         clock, scheduler = self._context.clock, self._context.scheduler_metrics
         start = clock.monotonic()
-        failed = True
+        failed, aside = True, 0
         try:
             outcome = await self._delete(plan, preemptor, lower, record)
             for pause in _PAUSES:
                 if is_torn(outcome):
                     await clock.sleep(pause)
                     outcome = await self._pods.complete(outcome)
-            failed = any(v.state is not VictimState.EVICTED for v in outcome.victims)
+            failed = not all(v.state.over for v in outcome.victims)
             if failed:
                 detail = next(v.message for v in outcome.victims if v.message)
                 log.warning("preemption for %s: %s", preemptor.key, detail)
@@ -246,16 +268,18 @@ class Preemptions:
                     self._watch(outcome, preemptor)
                 else:
                     await self._close(outcome, "a victim could not be deleted")
-                if all(v.state is not VictimState.EVICTED for v in outcome.victims):
+                if not any(v.state.over for v in outcome.victims):
                     await self._wait_after_failure(preemptor)
             else:
                 self._failures.pop(preemptor.key, None)
                 self._watch(outcome, preemptor)
                 await self._seen(outcome)
                 log.info("plan %s: %d victims for %s", plan.id, len(plan.victims), preemptor.key)
-        except (ApiError, IntentTaken) as failure:
-            log.warning("preemption for %s: %s", preemptor.key, failure)
+        except IntentTaken as taken:
+            log.warning("preemption for %s: %s", preemptor.key, taken)
             await clock.sleep(_AGAIN)
+        except ApiError as failure:
+            aside = self._unrecorded.put_unrecorded(preemptor.unit, failure)
         except Deposed:
             raise
         except Exception:
@@ -270,7 +294,10 @@ class Preemptions:
             outcome_word = "failed" if failed else "evicted"
             self._context.metrics.count_plan(plan.id, plan.plane, outcome_word)
             after()
-            self._state.queue.release(preemptor.key, clock.monotonic(), activate=failed)
+            again = failed and not aside
+            self._state.queue.release(preemptor.key, clock.monotonic(), activate=again)
+            if aside:
+                self._state.queue.remind(preemptor.unit, aside)
             self._state.changed()
 
     async def _delete(
@@ -280,7 +307,8 @@ class Preemptions:
         lower: Sequence[Nomination],
         record: Record | None,
     ) -> Outcome:
-        intent = await self._write_intent(plan, await self._recorded(plan, record))
+        intent = await self._recording.write(plan, record)
+        self._unrecorded.forget(preemptor.unit)
         name = intent.metadata.name
         self._preemptors[name] = preemptor
         for each in lower:
@@ -311,39 +339,18 @@ class Preemptions:
                     break
                 await clock.sleep(_LOOK)
 
-    async def _note(self, plan: Plan, record: Record | None) -> None:
-        name = intent_name(plan, 0, dry_run=True)
-        recorded = await self._recorded(plan, record)
-        now = self._context.clock.wall()
-        spec = intent_spec(plan, 0, now, dry_run=True, decision_input=recorded)
-        try:
-            await self._intents.create(name, spec)
-        except (ApiError, IntentTaken) as failure:
-            log.warning("record of plan %s: %s", plan.id, failure)
-
-    async def _recorded(self, plan: Plan, record: Record | None) -> dict[str, Any] | None:
-        if record is None:
+    def _seen_metadata(self, victim: Victim) -> dict[str, Any] | None:
+        """Return what marks of a victim refer to, None where it leaves or is not known."""
+        row = self._state.pod(Uid(victim.root.uid))
+        if row is None or row.deleting or row.finished:
             return None
-        try:
-            return await asyncio.to_thread(record)
-        except Exception:
-            # What cannot be explained later must be carried out all the same.
-            log.exception("the input of plan %s is not recorded", plan.id)
-            return None
-
-    async def _write_intent(self, plan: Plan, recorded: dict[str, Any] | None) -> Preemption:
-        assert plan.preemptor is not None, "scheduling never evicts without a preemptor"
-        uid = plan.preemptor.uid
-        taken: IntentTaken | None = None
-        for _ in range(_NUMBERS):
-            number = self._attempts[uid] = self._attempts.get(uid, 0) + 1
-            spec = intent_spec(plan, number, self._context.clock.wall(), decision_input=recorded)
-            try:
-                return await self._pods.begin(intent_name(plan, number), spec)
-            except IntentTaken as again:
-                taken = again
-        assert taken is not None
-        raise taken
+        return {
+            "namespace": row.namespace,
+            "name": row.name,
+            "uid": row.uid,
+            "resourceVersion": str(row.version),
+            "generation": row.generation,
+        }
 
     def _evicted(self, intent: Preemption, victim: Victim, grace: int) -> None:
         self._graces[Uid(victim.root.uid)] = grace
@@ -373,13 +380,13 @@ class Preemptions:
 
     def _watch(self, outcome: Outcome, preemptor: Preemptor | None) -> None:
         now = self._context.clock.monotonic()
-        evicted = {Uid(each.uid) for each in outcome.victims if each.state is VictimState.EVICTED}
-        left = {uid for uid in evicted if self._there(uid)}
+        over = {Uid(each.uid) for each in outcome.victims if each.state.over}
+        left = {uid for uid in over if self._there(uid)}
         slack = self._context.settings.victim_deadline
         deadlines = {
             uid: now + self._graces.pop(uid, _DEFAULT_GRACE) * SECOND + slack for uid in left
         }
-        for uid in evicted:
+        for uid in over:
             self._graces.pop(uid, None)
         gone = None if left else now
         name = outcome.intent.metadata.name

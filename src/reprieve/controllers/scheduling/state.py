@@ -73,7 +73,7 @@ class ClusterState:
     changed: Callable[[], None]
     pod_gone: Callable[[PodRow], None] = lambda row: None
     gangs: Members | None = None
-    group_gone: Callable[[str], None] = lambda key: None
+    group_gone: Callable[[GroupRow], None] = lambda row: None
     observed: Callable[[PodRow | None, PodRow | None], None] = lambda old, new: None
     queue: Queue = field(init=False)
     reserved: Reserved = field(init=False)
@@ -385,7 +385,7 @@ class ClusterState:
             self.forest.remove(key)
             self.disturbed += 1
             self.queue.group_changed(key, now)
-            self.group_gone(key)
+            self.group_gone(old)
         else:
             self.reserved.gone(kind, (getattr(old, "namespace", ""), old.name))
             self.objects.remove(kind, old)

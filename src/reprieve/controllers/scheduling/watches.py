@@ -11,6 +11,7 @@ import contextlib
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from reprieve.api.scheduling import PodObject
 from reprieve.controllers.persistent import persistent
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.kinds import (
@@ -25,12 +26,15 @@ from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.troubles import Troubles
 from reprieve.engine.cluster.rows import Gone, Kind
 from reprieve.execution.turns import NodeTurns
+from reprieve.intake.cluster.pods import counted_pod_row
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import Resource
+from reprieve.kube.series_events import Reference
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
+from reprieve.wording.kube_scheduler import not_read
 
 __all__ = ["Watches"]
 
@@ -42,11 +46,19 @@ W = TypeVar("W")
 class _Sink(Generic[W]):
     """Hands what a reflector reads on to the state.
 
-    An object that cannot be read is left out with a line in the log; what is known of it stays
-    until the next list.
+    An object that a fault of ours keeps from being read is told, in the log and on the object. A
+    pod counts with what can be read of it and is not placed; anything else is left out, and what is
+    known of it stays until the next list.
     """
 
-    def __init__(self, watched: Watched[W], state: ClusterState, listed: asyncio.Event) -> None:
+    def __init__(
+        self,
+        context: SchedulingContext,
+        watched: Watched[W],
+        state: ClusterState,
+        listed: asyncio.Event,
+    ) -> None:
+        self._context = context
         self._watched = watched
         self._state = state
         self._listed = listed
@@ -72,11 +84,18 @@ class _Sink(Generic[W]):
     def _read(self, obj: W) -> Converted | None:
         try:
             return self._watched.convert(obj)
-        except Exception:
-            _, namespace, name, _ = identity_of(obj)
+        except Exception as fault:
+            uid, namespace, name, version = identity_of(obj)
             where = f"{namespace}/{name}".lstrip("/")
             log.exception("%s %s cannot be read", self._watched.kind.value, where)
-            return None
+            row = counted_pod_row(obj) if isinstance(obj, PodObject) else None
+            about = self._watched.resource
+            self._context.announce(
+                Reference(about.api_version, about.kind, namespace, name, uid, str(version)),
+                not_read(type(fault).__name__, counted=row is not None),
+                next(iter(sorted(self._context.scheduler_names)), ""),
+            )
+            return None if row is None else (row, None)
 
 
 class Watches:
@@ -147,7 +166,7 @@ class Watches:
             self._context.client,
             watched.resource,
             watched.type,
-            _Sink(watched, self._state, listed),
+            _Sink(self._context, watched, self._state, listed),
             self._context.clock,
             report=report,
             restarted=lambda why: self._context.metrics.watch_restarts.labels(

@@ -286,6 +286,7 @@ class PodRow:
     # Seconds from its start for which it is no victim, if it is in no group: None where nothing is
     # said, -1 for what cannot be read. The same in the rows below.
     min_runtime: int | None = None
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@
    the nodes where that is so for any member, and those that a member fits on as they are;
 4. possible victims leave the candidates; all members are placed, each beside its siblings;
 5. around that placement victims are put back, the most important first: higher priority, then job
-   key, then name. Whoever cannot return is a victim.
+   key, then name. Whoever cannot return is a victim;
+6. with `placement: search` the same is done around what members find in their own order, and the
+   smaller set of victims is taken: fewer victims of exhausted budgets, then fewer pods, then lower
+   priorities, compared from the highest down; among equals that of the search.
 
 The priority compared is the trigger's, for all members. The simulation is left as it was. Source:
 specification of gang jobs, sections 6, 7, 9 and 12.1.
@@ -184,18 +187,14 @@ class _DryRun:
         simulation.remove(possible.slots)
         try:
             nodes = self._place(members, candidates, possible, said)
-            if nodes is None or len(nodes) < len(members):
+            found_all = nodes is not None and len(nodes) == len(members)
+            others = self._in_member_order(members, candidates, possible)
+            placements = [each for each in (nodes if found_all else None, *others) if each]
+            if not placements:
                 placed = len(nodes or ())
                 found = self._failure(self._named(said), _counted(said), members[placed:], possible)
                 return found, []
-            placement = list(zip(members, nodes, strict=True))
-            reprieved = reprieve(
-                simulation,
-                units,
-                placement,
-                matches,
-                second_pass=simulation.policy.second_reprieve_pass,
-            )
+            placement, reprieved = self._smallest(members, placements, units, matches)
         finally:
             simulation.rollback(before)
         if self.policy.budgets is Budgets.REQUIRE and sum(reprieved.violating):
@@ -207,6 +206,54 @@ class _DryRun:
             ]
             return self._failure({}, (), members), broken
         return self._success(placement, possible, units, reprieved, said), []
+
+    def _in_member_order(
+        self, members: Sequence[Pending], candidates: Mask, possible: Possible
+    ) -> list[list[int]]:
+        """Return what members find in their own order, as the reference places them and beside.
+
+        Empty for `placement: first-fit`, which is that already.
+        """
+        if self.policy.placement is Placement.FIRST_FIT:
+            return []
+        simulation, cost = self.simulation, possible.cost
+        free_first = by_cost(np.where(possible.here, cost + 1, 0))
+        helped = candidates & _HELPED[self.codes]
+        found = [
+            first_fit(simulation, members, by_cost(cost), helped, narrowing=True),
+            first_fit(simulation, members, free_first, candidates, narrowing=False),
+        ]
+        return [nodes for nodes in found if len(nodes) == len(members)]
+
+    def _smallest(
+        self,
+        members: Sequence[Pending],
+        placements: Sequence[Sequence[int]],
+        units: Units,
+        matches: BudgetMatches,
+    ) -> tuple[list[tuple[Pending, int]], Reprieved]:
+        """Return the placement with the smallest set of victims, the first among equals."""
+        simulation, priority = self.simulation, self.simulation.snapshot.pod_priority
+        found: list[tuple[tuple[int, int, list[int]], list[tuple[Pending, int]], Reprieved]] = []
+        for nodes in dict.fromkeys(map(tuple, placements)):
+            placement = list(zip(members, nodes, strict=True))
+            before = simulation.checkpoint()
+            try:
+                reprieved = reprieve(
+                    simulation,
+                    units,
+                    placement,
+                    matches,
+                    second_pass=simulation.policy.second_reprieve_pass,
+                )
+            finally:
+                simulation.rollback(before)
+            slots = [s for u in reprieved.victims.tolist() for s in units.pods(u).tolist()]
+            highest_first = sorted((int(priority[slot]) for slot in slots), reverse=True)
+            key = (sum(reprieved.violating), len(slots), highest_first)
+            found.append((key, placement, reprieved))
+        _, placement, reprieved = min(found, key=lambda each: each[0])
+        return placement, reprieved
 
     def _place(
         self,

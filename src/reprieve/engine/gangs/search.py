@@ -8,7 +8,8 @@
    one direction only, nodes that are equal in all that counts are tried once, and states that
    failed are remembered. It ends after `STEPS` placements at the latest.
 
-The first that gives every member a node wins, so that the outcome depends on neither the order in
+What members find in their own order is compared with it afterwards (`job_preemption`). The first
+that gives every member a node wins, so that the outcome depends on neither the order in
 which members are handed in nor on time. Members of one size on plain resources never get to 4,
 since for them 1 is exact. Source: issue of gang jobs, "Better than the reference".
 """

@@ -49,7 +49,7 @@ def reserved(
     demand: GpuWorkloadKey, placement: Iterable[tuple[Uid, str]], pods: Iterable[PodRow]
 ) -> tuple[Reservation, ...]:
     """Return the room that a placement holds: that of its pods which have no node yet."""
-    waiting = {pod.uid: pod.gpus for pod in pods if pod.node is None and pod.live}
+    waiting = {pod.uid: pod.amounts for pod in pods if pod.node is None and pod.live}
     return tuple(
         Reservation(demand, uid, node, waiting[uid]) for uid, node in placement if uid in waiting
     )

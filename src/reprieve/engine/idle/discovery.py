@@ -13,18 +13,26 @@ sent what was found; a driver answers from a cache or the API server:
         root = end.value
 
 An owner found with another uid than the reference names counts as missing (hazard H7), and a Node
-is never a root (H11). Source: specification of the idle plane, sections 7 to 9.
+is never a root (H11). A reference is written by whoever creates the object that has it. So a root
+that can tell is asked: where it, or an object on the way to it, does not select its child, the way
+ends at that child, which is the root; one that lists its children and does not list this one yet is
+asked again. A root whose kind says nothing of its children is believed, and so is the way to it:
+the controllers of such kinds may make what is between by rules of their own. Source: specification
+of the idle plane, sections 7 to 9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
+from reprieve.engine.cluster.rows import Selector
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.plan import Ref
+from reprieve.engine.selectors import selects
 from reprieve.units.ids import Uid
+from reprieve.units.untrusted import Form
 
 __all__ = [
     "MAXIMUM_DEPTH",
@@ -39,6 +47,7 @@ __all__ = [
     "Owner",
     "OwnerForbidden",
     "OwnerNotFound",
+    "OwnerUnaware",
     "OwnerUnreadable",
     "ResolutionError",
     "Root",
@@ -47,11 +56,13 @@ __all__ = [
     "group_version",
     "owns",
     "resolve_root",
+    "selects_child",
 ]
 
 MAXIMUM_DEPTH: Final = 10
 MAXIMUM_NAME: Final = 253
 _UID_PREFIX: Final = 8
+_ORDINAL: Final = Form(r"[0-9]{1,10}+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +89,17 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The object that was read, with all its ownerReferences in their order."""
+    """The object that was read, with all its ownerReferences in their order.
+
+    `selector`: which labels its children have; `children`: the uids of all of them that are at
+    work. Both are None for kinds that do not say so.
+    """
 
     ref: Ref
     owners: tuple[Owner, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    selector: Selector = None
+    children: frozenset[Uid] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +128,14 @@ Answer = Found | Missing | Forbidden | Failed
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The root owner and the way to it: `Pod/a -> Job/b -> KaiwoJob/c`."""
+    """The root owner and the way to it: `Pod/a -> Job/b -> KaiwoJob/c`.
+
+    `denied_by`: the controller that it names and that does not know it.
+    """
 
     ref: Ref
     chain: str
+    denied_by: Ref | None = None
 
 
 class ResolutionError(Exception):
@@ -123,6 +145,7 @@ class ResolutionError(Exception):
     ├── OwnerNotFound     typical for delete events
     ├── OwnerForbidden    a right is missing
     ├── OwnerUnreadable   the API server did not answer
+    ├── OwnerUnaware      it does not list the object below it, or not yet
     ├── ChainTooDeep      more than ten objects, or a cycle
     └── NodeRoot          a static pod
     """
@@ -145,6 +168,10 @@ class OwnerUnreadable(ResolutionError):
     """An object of the chain could not be read for another reason."""
 
 
+class OwnerUnaware(ResolutionError):
+    """An owner that lists its children does not list the object that names it."""
+
+
 class ChainTooDeep(ResolutionError):
     """The chain has more than ten objects; `lookup` is its start."""
 
@@ -161,18 +188,29 @@ def resolve_root(
     `known`: the start itself, when the caller has it already; it is not asked for then.
 
     Raises:
-        ResolutionError: one of its five kinds.
+        ResolutionError: one of its six kinds.
     """
-    wanted, steps = start, []
+    wanted = start
+    steps: list[str] = []
+    below: Found | None = None
+    denied: Root | None = None
     for depth in range(MAXIMUM_DEPTH):
         if _is_node(wanted) and not literal.node_roots_tracked:
             raise NodeRoot(wanted)
         answer = known if depth == 0 and known is not None else (yield wanted)
         found = _found(answer, wanted, literal)
+        if below is not None and denied is None and not selects_child(found, below):
+            denied = Root(below.ref, " -> ".join(steps), denied_by=found.ref)
         steps.append(str(found.ref))
         owner = controller_of(found.owners)
         if owner is None:
-            return Root(found.ref, " -> ".join(steps))
+            if literal.owner_uid_unchecked or below is None:
+                return Root(found.ref, " -> ".join(steps))
+            if found.children is not None and below.ref.uid not in found.children:
+                raise OwnerUnaware(wanted, f"it does not list {below.ref} among its children")
+            can_tell = found.selector is not None or found.children is not None
+            return denied if denied and can_tell else Root(found.ref, " -> ".join(steps))
+        below = found
         wanted = _lookup(owner, start.namespace)
     raise ChainTooDeep(start)
 
@@ -200,6 +238,22 @@ def owns(
         except OwnerNotFound:
             return False
     return False
+
+
+def selects_child(owner: Found, child: Found) -> bool:
+    """Return whether an owner's kind and selector allow that `child` is one of its own.
+
+    True for kinds that do not say so. A Deployment controls ReplicaSets only, and the pods of a
+    StatefulSet have its name and a number.
+    """
+    group, _ = group_version(owner.ref.api_version)
+    if group == "apps":
+        if owner.ref.kind == "Deployment" and child.ref.kind != "ReplicaSet":
+            return False
+        number = child.ref.name.removeprefix(f"{owner.ref.name}-")
+        if owner.ref.kind == "StatefulSet" and not _ORDINAL.fullmatch(number):
+            return False
+    return owner.selector is None or selects(owner.selector, child.labels)
 
 
 def controller_of(owners: Iterable[Owner]) -> Owner | None:

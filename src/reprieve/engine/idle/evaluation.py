@@ -2,12 +2,14 @@
 
 1. Workloads under policy Always that have been idle for their grace period: each is its own plan,
    without a preemptor.
-2. Demands (phase PendingGpu), oldest first. What is in flight for a demand is credited, then GPUs
-   freed under policy Always, unless they were free before it came (its pods found them taken);
-   what remains is collected from eligible OnPressure workloads, oldest idle first, over all
-   resource names at once, leaving out those that add nothing. If the sum falls short for one
-   name, nobody is taken. With fit Node every pending pod also needs a node.
-3. With `irreducible`, victims that can be put back are reprieved, youngest idle first.
+2. Demands (phase PendingGpu), oldest first. What is in flight for a demand is credited, then what
+   is in flight for nobody, unless it was free before the demand came (its pods found it taken):
+   GPUs freed under policy Always, and those freed for a demand that has let go. What remains is
+   collected from eligible OnPressure workloads, oldest idle first, over all resource names at
+   once, leaving out those that add nothing, until every pending pod has a node (fit Node), or the
+   sum reaches the need (fit Sum, and for demands that wait for quota). If that never comes about,
+   nobody is taken.
+3. With fit Node, or `irreducible`, victims that can be put back are reprieved, youngest idle first.
 
 Eligible: Idle with a timer that has reached the grace period, not claimed by a plan, and (unless a
 literal switch says otherwise) with fresh samples of all running GPU pods. Demand and victims are
@@ -25,6 +27,7 @@ from reprieve.engine.idle.model import (
     Fit,
     IdleSnapshot,
     Phase,
+    PodRow,
     Policy,
     PreemptionPolicy,
     Reservation,
@@ -38,7 +41,7 @@ from reprieve.engine.idle.outcome import (
     Evaluation,
     Reason,
 )
-from reprieve.engine.idle.placement import Room, leave
+from reprieve.engine.idle.placement import Room, leave, pending_pods
 from reprieve.engine.idle.resources import add
 from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.idle.search import Search
@@ -73,8 +76,10 @@ class _Run:
     reprieved: list[Workload] = field(default_factory=list)
     roots: set[Uid] = field(default_factory=set)  # of eligible workloads: each counts once
     taken: set[Uid] = field(default_factory=set)  # roots claimed in this run
-    flights: dict[str, list[Workload]] = field(default_factory=dict)  # by in_flight()
-    pool: dict[str, int] = field(default_factory=dict)  # freed under Always, not credited yet
+    waiting: set[str] = field(default_factory=set)  # keys and names of all demands
+    served: set[str] = field(default_factory=set)  # keys and names of the snapshot's served
+    flights: dict[str, list[Workload]] = field(default_factory=dict)  # by _heir()
+    pool: dict[str, int] = field(default_factory=dict)  # freed for nobody, not credited yet
     pool_members: list[Workload] = field(default_factory=list)
     placed: list[Reservation] = field(default_factory=list)  # by this run
     covered: list[Reservation] = field(default_factory=list)  # those of them without a plan
@@ -84,8 +89,11 @@ def evaluate(snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> Evaluation:
     """Return the plans of one run, in the order in which they are to be committed."""
     run = _Run(snapshot, policy, now)
     workloads = sorted(snapshot.workloads, key=lambda workload: workload.key)
+    demands = (w for w in workloads if w.status.phase is Phase.PENDING_GPU)
+    run.waiting = {name for demand in demands for name in (demand.key, demand.ref.name)}
+    run.served = {name for key in snapshot.served for name in (key, key.partition("/")[2])}
     for workload in workloads:
-        whom = in_flight(workload, snapshot, policy, now)
+        whom = _heir(run, workload)
         if whom is not None:
             run.flights.setdefault(whom, []).append(workload)
             _note_settling(run, workload)
@@ -137,6 +145,18 @@ def in_flight(workload: Workload, snapshot: IdleSnapshot, policy: Policy, now: N
     return workload.status.preempted_for
 
 
+def _heir(run: _Run, workload: Workload) -> str | None:
+    """Return for whom its GPUs are on their way now: "" for whoever waits next.
+
+    They may be for a demand that has let go, or has found room elsewhere. Once the pods have ended,
+    a demand that has let go because it runs has the room; one that is gone has left it behind.
+    """
+    whom = in_flight(workload, run.snapshot, run.policy, run.now)
+    if not whom or whom in run.waiting:
+        return whom
+    return None if not workload.pods and whom in run.served else ""
+
+
 def _eligible(run: _Run, workload: Workload) -> bool:
     status, now = workload.status, run.now
     if status.phase is not Phase.IDLE:
@@ -164,23 +184,16 @@ def _spared(run: _Run, workload: Workload, reason: Reason, until: Nanos | None =
 
 
 def _serve(run: _Run, demand: Workload) -> None:
-    need = {name: count for name, count in sorted(demand.gpus.items()) if count > 0}
+    waiting = pending_pods(demand)
+    on_nodes = run.policy.fit is Fit.NODE and not _waits_for_quota(demand, waiting)
+    if on_nodes and not waiting:
+        run.declined.append(Declined(demand.ref, Reason.NO_PENDING_POD))
+        return
     _withdraw(run, demand)
-    flying = [*run.flights.get(demand.key, ()), *run.flights.get(demand.ref.name, ())]
-    flight = add(*(w.gpus for w in flying))
-    credit = {
-        name: min(max(0, count - flight.get(name, 0)), run.pool.get(name, 0))
-        for name, count in need.items()
-    }
-    incoming = {name: flight.get(name, 0) + credit[name] for name in need}
-    room = _room(run, demand, flying) if run.policy.fit is Fit.NODE else None
-    search = Search(demand, need, incoming, room, run.taken)
+    search, credit = _search(run, demand, waiting if on_nodes else ())
     if search.fits():
         run.covered.extend(_take_room(run, search, credit))
-        run.declined.append(Declined(demand.ref, Reason.COVERED, incoming))
-        return
-    if run.policy.fit is Fit.NODE and not search.pods:
-        run.declined.append(Declined(demand.ref, Reason.NO_PENDING_POD))
+        run.declined.append(Declined(demand.ref, Reason.COVERED, search.incoming))
         return
     for candidate in run.idle:
         if candidate.root.uid not in run.taken and search.useful(candidate):
@@ -191,7 +204,8 @@ def _serve(run: _Run, demand: Workload) -> None:
         run.declined.append(search.declined(run.idle))
         return
     spare = search.spare()
-    if run.policy.irreducible:
+    trim = on_nodes or run.policy.irreducible
+    if trim:
         search.victims = [v for v in search.victims if v not in spare]
         run.reprieved.extend(spare)
     _take_room(run, search, credit)
@@ -202,17 +216,45 @@ def _serve(run: _Run, demand: Workload) -> None:
             preemptor=demand.ref,
             victims=search.victims,
             rule=RULE_OLDEST_IDLE,
-            proof=Proof(
-                level=ProofLevel.PLACEMENT if run.policy.fit is Fit.NODE else ProofLevel.SUM,
-                need=need,
-                in_flight=incoming,
-                freed={n: sum(v.gpus.get(n, 0) for v in search.victims) for n in need},
-                compatible=bool(spare) and not run.policy.irreducible,
-            ),
+            proof=_proof(search, compatible=bool(spare) and not trim),
             placement=search.placement,
-            reprieved={RULE_NOT_NEEDED: len(spare)} if spare and run.policy.irreducible else {},
+            reprieved={RULE_NOT_NEEDED: len(spare)} if spare and trim else {},
             guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
         )
+    )
+
+
+def _waits_for_quota(demand: Workload, waiting: Sequence[PodRow]) -> bool:
+    """Whether room on nodes is not what it lacks: it has no pods yet, or they are gated."""
+    return not any(pod.live for pod in demand.pods) or any(pod.gated for pod in waiting)
+
+
+def _search(run: _Run, demand: Workload, pods: tuple[PodRow, ...]) -> tuple[Search, dict[str, int]]:
+    """Return the search for a demand, and what it is credited of what is for nobody."""
+    asked = add(*(pod.gpus for pod in pods)) if pods else demand.gpus
+    need = {name: count for name, count in sorted(asked.items()) if count > 0}
+    flying = [*run.flights.get(demand.key, ()), *run.flights.get(demand.ref.name, ())]
+    flight = add(*(w.gpus for w in flying))
+    credit = {
+        name: min(max(0, count - flight.get(name, 0)), run.pool.get(name, 0))
+        for name, count in need.items()
+    }
+    incoming = {name: flight.get(name, 0) + credit[name] for name in need}
+    room = _room(run, demand, flying) if pods else {}
+    return Search(demand, pods, need, incoming, room, run.taken), credit
+
+
+def _proof(search: Search, *, compatible: bool) -> Proof:
+    need, incoming = search.need, search.incoming
+    freed = {name: sum(v.gpus.get(name, 0) for v in search.victims) for name in need}
+    free = {name: max(0, need[name] - incoming[name] - freed[name]) for name in need}
+    return Proof(
+        level=ProofLevel.PLACEMENT if search.pods else ProofLevel.SUM,
+        need=need,
+        in_flight=incoming,
+        freed=freed,
+        compatible=compatible,
+        free={name: count for name, count in free.items() if count},
     )
 
 
@@ -241,7 +283,7 @@ def _take_room(run: _Run, search: Search, credit: Mapping[str, int]) -> list[Res
     for name, count in credit.items():
         if count:
             run.pool[name] -= count
-    demanded = {pod.uid: pod.gpus for pod in search.pods}
+    demanded = {pod.uid: pod.amounts for pod in search.pods}
     places = [
         Reservation(search.demand.key, uid, node, demanded[uid]) for uid, node in search.placement
     ]
@@ -310,7 +352,7 @@ def _note_settling(run: _Run, workload: Workload) -> None:
 def _room(run: _Run, demand: Workload, flying: Iterable[Workload]) -> Room:
     """Return what is free for this demand before victims are taken, per node.
 
-    What leaves for it, or under Always, counts; what earlier plans placed does not.
+    What leaves for it, or for nobody, counts; what earlier plans placed does not.
     """
     room: Room = {node.name: dict(node.free) for node in run.snapshot.nodes}
     for workload in (*flying, *run.pool_members):

@@ -213,7 +213,13 @@ def _view(workload: Workload, facts: Facts, policy: Policy, now: Nanos) -> _View
     pods = status.tracked_pods
     if not policy.literal.missing_metrics_are_zero:
         pods = fresh_only(pods, policy, now)
-    utilization = aggregate(pods, workload.settings.aggregation)
+    threshold, how = workload.settings.threshold, workload.settings.aggregation
+    utilization = aggregate(pods, how)
+    if utilization is not None and utilization < threshold:
+        # Samples of GPUs that its pods do not hold must not make a workload look idle.
+        asked = {pod.name: sum(pod.gpus.values()) for pod in workload.pods}
+        held = aggregate(pods, how, asked)
+        utilization = held if held is not None and held >= threshold else utilization
     return _View(workload, facts, policy, now, known, utilization)
 
 

@@ -64,7 +64,10 @@ class Aggregation(StrEnum):
 
 
 class Fit(StrEnum):
-    """What the fit check proves: the sum per resource name, or a node for every pending pod."""
+    """What the fit check proves: a node for every pending pod, or the sum per resource name.
+
+    SUM is what the compatible system does: it knows no nodes, no free room and GPUs only.
+    """
 
     SUM = "Sum"
     NODE = "Node"
@@ -108,7 +111,9 @@ class PodRow:
     without a node, the names of the nodes that its selectors and tolerations admit; None means all.
     `started`: when it was accepted by its kubelet; `created`: when the object was made; `ends`:
     when the graceful end of a pod that is being deleted should be over. `group`: the pods of one
-    namespace with one group, empty for none, start together.
+    namespace with one group, empty for none, start together. `asks`: what it requests of a node
+    beside GPUs (cpu in milli-CPU, `pods` one), where placements are proven. `gated`: it waits for
+    quota, not yet for a node.
     """
 
     uid: Uid
@@ -123,6 +128,13 @@ class PodRow:
     created: Nanos | None = None
     ends: Nanos | None = None
     group: str = ""
+    asks: Mapping[str, int] = field(default_factory=dict)
+    gated: bool = False
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """All that it requests of a node, GPUs among it."""
+        return {**self.asks, **self.gpus}
 
     @property
     def live(self) -> bool:
@@ -172,9 +184,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node that takes pods: its free GPUs, allocatable minus what all pods on it ask for.
+    """A node that takes pods: what is free, allocatable minus what all pods on it ask for.
 
-    Pods that are being deleted still count as there. `free` may be negative.
+    Of every resource, in base units (cpu in milli-CPU). Pods that are being deleted still count as
+    there. `free` may be negative.
     """
 
     name: str
@@ -196,7 +209,8 @@ class IdleSnapshot:
     """Everything one evaluation looks at.
 
     `claims`: for roots that a committed plan evicts, the demand it serves (None: policy Always).
-    They hold from the commit on, whether or not the victim's status shows it already.
+    They hold from the commit on, whether or not the victim's status shows it already. `served`:
+    GpuWorkloads with a pod on a node; what was freed for them they may have.
     """
 
     revision: int
@@ -204,6 +218,7 @@ class IdleSnapshot:
     nodes: tuple[NodeRow, ...] = ()
     claims: Mapping[Uid, GpuWorkloadKey | None] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
+    served: frozenset[GpuWorkloadKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ RULE_NOT_NEEDED: Final = "NotNeeded"  # reprieved: the demand fits without it
 class Reason(StrEnum):
     """Why a demand got nobody, or an idle workload stays."""
 
-    COVERED = "Covered"  # what is on its way suffices
+    COVERED = "Covered"  # what is free or on its way suffices
     SHORT = "Short"  # all eligible idle workloads together hold too little
-    NO_PLACEMENT = "NoPlacement"  # the sum suffices, but some pod has no node
+    NO_PLACEMENT = "NoPlacement"  # there are GPUs enough, but some pod has no node
     NO_PENDING_POD = "NoPendingPod"  # fit Node needs a pod to place
     NO_TIMER = "NoTimer"
     WITHIN_GRACE = "WithinGrace"
@@ -47,8 +47,8 @@ class Reason(StrEnum):
 class Declined:
     """A workload for which, or to which, nothing happens, and why.
 
-    `amounts`: what is missing per resource name (SHORT), or what suffices (COVERED). `until`: when
-    time alone changes the answer.
+    `amounts`: what is missing per resource name (SHORT), what is on its way (COVERED), or what a
+    pod without a node asks for (NO_PLACEMENT). `until`: when time alone changes the answer.
     """
 
     subject: Ref

@@ -1,9 +1,10 @@
 """Where the pending pods of a demand go once the victims' pods have left (fit Node).
 
-Looks at GPU resource names and at the nodes that each pod's selectors and tolerations admit; other
-resources are the scheduler's matter. Sound, not complete: every placement returned is valid, and a
-search that is cut off after `LIMIT` tries counts as no fit. Pods are placed hardest first: fewest
-admitted nodes, largest request, name; nodes are tried tightest first, then by name.
+Looks at every resource that a pod requests, and at the nodes that its selectors and tolerations
+admit; affinity between pods, spread, volumes and devices are the scheduler's matter. Sound, not
+complete: every placement returned is valid, and a search that is cut off after `LIMIT` tries counts
+as no fit. Pods are placed hardest first: fewest admitted nodes, largest request, name; nodes are
+tried tightest first, then by name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["Room", "leave", "pending_pods", "place", "takes"]
 
 LIMIT: Final = 2_000
 
-Room = dict[str, dict[str, int]]  # node -> GPU resource name -> count; values may be negative
+Room = dict[str, dict[str, int]]  # node -> resource name -> amount; values may be negative
 
 
 def pending_pods(workload: Workload) -> tuple[PodRow, ...]:
@@ -40,7 +41,7 @@ def leave(room: Room, pods: Iterable[PodRow]) -> None:
     for pod in pods:
         node = room.get(pod.node or "")
         if node is not None and pod.phase not in ("Succeeded", "Failed"):
-            for name, count in pod.gpus.items():
+            for name, count in pod.amounts.items():
                 node[name] = node.get(name, 0) + count
 
 
@@ -49,7 +50,11 @@ def takes(room: Mapping[str, Mapping[str, int]], node: str, pod: PodRow) -> bool
     if pod.nodes is not None and node not in pod.nodes:
         return False
     amounts = room[node]
-    return all(amounts.get(name, 0) >= count for name, count in pod.gpus.items())
+    return all(
+        amounts.get(name, 0) >= count
+        for asked in (pod.gpus, pod.asks)
+        for name, count in asked.items()
+    )
 
 
 def place(
@@ -112,7 +117,7 @@ def _candidates(pod: PodRow, free: Room, *, distinct: bool) -> Iterator[str]:
 
 
 def _move(room: dict[str, int], pod: PodRow, sign: int) -> None:
-    for name, count in pod.gpus.items():
+    for name, count in pod.amounts.items():
         room[name] = room.get(name, 0) + sign * count
 
 

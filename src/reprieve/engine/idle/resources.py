@@ -20,7 +20,6 @@ __all__ = [
     "add",
     "is_gpu",
     "pod_gpus",
-    "raised",
     "workload_gpus",
 ]
 
@@ -59,13 +58,6 @@ def pod_gpus(
 def workload_gpus(pods: Sequence[Mapping[str, int]], last: Mapping[str, int]) -> dict[str, int]:
     """Return the total over the owned pods; `last` when there is none."""
     return add(*pods) if pods else dict(last)
-
-
-def raised(recorded: Mapping[str, int], pod: Mapping[str, int]) -> dict[str, int]:
-    """Return the recorded counts, raised to this pod's where they are lower (never lowered)."""
-    return {
-        name: max(recorded.get(name, 0), pod.get(name, 0)) for name in sorted({*recorded, *pod})
-    }
 
 
 def add(*amounts: Mapping[str, int]) -> dict[str, int]:

@@ -3,7 +3,8 @@
 Merging: values are rounded to two decimals; a value that moved by more than 0.01 is stored. `seen`
 advances with every poll that contains the GPU, `updated` (written as `lastUpdate`) with a change
 and at least once a minute. Entries are keyed by GPU id and partition; partitions are not stored in
-the status, so an entry read back after a restart is adopted by the first partition of its GPU.
+the status, so an entry read back after a restart is adopted by the first partition of its GPU. Of
+several values of one GPU in one poll the highest counts.
 
 Freshness: a sample is fresh while its last poll lies within the policy's window. A workload is
 fresh when every running pod that asks for GPUs has samples and all of them are fresh: silence is
@@ -135,16 +136,19 @@ def track(tracked: Iterable[TrackedPod], pods: Iterable[PodRow]) -> tuple[Tracke
     return tuple(known.get(name) or TrackedPod(name) for name in names)
 
 
-def aggregate(pods: Iterable[TrackedPod], how: Aggregation) -> float | None:
+def aggregate(
+    pods: Iterable[TrackedPod], how: Aggregation, asked: Mapping[str, int] | None = None
+) -> float | None:
     """Return percent with two decimals: the mean inside each pod, then Min, Max or Avg.
 
     Pods without samples are left out; None when no pod has any. Sums are taken in the order of
     the entries, as the reference does: an exact sum would round some halves the other way.
+    `asked`: how many GPUs pods ask for; of one with more samples only so many count, the highest.
     """
     means = [
-        _sum(sample.utilization for sample in pod.samples) / len(pod.samples)
+        _sum(values) / len(values)
         for pod in pods
-        if pod.samples
+        if (values := _values(pod, None if asked is None else asked.get(pod.name, 0)))
     ]
     if not means:
         return None
@@ -153,6 +157,11 @@ def aggregate(pods: Iterable[TrackedPod], how: Aggregation) -> float | None:
     if how is Aggregation.MAX:
         return rounded(max(means))
     return rounded(_sum(means) / len(means))
+
+
+def _values(pod: TrackedPod, most: int | None) -> list[float]:
+    values = [sample.utilization for sample in pod.samples]
+    return values if most is None or most >= len(values) else sorted(values, reverse=True)[:most]
 
 
 def is_fresh(sample: GpuSample, policy: Policy, now: Nanos) -> bool:
@@ -247,11 +256,13 @@ def _merged_samples(
 ) -> tuple[tuple[GpuSample, ...], bool]:
     entries = list(samples)
     changed = False
-    # Later readings of the same GPU win, as later series of the text do.
     latest: dict[tuple[str, str | None], float] = {}
     for reading in readings:
-        partition = None if policy.literal.partitions_collapse else reading.partition
-        latest[(reading.gpu_id, partition)] = rounded(reading.utilization)
+        collapse = policy.literal.partitions_collapse
+        key = (reading.gpu_id, None if collapse else reading.partition)
+        value = rounded(reading.utilization)
+        # Of two samples of one GPU one is wrong: only the higher cannot make busy work look idle.
+        latest[key] = value if collapse else max(value, latest.get(key, value))
     taken: set[int] = set()
     for (gpu_id, partition), value in latest.items():
         index = _entry(entries, gpu_id, partition, taken)

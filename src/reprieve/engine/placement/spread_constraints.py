@@ -14,7 +14,7 @@ from typing import Final
 from reprieve.engine.cluster.rows import Kind, Requirement, SelectorRow, SpreadConstraint
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import View
-from reprieve.engine.placement.filters.selection import selects
+from reprieve.engine.selectors import selects
 
 __all__ = ["HOSTNAME", "SYSTEM_DEFAULTS", "by_system_defaults", "constraints_of"]
 

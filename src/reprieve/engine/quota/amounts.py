@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from reprieve.units.quantities import quantity_text as text
+
 __all__ = ["UNLIMITED", "WIDE", "capacity_text", "clamp", "minus", "plus", "text", "widened"]
 
 UNLIMITED: Final = 2**63 - 1
 SMALLEST: Final = -(2**63)
 WIDE: Final = 2**80
-
-_BINARY: Final = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
-_DECIMAL: Final = ("E", "P", "T", "G", "M", "k")
 
 
 def clamp(amount: int) -> int:
@@ -50,16 +49,3 @@ def minus(left: int, right: int) -> int:
 def capacity_text(resource: str, amount: int) -> str:
     """Return the quantity of a quota, which may be unlimited."""
     return "<unlimited>" if amount >= UNLIMITED else text(resource, amount)
-
-
-def text(resource: str, amount: int) -> str:
-    """Return the canonical quantity: `3200` and `500m` of cpu, `25Ti` of memory, `8k` of others."""
-    if resource == "cpu" and amount % 1_000:
-        return f"{amount}m"
-    whole = amount // 1_000 if resource == "cpu" else amount
-    binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
-    base, suffixes = (1_024, _BINARY) if binary else (1_000, _DECIMAL)
-    for power, suffix in zip(range(len(suffixes), 0, -1), suffixes, strict=True):
-        if whole and whole % base**power == 0:
-            return f"{whole // base**power}{suffix}"
-    return str(whole)

@@ -35,6 +35,7 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.nominations import Nominations
+from reprieve.engine.quota.pace import UNHURRIED, Pace
 from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
@@ -59,6 +60,7 @@ def cycle(
     number: int = 0,
     ledger: Ledger | None = None,
     proof: NodeCheck | None = None,
+    pace: Pace = UNHURRIED,
 ) -> CycleResult:
     """Run one cycle.
 
@@ -69,9 +71,10 @@ def cycle(
         number: of the cycle; a bookmark lives from one to the next.
         ledger: of who preempted whom, where pairs are to be held; changed.
         proof: that preemptors fit on nodes, where that is asked for; changed.
+        pace: ends the decision about a head that takes too long.
     """
     try:
-        run = _Cycle(holdings, queues, now, number, ledger, proof)
+        run = _Cycle(holdings, queues, now, number, ledger, proof, pace)
     except Exception as fault:
         return CycleResult(fault=fault)
     try:
@@ -92,6 +95,7 @@ def cycles(
     first: int = 0,
     ledger: Ledger | None = None,
     proof: NodeCheck | None = None,
+    pace: Pace = UNHURRIED,
 ) -> Iterator[CycleResult]:
     """Yield cycles back to back, at most `limit`, until they change nothing any more.
 
@@ -100,7 +104,7 @@ def cycles(
     """
     seen: set[str] = set()
     for number in range(first, first + limit):
-        result = cycle(holdings, queues, now, number, ledger, proof)
+        result = cycle(holdings, queues, now, number, ledger, proof, pace)
         yield result
         if result.fault is not None:
             return
@@ -167,7 +171,9 @@ class _Cycle:
         number: int,
         ledger: Ledger | None,
         proof: NodeCheck | None,
+        pace: Pace,
     ) -> None:
+        self.pace = pace
         self.proof = proof
         self.holdings = holdings
         self.queues = queues
@@ -180,7 +186,7 @@ class _Cycle:
         self.designated: set[str] = set()
         self.designated_in: dict[int, list[Holder]] = {}  # by root
         self.result = CycleResult()
-        self.nominations = Nominations(self.snapshot, holdings, queues, now, number, ledger)
+        self.nominations = Nominations(self.snapshot, holdings, queues, now, number, ledger, pace)
 
     def nominate(self, heads: Sequence[tuple[str, Workload]]) -> list[Entry]:
         """Give every head that may be considered its assignment and its targets."""
@@ -190,6 +196,7 @@ class _Cycle:
             if workload.key in self.holdings.holders:
                 self.queues.delete(workload.key)
                 continue
+            self.pace.begin(workload.key)
             entry.preempts = self.queues.awaits_preemption(workload.key)
             try:
                 if self.nominations.admit(entry):
@@ -204,6 +211,7 @@ class _Cycle:
         """Decide the nominated entries one after the other."""
         fair = self.settings.fair_sharing is not None
         for entry in self._fair_order(entries) if fair else self._classical_order(entries):
+            self.pace.begin(entry.workload.key)
             try:
                 self._process(entry)
             except Exception as failure:
@@ -346,6 +354,8 @@ class _Cycle:
                 self.snapshot.remove_usage(entry.replaced.queue, entry.replaced.held)
                 self.holdings.release(entry.replaced.key)
             self.queues.admitted(entry.workload.key)
+            if self.ledger is not None:
+                self.ledger.admitted(entry.workload.uid, self.now)
             self.holdings.hold(held)
             self.result.entries.append(entry)
             self.result.progress = True
@@ -355,14 +365,18 @@ class _Cycle:
         for target in entry.issued:
             self.holdings.expect_eviction(target.holder.key, target.reason, self.now)
             if self.ledger is not None:
-                victim = target.holder.workload.uid
-                self.ledger.record(entry.workload.uid, victim, self.now)
+                self._note_turn(self.ledger, entry, target.holder)
             self.result.progress = True
         entry.reason = Unready.WAITING_FOR_PREEMPTED_WORKLOADS
         count = len(entry.targets)
         entry.message = f"{assignment.message}. Pending the preemption of {count} workload(s)"
         entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
         self._finish(entry, Outcome.PREEMPTING)
+
+    def _note_turn(self, ledger: Ledger, entry: Entry, victim: Holder) -> None:
+        workload, causes = entry.workload, self.nominations.causes
+        cause = causes.between(workload, entry.queue, victim.workload, victim.queue)
+        ledger.record(workload.uid, victim.workload.uid, self.now, cause)
 
     def _no_candidates(self, entry: Entry, assignment: Assignment) -> None:
         rules = self.snapshot.configuration.cluster_queues[entry.cluster_queue].preemption

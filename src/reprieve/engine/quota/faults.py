@@ -42,6 +42,10 @@ class Faults:
         """Tell whether a key is not to be tried yet."""
         return self._found.get(key, _WELL)[1] > now
 
+    def next_due(self, now: Nanos) -> Nanos | None:
+        """Return when the first of those that wait is to be tried again, None if nobody waits."""
+        return min((until for _, until in self._found.values() if until > now), default=None)
+
     def due(self, now: Nanos) -> list[str]:
         """Return the keys that have failed and are to be tried again."""
         return [key for key, (_, until) in self._found.items() if until <= now]

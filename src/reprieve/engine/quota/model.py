@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from reprieve.engine.selectors import covers, requirement_holds
 from reprieve.units.instants import Nanos
 
 __all__ = [
@@ -193,22 +194,7 @@ class NodeExpression:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether `labels` satisfy it."""
-        value = labels.get(self.key)
-        if self.operator == "Exists":
-            return value is not None
-        if self.operator == "DoesNotExist":
-            return value is None
-        if self.operator == "NotIn":
-            return value is None or value not in self.values
-        if value is None:
-            return False
-        if self.operator == "In":
-            return value in self.values
-        try:
-            left, right = int(value), int(self.values[0])
-        except (ValueError, IndexError):
-            return False
-        return left > right if self.operator == "Gt" else left < right
+        return requirement_holds(self.operator, self.values, labels.get(self.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,19 +269,7 @@ class Toleration:
 
     def tolerates(self, taint: Taint) -> bool:
         """Tell whether the taint does not keep the pod away."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator == "Exists":
-            return True
-        if self.operator in ("", "Equal"):
-            return bool(self.key) and self.value == taint.value
-        try:
-            left, right = int(taint.value), int(self.value)
-        except ValueError:
-            return False
-        return left > right if self.operator == "Gt" else left < right
+        return covers(self, taint)
 
 
 @dataclass(frozen=True, slots=True)

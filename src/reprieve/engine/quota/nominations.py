@@ -16,9 +16,10 @@ from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
 from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.model import Check, PodSet, Workload
+from reprieve.engine.quota.pace import Pace
 from reprieve.engine.quota.partial import reduced, reduction_steps
 from reprieve.engine.quota.preemption import SearchOracle
-from reprieve.engine.quota.protection import Ledger, protected
+from reprieve.engine.quota.protection import Causes, Ledger, protected
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.units.instants import Nanos
@@ -37,13 +38,16 @@ class Nominations:
         now: Nanos,
         number: int,
         ledger: Ledger | None,
+        pace: Pace,
     ) -> None:
+        self.pace = pace
         self.snapshot = snapshot
         self.holdings = holdings
         self.queues = queues
         self.now = now
         self.number = number
         self.ledger = ledger
+        self.causes = Causes(snapshot)
         self.settings = snapshot.settings
 
     def admit(self, entry: Entry) -> bool:
@@ -65,7 +69,7 @@ class Nominations:
             for each in entry.assignment.pod_sets
             for resource, choice in each.flavors.items()
         }
-        oracle = SearchOracle(without, who)
+        oracle = SearchOracle(without, who, self.pace)
         assigner = Assigner(
             without,
             entry.workload,
@@ -119,7 +123,7 @@ class Nominations:
         if entry.replaced is not None:
             # A larger slice takes the place of the smaller one, on the same flavors.
             snapshot, only = snapshot.without((entry.replaced,)), _flavors_of(entry.replaced)
-        oracle = SearchOracle(snapshot, who)
+        oracle = SearchOracle(snapshot, who, self.pace)
         assigner = Assigner(
             snapshot,
             workload,
@@ -150,7 +154,7 @@ class Nominations:
 
     def _preemptor(self, entry: Entry) -> Preemptor:
         who = preemptor(entry.workload, entry.queue, self.settings)
-        entry.spared = protected(who, self.now, self.holdings.protects, self.ledger)
+        entry.spared = protected(who, self.now, self.holdings.protects, self.ledger, self.causes)
         return who if entry.spared is None else replace(who, spares=entry.spared)
 
     def _last_scan(self, workload: Workload, cluster_queue: str) -> LastScan | None:

@@ -16,6 +16,7 @@ from typing import Protocol
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.classical import Found, classical_targets
 from reprieve.engine.quota.fair import fair_targets
+from reprieve.engine.quota.pace import UNHURRIED, Pace
 from reprieve.engine.quota.state import Snapshot
 from reprieve.engine.quota.tree import borrowing_level
 
@@ -52,9 +53,10 @@ def find_targets(
 class SearchOracle:
     """The oracle that runs the search on a snapshot, which must not change meanwhile."""
 
-    def __init__(self, snapshot: Snapshot, who: Preemptor) -> None:
+    def __init__(self, snapshot: Snapshot, who: Preemptor, pace: Pace = UNHURRIED) -> None:
         self._snapshot = snapshot
         self._who = who
+        self._pace = pace
         # Who asks for one flavor-resource only is answered and served by one search.
         self._searches: dict[object, Found | None] = {}
 
@@ -74,5 +76,6 @@ class SearchOracle:
         """Return what `find_targets` returns."""
         asked = (*requests.items(), need)
         if asked not in self._searches:
+            self._pace.check()
             self._searches[asked] = find_targets(self._snapshot, self._who, requests, need)
         return self._searches[asked]

@@ -15,22 +15,21 @@ Source: specification of the quota plane, section 3.5.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from reprieve.engine.quota.amounts import UNLIMITED
 from reprieve.engine.quota.tree import Column, Columns, Tree, remove
+from reprieve.units.untrusted import Form, Unreadable, shown
 
 __all__ = ["Share", "ShareKey", "Shares", "fair_weight", "share"]
 
 ShareKey = tuple[int, float]
 
-_DECIMAL: Final = re.compile(
-    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
-    r"(?:(?P<suffix>[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]{1,3}))?",
-    re.ASCII,
+_DECIMAL: Final = Form(
+    r"(?P<number>[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++))"
+    r"(?:[eE](?P<exponent>[+-]?+[0-9]{1,3}+)|(?P<suffix>[numkMGTPE]))?+"
 )
 _SCALES: Final = dict(zip(("n", "u", "m", "", *"kMGTPE"), range(-9, 19, 3), strict=True))
 
@@ -133,11 +132,11 @@ def fair_weight(text: str) -> float:
     It multiplies the digits by a power of ten: `0.3` is 3 * 0.1, which is not the float64 of 0.3.
 
     Raises:
-        ValueError: a binary suffix, or no quantity.
+        Unreadable: a binary suffix, or no quantity.
     """
     form = _DECIMAL.fullmatch(text)
     if form is None:
-        raise ValueError(f"{text!r} is not a decimal quantity")
+        raise Unreadable(f"{shown(text)} is not a decimal quantity")
     digits, _, fraction = form["number"].partition(".")
     scale = int(form["exponent"]) if form["exponent"] else _SCALES[form["suffix"] or ""]
     value = float(int(f"{digits}{fraction}"))

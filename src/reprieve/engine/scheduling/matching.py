@@ -6,38 +6,26 @@ specification 21.2, 21.3 and 21.7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from reprieve.engine.cluster.rows import (
     AffinityTerm,
     Labels,
     NodeRow,
     NodeTerm,
-    Operator,
     PodClass,
     PodRow,
-    Requirement,
-    Selector,
     Taint,
     Toleration,
 )
-from reprieve.engine.placement.filters.taints import covers
+from reprieve.engine.selectors import covers, selects
 
 __all__ = [
     "affinity_matches",
     "node_passes",
-    "selector_matches",
     "term_matches",
     "tolerated",
 ]
-
-
-def selector_matches(selector: Selector, labels: Labels) -> bool:
-    """Return whether the labels match; a missing selector matches nothing."""
-    if selector is None:
-        return False
-    found = dict(labels)
-    return all(_holds(requirement, found) for requirement in selector)
 
 
 def term_matches(
@@ -46,10 +34,10 @@ def term_matches(
     """Return whether an affinity term, wherever its topology is, selects the pod."""
     if pod.namespace not in term.namespaces and not (
         term.namespace_selector is not None
-        and selector_matches(term.namespace_selector, namespace_labels(pod.namespace))
+        and selects(term.namespace_selector, dict(namespace_labels(pod.namespace)))
     ):
         return False
-    return selector_matches(term.selector, pod.labels)
+    return selects(term.selector, dict(pod.labels))
 
 
 def affinity_matches(pod: PodRow, other: PodRow, namespace_labels: Callable[[str], Labels]) -> bool:
@@ -79,25 +67,4 @@ def _node_term(term: NodeTerm, node: NodeRow) -> bool:
     if term.unreadable or not (term.expressions or term.fields):
         return False
     fields = {"metadata.name": node.name}
-    return all(_holds(each, node.labels) for each in term.expressions) and all(
-        _holds(each, fields) for each in term.fields
-    )
-
-
-def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case Operator.IN:
-            return value in requirement.values if value is not None else False
-        case Operator.NOT_IN:
-            return value is None or value not in requirement.values
-        case Operator.EXISTS:
-            return value is not None
-        case Operator.DOES_NOT_EXIST:
-            return value is None
-        case Operator.GT | Operator.LT:
-            try:
-                number, bound = int(value or ""), int(requirement.values[0])
-            except (ValueError, IndexError):
-                return False
-            return number > bound if requirement.operator is Operator.GT else number < bound
+    return selects(term.expressions, node.labels) and selects(term.fields, fields)

@@ -5,19 +5,29 @@ Source: specification 8 and 17.1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Unit
+from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Preemption, Unit
 from reprieve.engine.scheduling.placing import Choose, place_members
 from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 
-__all__ = ["schedule_pod"]
+__all__ = ["PodPostFilter", "schedule_pod"]
+
+PodPostFilter: TypeAlias = Callable[[Simulation, Pending, Policy], Preemption]
 
 
 def schedule_pod(
-    simulation: Simulation, unit: Unit, pending: Pending, policy: Policy, choose: Choose
+    simulation: Simulation,
+    unit: Unit,
+    pending: Pending,
+    policy: Policy,
+    choose: Choose,
+    preempt: PodPostFilter = preempt_for_pod,
 ) -> Attempt:
     """Return the end of the pod's cycle; a placed pod stays in the simulation."""
     placing, _ = place_members(simulation, [pending], 0, 1, choose)
@@ -33,7 +43,7 @@ def schedule_pod(
         return Attempt(unit, Code.UNSCHEDULABLE, (member,))
     if "DefaultPreemption" not in simulation.profile.post_filters:
         return Attempt(unit, Code.UNSCHEDULABLE, (Member(uid, diagnosis=diagnosis),))
-    found = preempt_for_pod(simulation, pending, policy)
+    found = preempt(simulation, pending, policy)
     nominate: str | Nominate = Nominate.CLEAR
     if found.code is Code.SUCCESS:
         nominate = found.nominated[0][1]

@@ -19,7 +19,7 @@ they are and how their cycles end. Source: specification 22, with 5.1, 5.2 and 9
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Final
 
@@ -36,7 +36,7 @@ from reprieve.engine.scheduling.queue_entries import (
     cycle_order,
     own_changes,
 )
-from reprieve.engine.scheduling.queue_events import Event, Happening, asks
+from reprieve.engine.scheduling.queue_events import GANG, Event, Happening, asks
 from reprieve.engine.scheduling.queue_flights import Flights
 from reprieve.engine.scheduling.queue_incomplete import Incomplete
 from reprieve.engine.scheduling.queue_places import Places
@@ -276,6 +276,13 @@ class Queue:
         """Return why a pod is held before the queue, None when it is not."""
         key = self._owner.get(uid)
         return self._incomplete.gate(uid) if key is None else self._entries[key].gate
+
+    def short_groups(self) -> Iterator[tuple[str, Gate, list[PodRow]]]:
+        """Yield groups that lack members or their group object: key, why, and queued pods."""
+        yield from self._incomplete.waiting()
+        for entry in self._entries.values():
+            if entry.place is Place.GATED and entry.gate is not None and entry.gate.plugin == GANG:
+                yield entry.group, entry.gate, [each.row for each in entry.members.values()]
 
     def place(self, uid: Uid) -> str:
         """Return the `queue` label of the pod's place, empty when it is not queued."""

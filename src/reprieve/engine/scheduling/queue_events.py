@@ -21,10 +21,10 @@ from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.scheduling.matching import (
     affinity_matches,
     node_passes,
-    selector_matches,
     term_matches,
     tolerated,
 )
+from reprieve.engine.selectors import selects
 
 __all__ = ["ASKED", "DEFAULT_PREEMPTION", "GANG", "GATES", "Event", "Happening", "Known", "asks"]
 
@@ -121,7 +121,7 @@ def _shares_port(pod: PodRow, event: Event, _: Known) -> bool:
 
 def _spread_counts(pod: PodRow, other: PodRow) -> bool:
     return pod.namespace == other.namespace and any(
-        selector_matches(each.selector, other.labels) for each in pod.pod_class.spread if each.hard
+        selects(each.selector, dict(other.labels)) for each in pod.pod_class.spread if each.hard
     )
 
 

@@ -6,7 +6,7 @@ They are no entry, and nobody asks PreEnqueue about them. Source: specification 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from reprieve.engine.cluster.rows import COMPOSITE, PodRow
 from reprieve.engine.cluster.trees import Way
@@ -52,10 +52,18 @@ class Incomplete:
         """Return what a member waits for, None for a pod that is not here."""
         for group, members in self._members.items():
             if uid in members:
-                way, key = self._facts.root(group)
-                missing = way is Way.MISSING and key.startswith(COMPOSITE)
-                return no_composite(key) if missing else no_group(group)
+                return self._gate(group)
         return None
+
+    def waiting(self) -> Iterator[tuple[str, Gate, list[PodRow]]]:
+        """Yield each group, what its members wait for, and these."""
+        for group, members in self._members.items():
+            yield group, self._gate(group), [member.row for member in members.values()]
+
+    def _gate(self, group: str) -> Gate:
+        way, key = self._facts.root(group)
+        missing = way is Way.MISSING and key.startswith(COMPOSITE)
+        return no_composite(key) if missing else no_group(group)
 
     def ready(self, key: str) -> dict[str, tuple[str, dict[Uid, QueuedMember]]]:
         """Take out the groups that are complete now that this one is there.

@@ -34,7 +34,8 @@ from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sen
 from reprieve.engine.scheduling.placing import Choose, best_node
 from reprieve.engine.scheduling.plans import plan_of
 from reprieve.engine.scheduling.plugins import PostFilter
-from reprieve.engine.scheduling.pod import schedule_pod
+from reprieve.engine.scheduling.pod import PodPostFilter, schedule_pod
+from reprieve.engine.scheduling.pod_preemption import preempt_for_pod
 from reprieve.engine.scheduling.reservations import with_reservations
 from reprieve.engine.scheduling.tree_placing import in_placement_order
 from reprieve.units.ids import Uid
@@ -54,6 +55,7 @@ class Session:
     that should be gone by now; nobody waits for them, and no plan counts on them again. `gangs`:
     groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`: Unix
     seconds, for a policy that is `timed`. `scorers`: placement scorers of others, by name.
+    `preempt_pod`: preemption for a plain pod.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Session:
         jobs: JobOptions = NO_JOBS,
         now: int = 0,
         scorers: Mapping[str, PlacementScorer] = MappingProxyType({}),
+        preempt_pod: PodPostFilter = preempt_for_pod,
     ) -> None:
         self.snapshot = snapshot
         self._gangs = gangs
@@ -79,6 +82,7 @@ class Session:
         self._now = now
         self._until = protected_until(snapshot, policy, now)
         self._scorers = scorers
+        self._preempt_pod = preempt_pod
         self._simulations: dict[str, Simulation] = {}
         self._placed: list[Placed] = []
         self._nominations = {each.uid: each for each in nominations_of(snapshot, policy)}
@@ -146,7 +150,9 @@ class Session:
                 ],
             )
         else:
-            attempt = schedule_pod(simulation, unit, queued[0], self._policy, self._choose)
+            attempt = schedule_pod(
+                simulation, unit, queued[0], self._policy, self._choose, self._preempt_pod
+            )
         simulation.evictable = before
         found = attempt.preemption
         if found is not None and found.evaluated and self._placed:

@@ -11,6 +11,7 @@ from reprieve.api.scheduling import PodResourceClaim, ResourceClaimStatus
 from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
 from reprieve.units.ids import Uid
 from reprieve.units.instants import parse_instant
+from reprieve.units.untrusted import integer_or_none
 
 __all__ = [
     "DISRUPTION",
@@ -38,7 +39,6 @@ LAST_CHECKPOINT: Final = "reprieve.dev/last-checkpoint"
 DISRUPTION: Final = "reprieve.dev/disruption"
 #: On a PodGroup: of how many pods fewer are of no use.
 DISRUPTION_FLOOR: Final = "reprieve.dev/disruption-floor"
-_MOST_PODS: Final = 2**31 - 1
 
 
 def uid_of(metadata: ObjectMeta) -> Uid:
@@ -85,8 +85,7 @@ def floor_of(metadata: ObjectMeta) -> int:
     text = (metadata.annotations or {}).get(DISRUPTION_FLOOR, "")
     if not text:
         return 0
-    good = len(text) <= 10 and text.isascii() and text.isdigit() and 0 < int(text) <= _MOST_PODS
-    return int(text) if good else -1
+    return integer_or_none(text, least=1) or -1
 
 
 def min_runtime_of(metadata: ObjectMeta) -> int | None:

@@ -7,13 +7,13 @@ specification 2.5, 7.2 and 21.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from reprieve.api.scheduling import Container, PodObject, Toleration
+from reprieve.api.scheduling import Container, PodObject, PodSpec, Toleration
 from reprieve.engine.cluster import rows
 from reprieve.engine.cluster.rows import HostPort, PodClass, PodRow
 from reprieve.intake.cluster.affinity import (
@@ -36,12 +36,14 @@ from reprieve.intake.cluster.metadata import (
     uid_of,
     version_of,
 )
-from reprieve.intake.cluster.requests import requests_of
+from reprieve.intake.cluster.requests import NOTHING, Requests, requests_of
 from reprieve.intake.cluster.selectors import labels_of
 from reprieve.intake.cluster.volumes import disks_of, uses_of
 from reprieve.intake.gangs import gang_annotations, gang_name, left_by_gang
 
-__all__ = ["PodClasses", "PodGates", "pod_class", "pod_row"]
+__all__ = ["PodClasses", "PodGates", "counted_pod_row", "pod_class", "pod_row"]
+
+T = TypeVar("T")
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -131,7 +133,53 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         protection=protection_of(metadata),
         disruption=disruption_of(metadata),
         min_runtime=min_runtime_of(metadata),
+        generation=metadata.generation,
     )
+
+
+def counted_pod_row(pod: PodObject) -> PodRow:
+    """Return what must not be lost of a pod that `pod_row` fails to read.
+
+    That is what it takes of its node, whom it goes with and whose victim it may be; a part of this
+    that cannot be read either counts as not said. A pod that waits is not placed, since where it
+    may go is unknown.
+    """
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    group = spec.scheduling_group
+    return PodRow(
+        uid=uid_of(metadata),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        version=_or(0, lambda: version_of(metadata)),
+        pod_class=_counted_class(_or(NOTHING, lambda: requests_of(pod)), spec),
+        labels=_or((), lambda: labels_of(metadata.labels)),
+        node=spec.node_name or "",
+        priority=spec.priority or 0,
+        group=(group.pod_group_name or "") if group is not None else "",
+        start=_or(None, lambda: seconds_of(status.start_time)),
+        created=_or(0, lambda: created_of(metadata)),
+        deleting=metadata.deletion_timestamp is not None,
+        finished=status.phase in _FINISHED,
+        owner=_or(("", ""), lambda: owner_of(metadata)),
+    )
+
+
+def _counted_class(requests: Requests, spec: PodSpec) -> PodClass:
+    return PodClass(
+        requests=requests.amounts,
+        scored_cpu=requests.scored[0],
+        scored_memory=requests.scored[1],
+        scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
+        priority_class=spec.priority_class_name or "",
+        unsupported="a part of it that cannot be read",
+    )
+
+
+def _or(otherwise: T, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except Exception:
+        return otherwise
 
 
 def _workload(pod: PodObject) -> str:

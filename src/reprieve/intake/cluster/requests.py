@@ -21,12 +21,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.api.core import ContainerResources
+from reprieve.api.core import Container as PlainContainer
+from reprieve.api.core import ContainerResources, PodSpec
 from reprieve.api.scheduling import Amounts, Container, ContainerStatus, PodObject
 from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE
 from reprieve.units.quantities import InvalidQuantity, parse_milli
 
-__all__ = ["Requests", "amount_in_base_units", "requests_of"]
+__all__ = ["NOTHING", "Requests", "amount_in_base_units", "plain_requests", "requests_of"]
 
 _DEFAULTS: Final = {CPU: 100, MEMORY: 200 * 2**20 * 1000}  # thousandths of the unit
 _ALWAYS: Final = "Always"
@@ -45,6 +46,9 @@ class Requests:
     amounts: tuple[tuple[str, int], ...]
     scored: tuple[int, int]
     scored_incoming: tuple[int, int]
+
+
+NOTHING: Final = Requests((), (0, 0), (0, 0))
 
 
 def requests_of(pod: PodObject, *, with_claims: bool = False) -> Requests:
@@ -88,6 +92,28 @@ def requests_of(pod: PodObject, *, with_claims: bool = False) -> Requests:
         (_rounded(CPU, placed.get(CPU, 0)), _rounded(MEMORY, placed.get(MEMORY, 0))),
         (_rounded(CPU, incoming.get(CPU, 0)), _rounded(MEMORY, incoming.get(MEMORY, 0))),
     )
+
+
+def plain_requests(spec: PodSpec) -> dict[str, int]:
+    """Return what a pod's spec requests of a node, without the amounts of a resize or of claims."""
+    containers = [_of_container(each) for each in spec.containers or ()]
+    init = [
+        (each.restart_policy == _ALWAYS, _of_container(each)) for each in spec.init_containers or ()
+    ]
+    total = _aggregate(containers, init, {})
+    if spec.resources is not None:
+        own = _milli(spec.resources.requests)
+        total.update((name, amount) for name, amount in own.items() if _is_pod_level(name))
+    _add(total, _milli(spec.overhead))
+    return {
+        name: _rounded(name, amount)
+        for name, amount in total.items()
+        if _counts(name) and amount > 0
+    }
+
+
+def _of_container(container: PlainContainer) -> _Milli:
+    return {} if container.resources is None else _milli(container.resources.requests)
 
 
 def amount_in_base_units(name: str, quantity: str | int | float) -> int:

@@ -7,19 +7,17 @@ label keys and values.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.core import NodeSelectorRequirement, NodeSelectorTerm
 from reprieve.api.scheduling import LabelSelector, LabelSelectorRequirement
 from reprieve.engine.cluster.rows import Labels, NodeTerm, Operator, Requirement, Selector
+from reprieve.units.names import DNS_SUBDOMAIN, LABEL
+from reprieve.units.untrusted import INT64, integer_or_none
 
 __all__ = ["equal_labels", "label_selector", "labels_of", "node_term", "node_terms"]
 
-_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _OPERATORS: Final = {operator.value: operator for operator in Operator}
 _LABEL_OPERATORS: Final = frozenset(
     (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
@@ -80,16 +78,16 @@ def _requirement(
     elif operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
         good = not values
     else:
-        good = len(values) == 1 and _INTEGER.fullmatch(values[0]) is not None
+        good = len(values) == 1 and integer_or_none(values[0], *INT64) is not None
     return Requirement(expression.key, operator, values) if good else None
 
 
 def _is_label(requirement: Requirement) -> bool:
     prefix, slash, name = requirement.key.rpartition("/")
-    if slash and (len(prefix) > 253 or _PREFIX.fullmatch(prefix) is None):
+    if slash and DNS_SUBDOMAIN.fullmatch(prefix) is None:
         return False
-    return _NAME.fullmatch(name) is not None and all(
-        not value or _NAME.fullmatch(value) is not None or requirement.operator in _COMPARING
+    return LABEL.fullmatch(name) is not None and all(
+        not value or LABEL.fullmatch(value) is not None or requirement.operator in _COMPARING
         for value in requirement.values
     )
 

@@ -19,7 +19,7 @@ from reprieve.local.machines.families import FAMILIES, Child, Pods, children
 from reprieve.local.machines.informer import Informer, Key, key_of
 from reprieve.local.machines.objects import Change, ChangeType, Object
 from reprieve.local.machines.ownership import child, controller_of, is_active, suffix
-from reprieve.local.machines.progress import STATUSES, pods_below, state_of
+from reprieve.local.machines.progress import COUNTS, STATUSES, pods_below, state_of
 from reprieve.local.machines.replicas import in_order_of_removal
 from reprieve.local.machines.selectors import matches_labels
 from reprieve.units.clock import Clock
@@ -78,8 +78,11 @@ class ChildrenController:
         owner = self._informer.at(key)
         if owner is None:
             return
-        state = state_of(pods_below(self._informer, owner["metadata"]["uid"]), suspended)
+        pods = pods_below(self._informer, owner["metadata"]["uid"])
+        state = state_of(pods, suspended)
         status: dict[str, Any] = copy.deepcopy(owner.get("status") or {})
+        if key.resource in COUNTS:
+            COUNTS[key.resource](owner, pods, status)
         STATUSES[key.resource](status, state, format_instant(self._clock.wall()))
         if status != (owner.get("status") or {}):
             await self._informer.update(

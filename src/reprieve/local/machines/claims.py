@@ -3,8 +3,8 @@
 Claims for devices and for generic ephemeral volumes are made for each pod that asks by template,
 and go with it (garbage collection by owner); a device claim of a pod group is made once for the
 group. A pod that has ended, or is gone, leaves the `reservedFor` of its device claims; what nobody
-uses any more is deallocated. Source: the resourceclaim and ephemeral-volume controllers of
-Kubernetes 1.37.
+uses any more is deallocated and loses the finalizer that the scheduler gave it. Source: the
+resourceclaim and ephemeral-volume controllers of Kubernetes 1.37.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
 _GROUPS: Final = "podgroups.scheduling.k8s.io"
 _FOR: Final = "resource.kubernetes.io/pod-claim-name"
+_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 _ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -161,14 +162,27 @@ class ReservationsController:
         status: dict[str, Any] = copy.deepcopy(claim.get("status") or {})
         users = status.get("reservedFor") or []
         left = [user for user in users if await self._still_uses(key.namespace, user)]
-        if left == users:
+        going = bool(claim["metadata"].get("deletionTimestamp"))
+        if left == users and not (going and not left):
             return
         status["reservedFor"] = left
         if not left:
             status.pop("reservedFor")
             status.pop("allocation", None)
             status.pop("devices", None)
-        await self._informer.update(_CLAIMS, {**claim, "status": status}, subresource="status")
+        if status != (claim.get("status") or {}):
+            changed = {**claim, "status": status}
+            claim = await self._informer.update(_CLAIMS, changed, subresource="status")
+        if not left:
+            await self._unprotect(claim)
+
+    async def _unprotect(self, claim: Object) -> None:
+        metadata = claim["metadata"]
+        finalizers = metadata.get("finalizers") or []
+        if _PROTECTION in finalizers:
+            kept = [each for each in finalizers if each != _PROTECTION]
+            changed = {**claim, "metadata": {**metadata, "finalizers": kept}}
+            await self._informer.update(_CLAIMS, changed)
 
     async def _still_uses(self, namespace: str, user: dict[str, Any]) -> bool:
         resource = {"pods": "pods", "podgroups": _GROUPS}.get(str(user.get("resource")))

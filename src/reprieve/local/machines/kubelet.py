@@ -2,6 +2,7 @@
 
 | pod | what happens | after |
 |---|---|---|
+| bound, does not fit | Failed, reason OutOfcpu and the like | - |
 | bound, Pending | ContainerCreating, then Running and ready | pull and start latency |
 | Running, run time set | exits; restarted as restartPolicy says, else finished | run time |
 | Running, told to fail | the same at once, or evicted for good | - |
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from reprieve.local.machines import podstatus, simulation
+from reprieve.local.machines.admission import Admission
 from reprieve.local.machines.events import Recorder
 from reprieve.local.machines.informer import Informer, Key, key_of
 from reprieve.local.machines.latency import Latency
@@ -82,6 +84,7 @@ class Kubelet:
         self._recorder = recorder
         self._times = times
         self._seed = seed
+        self._admission = Admission(informer)
         self._lives: dict[str, _Life] = {}
         # node -> images that a pod on it has run with.
         self._images: defaultdict[str, set[str]] = defaultdict(set)
@@ -90,6 +93,7 @@ class Kubelet:
         if change.resource == "pods":
             if change.type is ChangeType.DELETED:
                 self._lives.pop(change.object["metadata"]["uid"], None)
+                self._admission.forget(change.object["metadata"]["uid"])
                 return []
             return [key_of("pods", change.object)] if change.object["spec"].get("nodeName") else []
         if change.resource == "nodes":
@@ -129,6 +133,12 @@ class Kubelet:
             status = podstatus.waiting(pod, address, self._wall(), Failure.IMAGE_PULL)
             if status != pod.get("status"):
                 await self._write(pod, status)
+            return None
+        rejected = self._admission.let_in(pod, node)
+        if rejected is not None:
+            self._recorder.warning(pod, rejected.reason, rejected.message)
+            status = podstatus.rejected(pod, rejected.reason, rejected.message, self._wall())
+            await self._write(pod, status)
             return None
         if life.bound is None:
             life.bound = now

@@ -19,6 +19,7 @@ __all__ = [
     "disrupted",
     "evicted",
     "finished",
+    "rejected",
     "restarted",
     "running",
     "running_since",
@@ -114,6 +115,17 @@ def evicted(pod: Object, now: str) -> _Status:
         {**pod, "status": finished(pod, 137, now)}, "TerminationByKubelet", message, now
     )
     return {**status, "reason": "Evicted", "message": message}
+
+
+def rejected(pod: Object, reason: str, message: str, now: str) -> _Status:
+    """Return the status of a pod that its kubelet does not take."""
+    return {
+        **_copied(pod),
+        "phase": "Failed",
+        "reason": reason,
+        "message": f"Pod was rejected: {message}",
+        "startTime": (pod.get("status") or {}).get("startTime") or now,
+    }
 
 
 def disrupted(pod: Object, reason: str, message: str, now: str) -> _Status:

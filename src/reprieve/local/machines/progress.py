@@ -14,7 +14,7 @@ from reprieve.local.machines.informer import Informer
 from reprieve.local.machines.objects import Object
 from reprieve.local.machines.ownership import is_ready, set_condition
 
-__all__ = ["STATUSES", "State", "pods_below", "state_of"]
+__all__ = ["COUNTS", "STATUSES", "State", "pods_below", "state_of"]
 
 _MAXIMUM_DEPTH: Final = 10
 
@@ -129,3 +129,22 @@ STATUSES: Final[Mapping[str, _Writer]] = {
     "mpijobs.kubeflow.org": _KUBEFLOW,
 }
 """By resource: changes a status in place to say a state."""
+
+
+def _groups_of_leaders(owner: Object, pods: list[Object], status: Status) -> None:
+    prefix = "leaderworkerset.sigs.k8s.io"
+    leaders = [
+        pod
+        for pod in pods
+        if (pod["metadata"].get("labels") or {}).get(f"{prefix}/role") == "leader"
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]
+    status["replicas"] = len(leaders)
+    status["readyReplicas"] = sum(map(is_ready, leaders))
+    status["hpaPodSelector"] = f"{prefix}/name={owner['metadata']['name']},{prefix}/role=leader"
+
+
+COUNTS: Final[Mapping[str, Callable[[Object, list[Object], Status], None]]] = {
+    "leaderworkersets.leaderworkerset.x-k8s.io": _groups_of_leaders,
+}
+"""By resource: changes a status in place to say how many replicas there are, as `scale` shows."""

@@ -76,7 +76,7 @@ class Api:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         await self.store.durable()
-        found = self.stored(kind, namespace, name)
+        found = self.published(kind, namespace, name)
         (found,) = await conversion.read_as(self.store, kind, [found])
         return conversion.from_storage(kind, found.decode())
 
@@ -87,6 +87,17 @@ class Api:
             StatusError: 404.
         """
         stored = self.store.get(conversion.shelf(kind), namespace, name)
+        if stored is None:
+            raise not_found(kind, name)
+        return stored
+
+    def published(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """Return the object as it is on disk, for an answer to a client.
+
+        Raises:
+            StatusError: 404.
+        """
+        stored = self.store.published_object(conversion.shelf(kind), namespace, name)
         if stored is None:
             raise not_found(kind, name)
         return stored

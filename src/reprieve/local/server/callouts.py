@@ -71,8 +71,11 @@ async def call(
                 allow_redirects=False,
             ) as response,
         ):
-            body = await response.content.read(_ANSWER_LIMIT)
-            code = response.status
+            code, body = response.status, bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > _ANSWER_LIMIT:
+                    raise CallFailed(f"{shown}: the answer is longer than {_ANSWER_LIMIT} bytes")
     except ClientConnectorCertificateError as error:
         raise CallFailed(f"{shown}: tls: {error.certificate_error}") from None
     except ClientConnectorError as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _SECONDS: Final = 30
+_MOST_BYTES: Final = 2**20
 # What of the metadata a webhook is asked about, and may change.
 _CONVERTED: Final = ("name", "namespace", "labels", "annotations")
 
@@ -132,7 +133,9 @@ async def read_as(store: Store, kind: Kind, found: Sequence[Stored]) -> list[Sto
     if webhook is None or not others:
         return list(found)
     objects = [one.decode() for one in others]
-    answers = await _converted(store, kind, webhook, objects)
+    answers: list[dict[str, Any]] = []
+    for part in _parts(others):
+        answers += await _converted(store, kind, webhook, objects[part])
     bodies = {
         id(one): orjson.dumps(_with_metadata(obj, answer))
         for one, obj, answer in zip(others, objects, answers, strict=True)
@@ -147,6 +150,17 @@ def asks(kind: Kind) -> bool:
 
 def _webhook(kind: Kind) -> Mapping[str, Any] | None:
     return None if kind.custom is None else kind.custom.conversion
+
+
+def _parts(found: Sequence[Stored]) -> Iterator[slice]:
+    """Yield parts of at most `_MOST_BYTES`, or one object: webhooks take no review of any size."""
+    start, size = 0, 0
+    for index, one in enumerate(found):
+        if index > start and size + len(one.body) > _MOST_BYTES:
+            yield slice(start, index)
+            start, size = index, 0
+        size += len(one.body)
+    yield slice(start, len(found))
 
 
 async def _converted(

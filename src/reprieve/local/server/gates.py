@@ -2,7 +2,9 @@
 
 A gate that is off takes its kinds away and its fields out of what is written; fields that an object
 already has stay. Names, defaults and what needs what: workload-aware scheduling of Kubernetes 1.37
-(KEP-4671, KEP-5710). The first three are on here, of which a 1.37 server has only one on.
+(KEP-4671, KEP-5710). The first three are on here, of which a 1.37 server has only one on. What
+Jobs say under `scheduling` belongs to a gate that is not imitated (WorkloadWithJob), and is left
+out as a 1.37 server leaves it out by default.
 """
 
 from __future__ import annotations
@@ -104,6 +106,9 @@ def drop_disabled(kind: Kind, obj: dict[str, Any], old: Mapping[str, Any] | None
     if kind.resource == "pods":
         if "GenericWorkload" not in kind.features and "schedulingGroup" not in _spec(old):
             obj.get("spec", {}).pop("schedulingGroup", None)
+    elif kind.resource in ("jobs.batch", "cronjobs.batch"):
+        if "scheduling" not in _job_spec(kind, old):
+            _job_spec(kind, obj).pop("scheduling", None)
     elif kind.resource in _KINDS:
         for name, gate in _DROPPED.items():
             if gate in kind.features or any(one.get(name) for one in _holders(_spec(old))):
@@ -138,6 +143,13 @@ def problems(
                     f"{path}.disruptionMode",
                     "disruption mode all requires the gang scheduling policy",
                 )
+
+
+def _job_spec(kind: Kind, obj: Mapping[str, Any] | None) -> dict[str, Any]:
+    spec: Any = _spec(obj)
+    if kind.resource == "cronjobs.batch":
+        spec = _spec(spec.get("jobTemplate"))
+    return spec if isinstance(spec, dict) else {}
 
 
 def _spec(obj: Mapping[str, Any] | None) -> Mapping[str, Any]:

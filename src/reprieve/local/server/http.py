@@ -33,6 +33,7 @@ from reprieve.local.server.errors import (
     unsupported_media_type,
 )
 from reprieve.local.server.faults import Faults
+from reprieve.local.server.hosts import Hosts
 from reprieve.local.server.identity import Attributes, User
 from reprieve.local.server.negotiation import decode_body, form_of
 from reprieve.local.server.options import (
@@ -44,10 +45,11 @@ from reprieve.local.server.options import (
     parse_write_options,
 )
 from reprieve.local.server.patches import accepted_types
+from reprieve.local.server.request_metrics import CONTENT_TYPE, RequestMetrics
 from reprieve.local.server.selectors import Selectors, parse_selectors
 from reprieve.local.server.streaming import stream
 from reprieve.local.server.target import Target, segments_of, target_of, verb_of
-from reprieve.local.store import StoreFailed
+from reprieve.local.store import StoreFailed, TooLarge
 
 __all__ = ["HttpServer", "Stage", "Write"]
 
@@ -86,8 +88,10 @@ class HttpServer:
 
     api: Api
     access: Access
+    hosts: Hosts | None = None  # None: whoever asks has a token
     faults: Faults = field(default_factory=Faults)
     on_write: Callable[[Write, Stage], Awaitable[None]] | None = None
+    metrics: RequestMetrics = field(default_factory=RequestMetrics)
     requests: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     refused: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     _writes: Counter[str] = field(default_factory=Counter)
@@ -95,30 +99,51 @@ class HttpServer:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; never raises but for cancellation."""
         warnings: list[str] = []
-        response = await self._answered(request, warnings)
+        asked: list[tuple[Target, str]] = []
+        response = await self._answered(request, warnings, asked)
         if not response.prepared:
             warn(response, warnings)
+        for target, verb in asked:
+            self.metrics.count(
+                target,
+                verb,
+                response.status,
+                dry_run=request.query.get("dryRun", ""),
+                content_type=request.headers.get("Content-Type", ""),
+            )
         return response
 
-    async def _answered(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
+    async def _answered(
+        self, request: web.BaseRequest, warnings: list[str], asked: list[tuple[Target, str]]
+    ) -> web.StreamResponse:
         try:
-            return await self._answer(request, warnings)
+            return await self._answer(request, warnings, asked)
         except StatusError as error:
             return failure(error)
         except ConnectionResetError:
             return web.Response()  # the client has gone; aiohttp drops what cannot be sent
         except asyncio.CancelledError:
             raise
+        except TooLarge as error:
+            return failure(StatusError(500, "", str(error)))
         except StoreFailed as error:
-            _log.error("the store takes no more writes: %s", error)
+            _log.error("a write was not stored: %s", error)
             return failure(StatusError(500, "InternalError", f"Internal error occurred: {error}"))
         except Exception:
             _log.exception("%s %s failed inside the server", request.method, request.path)
             message = "Internal error occurred: the server's log says more"
             return failure(StatusError(500, "InternalError", message))
 
-    async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
-        """`warnings`: takes what the answer's header says, also of a request that is refused."""
+    async def _answer(
+        self, request: web.BaseRequest, warnings: list[str], asked: list[tuple[Target, str]]
+    ) -> web.StreamResponse:
+        """Answer, or raise what the refusal is.
+
+        `warnings` takes what the answer's header says, and `asked` what the request is about and
+        its verb, also of a request that is refused.
+        """
+        if self.hosts is not None:
+            self.hosts.check(request.headers.get("Host", ""), request.headers.get("Origin", ""))
         raw_path = request.rel_url.raw_path
         public = courtesy.public(request.method, raw_path)
         if public is not None:
@@ -132,9 +157,13 @@ class HttpServer:
         segments = segments_of(raw_path)
         if not _names_resource(segments):
             self.access.check(user, Attributes(request.method.lower(), "", "", path=raw_path))
+            if raw_path == "/metrics" and request.method == "GET":
+                body = self.metrics.text()
+                return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
             return courtesy.document(self.api.registry, request, segments)
         target = target_of(self.api.registry, segments)
         verb = verb_of(request.method, target, request.query)
+        asked.append((target, verb))
         attributes = target.attributes(verb, request.query.get("fieldSelector", ""))
         self.requests[user.name, verb, target.kind.group, attributes.resource] += 1
         try:
@@ -163,7 +192,7 @@ class HttpServer:
         if "get" not in kind.verbs:
             raise method_not_allowed()
         await self.api.store.durable()
-        stored = self.api.stored(kind, namespace, name)
+        stored = self.api.published(kind, namespace, name)
         if target.subresource in _CONNECTIONS and kind.resource == "pods":
             raise courtesy.connection_refused(stored.decode())
         if target.subresource in ("", "status", "resize", "ephemeralcontainers"):
@@ -245,6 +274,10 @@ class HttpServer:
                     response = await self._delete(request, target, body)
                 case _:
                     response = await self._delete_collection(request, target, body)
+        except StatusError:
+            # What a refusal shows, such as that a name is taken, has to be on disk too.
+            await self.api.store.durable()
+            raise
         finally:
             warnings.extend(options.warnings)
         await self._tell(write, Stage.STORED)

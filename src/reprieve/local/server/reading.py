@@ -3,7 +3,8 @@
 A page's continue token names the version of its list, so all pages show one state; when the
 history up to that version is gone the answer is 410 with a token for an inconsistent rest. A
 watch hands out every event after its version once and in order, seen through its selectors: an
-object that stops matching is DELETED, one that starts is ADDED. Source: k8s.io/apiserver.
+object that stops matching is DELETED, one that starts is ADDED. The newest state that is shown is
+the last one on disk. Source: k8s.io/apiserver.
 """
 
 from __future__ import annotations
@@ -112,12 +113,13 @@ def _by_name(
     _check_reached(store, parse_revision(options.resource_version))
     name = selectors.single_name() or ""
     if namespace is not None or not kind.namespaced:
-        found = store.get(conversion.shelf(kind), namespace or "", name)
+        found = store.published_object(conversion.shelf(kind), namespace or "", name)
         candidates = [] if found is None else [found]
     else:
-        candidates = [one for one in store.range(conversion.shelf(kind), None) if one.name == name]
+        everywhere = store.range_at(conversion.shelf(kind), None, store.published)
+        candidates = [one for one in everywhere if one.name == name]
     objects = [one for one in candidates if matches(one, namespace, selectors)]
-    return ListResult(kind, objects, str(store.revision))
+    return ListResult(kind, objects, str(store.published))
 
 
 def _source(
@@ -126,13 +128,13 @@ def _source(
     if options.continue_token:
         version, after = _parse_token(options.continue_token)
         if version is None:
-            return store.revision, store.range(resource, namespace, after)
+            return store.published, store.range_at(resource, namespace, store.published, after)
         return version, _checked(store, resource, namespace, version, after)
     wanted = parse_revision(options.resource_version)
     _check_reached(store, wanted)
     if options.match == "Exact":
         return wanted, _checked(store, resource, namespace, wanted, None)
-    return store.revision, store.range(resource, namespace)
+    return store.published, store.range_at(resource, namespace, store.published)
 
 
 def _checked(
@@ -162,8 +164,8 @@ def _checked(
 
 
 def _check_reached(store: Store, version: int) -> None:
-    if version > store.revision:
-        message = f"Too large resource version: {version}, current: {store.revision}"
+    if version > store.published:
+        message = f"Too large resource version: {version}, current: {store.published}"
         raise StatusError(
             504,
             "Timeout",
@@ -216,10 +218,10 @@ class Watching:
         if version == 0 or options.send_initial_events:
             self.initial = [
                 stored
-                for stored in store.range(self._resource, namespace)
+                for stored in store.range_at(self._resource, namespace, store.published)
                 if matches(stored, namespace, selectors)
             ]
-            start = store.revision
+            start = store.published
         try:
             self.subscription: Subscription = store.subscribe(self._resource, start)
         except Compacted as gone:

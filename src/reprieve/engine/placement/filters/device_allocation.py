@@ -29,7 +29,8 @@ from reprieve.engine.placement.filters.device_inventory import (
     SelectionFailed,
     consumption,
 )
-from reprieve.engine.placement.filters.taints import KEEPS_AWAY, covers
+from reprieve.engine.placement.filters.taints import KEEPS_AWAY
+from reprieve.engine.selectors import covers
 
 __all__ = ["STEPS", "AllocationFailed", "SearchEnded", "Wanted", "allocate"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,14 @@ from reprieve.engine.cluster.devices import (
 from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.cluster.snapshot import I64
 from reprieve.engine.placement.filtering import View
+from reprieve.engine.placement.filters.device_costs import (
+    MAX_COST,
+    Budget,
+    CostExceeded,
+    SelectorError,
+)
 from reprieve.engine.placement.filters.device_selectors import Evaluate, compile_selector
-from reprieve.engine.placement.filters.device_values import DeviceFacts, SelectorError, facts_of
+from reprieve.engine.placement.filters.device_values import DeviceFacts, facts_of
 from reprieve.engine.placement.filters.reach import NodeSets, node_sets_of
 
 __all__ = [
@@ -41,6 +47,9 @@ __all__ = [
 ]
 
 Amounts: TypeAlias = tuple[tuple[str, int], ...]
+
+_ORDINARY_COST: Final = 200  # of all selectors of a request for one device
+_EXTRA_COST: Final = 10 * MAX_COST  # of a request's selectors over all devices, beyond that
 
 
 class SelectionFailed(Exception):
@@ -77,11 +86,17 @@ class PoolDevice:
 
 
 class Selected:
-    """Which devices the selectors of a class and a request select, as far as it was asked."""
+    """Which devices the selectors of a class and a request select, as far as it was asked.
+
+    A selector that was too costly for one device is asked about no other, and what all devices
+    together may cost beyond the ordinary is bounded, since devices are many.
+    """
 
     def __init__(self, tests: Sequence[tuple[int, Evaluate, str | None]]) -> None:
         """`tests`: number of the selector, its function, name of its class if it is a class's."""
         self._tests = tests
+        self._extra = _EXTRA_COST
+        self._too_costly: tuple[str, bool] | None = None
         self.known: dict[DeviceId, bool] = {}
 
     def holds(self, device: PoolDevice) -> bool:
@@ -92,22 +107,34 @@ class Selected:
         """
         found = self.known.get(device.id)
         if found is None:
-            found = self.known[device.id] = self._ask(device)
+            if self._too_costly is not None:
+                raise SelectionFailed(*self._too_costly)
+            left = self._extra + _ORDINARY_COST
+            found, left = self._ask(device, left)
+            self._extra = min(self._extra, left)
+            self.known[device.id] = found
         return found
 
-    def _ask(self, device: PoolDevice) -> bool:
+    def _ask(self, device: PoolDevice, left: int) -> tuple[bool, int]:
+        """Return the answer, and what is left of the cost that is allowed."""
         for number, evaluate, class_name in self._tests:
+            budget = Budget(min(MAX_COST, left))
+            left -= budget.left
             try:
                 if device.facts is None:
                     device.facts = facts_of(device.id[0], device.row)
-                if not evaluate(device.facts):
-                    return False
+                holds = evaluate(device.facts, budget)
             except SelectorError as error:
                 whose = f"class {class_name}: " if class_name is not None else ""
                 where = "/".join(device.id)
                 text = f"{whose}selector #{number} on device {where}: CEL runtime error: {error}"
+                if isinstance(error, CostExceeded):
+                    self._too_costly = (text, class_name is None)
                 raise SelectionFailed(text, class_name is None) from None
-        return True
+            left += budget.left
+            if not holds:
+                return False, left
+        return True, left
 
 
 class Inventory:

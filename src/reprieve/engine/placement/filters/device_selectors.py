@@ -4,27 +4,43 @@
 keyed by domain, and a domain that the device lacks is an empty map. Accepted: literals, lists,
 indexing and member access, `== != < <= > >= in`, `&& || !`, `c ? a : b`, `has`, `cel.bind`, string
 functions, `quantity(...)` and `semver(...)` with their comparisons. As in CEL, `&&` and `||` ignore
-an error on one side when the other side decides, and values of different types are never equal.
+an error on one side when the other side decides, values of different types are never equal, and
+what `cel.bind` names is evaluated once, when it is first needed.
 
-Anything else is `UnsupportedSelector` and named, never ignored. Patterns of `matches` are literals
-and limited to what cannot take long on a short text. Source: specification 21.9; the CEL language
-definition and the device environment of resource.k8s.io/v1.
+Anything else is `UnsupportedSelector` and named, never ignored. Nothing that an expression says can
+take long: its length, its nesting and the depth of its evaluation are bounded, and each evaluation
+has Kubernetes' budget. Source: specification 21.9; the CEL language definition and the device
+environment of resource.k8s.io/v1.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
+from reprieve.engine.placement.filters.device_costs import (
+    LIST_COST,
+    Budget,
+    CostExceeded,
+    SelectorError,
+    tenth,
+)
+from reprieve.engine.placement.filters.device_patterns import InvalidPattern, pattern_of
+from reprieve.engine.placement.filters.device_tokens import (
+    Token,
+    UnsupportedSelector,
+    integer_of,
+    text_of,
+    tokens_of,
+)
 from reprieve.engine.placement.filters.device_values import (
     ARITY,
     MAKERS,
     METHODS,
     RELATIONS,
     DeviceFacts,
-    SelectorError,
+    Relation,
     Value,
     among,
     member_of,
@@ -34,20 +50,52 @@ from reprieve.engine.placement.filters.device_values import (
 __all__ = ["Evaluate", "UnsupportedSelector", "compile_selector"]
 
 _DEPTH: Final = 60  # of nested expressions
+_HEIGHT: Final = 100  # of evaluations inside each other; each takes up to three frames
 
 
-class UnsupportedSelector(ValueError):
-    """The expression is not in the part of CEL that is evaluated here."""
+class _Bound:
+    """What `cel.bind` named: evaluated when it is first asked for, errors included."""
+
+    __slots__ = ("_error", "_node", "_scope", "_value")
+
+    def __init__(self, node: _Node, scope: _Scope) -> None:
+        self._node: _Node | None = node
+        self._scope = scope
+        self._error: SelectorError | None = None
+
+    def value(self) -> Value:
+        if self._node is not None:
+            try:
+                self._value = self._node.value(self._scope)
+            except CostExceeded:
+                raise
+            except SelectorError as error:
+                self._error = error
+            self._node = None
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
     device: DeviceFacts
-    variables: Mapping[str, Value]
+    variables: Mapping[str, _Bound]
+    budget: Budget
 
 
-_Node: TypeAlias = Callable[[_Scope], Value]
-Evaluate: TypeAlias = Callable[[DeviceFacts], bool]
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A compiled part. `height`: of evaluations inside each other, its own included."""
+
+    value: Callable[[_Scope], Value]
+    height: int = 1
+
+
+class Evaluate(Protocol):
+    """What a selector says of a device; it takes from `budget`, by default Kubernetes' own."""
+
+    def __call__(self, device: DeviceFacts, budget: Budget | None = None) -> bool: ...
 
 
 def compile_selector(expression: str) -> Evaluate:
@@ -56,12 +104,12 @@ def compile_selector(expression: str) -> Evaluate:
     Raises:
         UnsupportedSelector: not in the accepted part of CEL.
     """
-    parser = _Parser(_tokens(expression))
+    parser = _Parser(tokens_of(expression))
     node = parser.expression()
     parser.end()
 
-    def evaluate(device: DeviceFacts) -> bool:
-        value = node(_Scope(device, {}))
+    def evaluate(device: DeviceFacts, budget: Budget | None = None) -> bool:
+        value = node.value(_Scope(device, {}, budget or Budget()))
         if not isinstance(value, bool):
             raise SelectorError("the result is not a boolean")
         return value
@@ -69,54 +117,11 @@ def compile_selector(expression: str) -> Evaluate:
     return evaluate
 
 
-# Words of an expression.
-
-_TOKEN: Final = re.compile(
-    r"""(?P<space>[\s]+|//[^\n]*)
-      | (?P<text>[rR]?(?:'''(?:[^\\]|\\.)*?'''|\"\"\"(?:[^\\]|\\.)*?\"\"\"
-          |'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))
-      | (?P<number>0[xX][0-9a-fA-F]+|[0-9]+(?![0-9A-Za-z_.]))
-      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
-      | (?P<mark>&&|\|\||==|!=|<=|>=|[<>!?:.,()\[\]-])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_ESCAPE: Final = re.compile(r"\\(?:([abfnrtv\\'\"`?])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))")
-_ESCAPED: Final = dict(zip("abfnrtv\\'\"`?", "\a\b\f\n\r\t\v\\'\"`?", strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-
-
-def _tokens(expression: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    at = 0
-    while at < len(expression):
-        found = _TOKEN.match(expression, at)
-        if found is None or found.lastgroup is None:
-            raise UnsupportedSelector(f"{expression[at : at + 12]!r} is not understood")
-        if found.lastgroup != "space":
-            tokens.append(_Token(found.lastgroup, found.group()))
-        at = found.end()
-    return tokens
-
-
-def _unquoted(text: str) -> str:
-    raw = text[0] in "rR"
-    body = text[1:] if raw else text
-    width = 3 if len(body) >= 6 and body[:3] in ("'''", '"""') else 1
-    body = body[width:-width]
-    return body if raw else _ESCAPE.sub(_unescaped, body)
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    plain, two, four, other = found.groups()
-    if other is not None:
-        raise UnsupportedSelector(f"the escape \\{other} is not understood")
-    return _ESCAPED[plain] if plain is not None else chr(int(two or four, 16))
+def _over(value: Callable[[_Scope], Value], *parts: _Node) -> _Node:
+    height = 1 + max(part.height for part in parts)
+    if height > _HEIGHT:
+        raise UnsupportedSelector("the expression is nested too deeply")
+    return _Node(value, height)
 
 
 # Sentences.
@@ -125,11 +130,11 @@ def _unescaped(found: re.Match[str]) -> str:
 class _Parser:
     """Recursive descent over the tokens; each method returns the function of what it read."""
 
-    def __init__(self, tokens: list[_Token]) -> None:
+    def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self._at = 0
         self._depth = 0
-        self._names: list[str] = []  # bound by cel.bind
+        self._names: dict[str, _Node] = {}  # bound by cel.bind
 
     def end(self) -> None:
         if self._at < len(self._tokens):
@@ -178,7 +183,7 @@ class _Parser:
             token = self._next()
             if token.kind != "number":
                 raise UnsupportedSelector("arithmetic is not supported")
-            return _constant(-int(token.text, 0))
+            return _constant(integer_of(token.text, -1))
         return self._member()
 
     def _member(self) -> _Node:
@@ -197,9 +202,9 @@ class _Parser:
     def _primary(self) -> _Node:
         token = self._next()
         if token.kind == "text":
-            return _constant(_unquoted(token.text))
+            return _constant(text_of(token.text))
         if token.kind == "number":
-            return _constant(int(token.text, 0))
+            return _constant(integer_of(token.text))
         if token.text == "(":
             inner = self.expression()
             self._expect(")")
@@ -221,7 +226,7 @@ class _Parser:
                 raise UnsupportedSelector(f"{name}() takes one argument here")
             return _made(MAKERS[name], arguments[0])
         if name in self._names:
-            return lambda scope: scope.variables[name]
+            return _variable(name, self._names[name])
         if name == "cel" and self._take("."):
             if self._name() == "bind" and self._take("("):
                 return self._bind()
@@ -262,37 +267,32 @@ class _Parser:
         self._expect(",")
         value = self.expression()
         self._expect(",")
-        self._names.append(name)
+        outer = self._names
+        self._names = {**outer, name: value}
         body = self.expression()
-        self._names.pop()
+        self._names = outer
         self._expect(")")
-        return lambda scope: body(_Scope(scope.device, {**scope.variables, name: value(scope)}))
+        return _bind(name, value, body)
 
     def _call(self, target: _Node, name: str) -> _Node:
-        if name == "matches":
-            return self._matches(target)
+        start = self._at
         function = METHODS.get(name)
         if function is None:
             raise UnsupportedSelector(f"{name}() is not supported")
         arguments = self._arguments(")")
         if len(arguments) != ARITY.get(name, 1):
             raise UnsupportedSelector(f"{name}() with {len(arguments)} arguments is not supported")
-        return lambda scope: function(target(scope), [each(scope) for each in arguments])
+        if name == "matches" and self._at == start + 2 and self._tokens[start].kind == "text":
+            try:
+                pattern_of(text_of(self._tokens[start].text))
+            except InvalidPattern as error:
+                raise UnsupportedSelector(str(error)) from None
 
-    def _matches(self, target: _Node) -> _Node:
-        token = self._next()
-        if token.kind != "text":
-            raise UnsupportedSelector("matches() takes a literal pattern here")
-        pattern = _pattern(_unquoted(token.text))
-        self._expect(")")
+        def value(scope: _Scope) -> Value:
+            values = [each.value(scope) for each in (target, *arguments)]
+            return function(values[0], values[1:], scope.budget)
 
-        def node(scope: _Scope) -> Value:
-            text = target(scope)
-            if not isinstance(text, str):
-                raise SelectorError("no such overload")
-            return pattern.search(text) is not None
-
-        return node
+        return _over(value, target, *arguments)
 
     def _arguments(self, closing: str) -> list[_Node]:
         found: list[_Node] = []
@@ -304,7 +304,7 @@ class _Parser:
                 return found
             self._expect(",")
 
-    def _next(self) -> _Token:
+    def _next(self) -> Token:
         if self._at >= len(self._tokens):
             raise UnsupportedSelector("the expression ends too early")
         self._at += 1
@@ -333,81 +333,120 @@ class _Parser:
 
 
 def _constant(value: Value) -> _Node:
-    return lambda scope: value
+    return _Node(lambda scope: value)
+
+
+def _variable(name: str, bound: _Node) -> _Node:
+    def value(scope: _Scope) -> Value:
+        scope.budget.spend(1)
+        return scope.variables[name].value()
+
+    return _over(value, bound)
+
+
+def _bind(name: str, bound: _Node, body: _Node) -> _Node:
+    def value(scope: _Scope) -> Value:
+        scope.budget.spend(LIST_COST)
+        inner = {**scope.variables, name: _Bound(bound, scope)}
+        return body.value(_Scope(scope.device, inner, scope.budget))
+
+    return _over(value, bound, body)
 
 
 def _list(items: list[_Node]) -> _Node:
-    return lambda scope: [each(scope) for each in items]
+    def value(scope: _Scope) -> Value:
+        scope.budget.spend(LIST_COST)
+        return [each.value(scope) for each in items]
+
+    return _over(value, *items) if items else _Node(value)
 
 
 def _choice(condition: _Node, then: _Node, otherwise: _Node) -> _Node:
-    return lambda scope: then(scope) if truth(condition(scope)) else otherwise(scope)
+    def value(scope: _Scope) -> Value:
+        return (then if truth(condition.value(scope)) else otherwise).value(scope)
+
+    return _over(value, condition, then, otherwise)
 
 
 def _negation(inner: _Node) -> _Node:
-    return lambda scope: not truth(inner(scope))
+    def value(scope: _Scope) -> Value:
+        scope.budget.spend(1)
+        return not truth(inner.value(scope))
+
+    return _over(value, inner)
 
 
 def _logical(parts: list[_Node], decides: bool) -> _Node:
-    def node(scope: _Scope) -> Value:
+    def value(scope: _Scope) -> Value:
         error: SelectorError | None = None
         for part in parts:
             try:
-                if truth(part(scope)) is decides:
+                if truth(part.value(scope)) is decides:
                     return decides
+            except CostExceeded:
+                raise
             except SelectorError as failed:
                 error = error or failed
         if error is not None:
             raise error
         return not decides
 
-    return node
+    return _over(value, *parts)
 
 
-def _relation(compare: Callable[[Value, Value], bool], left: _Node, right: _Node) -> _Node:
-    return lambda scope: compare(left(scope), right(scope))
+def _relation(compare: Relation, left: _Node, right: _Node) -> _Node:
+    def value(scope: _Scope) -> Value:
+        return compare(left.value(scope), right.value(scope), scope.budget)
+
+    return _over(value, left, right)
+
+
+def _of_device(read: Callable[[DeviceFacts], Value]) -> _Node:
+    def value(scope: _Scope) -> Value:
+        scope.budget.spend(2)  # the name and its member
+        return read(scope.device)
+
+    return _Node(value)
 
 
 _DEVICE: Final[Mapping[str, _Node]] = {
-    "driver": lambda scope: scope.device.driver,
-    "attributes": lambda scope: scope.device.attributes,
-    "capacity": lambda scope: scope.device.capacity,
-    "allowMultipleAllocations": lambda scope: scope.device.shareable,
+    "driver": _of_device(lambda device: device.driver),
+    "attributes": _of_device(lambda device: device.attributes),
+    "capacity": _of_device(lambda device: device.capacity),
+    "allowMultipleAllocations": _of_device(lambda device: device.shareable),
 }
 
 
 def _select(node: _Node, name: str) -> _Node:
-    return lambda scope: member_of(node(scope), name)
+    def value(scope: _Scope) -> Value:
+        scope.budget.spend(1)
+        return member_of(node.value(scope), name)
+
+    return _over(value, node)
 
 
 def _index(node: _Node, key: _Node) -> _Node:
-    return lambda scope: member_of(node(scope), key(scope))
+    def value(scope: _Scope) -> Value:
+        scope.budget.spend(1)
+        return member_of(node.value(scope), key.value(scope))
+
+    return _over(value, node, key)
 
 
 def _present(node: _Node, name: str) -> _Node:
-    return lambda scope: among(name, node(scope))
+    def value(scope: _Scope) -> Value:
+        scope.budget.spend(1)
+        return among(name, node.value(scope), scope.budget)
+
+    return _over(value, node)
 
 
 def _made(make: Callable[[str], Value], argument: _Node) -> _Node:
-    def node(scope: _Scope) -> Value:
-        text = argument(scope)
+    def value(scope: _Scope) -> Value:
+        text = argument.value(scope)
         if not isinstance(text, str):
             raise SelectorError("no such overload")
+        scope.budget.spend(tenth(len(text)))
         return make(text)
 
-    return node
-
-
-_COSTLY: Final = re.compile(r"\)[*+?{]|\(\?|\\[1-9pPQCzZA]")
-_QUANTIFIER: Final = re.compile(r"(?<!\\)[*+?{]")
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    # A tenant's pattern must not keep the scheduler busy: backtracking is bounded by the number
-    # of quantifiers, and none may stand after a group.
-    if len(text) > 256 or _COSTLY.search(text) or len(_QUANTIFIER.findall(text)) > 3:
-        raise UnsupportedSelector(f"the pattern {text!r} of matches() is not supported")
-    try:
-        return re.compile(text, re.ASCII)
-    except re.error:
-        raise UnsupportedSelector(f"the pattern {text!r} of matches() is not readable") from None
+    return _over(value, argument)

@@ -14,6 +14,9 @@ from functools import total_ordering
 from typing import Final, TypeAlias
 
 from reprieve.engine.cluster.devices import AttributeType, Device
+from reprieve.engine.placement.filters.device_costs import LIST_COST, Budget, SelectorError, tenth
+from reprieve.engine.placement.filters.device_patterns import InvalidPattern, pattern_of
+from reprieve.engine.placement.filters.device_tokens import shown
 from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "DeviceFacts",
     "Domains",
     "Quantity",
+    "Relation",
     "Scalar",
     "SelectorError",
     "Semver",
@@ -35,10 +39,6 @@ __all__ = [
     "semver_of",
     "truth",
 ]
-
-
-class SelectorError(ValueError):
-    """The expression has no value for this device; the text is CEL's."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,7 +57,10 @@ class Semver:
     pre_release: tuple[str, ...] = ()
 
     def _key(self) -> tuple[object, ...]:
-        parts = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in self.pre_release)
+        parts = tuple(
+            (0, len(p.lstrip("0")), p.lstrip("0")) if p.isdigit() else (1, 0, p)
+            for p in self.pre_release
+        )
         return (self.numbers, not self.pre_release, parts)
 
     def __eq__(self, other: object) -> bool:
@@ -79,6 +82,8 @@ class Domains:
 
 Scalar: TypeAlias = bool | int | str | Quantity | Semver
 Value: TypeAlias = Scalar | Domains | Mapping[str, "Value"] | Sequence["Value"]
+Relation: TypeAlias = Callable[[Value, Value, Budget], bool]
+Method: TypeAlias = Callable[[Value, list[Value], Budget], Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class DeviceFacts:
 
 
 _SEMVER: Final = re.compile(
-    r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
+    r"(0|[1-9][0-9]{0,19})\.(0|[1-9][0-9]{0,19})\.(0|[1-9][0-9]{0,19})"
     r"(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
 )
 
@@ -128,7 +133,7 @@ def quantity_of(text: str) -> Quantity:
     try:
         return Quantity(parse_milli(text))
     except InvalidQuantity:
-        raise SelectorError(f"{text} is not a quantity") from None
+        raise SelectorError(f"{shown(text)} is not a quantity") from None
 
 
 def semver_of(text: str) -> Semver:
@@ -139,7 +144,7 @@ def semver_of(text: str) -> Semver:
     """
     found = _SEMVER.fullmatch(text)
     if found is None:
-        raise SelectorError(f"{text} is not a semantic version")
+        raise SelectorError(f"{shown(text)} is not a semantic version")
     major, minor, patch, pre_release = found.groups()
     parts = tuple(pre_release.split(".")) if pre_release else ()
     return Semver((int(major), int(minor), int(patch)), parts)
@@ -156,13 +161,28 @@ def truth(value: Value) -> bool:
     return value
 
 
-def _equal(left: Value, right: Value) -> bool:
+def _equal(left: Value, right: Value, budget: Budget) -> bool:
+    budget.spend(tenth(min(_size(left), _size(right))))
+    return _same(left, right, budget)
+
+
+def _same(left: Value, right: Value, budget: Budget) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        budget.spend(LIST_COST + len(left))
+        return len(left) == len(right) and all(
+            _same(one, other, budget) for one, other in zip(left, right, strict=True)
+        )
     return type(left) is type(right) and left == right
 
 
-def _ordered(compare: Callable[[int, int], bool]) -> Callable[[Value, Value], bool]:
-    def relation(left: Value, right: Value) -> bool:
-        return compare(_sign(left, right, (bool, int, str)), 0)
+def _size(value: Value) -> int:
+    return len(value) if isinstance(value, (str, list, Mapping)) else 1
+
+
+def _ordered(compare: Callable[[int], bool]) -> Relation:
+    def relation(left: Value, right: Value, budget: Budget) -> bool:
+        budget.spend(tenth(min(_size(left), _size(right))))
+        return compare(_sign(left, right, (bool, int, str)))
 
     return relation
 
@@ -173,18 +193,19 @@ def _sign(left: Value, right: Value, kinds: tuple[type, ...]) -> int:
     return int(left > right) - int(left < right)  # type: ignore[operator]  # of one kind
 
 
-def among(left: Value, right: Value) -> bool:
+def among(left: Value, right: Value, budget: Budget) -> bool:
     """Return whether a value is in a list, or a key in a map.
 
     Raises:
         SelectorError: it is neither.
     """
+    budget.spend(len(right) if isinstance(right, list) else 1)
     if isinstance(right, Domains):
         return isinstance(left, str) and left in right.maps
     if isinstance(right, Mapping):
         return isinstance(left, str) and left in right
     if isinstance(right, list):
-        return any(_equal(left, each) for each in right)
+        return any(_same(left, each, budget) for each in right)
     raise SelectorError("no such overload")
 
 
@@ -199,7 +220,7 @@ def member_of(value: Value, key: Value) -> Value:
     if isinstance(value, Mapping) and isinstance(key, str):
         if key in value:
             return value[key]
-        raise SelectorError(f"no such key: {key}")
+        raise SelectorError(f"no such key: {shown(key)}")
     if isinstance(value, list) and type(key) is int:
         if 0 <= key < len(value):
             found: Value = value[key]
@@ -208,13 +229,13 @@ def member_of(value: Value, key: Value) -> Value:
     raise SelectorError("no such overload")
 
 
-RELATIONS: Final[Mapping[str, Callable[[Value, Value], bool]]] = {
+RELATIONS: Final[Mapping[str, Relation]] = {
     "==": _equal,
-    "!=": lambda left, right: not _equal(left, right),
-    "<=": _ordered(lambda sign, _: sign <= 0),
-    ">=": _ordered(lambda sign, _: sign >= 0),
-    "<": _ordered(lambda sign, _: sign < 0),
-    ">": _ordered(lambda sign, _: sign > 0),
+    "!=": lambda left, right, budget: not _equal(left, right, budget),
+    "<=": _ordered(lambda sign: sign <= 0),
+    ">=": _ordered(lambda sign: sign >= 0),
+    "<": _ordered(lambda sign: sign < 0),
+    ">": _ordered(lambda sign: sign > 0),
     "in": among,
 }
 
@@ -222,33 +243,49 @@ RELATIONS: Final[Mapping[str, Callable[[Value, Value], bool]]] = {
 MAKERS: Final[Mapping[str, Callable[[str], Value]]] = {"quantity": quantity_of, "semver": semver_of}
 
 
-def _text_method(function: Callable[[str, str], bool]) -> Callable[[Value, list[Value]], Value]:
-    def method(target: Value, arguments: list[Value]) -> Value:
+def _text_method(function: Callable[[str, str], bool], cost: Callable[[int, int], int]) -> Method:
+    def method(target: Value, arguments: list[Value], budget: Budget) -> Value:
         (argument,) = arguments
         if not isinstance(target, str) or not isinstance(argument, str):
             raise SelectorError("no such overload")
+        budget.spend(cost(len(target), len(argument)))
         return function(target, argument)
 
     return method
 
 
-def _lower(target: Value, arguments: list[Value]) -> Value:
+def _matches(target: Value, arguments: list[Value], budget: Budget) -> Value:
+    (pattern,) = arguments
+    if not isinstance(target, str) or not isinstance(pattern, str):
+        raise SelectorError("no such overload")
+    try:
+        return pattern_of(pattern).found_in(target, budget)
+    except InvalidPattern as error:
+        raise SelectorError(str(error)) from None
+
+
+def _lower(target: Value, arguments: list[Value], budget: Budget) -> Value:
     if not isinstance(target, str):
         raise SelectorError("no such overload")
+    budget.spend(tenth(len(target)))
     return "".join(c.lower() if c.isascii() else c for c in target)
 
 
-def _comparison(function: Callable[[int], Value]) -> Callable[[Value, list[Value]], Value]:
-    def method(target: Value, arguments: list[Value]) -> Value:
+def _comparison(function: Callable[[int], Value]) -> Method:
+    def method(target: Value, arguments: list[Value], budget: Budget) -> Value:
+        budget.spend(1)
         return function(_sign(target, arguments[0], (Quantity, Semver)))
 
     return method
 
 
-METHODS: Final[Mapping[str, Callable[[Value, list[Value]], Value]]] = {
-    "startsWith": _text_method(str.startswith),
-    "endsWith": _text_method(str.endswith),
-    "contains": _text_method(lambda target, part: part in target),
+METHODS: Final[Mapping[str, Method]] = {
+    "startsWith": _text_method(str.startswith, lambda text, _: tenth(text)),
+    "endsWith": _text_method(str.endswith, lambda text, _: tenth(text)),
+    "contains": _text_method(
+        lambda target, part: part in target, lambda text, part: tenth(text) * tenth(part)
+    ),
+    "matches": _matches,
     "lowerAscii": _lower,
     "compareTo": _comparison(lambda sign: sign),
     "isGreaterThan": _comparison(lambda sign: sign > 0),

@@ -16,9 +16,10 @@ from reprieve.engine.cluster.facts import Column
 from reprieve.engine.cluster.rows import AffinityTerm
 from reprieve.engine.cluster.snapshot import I32, I64, U8, Mask, Pending, PodLabels
 from reprieve.engine.placement.filtering import Placed, Reach, View
-from reprieve.engine.placement.filters.selection import selection_of, selects
+from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection
+from reprieve.engine.selectors import selects
 
 __all__ = ["DomainCounts", "InterPodFilter", "compile_interpod", "term_matches"]
 

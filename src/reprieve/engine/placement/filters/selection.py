@@ -7,8 +7,7 @@ of whole selectors are kept with the view they were made for. Source: specificat
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from operator import eq
 from typing import Final
@@ -27,57 +26,17 @@ from reprieve.engine.cluster.rows import (
 )
 from reprieve.engine.cluster.snapshot import Mask, Snapshot
 from reprieve.engine.placement.filtering import View
+from reprieve.engine.selectors import requirement_holds, selects
 
 __all__ = [
     "NODE_NAME",
     "Selection",
-    "requirement_holds",
     "selection_of",
-    "selects",
     "spread_over",
 ]
 
 _SHARED: Final = "selection"
 NODE_NAME: Final = "metadata.name"  # the only field of a node that terms can name
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-
-
-def _as_integer(text: str) -> int | None:
-    """Return the number of a decimal text in 64 bits, None when it is none."""
-    if _INTEGER.fullmatch(text) is None or len(text) > 64:
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
-
-
-def requirement_holds(requirement: Requirement, value: str | None) -> bool:
-    """Return whether a label with this value (None: no such label) satisfies the requirement.
-
-    In and NotIn without values, Gt and Lt without exactly one, cannot be read and hold nowhere.
-    """
-    operator, values = requirement.operator, requirement.values
-    match operator:
-        case Operator.EXISTS:
-            return value is not None
-        case Operator.DOES_NOT_EXIST:
-            return value is None
-        case Operator.IN:
-            return value is not None and value in values
-        case Operator.NOT_IN:
-            return bool(values) and value not in values
-    if value is None or len(values) != 1:
-        return False
-    own, bound = _as_integer(value), _as_integer(values[0])
-    if own is None or bound is None:
-        return False
-    return own > bound if operator is Operator.GT else own < bound
-
-
-def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Return whether a selector means an object with these labels."""
-    if selector is None:
-        return False
-    return all(requirement_holds(each, labels.get(each.key)) for each in selector)
 
 
 def spread_over(column: Column, holds: Callable[[str | None], bool]) -> Mask:
@@ -89,7 +48,9 @@ def spread_over(column: Column, holds: Callable[[str | None], bool]) -> Mask:
 def _spread(column: Column, requirement: Requirement) -> Mask:
     """Return which things satisfy a requirement on the label of the column."""
     if requirement.operator is not Operator.IN:
-        return spread_over(column, partial(requirement_holds, requirement))
+        return spread_over(
+            column, partial(requirement_holds, requirement.operator, requirement.values)
+        )
     values = column.values
     wanted = [values.index(value) for value in {*requirement.values} if value in values]
     return column.numbers == wanted[0] if len(wanted) == 1 else np.isin(column.numbers, wanted)

@@ -18,11 +18,12 @@ from reprieve.engine.cluster.facts import Column
 from reprieve.engine.cluster.rows import PodClass, Selector, SpreadConstraint
 from reprieve.engine.cluster.snapshot import I32, I64, U8, Flag, Mask, Pending
 from reprieve.engine.placement.filtering import Placed, Reach, View
-from reprieve.engine.placement.filters.selection import selection_of, selects
+from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.placement.filters.taints import taints_of
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection
 from reprieve.engine.placement.spread_constraints import constraints_of
+from reprieve.engine.selectors import selects
 
 __all__ = [
     "SpreadConstraintCounts",

@@ -17,9 +17,10 @@ from reprieve.engine.cluster.rows import NodeTerm, Operator, PodClass, Taint
 from reprieve.engine.cluster.snapshot import U8, Mask, Pending
 from reprieve.engine.placement.filtering import Filter, Placed, Reach, Refusal, View
 from reprieve.engine.placement.filters.selection import NODE_NAME, selection_of
-from reprieve.engine.placement.filters.taints import NO_SCHEDULE, covers, taints_of
+from reprieve.engine.placement.filters.taints import NO_SCHEDULE, taints_of
 from reprieve.engine.placement.profile import FilterName
 from reprieve.engine.placement.reasons import Reason, Rejection
+from reprieve.engine.selectors import covers
 
 __all__ = [
     "StaticFilter",

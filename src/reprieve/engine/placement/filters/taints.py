@@ -8,34 +8,16 @@ from typing import Final
 
 import numpy as np
 
-from reprieve.engine.cluster.rows import Operator, Requirement, Taint, Toleration
+from reprieve.engine.cluster.rows import Taint, Toleration
 from reprieve.engine.cluster.snapshot import I32, I64, Mask
 from reprieve.engine.placement.filtering import View
-from reprieve.engine.placement.filters.selection import requirement_holds
+from reprieve.engine.selectors import covers
 
-__all__ = ["KEEPS_AWAY", "NO_EXECUTE", "NO_SCHEDULE", "TaintLists", "covers", "taints_of"]
+__all__ = ["KEEPS_AWAY", "NO_EXECUTE", "NO_SCHEDULE", "TaintLists", "taints_of"]
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 KEEPS_AWAY: Final = frozenset((NO_SCHEDULE, NO_EXECUTE))
-
-
-def covers(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether a toleration covers a taint.
-
-    `Gt` and `Lt` compare the taint's value with the toleration's, both integers; while their gate
-    is off no toleration has them.
-    """
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    if toleration.operator in (Operator.GT, Operator.LT):
-        bound = Requirement(taint.key, Operator(toleration.operator), (toleration.value,))
-        return requirement_holds(bound, taint.value)
-    return toleration.operator == "Exists"
 
 
 @dataclass(frozen=True, slots=True)

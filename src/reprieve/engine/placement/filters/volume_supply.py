@@ -25,18 +25,14 @@ from reprieve.engine.cluster.storage import (
 )
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.filters.reach import node_sets_of
-from reprieve.engine.placement.filters.selection import (
-    requirement_holds,
-    selection_of,
-    selects,
-    spread_over,
-)
+from reprieve.engine.placement.filters.selection import selection_of, spread_over
 from reprieve.engine.placement.filters.volume_ledger import (
     Candidates,
     Provision,
     VolumeLedger,
     volume_ledger_of,
 )
+from reprieve.engine.selectors import requirement_holds, selects
 
 __all__ = ["candidates_of", "provision_of"]
 
@@ -152,7 +148,9 @@ def _provided(view: View, request: int, storage_class: StorageClassRow) -> Provi
         here = np.ones(count, np.bool_)
         for requirement in row.nodes:
             column = selection.domains(requirement.key)
-            here &= spread_over(column, partial(requirement_holds, requirement))
+            here &= spread_over(
+                column, partial(requirement_holds, requirement.operator, requirement.values)
+            )
         room[here & ~enough] = -1 if row.capacity is None else row.capacity
         enough |= here
     return Provision(allowed, enough, room)

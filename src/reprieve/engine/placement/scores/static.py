@@ -10,7 +10,7 @@ from reprieve.engine.cluster.images import tagged
 from reprieve.engine.cluster.snapshot import Pending
 from reprieve.engine.placement.filtering import Score, View
 from reprieve.engine.placement.filters.selection import selection_of
-from reprieve.engine.placement.filters.taints import covers, taints_of
+from reprieve.engine.placement.filters.taints import taints_of
 from reprieve.engine.placement.profile import ScoreName
 from reprieve.engine.placement.scores.kinds import (
     StaticScore,
@@ -18,6 +18,7 @@ from reprieve.engine.placement.scores.kinds import (
     by_largest,
     by_largest_reversed,
 )
+from reprieve.engine.selectors import covers
 
 __all__ = ["compile_image_locality", "compile_node_affinity", "compile_taint_toleration"]
 

@@ -1,0 +1,413 @@
+"""The process lease, kept by a process of its own, which no decision can hold up.
+
+A thread would do against Python code, which lets others run every few milliseconds, but not against
+C code that keeps the interpreter's lock (a regular expression, a plugin's extension): neither the
+event loop nor any thread runs then. So `LeaseKeeper.fork` makes a child before there are threads.
+The child runs the leader election over connections of its own and shares two numbers with the
+operator: `held_until`, counted from the start of the last renewal that succeeded, and the epoch.
+
+Why the fence holds as before. Its check reads `held_until` from shared memory at each write, on
+the same monotonic clock (one for all processes of a machine). Nobody else leads before then,
+whatever became of the keeper: one that is slow, stopped or dead only leaves it where it was, and it
+runs out. Nor is it renewed for an operator that is no more:
+
+1. The operator's event loop says sixty times in a lease duration that it is there. Where it has
+   been silent for the longest silence (`--longest-silence`) the keeper ends it, since another
+   replica or a fresh start is better than one that hangs. For an operator that is stopped (SIGSTOP)
+   nothing is renewed either, and it is not ended: it finds that it is deposed when it goes on.
+2. The lease is released when the operator's end of the link is closed: after its planes have
+   stopped, or when the system has taken its last thread, after which it can send nothing. What is
+   on the way then is what a crash leaves on the way (recovery waits for it, `execution.recovery`).
+   So the next leader need not wait for the lease to run out after a crash, unless keeper and
+   operator died together.
+3. A keeper that has lost the lease takes it no more: the operator begins anew, with nothing of what
+   it believed, and so does its keeper.
+
+Source: the design's "Processes and time" and "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import json
+import logging
+import mmap
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from reprieve.kube.client import connect
+from reprieve.kube.credentials import load_connection, preload
+from reprieve.kube.lease import LeaderElector, LeaseTimes
+from reprieve.kube.transport import HttpWire
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = ["LeaseKeeper", "WantedLease"]
+
+_NONE: Final = -1
+_LONGEST_RETRY: Final = 2 * SECOND  # a candidate looks at the lease at least as often
+_ANSWERS: Final = 60  # of the event loop in one lease duration
+_DUMP: Final = signal.SIGUSR1
+_END: Final = signal.SIGUSR2
+_LAST_WORDS_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLease:
+    """Which lease is to be kept, for whom, and for how long one who is silent; nanoseconds."""
+
+    namespace: str
+    name: str
+    identity: str
+    duration: int
+    longest_silence: int
+
+
+class _Shared:
+    """Three int64 that both processes see: held until, epoch, the operator's last answer.
+
+    Each is written by one process and in one piece.
+    """
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self._numbers = memoryview(self._memory).cast("q")
+        self._numbers[0] = _NONE
+
+    @property
+    def held_until(self) -> Nanos | None:
+        until = self._numbers[0]
+        return None if until == _NONE else Nanos(until)
+
+    @property
+    def epoch(self) -> int:
+        return self._numbers[1]
+
+    @property
+    def answered(self) -> int:
+        return self._numbers[2]
+
+    def publish(self, held_until: Nanos | None, epoch: int) -> None:
+        """Say until when the lease is held, the epoch first."""
+        self._numbers[1] = epoch
+        self._numbers[0] = _NONE if held_until is None else held_until
+
+    def answer(self, now: int) -> None:
+        """Say that the operator's event loop is there."""
+        self._numbers[2] = now
+
+
+class LeaseKeeper:
+    """The operator's side: a tenure whose lease another process keeps.
+
+    Attributes:
+        identity: of this process on the lease.
+        changed: told True when this process starts to lead, False when it ceases to.
+        report: told a level of `logging` and what there is to say of the lease, in one line.
+    """
+
+    def __init__(self, link: socket.socket, shared: _Shared, child: int, clock: Clock) -> None:
+        self.identity = ""
+        self.changed: Callable[[bool], None] = lambda leading: None
+        self.report: Callable[[int, str], None] = lambda level, text: None
+        self._link = link
+        self._shared = shared
+        self._child = child
+        self._clock = clock
+        self._led = False
+        self._leading = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._heard = b""
+
+    @classmethod
+    def fork(cls, kubeconfig: str | None, context: str | None, clock: Clock) -> LeaseKeeper:
+        """Start the keeper. There must be no other thread and no event loop yet."""
+        _reap()
+        preload()
+        ours, theirs = socket.socketpair()
+        shared = _Shared()
+        operator = os.getpid()
+        gc.freeze()  # so that collections copy no pages that both have
+        child = os.fork()
+        if child == 0:
+            ours.close()
+            _keep_until_the_end(_Keeping(theirs, shared, operator, kubeconfig, context, clock))
+        gc.unfreeze()
+        theirs.close()
+        ours.setblocking(False)
+        return cls(ours, shared, child, clock)
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of this tenure; a later holder has a greater one."""
+        return self._shared.epoch
+
+    @property
+    def held_until(self) -> Nanos | None:
+        """Return the monotonic end of the tenure unless it is renewed, None when not held."""
+        return None if self._lost.is_set() else self._shared.held_until
+
+    @property
+    def leading(self) -> bool:
+        """Whether the lease is held right now."""
+        until = self.held_until
+        return until is not None and self._clock.monotonic() < until
+
+    async def wait_leading(self) -> None:
+        """Return as soon as this process leads."""
+        await self._leading.wait()
+
+    async def wait_lost(self) -> None:
+        """Return as soon as this process can lead no more: it did, or its keeper is gone."""
+        await self._lost.wait()
+
+    async def run(self, wanted: WantedLease) -> None:
+        """Have the lease taken and kept; answer for the event loop until cancelled."""
+        period = max(wanted.duration // _ANSWERS, SECOND // 50)
+        _let_itself_be_ended()
+        self._shared.answer(self._clock.monotonic())
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self._link, json.dumps(asdict(wanted)).encode() + b"\n")
+        loop.add_reader(self._link.fileno(), self._hear)
+        try:
+            while not self._lost.is_set():
+                self._shared.answer(self._clock.monotonic())
+                self._look()
+                await self._clock.sleep(period)
+        finally:
+            loop.remove_reader(self._link.fileno())
+
+    async def stop(self) -> None:
+        """Have the lease released if it is held, and wait for the end of the keeper."""
+        if self._led and not self._lost.is_set():
+            self._lose()
+        with contextlib.suppress(OSError):
+            self._link.shutdown(socket.SHUT_WR)
+            while await asyncio.get_running_loop().sock_recv(self._link, 65_536):
+                pass
+        self._link.close()
+
+    def close(self) -> None:
+        """Let go of the keeper, which ends; for a process that ends without having led."""
+        self._link.close()
+
+    def _look(self) -> None:
+        if not self._led and self.leading:
+            self._led = True
+            self._leading.set()
+            self.changed(True)
+        elif self._led and not self.leading:
+            self._lose()
+
+    def _lose(self) -> None:
+        self._lost.set()
+        if self._led:
+            self._leading.clear()
+            self.changed(False)
+
+    def _hear(self) -> None:
+        try:
+            heard = self._link.recv(65_536)
+        except BlockingIOError:
+            return
+        except OSError:
+            heard = b""
+        if not heard:
+            asyncio.get_running_loop().remove_reader(self._link.fileno())
+            self.report(logging.ERROR, "its keeper has ended")
+            self._lose()
+            return
+        *lines, self._heard = (self._heard + heard).split(b"\n")
+        for line in lines:
+            level, _, text = line.decode("utf-8", "replace").partition(" ")
+            if text:
+                self.report(int(level), text)
+        self._look()
+
+
+def _reap() -> None:
+    """Take note of children that have ended: keepers of before this process began anew."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _let_itself_be_ended() -> None:
+    """Make two signals work also while C code keeps the interpreter's lock.
+
+    One writes where all threads are, the other ends the process with its number as exit code: its
+    handler is the C library's own `_exit`, so that it ends the first process of a container too,
+    which SIGKILL from inside does not.
+    """
+    with contextlib.suppress(OSError, ValueError, RuntimeError, AttributeError):
+        # Standard error is no file in some tests.
+        faulthandler.register(_DUMP, file=sys.__stderr__ or sys.stderr, all_threads=True)
+    library = ctypes.CDLL(None)
+    library.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    library.signal.restype = ctypes.c_void_p
+    library.signal(int(_END), ctypes.cast(library._exit, ctypes.c_void_p))
+
+
+# The keeper's side.
+
+
+@dataclass(frozen=True, slots=True)
+class _Keeping:
+    link: socket.socket
+    shared: _Shared
+    operator: int  # process id
+    kubeconfig: str | None
+    context: str | None
+    clock: Clock
+
+
+def _keep_until_the_end(keeping: _Keeping) -> None:
+    """Be the keeper; never returns."""
+    try:
+        # Ctrl-C and SIGTERM to the whole group are for the operator, whose end is ours.
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, signal.SIG_IGN)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1):
+            os.dup2(nothing, number)
+        keeping.link.setblocking(False)
+        asyncio.run(_keep(keeping))
+    except BaseException as failure:
+        with contextlib.suppress(OSError):
+            keeping.link.send(_line(logging.ERROR, f"{type(failure).__name__}: {failure}"))
+    finally:
+        os._exit(0)
+
+
+async def _keep(keeping: _Keeping) -> None:
+    clock, shared, link = keeping.clock, keeping.shared, keeping.link
+    loop = asyncio.get_running_loop()
+    said = await loop.sock_recv(link, 65_536)
+    while said and not said.endswith(b"\n"):
+        said += await loop.sock_recv(link, 65_536)
+    if not said:
+        return
+    wanted = WantedLease(**json.loads(said))
+    over = asyncio.create_task(_closed(link))
+    connection = await load_connection(keeping.kubeconfig, keeping.context, clock)
+    client = connect(connection, clock, wire=HttpWire(connection, limit=2))
+    lost = asyncio.Event()
+    duration = wanted.duration
+    times = LeaseTimes(duration, duration * 2 // 3, min(duration * 2 // 15, _LONGEST_RETRY))
+
+    def tell(level: int, text: str) -> None:
+        with contextlib.suppress(OSError):
+            link.send(_line(level, text))
+
+    def changed(leading: bool) -> None:
+        if not leading:
+            lost.set()
+        tell(logging.DEBUG, "")  # has the operator look
+
+    elector = LeaderElector(
+        client,
+        clock,
+        namespace=wanted.namespace,
+        name=wanted.name,
+        identity=wanted.identity,
+        times=times,
+        changed=changed,
+        report=lambda trouble: tell(logging.WARNING, str(trouble)),
+        published=shared.publish,
+        wanted=lambda: _is_there(keeping, wanted.longest_silence),
+    )
+
+    def stand_by() -> None:
+        tell(
+            logging.INFO,
+            f"held by {elector.holder}: this process stands by; it leads soon after the other one "
+            f"gives the lease back, and {duration // SECOND} to "
+            f"{(duration + times.longest_retry) // SECOND} s after it fell silent",
+        )
+
+    work = [
+        asyncio.create_task(elector.run()),
+        asyncio.create_task(_watch(keeping, wanted)),
+        asyncio.create_task(_say_whom_it_waits_for(elector, clock, stand_by)),
+    ]
+    ends = {over, asyncio.create_task(lost.wait()), *work}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for task in work:
+        if task.done():
+            tell(logging.ERROR, f"its keeper failed: {task.exception()!r}")
+    if over.done():
+        await elector.stop()
+        await client.close()
+        return
+    for task in work:
+        task.cancel()
+    # The operator begins anew, and this ends with it.
+    await over
+
+
+async def _say_whom_it_waits_for(
+    elector: LeaderElector, clock: Clock, say: Callable[[], None]
+) -> None:
+    """Say once of each other holder that it is waited for."""
+    said = ""
+    while True:
+        await clock.sleep(SECOND // 4)
+        if elector.holder not in ("", said, elector.identity):
+            said = elector.holder
+            say()
+
+
+def _line(level: int, text: str) -> bytes:
+    return f"{level:d} {' '.join(text.split())}".encode()[:1_000] + b"\n"
+
+
+async def _closed(link: socket.socket) -> None:
+    """Return when the operator has closed its end of the link, or is gone."""
+    with contextlib.suppress(OSError):
+        while await asyncio.get_running_loop().sock_recv(link, 65_536):
+            pass
+
+
+def _is_there(keeping: _Keeping, longest: int) -> bool:
+    """Whether the operator answers, or may still do so in time."""
+    silence = keeping.clock.monotonic() - keeping.shared.answered
+    if silence < SECOND:
+        return True
+    return silence < longest and not _is_stopped(keeping.operator)
+
+
+async def _watch(keeping: _Keeping, wanted: WantedLease) -> None:
+    """End the operator when it has been silent for too long, unless it is stopped."""
+    while True:
+        await keeping.clock.sleep(wanted.duration // _ANSWERS)
+        silence = keeping.clock.monotonic() - keeping.shared.answered
+        if silence < wanted.longest_silence or _is_stopped(keeping.operator):
+            continue
+        told = f"reprieve: the event loop has not answered for {silence // SECOND} s: it is ended\n"
+        with contextlib.suppress(OSError):
+            os.write(2, told.encode())
+        for number in map(int, (_DUMP, _END, signal.SIGKILL)):
+            if os.getppid() == keeping.operator:
+                os.kill(keeping.operator, number)
+            await asyncio.sleep(_LAST_WORDS_S)
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether a process was stopped by a signal or a debugger; where that cannot be read, False."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    # The state follows the name, which is in parentheses and may hold anything.
+    return status.rpartition(")")[2].split()[0] in ("T", "t")

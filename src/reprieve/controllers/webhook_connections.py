@@ -1,0 +1,198 @@
+"""What one connection to the webhooks may cost: how many there are, and how long each may dawdle.
+
+A connection is closed when
+
+1. `MOST_CONNECTIONS` are open already
+2. the handshake of TLS, or the head of a request once its first byte came, takes too long
+3. its peer does not read an answer for too long
+
+An idle connection is kept longer than the API server keeps one, so that it is the API server that
+closes. How long a body may take, and how large it may be, is for `webhook_requests`.
+
+Source: the threat model in `docs/security.md`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, cast
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from reprieve.units.errors import UsageError
+
+__all__ = ["IDLE_S", "MOST_CONNECTIONS", "Connections", "listening"]
+
+MOST_CONNECTIONS: Final = 256
+HANDSHAKE_S: Final = 5.0
+HEAD_S: Final = 5.0
+WRITE_S: Final = 10.0
+IDLE_S: Final = 120.0
+_BACKLOG: Final = 128
+
+
+class Connections:
+    """All connections of one server. `refused` hears why one was closed."""
+
+    def __init__(self, refused: Callable[[str], None]) -> None:
+        self._refused = refused
+        self._open: dict[object, _Connection] = {}
+
+    def opened(self, inner: asyncio.Protocol) -> asyncio.Protocol:
+        """Return what listens to a new connection, on which `inner` speaks HTTP."""
+        return _Connection(inner, self, self._refused)
+
+    def middleware(self) -> Middleware:
+        """Return what notes when the head of a request was read, and when it was answered."""
+
+        @web.middleware
+        async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+            connection = self._open.get(request.protocol)
+            if connection is not None:
+                connection.began()
+            try:
+                return await handler(request)
+            finally:
+                if connection is not None:
+                    connection.ended()
+
+        return timed
+
+    def takes(self, inner: object, connection: _Connection) -> bool:
+        """Count a connection; tell whether there is room for it."""
+        if len(self._open) >= MOST_CONNECTIONS:
+            return False
+        self._open[inner] = connection
+        return True
+
+    def forget(self, inner: object) -> None:
+        """Count a connection that is closed no longer."""
+        self._open.pop(inner, None)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: hands everything on to what speaks HTTP, and keeps the time."""
+
+    def __init__(
+        self, inner: asyncio.Protocol, owner: Connections, refused: Callable[[str], None]
+    ) -> None:
+        self._inner = inner
+        self._owner = owner
+        self._refused = refused
+        self._taken = False
+        self._in_request = False
+        self._transport: asyncio.Transport | None = None
+        self._head: asyncio.TimerHandle | None = None
+        self._write: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # One of uvloop's, which are not of this class.
+        self._transport = cast("asyncio.Transport", transport)
+        self._taken = self._owner.takes(self._inner, self)
+        if not self._taken:
+            self._close("connections")
+            return
+        self._inner.connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.forget(self._inner)
+        self._stop_head()
+        self._stop_write()
+        if self._taken:
+            self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._taken:
+            return
+        if not self._in_request and self._head is None:
+            self._await_head()
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received() if self._taken else None
+
+    def pause_writing(self) -> None:
+        self._write = asyncio.get_running_loop().call_later(WRITE_S, self._close, "slow-reader")
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stop_write()
+        self._inner.resume_writing()
+
+    def began(self) -> None:
+        self._in_request = True
+        self._stop_head()
+
+    def ended(self) -> None:
+        self._in_request = False
+
+    def _await_head(self) -> None:
+        self._head = asyncio.get_running_loop().call_later(HEAD_S, self._close, "slow-head")
+
+    def _stop_head(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _stop_write(self) -> None:
+        if self._write is not None:
+            self._write.cancel()
+            self._write = None
+
+    def _close(self, why: str) -> None:
+        self._refused(why)
+        if self._transport is not None:
+            self._transport.abort()
+
+
+@asynccontextmanager
+async def listening(
+    connections: Connections,
+    speaking: Callable[[], asyncio.Protocol],
+    host: str | None,
+    port: int,
+    context: ssl.SSLContext,
+) -> AsyncIterator[int]:
+    """Listen until the end of the block; gives the port.
+
+    Args:
+        connections: counts them.
+        speaking: makes what speaks HTTP on a new one.
+        host: None listens on all addresses.
+        port: 0 takes a free one.
+        context: of TLS.
+
+    Raises:
+        UsageError: the port cannot be listened on.
+    """
+    try:
+        server = await asyncio.get_running_loop().create_server(
+            lambda: connections.opened(speaking()),
+            sock=_socket(host, port),
+            ssl=context,
+            ssl_handshake_timeout=HANDSHAKE_S,
+            backlog=_BACKLOG,
+        )
+    except OSError as error:
+        raise UsageError(
+            f"webhook port {port}: cannot listen: {error.strerror or error}; "
+            "accepted: a free port, 0 takes any"
+        ) from None
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def _socket(host: str | None, port: int) -> socket.socket:
+    if host is None and socket.has_dualstack_ipv6():
+        # One socket, because each address family would be given a free port of its own.
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    family = socket.AF_INET6 if host is not None and ":" in host else socket.AF_INET
+    return socket.create_server((host or "", port), family=family)

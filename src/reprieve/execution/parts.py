@@ -1,0 +1,303 @@
+"""A plan of any size in objects of a bounded one: taken apart into a head and parts, put together.
+
+The head is the `Preemption`. As long as it is small it holds everything, each victim in full. What
+is larger stands in `PreemptionPart` objects that the head names: the input of the decision in parts
+of its own, so that it can be left out without a victim, and victims, placement and guards in
+others. In a part a victim is a line with its name and uid; what victims have in common is said
+once in each part, so that each can be read by itself.
+
+A part's name is made of its content and the time of the decision: writing it twice is harmless, and
+no later decision uses a part of an earlier one. Pure: specs go in and come out. Source: the
+design's "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from reprieve.api.reprieve import (
+    PREEMPTION_LABEL,
+    Guard,
+    Metadata,
+    ObjectRef,
+    PartSpec,
+    PartVictim,
+    Placement,
+    PreemptionPart,
+    PreemptionSpec,
+    Victim,
+    VictimClass,
+)
+from reprieve.units.errors import ReprieveError
+
+__all__ = ["SIZES", "PartsMissing", "Sizes", "Split", "joined", "split", "whole"]
+
+T = TypeVar("T")
+_DIGITS: Final = 12
+_LONGEST_LABEL: Final = 63
+_DATA: Final = "data"
+
+
+class PartsMissing(ReprieveError):
+    """Parts that a record names are not there, or are those of another plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Most bytes of JSON of a spec: of a head, above which it is taken apart, and of a part.
+
+    With its metadata and managed fields an object stays below 1 MiB, of 1.5 MiB that etcd takes.
+    """
+
+    head: int = 16 * 1024
+    part: int = 768 * 1024
+
+
+SIZES: Final = Sizes()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What is written: all of `parts` and `inputs`, then the head with this spec."""
+
+    head: PreemptionSpec
+    parts: tuple[PreemptionPart, ...] = ()
+    inputs: tuple[PreemptionPart, ...] = ()
+
+
+def split(name: str, namespace: str, spec: PreemptionSpec, sizes: Sizes = SIZES) -> Split:
+    """Return the objects that record a plan under the head's name."""
+    identity = Metadata(name, namespace)
+    head, inputs = _input_apart(identity, spec, sizes)
+    if not _too_large(head, sizes):
+        return Split(head, (), inputs)
+    packed = _packed(_Content(head, name, sizes.part).items())
+    parts = tuple(_part(identity, part) for part in packed)
+    head = msgspec.structs.replace(
+        head,
+        victims=[],
+        placement=[],
+        guards=[],
+        parts=[part.metadata.name for part in parts],
+        victim_count=len(spec.victims),
+    )
+    return Split(head, parts, inputs)
+
+
+def joined(head: PreemptionSpec, parts: Iterable[PartSpec]) -> PreemptionSpec:
+    """Return the spec with the victims, placement and guards of its parts, in their order.
+
+    Raises:
+        PartsMissing: some are not there. The message counts them.
+    """
+    known = sorted((p for p in parts if p.plan_id == head.plan_id), key=lambda part: part.index)
+    victims = [victim for part in known for victim in _victims(part)]
+    if len(known) != len(head.parts) or len(victims) != head.victim_count:
+        raise PartsMissing(
+            f"{len(known)} of {len(head.parts)} parts are there, "
+            f"with {len(victims)} of {head.victim_count} victims"
+        )
+    return msgspec.structs.replace(
+        head,
+        victims=victims,
+        placement=[place for part in known for place in _placement(part)],
+        guards=[guard for part in known for guard in part.guards],
+    )
+
+
+def whole(head: PreemptionSpec, parts: Iterable[PartSpec]) -> PreemptionSpec:
+    """Return the spec as it was before it was split; `parts`: of both sorts.
+
+    Raises:
+        PartsMissing: some are not there.
+    """
+    known = [part for part in parts if part.plan_id == head.plan_id]
+    spec = joined(head, [part for part in known if not part.input]) if head.parts else head
+    if head.input_parts:
+        pieces = sorted((part for part in known if part.input), key=lambda part: part.index)
+        if len(pieces) != len(head.input_parts):
+            number = len(head.input_parts)
+            raise PartsMissing(f"{len(pieces)} of {number} parts of the input are there")
+        data = "".join(part.input for part in pieces)
+        spec = msgspec.structs.replace(spec, input={**(head.input or {}), _DATA: data})
+    return msgspec.structs.replace(spec, parts=[], input_parts=[], victim_count=0)
+
+
+def _input_apart(
+    identity: Metadata, spec: PreemptionSpec, sizes: Sizes
+) -> tuple[PreemptionSpec, tuple[PreemptionPart, ...]]:
+    recorded: Mapping[str, Any] = spec.input or {}
+    data = recorded.get(_DATA)
+    if not isinstance(data, str) or len(data) <= sizes.head // 2:
+        return spec, ()
+    parts = tuple(
+        _part(identity, PartSpec(identity.name, spec.plan_id, spec.decided_at, index, input=piece))
+        for index, piece in enumerate(
+            data[start : start + sizes.part] for start in range(0, len(data), sizes.part)
+        )
+    )
+    rest = {key: value for key, value in recorded.items() if key != _DATA}
+    names = [part.metadata.name for part in parts]
+    return msgspec.structs.replace(spec, input=rest, input_parts=names), parts
+
+
+def _too_large(head: PreemptionSpec, sizes: Sizes) -> bool:
+    # No victim in full takes less than that: thousands need not be encoded to be counted.
+    return len(head.victims) * 128 > sizes.head or len(msgspec.json.encode(head)) > sizes.head
+
+
+def _part(identity: Metadata, spec: PartSpec) -> PreemptionPart:
+    digest = hashlib.sha256(msgspec.json.encode(spec)).hexdigest()[:_DIGITS]
+    name = identity.name
+    labels = {PREEMPTION_LABEL: name} if len(name) <= _LONGEST_LABEL else {}
+    return PreemptionPart(Metadata(f"{name}-{digest}", identity.namespace, labels=labels), spec)
+
+
+@dataclass(slots=True)
+class _Room:
+    """One part while it is filled; `left` in bytes."""
+
+    left: int
+    classes: dict[bytes, int] = field(default_factory=dict)
+    rows: list[VictimClass] = field(default_factory=list)
+    units: dict[str, int] = field(default_factory=dict)
+    victims: list[str] = field(default_factory=list)  # lines, as are those of placement
+    placement: list[str] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+
+
+class _Content:
+    """What of a spec goes into parts, of at most `size` bytes each."""
+
+    def __init__(self, spec: PreemptionSpec, name: str, size: int) -> None:
+        self._spec = spec
+        self._name = name
+        self._size = size
+        self._encode = msgspec.json.Encoder().encode
+
+    def items(self) -> Iterator[PartSpec]:
+        """Yield the parts in order; each holds at least one thing."""
+        rooms = [self._room()]
+        for victim in self._spec.victims:
+            if not self._add(rooms[-1], victim):
+                rooms.append(self._room())
+                self._add(rooms[-1], victim, whatever=True)
+        for place in self._spec.placement:
+            line = self._encode([place.uid, place.node]).decode()
+            self._fitting(rooms, line).placement.append(line)
+        for guard in self._spec.guards:
+            self._fitting(rooms, guard).guards.append(guard)
+        spec = self._spec
+        for index, room in enumerate(rooms):
+            yield PartSpec(
+                self._name,
+                spec.plan_id,
+                spec.decided_at,
+                index,
+                room.rows,
+                list(room.units),
+                "\n".join(room.victims),
+                "\n".join(room.placement),
+                room.guards,
+            )
+
+    def _room(self) -> _Room:
+        spec = self._spec
+        empty = PartSpec(self._name, spec.plan_id, spec.decided_at, 10**6)
+        names = sum(len(name) + 6 for name in empty.__struct_encode_fields__)
+        return _Room(self._size - len(self._encode(empty)) - names)
+
+    def _add(self, room: _Room, victim: Victim, *, whatever: bool = False) -> bool:
+        """Put a victim into the room; return whether there was enough of it."""
+        root = victim.root
+        shared = VictimClass(
+            root.api_version, root.kind, victim.rule, root.namespace, victim.amounts, victim.action
+        )
+        said = self._encode(shared)
+        number, unit = room.classes.get(said), room.units.get(victim.unit)
+        cost = 1
+        if number is None:
+            number = len(room.classes)
+            cost += len(said) + 1
+        if victim.unit and unit is None:
+            unit = len(room.units)
+            cost += len(self._encode(victim.unit)) + 1
+        subject = None if victim.subject == root else victim.subject
+        row = [root.name, root.uid, number, unit if victim.unit else None, victim.reason, subject]
+        while row[-1] is None or row[-1] == "":
+            row.pop()
+        line = self._encode(row).decode()
+        cost += len(self._encode(line))
+        if cost > room.left and not whatever:
+            return False
+        room.left -= cost
+        room.victims.append(line)
+        if number == len(room.classes):
+            room.classes[said] = number
+            room.rows.append(shared)
+        if victim.unit:
+            assert unit is not None, "every unit has a number by now"
+            room.units[victim.unit] = unit
+        return True
+
+    def _fitting(self, rooms: list[_Room], item: str | Guard) -> _Room:
+        """Return the room that the item goes into, a new one where the last is full."""
+        cost = len(self._encode(item)) + 1
+        if cost > rooms[-1].left:
+            rooms.append(self._room())
+        rooms[-1].left -= cost
+        return rooms[-1]
+
+
+def _packed(parts: Iterable[PartSpec]) -> Iterator[PartSpec]:
+    """Yield the parts that hold anything: the first is empty where its room is too small."""
+    index = 0
+    for part in parts:
+        if part.victims or part.placement or part.guards:
+            yield msgspec.structs.replace(part, index=index)
+            index += 1
+
+
+def _victims(part: PartSpec) -> Iterator[Victim]:
+    for line in _lines(part.victims):
+        each = _decoded(line, PartVictim)
+        shared = _at(part.classes, each.number)
+        root = ObjectRef(shared.api_version, shared.kind, each.name, each.uid, shared.namespace)
+        yield Victim(
+            subject=each.subject or root,
+            root=root,
+            amounts=shared.amounts,
+            rule=shared.rule,
+            reason=each.reason,
+            action=shared.action,
+            unit="" if each.unit is None else _at(part.units, each.unit),
+        )
+
+
+def _placement(part: PartSpec) -> Iterator[Placement]:
+    for line in _lines(part.placement):
+        uid, node = _decoded(line, tuple[str, str])
+        yield Placement(uid, node)
+
+
+def _lines(text: str) -> list[str]:
+    # Other characters that end lines may stand in a line's texts.
+    return text.split("\n") if text else []
+
+
+def _decoded(line: str, form: type[T]) -> T:
+    try:
+        return msgspec.json.decode(line, type=form)
+    except msgspec.DecodeError as error:
+        raise PartsMissing(f"a part cannot be read: {error}") from None
+
+
+def _at(rows: Sequence[T], number: int) -> T:
+    if not 0 <= number < len(rows):
+        raise PartsMissing(f"a part contradicts itself: number {number} of {len(rows)}")
+    return rows[number]

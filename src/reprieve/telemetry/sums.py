@@ -1,0 +1,73 @@
+"""Thousands of pods in a few lines: counted by node pool, namespace, group and what became of them.
+
+Up to `MOST_NAMED` are named one by one. A node pool is what the node's label says, by the labels of
+those who make pools; of several the first of `POOL_LABELS` counts. Pure: rows go in, lines come
+out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from reprieve.api.reprieve import Preemption, VictimState, VictimStatus
+
+__all__ = ["MOST_NAMED", "POOL_LABELS", "pool_of", "sum_lines", "table", "victim_states"]
+
+#: Most members or victims that are named one by one.
+MOST_NAMED: Final = 50
+#: Labels that say which pool a node is of.
+POOL_LABELS: Final = (
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "node.kubernetes.io/instance-type",
+)
+_LINES: Final = 25
+_NOTHING: Final = "-"
+
+
+def pool_of(labels: Mapping[str, str]) -> str:
+    """Return the pool of a node, empty where no label names one."""
+    return next((labels[label] for label in POOL_LABELS if labels.get(label)), "")
+
+
+def sum_lines(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield how many rows are alike, the most frequent first, as a table.
+
+    Order: 1. count, largest first, 2. the row's own texts. Beyond 25 lines the rest is one line.
+    """
+    counts = sorted(Counter(map(tuple, rows)).items(), key=lambda item: (-item[1], item[0]))
+    shown = [("COUNT", *headings)]
+    shown += [(str(n), *(text or _NOTHING for text in row)) for row, n in counts[:_LINES]]
+    for line in table(shown):
+        yield f"  {line}"
+    rest = counts[_LINES:]
+    if rest:
+        yield f"  and {sum(n for _, n in rest)} more, of {len(rest)} other kinds"
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the rows with their cells in columns."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def victim_states(preemption: Preemption) -> dict[str, VictimStatus]:
+    """Return what became of each victim, as far as it is known, by the uid of its root.
+
+    Of a plan in parts the status lists those who were not evicted; where these are all of them, the
+    others were evicted, all by the time at which the preemption was over.
+    """
+    spec, status = preemption.spec, preemption.status
+    states = {each.uid: each for each in status.victims}
+    unlisted = [v.root.uid for v in spec.victims if v.root.uid not in states]
+    evicted = status.victims_by_state.get(VictimState.EVICTED.value, 0)
+    if unlisted and len(unlisted) == evicted:
+        at = status.finished_at
+        states |= {uid: VictimStatus(uid, VictimState.EVICTED, at) for uid in unlisted}
+    return states

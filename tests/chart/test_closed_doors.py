@@ -1,0 +1,111 @@
+"""What the chart closes: ports to the network, metrics to strangers, pods to the operator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprieve.controllers.webhook_server import webhook_options
+from reprieve.settings.quota import quota_settings, read_quota
+from tests.chart.helm import RenderingFailed, render
+
+OPEN: dict[str, Any] = {"controllers": ["quota"]}
+
+
+def policy(tmp_path: Path, **values: Any) -> dict[str, Any]:
+    found: dict[str, Any] = render(tmp_path, values).one("NetworkPolicy")["spec"]
+    return found
+
+
+def test_ports_are_open_to_those_who_are_named_alone(tmp_path: Path) -> None:
+    assert render(tmp_path, OPEN).all("NetworkPolicy") == []
+    webhooks = {"cidrs": ["10.0.0.1/32", "10.0.0.2/32"]}
+    metrics = {"cidrs": ["192.0.2.0/24"], "namespaces": ["monitoring"]}
+    closed = {"enabled": True, "webhooks": webhooks, "metrics": metrics}
+    rendered = render(tmp_path, {**OPEN, "networkPolicy": closed})
+    spec = rendered.one("NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress"]
+    labels = rendered.one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert spec["podSelector"]["matchLabels"].items() <= labels.items()
+    named = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    assert spec["ingress"] == [
+        {
+            "from": [{"ipBlock": {"cidr": "192.0.2.0/24"}}, {"namespaceSelector": named}],
+            "ports": [{"port": "http", "protocol": "TCP"}],
+        },
+        {
+            "from": [{"ipBlock": {"cidr": each}} for each in webhooks["cidrs"]],
+            "ports": [{"port": "webhook", "protocol": "TCP"}],
+        },
+    ]
+    ports = {each["name"] for each in rendered.container["ports"]}
+    assert {rule["ports"][0]["port"] for rule in spec["ingress"]} == ports
+
+
+def test_without_anybody_named_all_is_closed_but_never_the_webhooks(tmp_path: Path) -> None:
+    assert not policy(tmp_path, networkPolicy={"enabled": True})["ingress"]
+    with pytest.raises(RenderingFailed, match=r"give the CIDRs .* that the API server calls from"):
+        render(tmp_path, {**OPEN, "networkPolicy": {"enabled": True}})
+
+
+def test_requests_for_the_lease_go_first_where_that_is_asked_for(tmp_path: Path) -> None:
+    assert render(tmp_path).all("FlowSchema") == []
+    rendered = render(tmp_path, {"flowSchema": {"enabled": True}})
+    schema, account = rendered.one("FlowSchema"), rendered.one("ServiceAccount")["metadata"]
+    (role,) = rendered.all("Role")
+    (allowed,) = (rule for rule in role["rules"] if rule["resources"] == ["leases"])
+    (rule,) = schema["spec"]["rules"]
+    (asked,) = rule["resourceRules"]
+    assert schema["spec"]["priorityLevelConfiguration"] == {"name": "leader-election"}
+    assert rule["subjects"] == [
+        {
+            "kind": "ServiceAccount",
+            "serviceAccount": {"name": account["name"], "namespace": account["namespace"]},
+        }
+    ]
+    assert asked["namespaces"] == [role["metadata"]["namespace"]]
+    assert (asked["apiGroups"], asked["resources"]) == (allowed["apiGroups"], ["leases"])
+    assert set(asked["verbs"]) <= set(allowed["verbs"])
+
+
+def test_metrics_are_asked_for_over_tls_where_they_are_protected(tmp_path: Path) -> None:
+    for protected in (False, True):
+        container = render(tmp_path, {"metrics": {"authentication": protected}}).container
+        arguments = container["args"]
+        assert ("--metrics-auth" in arguments) is protected
+        schemes = {
+            container[f"{probe}Probe"]["httpGet"].get("scheme", "HTTP")
+            for probe in ("liveness", "readiness")
+        }
+        assert schemes == {"HTTPS" if protected else "HTTP"}
+
+
+def test_the_authority_of_the_api_servers_certificate_is_mounted(tmp_path: Path) -> None:
+    chosen = {"configMap": "clients", "key": "authority.pem", "names": ["kube-apiserver"]}
+    values = {**OPEN, "quota": {"webhooks": {"clientCertificate": chosen}}}
+    rendered = render(tmp_path, values)
+    content = rendered.one("ConfigMap")["data"]["config.yaml"]
+    options = webhook_options(quota_settings(read_quota(content, "chart")), "ns")
+    mounts = {each["name"]: each["mountPath"] for each in rendered.container["volumeMounts"]}
+    assert options.client_authority == Path(mounts["webhook-clients"]) / "authority.pem"
+    assert options.client_names == ("kube-apiserver",)
+    volumes = rendered.one("Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "webhook-clients", "configMap": {"name": "clients"}} in volumes
+    assert "webhook-clients" not in str(render(tmp_path, OPEN).one("Deployment"))
+
+
+def test_what_pods_run_is_out_of_the_operators_reach_with_the_quota_plane(tmp_path: Path) -> None:
+    def policies(values: dict[str, Any]) -> dict[str, Any]:
+        found = render(tmp_path, values).all("ValidatingAdmissionPolicy")
+        return {each["metadata"]["name"].rpartition("-")[2]: each["spec"] for each in found}
+
+    assert "pods" not in policies({})
+    assert policies({**OPEN, "admissionPolicy": {"enabled": False}}) == {}
+    spec = policies(OPEN)["pods"]
+    (condition,) = spec["matchConditions"]
+    operator = "system:serviceaccount:ops:r-reprieve"
+    assert condition["expression"] == f'request.userInfo.username == "{operator}"'
+    said = [each["message"] for each in spec["validations"]]
+    assert said == ["Reprieve changes no images of pods", "Reprieve changes no owners of pods"]

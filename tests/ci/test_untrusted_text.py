@@ -1,0 +1,251 @@
+"""Text of tenants becomes numbers, matches and structures in `units.untrusted` and nowhere else.
+
+The sources are read for whatever takes text apart: numbers made of it, patterns, JSON, YAML, times.
+A module that does so must stand below, with the reason why no tenant's text comes there unbounded;
+everything else goes through the reader. Every pattern of the product is linear, wherever it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any, Final
+
+import reprieve
+from reprieve.units.untrusted import Form
+
+ROOT: Final = Path(reprieve.__file__).parent
+
+#: The reader, and what is built on it: each bounds the text before it looks at it.
+READER: Final = tuple(
+    f"units/{name}.py" for name in ("untrusted", "quantities", "durations", "instants")
+)
+
+#: Rooms that no tenant's text comes to, or that are not the operator.
+ROOMS: Final = {
+    "cli/": "what the person at the keyboard wrote, and records of the operator",
+    "scenarios/": "scenario files of the person who runs them",
+    "local/": "the embedded cluster: everybody who reaches it is its administrator or a test",
+}
+
+#: Modules that read text by themselves: what, and why it is no tenant's, or bounded.
+REVIEWED: Final = {
+    "api/crds/__init__.py": "YAML and JSON of the package's own files",
+    "controllers/idle/coexistence.py": "seconds of a Lease, by its schema",
+    "controllers/idle/evaluation_lease.py": "seconds of a Lease, by its schema",
+    "controllers/idle/open_intents.py": "attempt numbers in names that the operator gave",
+    "controllers/lease_keeper.py": "what the operator says to a process of its own",
+    "controllers/metric_sources.py": "ports in URLs of the administrator",
+    "controllers/prometheus_answer.py": "answers of Prometheus, of bounded size",
+    "controllers/quota/composing.py": "structures of the operator's own Workloads",
+    "controllers/quota/meters.py": "a number of the Workload's schema",
+    "controllers/quota/pod_templates.py": "structures that were decoded already",
+    "controllers/webhook_reviews.py": "bodies of the webhook server, bounded there",
+    "controllers/webhook_server.py": "the port in a URL of the administrator",
+    "engine/placement/filters/device_tokens.py": "CEL, whose length is bounded there",
+    "engine/placement/filters/device_values.py": "semantic versions, bounded by the schema",
+    "engine/quota/queues.py": "an instant, which is a number",
+    "engine/quota/shares.py": "digits that a Form has matched",
+    "engine/quota/state.py": "an instant, which is a number",
+    "engine/scheduling/alternatives.py": "elements of arrays",
+    "engine/scheduling/least_harm.py": "limits of numbers",
+    "engine/scheduling/pod_preemption.py": "members of an enum",
+    "engine/scheduling/protection.py": "limits of numbers",
+    "engine/scheduling/room.py": "limits of numbers",
+    "engine/gangs/job_preemption.py": "members of an enum",
+    "engine/gangs/search.py": "elements of arrays",
+    "engine/placement/filters/spread.py": "truth as a number",
+    "engine/placement/scores/resources.py": "amounts, which are numbers",
+    "engine/scheduling/hierarchy.py": "elements of arrays",
+    "engine/placement/filters/volume_limits.py": "elements of arrays",
+    "execution/parts.py": "records, which the operator alone writes",
+    "execution/preempt.py": "seconds of the API's schema",
+    "execution/turns.py": "an annotation of nodes, which tenants cannot write",
+    "intake/cluster/metadata.py": "resource versions of the API server",
+    "intake/exposition.py": "answers of exporters, of bounded size",
+    "intake/owners.py": "parts of objects that were decoded already",
+    "intake/quota.py": "a weight that was read as a quantity already",
+    "jobs/table.py": "the package's own table",
+    "kube/credentials.py": "kubeconfig files",
+    "kube/decoding.py": "answers of the API server; what is nested too deeply is skipped",
+    "kube/errors.py": "answers of the API server",
+    "kube/objects.py": "resource versions of the API server",
+    "kube/transport.py": "answers of the API server",
+    "settings/fields.py": "configuration files of the administrator",
+    "settings/idle.py": "numbers of JSON or YAML that was read already",
+    "settings/queries.py": "queries of the administrator",
+    "settings/quota.py": "configuration of the administrator",
+    "settings/quota_configuration_parts.py": "configuration of the administrator",
+    "settings/quota_configuration_process.py": "configuration of the administrator",
+    "settings/start_up.py": "flags of the administrator",
+    "settings/vendors.py": "configuration of the administrator",
+    "telemetry/compact.py": "numbers of our own metrics",
+    "telemetry/quota_record.py": "records of the operator",
+    "telemetry/replay.py": "records of the operator",
+    "wording/kube_scheduler.py": "counts that the engine made",
+    "api/kueue_validation.py": "digits that a Form has matched",
+    "api/kueue_validation_jobs.py": "numbers of the Job's schema",
+}
+
+_NUMBERS: Final = ("int", "float", "complex", "Fraction", "Decimal")
+_OF_ARRAYS: Final = ("sum", "max", "min", "argmax", "argmin", "item", "total_seconds")
+_TEXTS: Final = ("value", "values", "text", "label", "labels", "annotations", "key", "name")
+_AHEAD: Final = 16  # characters that a pattern may look ahead
+_DECODES: Final = ("load", "loads", "safe_load", "load_all", "safe_load_all", "convert", "Decoder")
+
+
+@cache
+def calls() -> tuple[tuple[str, str], ...]:
+    """Return all calls that may take a text apart: the module, and the call."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if name not in READER and not name.startswith(tuple(ROOMS)):
+            text = path.read_text(encoding="utf-8")
+            found += [(name, call) for call in calls_that_read(ast.parse(text))]
+    return tuple(found)
+
+
+def calls_that_read(tree: ast.AST) -> Iterator[str]:
+    """Yield the calls that may take a text apart, but those that surely are given no text."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = _dotted(node.func)
+        module, _, last = name.rpartition(".")
+        if name in _NUMBERS:
+            if node.args and not _is_no_text(node.args[0]):
+                yield ast.unparse(node)
+        elif (
+            module == "re"
+            or module.split(".")[0] in ("cel", "cel_expr_python")
+            or name == "float.fromhex"
+            or last in ("fromisoformat", "strptime", "literal_eval")
+            or (module.split(".")[0] in ("json", "orjson", "yaml", "msgspec") and last in _DECODES)
+            or (module.startswith("msgspec") and last == "decode")
+        ):
+            yield ast.unparse(node)
+
+
+def _dotted(function: ast.expr) -> str:
+    """Return the name of what is called; nothing for what has none."""
+    if isinstance(function, ast.Attribute):
+        return f"{_dotted(function.value)}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _is_no_text(given: ast.expr) -> bool:
+    match given:
+        case ast.Constant() | ast.Compare() | ast.BinOp():
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="np" | "math"))):
+            return True
+        case ast.Call(func=ast.Attribute(attr=attr)):
+            return attr in _OF_ARRAYS
+        case ast.Attribute(attr=attr):
+            return attr.isupper()  # a member of an enum
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name not in _TEXTS  # an element of an array
+    return False
+
+
+def test_no_module_takes_a_tenants_text_apart_by_itself() -> None:
+    found = {f"{name}: {call}" for name, call in calls() if name not in REVIEWED}
+    assert found == set(), "read untrusted text with reprieve.units.untrusted; else review it here"
+
+
+def test_every_reviewed_module_still_reads_something() -> None:
+    assert set(REVIEWED) - {name for name, _ in calls()} == set()
+
+
+def test_the_search_finds_what_it_is_for() -> None:
+    text = """
+int(text); int(requirement.values[0]); int(labels["a"]); float(value or ""); Fraction(number)
+re.compile("a"); re.fullmatch("a", b); json.loads(text); orjson.loads(text)
+msgspec.json.decode(text, type=T); msgspec.json.Decoder(T); yaml.load(text)
+datetime.fromisoformat(text); cel.compile(text); int(self.value)
+"""
+    assert len(list(calls_that_read(ast.parse(text)))) == 15
+    fine = "int(slots[0]); int(mask.sum()); int(a * b); int(Rejection.FIT); json.dumps(a); int()"
+    assert list(calls_that_read(ast.parse(fine))) == []
+
+
+# Linear patterns.
+
+#: Where a pattern may go back: what it reads is not a tenant's, or is bounded as said above.
+NOT_LINEAR: Final = (
+    "local.",
+    "cli.",
+    "scenarios.",
+    "settings.",
+    "engine.placement.filters.device_tokens.",
+    "engine.placement.filters.device_values.",
+)
+
+
+def patterns() -> Iterator[tuple[str, str | bytes, int]]:
+    """Yield every pattern that a module of the product holds: where, what, and its flags."""
+    for module in pkgutil.walk_packages(reprieve.__path__, "reprieve."):
+        if module.name.endswith("__main__"):
+            continue
+        for name, value in vars(importlib.import_module(module.name)).items():
+            for each in value.values() if isinstance(value, dict) else (value,):
+                if isinstance(each, Form):
+                    yield f"{module.name}.{name}", each.pattern, re.ASCII
+                elif isinstance(each, re.Pattern):
+                    yield f"{module.name}.{name}", each.pattern, each.flags
+
+
+def why_not_linear(tree: Any) -> str:
+    """Return which part of a pattern may go back over what it has matched, empty for none."""
+    for what, given in tree:
+        word = str(what)
+        if word in ("MAX_REPEAT", "MIN_REPEAT"):
+            least, most, inner = given
+            # A repetition of a fixed number of single characters has one way to match.
+            if (least, most) != (most, most) or why_not_linear(inner):
+                return f"{word} {least} to {most}"
+        elif word in ("GROUPREF", "GROUPREF_EXISTS"):
+            return word
+        elif word in ("ASSERT", "ASSERT_NOT"):
+            if given[1].getwidth()[1] > _AHEAD:
+                return f"{word} of any length"
+            continue
+        for inner in _inner(given):
+            why = why_not_linear(inner)
+            if why:
+                return why
+    return ""
+
+
+def _inner(given: Any) -> Iterator[Any]:
+    if isinstance(given, _parser.SubPattern):
+        yield given
+    elif isinstance(given, tuple | list):
+        for each in given:
+            yield from _inner(each)
+
+
+def test_every_form_is_linear() -> None:
+    found = list(patterns())
+    assert len(found) > 20
+    wrong = {
+        f"{where}: {why}: {pattern!r}"
+        for where, pattern, flags in found
+        if not where.removeprefix("reprieve.").startswith(NOT_LINEAR)
+        and (why := why_not_linear(_parser.parse(pattern, flags & ~re.TEMPLATE)))
+    }
+    assert wrong == set(), "make repetitions possessive: x++, x*+, x?+, x{1,3}+"
+
+
+def test_a_pattern_that_goes_back_is_found() -> None:
+    for pattern in ("a+", "(a|b)*", "a?b", "(?:a+)++", "(a)\\1", "(?=a++)b", "a{1,3}", "a*?"):
+        assert why_not_linear(_parser.parse(pattern)), pattern
+    for pattern in ("a++", "(?:a|b)*+", "a?+b", "[0-9]{4}", "(?:a++,)*+", "a{1,3}+"):
+        assert not why_not_linear(_parser.parse(pattern)), pattern

@@ -1,0 +1,144 @@
+"""The solver thread: what takes too long is stopped, or left, and the next decision is made."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from reprieve.controllers.solve import DecisionLimit, Solver, SolverPace, TookTooLong, at_work_on
+from reprieve.units.durations import SECOND
+
+SHORT = SECOND // 2
+
+
+def spin() -> str:
+    while True:
+        pass
+
+
+def keep_spinning(released: threading.Event) -> str:
+    """Whatever is raised in here stays in here."""
+    while not released.is_set():
+        try:
+            while not released.is_set():
+                pass
+        except BaseException:
+            continue
+    return "too late"
+
+
+async def test_a_decision_that_spins_is_stopped_and_its_thread_ends() -> None:
+    solver = Solver(DecisionLimit(SHORT))
+    before = threading.active_count()
+    with pytest.raises(TookTooLong) as stopped:
+        await solver.run(spin)
+    assert not stopped.value.left
+    assert threading.active_count() == before, "the stopped thread is gone"
+    assert await solver.run(lambda: "next") == "next"
+    solver.close()
+
+
+@pytest.mark.parametrize("how", ["keeps what is raised", "sleeps"])
+async def test_a_decision_that_cannot_be_stopped_is_left_and_its_answer_is_not_used(
+    how: str,
+) -> None:
+    solver = Solver(DecisionLimit(SHORT))
+    released = threading.Event()
+    work = released.wait if how == "sleeps" else keep_spinning
+    try:
+        with pytest.raises(TookTooLong) as stopped:
+            await solver.run(work, *(() if how == "sleeps" else (released,)))  # type: ignore[call-overload]
+        assert stopped.value.left
+        assert await solver.run(lambda: "next") == "next"
+    finally:
+        released.set()
+        solver.close()
+
+
+async def test_the_process_is_given_up_when_four_decisions_are_left_at_the_same_time() -> None:
+    said: list[str] = []
+    solver = Solver(DecisionLimit(SHORT // 2, said.append))
+    released = threading.Event()
+
+    def sleep(name: str) -> None:
+        at_work_on(name)
+        released.wait()
+
+    try:
+        for number in range(4):
+            assert said == []
+            with pytest.raises(TookTooLong):
+                await solver.run(sleep, f"gang-{number}")
+    finally:
+        released.set()
+        solver.close()
+    assert said == ["4 decisions could not be stopped, the last about gang-3"]
+
+
+async def test_a_slice_of_many_decisions_may_take_longer_than_one() -> None:
+    solver = Solver(DecisionLimit(SHORT))
+
+    def many() -> list[str]:
+        names = [f"gang-{number}" for number in range(6)]
+        for name in names:
+            at_work_on(name)
+            time.sleep(0.2)
+        at_work_on("the slow one")
+        time.sleep(10)
+        return names
+
+    with pytest.raises(TookTooLong) as stopped:
+        await solver.run(many)
+    assert stopped.value.what == "the slow one"
+    solver.close()
+
+
+async def test_a_decision_that_may_not_be_interrupted_ends_at_its_own_step_and_goes_on() -> None:
+    solver = Solver(DecisionLimit(SHORT), interrupts=False)
+    pace = SolverPace()
+
+    def heads() -> list[str]:
+        done = []
+        for name in ("quick", "slow", "next"):
+            pace.begin(name)
+            try:
+                while name == "slow":
+                    time.sleep(0.01)
+                    pace.check()
+                pace.check()
+            except TookTooLong as late:
+                done.append(f"{late.what} {late.seconds}")
+            else:
+                done.append(name)
+        return done
+
+    assert await solver.run(heads) == ["quick", "slow 0.5", "next"]
+    solver.close()
+
+
+async def test_a_decision_that_does_not_come_to_a_step_gives_up_the_process() -> None:
+    said = asyncio.Event()
+    solver = Solver(DecisionLimit(SECOND // 4, lambda reason: said.set()), interrupts=False)
+    released = threading.Event()
+    running = asyncio.create_task(solver.run(released.wait))
+    try:
+        await asyncio.wait_for(said.wait(), 60)
+        assert not running.done(), "nothing is stopped in the middle"
+    finally:
+        released.set()
+    assert await running is True
+    solver.close()
+
+
+async def test_a_decision_that_ends_the_interpreter_ends_itself_only() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    solver = Solver()
+    with pytest.raises(RuntimeError, match="SystemExit: 3"):
+        await solver.run(leave)
+    assert await solver.run(lambda: "next") == "next"
+    solver.close()

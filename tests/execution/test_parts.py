@@ -1,0 +1,165 @@
+"""A plan of any size becomes objects of a bounded one, and the same plan again."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from reprieve.api.reprieve import (
+    Action,
+    Guard,
+    ObjectRef,
+    PartSpec,
+    Placement,
+    PreemptionSpec,
+    Proof,
+    Victim,
+)
+from reprieve.execution.parts import SIZES, PartsMissing, Sizes, Split, joined, split, whole
+
+NAME = "scheduling-0a1b2c3d-0000-4000-8000-000000000000-7"
+AT = "2026-03-04T10:15:00Z"
+MIB = 1024 * 1024
+#: What the API server adds to an object: name, uid, labels, and who wrote which field.
+ADDED = 16 * 1024
+
+
+def uid(random: Random) -> str:
+    return str(UUID(int=random.getrandbits(128)))
+
+
+def pod(random: Random, name: str, namespace: str = "team-a") -> ObjectRef:
+    return ObjectRef("v1", "Pod", name, uid(random), namespace)
+
+
+def victims(number: int, unit: int = 0) -> list[Victim]:
+    """Return pods as a StatefulSet calls them, in units of `unit`, 0 for none."""
+    random = Random(number)
+    found = []
+    for index in range(number):
+        root = pod(random, f"llama-pretraining-worker-{index:05}")
+        amounts = {"cpu": 8000, "memory": 64 << 30, "nvidia.com/gpu": 1, "pods": 1}
+        group = f"team-a/llama-pretraining-{index // unit}" if unit else ""
+        found.append(Victim(root, root, amounts, "lower priority", unit=group))
+    return found
+
+
+def spec(found: list[Victim], **rest: Any) -> PreemptionSpec:
+    return PreemptionSpec("scheduling", "p1", 7, Proof("Placement"), found, AT, **rest)
+
+
+def size(obj: object) -> int:
+    return len(msgspec.json.encode(obj))
+
+
+def again(apart: Split) -> PreemptionSpec:
+    """Return the spec as a reader puts it together from what was stored."""
+    stored = msgspec.json.decode(msgspec.json.encode(apart.head), type=PreemptionSpec)
+    parts = [
+        msgspec.json.decode(msgspec.json.encode(part.spec), type=PartSpec)
+        for part in (*apart.inputs, *reversed(apart.parts))
+    ]
+    return whole(stored, parts)
+
+
+def test_a_small_plan_is_one_object_that_names_each_victim_in_full() -> None:
+    small = spec(victims(20), input={"data": "x" * 500})
+    assert split(NAME, "ns", small) == Split(small)
+
+
+@pytest.mark.parametrize("unit", [0, 2, 8])
+@pytest.mark.parametrize("number", [100, 800, 4_000, 16_000, 100_000])
+def test_no_object_exceeds_one_mebibyte_and_no_victim_150_bytes(number: int, unit: int) -> None:
+    random = Random(1)
+    members = number // 8
+    places = [Placement(uid(random), f"node-{index:05}") for index in range(members)]
+    large = spec(victims(number, unit), placement=places)
+    apart = split(NAME, "ns", large)
+    assert size(apart.head) <= SIZES.head
+    assert max(size(part) for part in apart.parts) + ADDED <= MIB
+    placed = sum(size(place) + 1 for place in places)
+    total = size(apart.head) + sum(size(part) for part in apart.parts) - placed
+    assert total / number <= 150
+    written = sum(size(part.spec) for part in apart.parts)
+    assert len(apart.parts) <= -(-written * 11 // (10 * SIZES.part)), "parts are filled"
+    assert again(apart) == large
+
+
+def test_the_input_stands_apart_from_the_victims() -> None:
+    data = "".join(Random(2).choices("abcdefgh", k=3 * MIB))
+    recorded = {"version": 1, "encoding": "zlib+base64", "data": data, "sha256": "0"}
+    apart = split(NAME, "ns", spec(victims(3), input=recorded))
+    assert len(apart.head.victims) == 3 and not apart.parts
+    assert apart.head.input == {"version": 1, "encoding": "zlib+base64", "sha256": "0"}
+    assert len(apart.inputs) == 4
+    assert max(size(part) for part in apart.inputs) + ADDED <= MIB
+    assert not any(part.spec.victims for part in apart.inputs)
+    assert again(apart) == spec(victims(3), input=recorded)
+
+
+def test_a_part_is_the_same_object_each_time_and_another_one_for_a_later_decision() -> None:
+    first = split(NAME, "ns", spec(victims(500)))
+    assert split(NAME, "ns", spec(victims(500))) == first
+    later = msgspec.structs.replace(spec(victims(500)), decided_at="2026-03-04T10:15:01Z")
+    names = {part.metadata.name for part in first.parts}
+    assert not names & {part.metadata.name for part in split(NAME, "ns", later).parts}
+
+
+def _some(random: Random) -> PreemptionSpec:
+    """Return a plan with everything that a plan can have."""
+    found = []
+    for index in range(random.randrange(60)):
+        root = ObjectRef(
+            random.choice(("v1", "batch/v1")),
+            random.choice(("Pod", "Job")),
+            f"w{index}-" + "x" * random.randrange(200),
+            uid(random),
+            random.choice(("a", "b", "")),
+        )
+        subject = root if random.random() < 0.5 else pod(random, f"s{index}")
+        found.append(
+            Victim(
+                subject,
+                root,
+                random.choice(({}, {"gpu": 8}, {"gpu": 1, "cpu": 2})),
+                random.choice(("oldest idle", "lower priority")),
+                random.choice(("", "Preempted to free 8 gpu \N{LINE SEPARATOR} soon")),
+                random.choice(tuple(Action)),
+                random.choice(("", "", "a/one", "a/two", "b/three")),
+            )
+        )
+    guards = [Guard(each.subject, ["Idle"]) for each in found if random.random() < 0.3]
+    places = [Placement(uid(random), "node") for _ in range(random.randrange(20))]
+    return spec(found, guards=guards, placement=places)
+
+
+def test_whatever_stands_in_a_plan_comes_back_in_its_order() -> None:
+    random = Random(3)
+    several = 0
+    for _ in range(300):
+        wanted = _some(random)
+        sizes = Sizes(head=random.randrange(4_000), part=random.randrange(1_200, 4_000))
+        apart = split(NAME, "ns", wanted, sizes)
+        several += len(apart.parts) > 2
+        assert again(apart) == wanted
+        assert all(
+            part.spec.victims or part.spec.placement or part.spec.guards for part in apart.parts
+        )
+        assert all(size(part.spec) <= sizes.part for part in apart.parts)
+    assert several >= 100
+
+
+def test_a_plan_whose_parts_are_not_all_there_is_no_plan() -> None:
+    apart = split(NAME, "ns", spec(victims(900)), Sizes(part=20_000))
+    parts = [part.spec for part in apart.parts]
+    assert len(parts) > 3
+    for missing in range(len(parts)):
+        with pytest.raises(PartsMissing):
+            joined(apart.head, parts[:missing] + parts[missing + 1 :])
+    other = msgspec.structs.replace(parts[0], plan_id="p2")
+    with pytest.raises(PartsMissing):
+        joined(apart.head, [other, *parts[1:]])

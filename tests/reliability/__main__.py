@@ -1,0 +1,194 @@
+"""Play one fault on a real control plane, and print what its audit log says, as one JSON line.
+
+python -m tests.reliability kills
+python -m tests.reliability kills --plane idle --times 20 --binaries FOLDER --folder KEPT
+
+Ends with 1 when something was found that must not be: a pod deleted twice, or without a record that
+was committed before, more on a node than it has, a gang that never came to its nodes, a victim that
+is evicted in two records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from tests.integration.control_plane import ASSETS, NoBinaries, describe, find_binaries
+from tests.reliability.audit import judge, read
+from tests.reliability.churn import Churn
+from tests.reliability.faults import FAULTS, LIBFAKETIME, Fault, Load, Run
+from tests.reliability.idle import IdleChurn
+from tests.reliability.proxy import through
+from tests.reliability.quota import QuotaChurn
+from tests.reliability.stand import OPERATOR, Stand, stand
+
+_PATIENCE_S: Final = 180.0
+_AFTERWARDS_S: Final = 20.0
+
+
+async def play(name: str, fault: Fault, plane: str, folder: Path) -> dict[str, Any]:
+    """Play a fault; return what was found."""
+    async with stand(
+        find_binaries(), folder, nodes=fault.nodes, cpus=fault.cpus, flags=fault.flags
+    ) as found:
+        load = _load(plane, fault, found)
+        direct, proxied = folder / "operator.kubeconfig", folder / "proxied.kubeconfig"
+        async with through(direct, found.plane.ports["api"], proxied) as proxy, load.ready():
+            operators = found.operators(
+                "--controllers",
+                load.controllers,
+                replicas=fault.replicas,
+                lease=fault.lease,
+                kubeconfig=proxied,
+                environment=load.environment | (_settable_clock(folder) if fault.clock else {}),
+            )
+            run = Run(found, operators, load, proxy, fault.times, fault.seconds)
+            served, seconds, records = await _play(run, fault)
+    quotas = {"cq": float(load.cpus)} if isinstance(load, QuotaChurn) else {}
+    findings = judge(read(folder / "audit.log"), OPERATOR, found.nodes, records, queues=quotas)
+    states: Counter[str] = Counter()
+    evicted: Counter[str] = Counter()
+    for uid, state in _states(records, findings.parts):
+        states[state] += 1
+        evicted[uid] += state == "Evicted"
+    wrong = {
+        **findings.wrong,
+        # Who was evicted from its quota may be admitted and evicted again.
+        "evicted_in_two_records": []
+        if plane == "quota"
+        else [uid for uid, times in evicted.items() if times > 1],
+    }
+    return {
+        "fault": name,
+        "plane": plane,
+        "what": fault.what,
+        "times": fault.times,
+        "seconds": round(seconds),
+        "starts": operators.starts,
+        "exit_codes": dict(Counter(map(str, operators.codes))),
+        "wanted": load.made,
+        "served": load.served,
+        "all_served": served,
+        "slowest_s": round(load.slowest_s, 1),
+        "gangs": findings.gangs,
+        "slowest_gang_s": round(findings.slowest_gang_s, 1),
+        "records": findings.records,
+        "deletions": findings.deletions,
+        "evictions_from_quota": findings.evictions,
+        "unanswered_deletions": findings.unanswered,
+        "refused": {str(code): number for code, number in findings.refused.items()},
+        "victims_by_state": dict(states),
+        "evicted_but_not_by_the_log": sum(
+            1 for uid, times in evicted.items() if times and uid not in findings.deleted
+        ),
+        "deleted_but_in_no_record_evicted": sum(
+            1 for uid in findings.deleted if not evicted.get(uid)
+        ),
+        **run.said,
+        **{word: len(which) for word, which in wrong.items()},
+        "examples": {word: which[:5] for word, which in wrong.items() if which},
+    }
+
+
+def _states(
+    records: Iterable[dict[str, Any]], parts: Mapping[str, list[str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield every victim of the records with its state; who is not listed in parts was evicted."""
+    for record in records:
+        status = record.get("status") or {}
+        listed = {victim["uid"]: victim["state"] for victim in status.get("victims") or ()}
+        yield from listed.items()
+        if status.get("phase") in ("Completed", "Abandoned"):
+            for part in record["spec"].get("parts") or ():
+                yield from ((u, "Evicted") for u in parts.get(part, ()) if u not in listed)
+
+
+async def _play(run: Run, fault: Fault) -> tuple[bool, float, list[dict[str, Any]]]:
+    """Return whether all gangs were served, the seconds until then, and the records."""
+    began = time.monotonic()
+    await run.operators.start()
+    coming = asyncio.create_task(asyncio.sleep(0) if fault.alone else run.load.run())
+    try:
+        try:
+            await fault.do(run)
+        except AssertionError as failure:
+            run.said["gave_up"] = str(failure)
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+        served = await run.load.until_served(_PATIENCE_S)
+        seconds = time.monotonic() - began
+        # What was begun is brought to its end, so that the records say how it ended.
+        await asyncio.sleep(_AFTERWARDS_S)
+        return served, seconds, await run.stand.records()
+    finally:
+        coming.cancel()
+        await run.operators.stop()
+
+
+def _load(plane: str, fault: Fault, found: Stand) -> Load:
+    match plane:
+        case "idle":
+            return IdleChurn(found)
+        case "quota":
+            return QuotaChurn(found)
+        case _:
+            return Churn(found, **fault.churn)
+
+
+def _settable_clock(folder: Path) -> dict[str, str]:
+    """Return the environment in which the wall clock follows the file `clock`."""
+    (folder / "clock").write_text("+0s\n", encoding="utf-8")
+    return {
+        "LD_PRELOAD": str(LIBFAKETIME),
+        "FAKETIME_TIMESTAMP_FILE": str(folder / "clock"),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.reliability")
+    parser.add_argument("fault", choices=sorted(FAULTS))
+    parser.add_argument("--plane", choices=("scheduling", "idle", "quota"), default="scheduling")
+    parser.add_argument("--binaries", type=Path, metavar="FOLDER")
+    parser.add_argument("--folder", type=Path, help="keep logs here; else in a temporary folder")
+    parser.add_argument("--times", type=int, help="how often the fault happens")
+    parser.add_argument("--seconds", type=float, help="how long, where the fault has no end")
+    given = parser.parse_args()
+    if given.binaries is not None:
+        os.environ[ASSETS] = str(given.binaries)
+    try:
+        print(f"control plane: {describe()}", file=sys.stderr)
+    except NoBinaries as missing:
+        print(missing, file=sys.stderr)
+        return 2
+    fault = FAULTS[given.fault]
+    if fault.own and given.plane != "scheduling":
+        print(f"{given.fault} is one of the scheduling plane", file=sys.stderr)
+        return 2
+    if fault.clock and not LIBFAKETIME.exists():
+        print(f"{LIBFAKETIME} is missing; Debian's package is libfaketime", file=sys.stderr)
+        return 2
+    fault = replace(fault, times=given.times or fault.times, seconds=given.seconds or fault.seconds)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = given.folder or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        said = asyncio.run(play(given.fault, fault, given.plane, folder))
+    print(json.dumps(said))
+    words = ("deleted_twice", "without_record", "overcommitted", "gangs_lost")
+    wrong = any(said[word] for word in (*words, "evicted_in_two_records"))
+    return int(wrong or not said["all_served"] or "gave_up" in said)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

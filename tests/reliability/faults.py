@@ -1,0 +1,365 @@
+"""The faults, each a function that does its harm while work comes and goes, and then returns.
+
+What a fault needs of the cluster beside itself stands in its row of `FAULTS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Protocol
+
+from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, NODES, PODS, Resource
+from tests.reliability import etcd
+from tests.reliability.churn import gang_of, pod
+from tests.reliability.operators import Operators
+from tests.reliability.plans import plan_api_server_killed, plan_operator_killed
+from tests.reliability.proxy import Proxy
+from tests.reliability.stand import NAMESPACE, OPERATOR_NAMESPACE, Stand, tried
+
+__all__ = ["FAULTS", "LIBFAKETIME", "Fault", "Load", "Run"]
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+#: Debian's package libfaketime; the offset of the wall clock alone is read from a file.
+LIBFAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+
+
+class Load(Protocol):
+    """Work that comes and goes. `served`: how much of `made` came to run that has to."""
+
+    made: int
+    served: int
+    slowest_s: float
+
+    @property
+    def controllers(self) -> str:
+        """What the operator runs."""
+        ...
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the operator knows."""
+        ...
+
+    def ready(self) -> AbstractAsyncContextManager[None]:
+        """Prepare the cluster for it."""
+        ...
+
+    async def run(self) -> None:
+        """Come and go until cancelled."""
+        ...
+
+    async def until_served(self, patience_s: float) -> bool:
+        """Return whether all that has to run has come to."""
+        ...
+
+
+@dataclass
+class Run:
+    """What a fault acts upon. `times`: how often, where that can be chosen; `said`: its figures."""
+
+    stand: Stand
+    operators: Operators
+    load: Load
+    proxy: Proxy
+    times: int
+    seconds: float
+    said: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row: what is done, and on what cluster. `flags`: of control plane programs.
+
+    `own`: it is about pods and nodes, so that only the scheduling plane has it. `alone`: no work
+    but the fault's own comes. `clock`: the operator's wall clock can be set.
+    """
+
+    what: str
+    do: Callable[[Run], Awaitable[None]]
+    times: int = 1
+    seconds: float = 60.0
+    replicas: int = 1
+    lease: str = "15s"
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    churn: Mapping[str, Any] = field(default_factory=dict)
+    nodes: int = 16
+    cpus: int = 8
+    own: bool = False
+    alone: bool = False
+    clock: bool = False
+
+
+async def calm(run: Run) -> None:
+    await asyncio.sleep(run.seconds)
+
+
+async def kills(run: Run) -> None:
+    """SIGKILL at moments that have nothing to do with what the operator is at, once it works."""
+    random = Random(2)
+    for number in range(run.times):
+        await run.operators.until_line("scheduling pods of", number + 1)
+        await asyncio.sleep(random.uniform(0.0, 8.0))
+        run.operators.signal(0, signal.SIGKILL)
+
+
+async def leader_stopped(run: Run) -> None:
+    """Whoever of two replicas holds the lease stands still for 40 s and goes on."""
+    for turn in range(run.times):
+        await run.operators.until_line("leading, epoch", turn + 1)
+        await asyncio.sleep(20)
+        lease: dict[str, Any] = await run.stand.client.get(
+            LEASES, OPERATOR_NAMESPACE, "reprieve", dict
+        )
+        holder = lease["spec"]["holderIdentity"]
+        # The process id is the second part; each replica is a group of processes.
+        group = int(holder.split("_")[1])
+        os.killpg(group, signal.SIGSTOP)
+        await asyncio.sleep(40)
+        os.killpg(group, signal.SIGCONT)
+        run.said.setdefault("stopped", []).append(holder)
+    await asyncio.sleep(20)
+
+
+async def api_server_killed(run: Run) -> None:
+    random = Random(3)
+    for _ in range(run.times):
+        await asyncio.sleep(random.uniform(5.0, 15.0))
+        await asyncio.to_thread(run.stand.plane.kill_api_server)
+        await asyncio.sleep(random.uniform(0.0, 3.0))
+        await asyncio.to_thread(run.stand.plane.start_api_server)
+
+
+async def etcd_stopped(run: Run) -> None:
+    for _ in range(run.times):
+        await asyncio.sleep(15)
+        pid = run.stand.plane.pid("etcd")
+        os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(20)
+        os.kill(pid, signal.SIGCONT)
+    await asyncio.sleep(15)
+
+
+async def watches_cut(run: Run) -> None:
+    """All of the operator's connections end every second, with whatever is asked on them."""
+    end = time.monotonic() + run.seconds
+    while time.monotonic() < end:
+        await asyncio.sleep(1)
+        run.proxy.cut()
+    run.said["connections_cut"] = run.proxy.cuts
+
+
+async def compaction(run: Run) -> None:
+    """The operator hears nothing while versions are forgotten and the API server is replaced."""
+    for _ in range(run.times):
+        await asyncio.sleep(10)
+        run.proxy.refusing = True
+        run.proxy.cut()
+        await asyncio.sleep(5)
+        await asyncio.to_thread(etcd.compact, run.stand.plane)
+        await asyncio.to_thread(run.stand.plane.restart_api_server)
+        run.proxy.refusing = False
+    await asyncio.sleep(15)
+    run.said["lines_of_expired_watches"] = run.operators.lines("xpired")
+
+
+async def namespace_deleted(run: Run) -> None:
+    """Victims' namespace, and then a preemptor's, goes as soon as a plan for them is recorded."""
+    stand = run.stand
+    hit = 0
+    for turn in range(run.times):
+        name = f"doomed-{turn}"
+        await stand.create(NAMESPACES, {"metadata": {"name": name}})
+        place = NAMESPACE if turn % 2 else name
+        victims = name if turn % 2 else NAMESPACE
+        if victims == name:
+            await stand.create(
+                PODS, *(pod(f"{name}-{i}", 2, "low", namespace=name) for i in range(32))
+            )
+            await asyncio.sleep(5)
+        before = len(await stand.records())
+        await gang_of(stand, f"deleted-{turn}", 4, 8, "high", namespace=place)
+        for _ in range(200):
+            if len(await stand.records()) > before:
+                hit += 1
+                break
+            await asyncio.sleep(0.05)
+        await tried(stand.client.delete(NAMESPACES, "", name))
+        await asyncio.sleep(8)
+        await stand.delete(PODS, [f"deleted-{turn}-{i}" for i in range(4)], place)
+    run.said["deleted_in_a_plan"] = hit
+
+
+async def node_deleted(run: Run) -> None:
+    """A node goes as soon as a plan is recorded that has chosen it, and comes back later."""
+    stand, hit = run.stand, 0
+    for turn in range(run.times):
+        before = {record["metadata"]["name"] for record in await stand.records()}
+        node = ""
+        for _ in range(600):
+            for record in await stand.records():
+                if record["metadata"]["name"] not in before and record["spec"].get("placement"):
+                    node = record["spec"]["placement"][turn % 2]["node"]
+            if node:
+                break
+            await asyncio.sleep(0.05)
+        if not node:
+            continue
+        hit += 1
+        await tried(stand.client.delete(NODES, "", node))
+        await asyncio.sleep(6)
+        await stand.add_nodes([node])
+    run.said["deleted_in_a_plan"] = hit
+
+
+async def clock_set(run: Run) -> None:
+    """The operator's wall clock goes back and forth, up to half an hour and a day."""
+    offsets = ("+1800s", "-1800s", "+86400s", "-600s", "+0s", "-1800s", "+5s", "-5s")
+    file = run.stand.folder / "clock"
+    for turn in range(run.times):
+        file.write_text(offsets[turn % len(offsets)] + "\n", encoding="utf-8")
+        await asyncio.sleep(10)
+    file.write_text("+0s\n", encoding="utf-8")
+
+
+async def disk_full(run: Run) -> None:
+    """etcd refuses all writes by its quota for 20 s, until room is made."""
+    stand = run.stand
+    for turn in range(run.times):
+        await asyncio.sleep(15)
+        made: list[str] = []
+        text = "x" * 900_000
+        while len(made) < 500:
+            name = f"filler-{turn}-{len(made)}"
+            body = {"metadata": {"name": name, "namespace": NAMESPACE}, "data": {"text": text}}
+            if not await tried(stand.client.create(CONFIG_MAPS, body, dict)):
+                break
+            made.append(name)
+        await asyncio.sleep(20)
+        # Deletions are taken with the alarm on.
+        await stand.delete(CONFIG_MAPS, made)
+        await asyncio.to_thread(etcd.compact, stand.plane)
+        await asyncio.to_thread(etcd.lift_alarms, stand.plane)
+        run.said["fillers"] = len(made)
+    await asyncio.sleep(20)
+
+
+async def events(run: Run) -> None:
+    """50,000 events of other people are written, as fast as the API server takes them."""
+    number, count = iter(range(run.times)), 0
+
+    async def write() -> None:
+        nonlocal count
+        for i in number:
+            event = {
+                "metadata": {"name": f"noise-{i}", "namespace": NAMESPACE},
+                "eventTime": "2026-01-01T00:00:00.000000Z",
+                "reportingController": "noise",
+                "reportingInstance": "noise-0",
+                "action": "Noise",
+                "reason": "Noise",
+                "type": "Normal",
+                "note": "what others have to say",
+                "regarding": {"kind": "Pod", "namespace": NAMESPACE, "name": f"low-{i % 50}"},
+            }
+            count += await tried(run.stand.client.create(EVENTS, event, dict))
+
+    await asyncio.gather(*(write() for _ in range(20)))
+    run.said["events"] = count
+
+
+async def soak(run: Run) -> None:
+    """Look at the operator every ten seconds; say what it held after ten minutes and at the end."""
+    samples: list[tuple[float, float, int, float]] = []
+    start = time.monotonic()
+    while (at := time.monotonic() - start) < run.seconds:
+        usage = run.operators.usage()
+        if usage is not None:
+            samples.append((at, usage.mib, usage.descriptors, usage.cpu_s))
+        await asyncio.sleep(10)
+    after = [each for each in samples if each[0] >= min(600.0, run.seconds / 6)]
+    fifth = max(1, len(after) // 5)
+
+    def mean(of: list[tuple[float, float, int, float]], index: int) -> float:
+        return round(sum(each[index] for each in of) / len(of), 1)
+
+    run.said |= {
+        "gangs_made": run.load.made,
+        "mib_first_fifth": mean(after[:fifth], 1),
+        "mib_last_fifth": mean(after[-fifth:], 1),
+        "mib_most": max(each[1] for each in samples),
+        "descriptors_first_fifth": mean(after[:fifth], 2),
+        "descriptors_last_fifth": mean(after[-fifth:], 2),
+        "cpu_s": samples[-1][3],
+        "mib_by_five_minutes": [round(each[1]) for each in samples[::30]],
+    }
+
+
+_FEW: Final = ("--max-requests-inflight=5", "--max-mutating-requests-inflight=5")
+_MORE_CONTROLLERS: Final = "--controllers=namespace-controller,pod-garbage-collector-controller"
+_PLANS: Final[Mapping[str, Any]] = {"nodes": 50, "cpus": 8, "alone": True, "own": True}
+
+FAULTS: Final[Mapping[str, Fault]] = {
+    "calm": Fault("nothing", calm, seconds=120.0),
+    "kills": Fault("SIGKILL within 8 s after it has begun to work", kills, times=100, lease="5s"),
+    "leader-stopped": Fault(
+        "SIGSTOP for 40 s of the leader of two replicas", leader_stopped, times=4, replicas=2
+    ),
+    "api-server-killed": Fault("kube-apiserver killed and started", api_server_killed, times=10),
+    "plan-api-server-killed": Fault(
+        "kube-apiserver killed at moments of a plan of 200 victims",
+        plan_api_server_killed,
+        times=6,
+        **_PLANS,
+    ),
+    "plan-operator-killed": Fault(
+        "SIGKILL at moments of a plan of 200 victims", plan_operator_killed, times=6, **_PLANS
+    ),
+    "etcd-stopped": Fault("SIGSTOP of etcd for 20 s", etcd_stopped, times=3),
+    "few-requests": Fault(
+        "5 reading and 5 writing requests at a time, by Priority and Fairness",
+        calm,
+        seconds=120.0,
+        flags={"kube-apiserver": _FEW},
+        churn={"every_s": 2.0},
+    ),
+    "watches-cut": Fault("all connections cut every second", watches_cut, seconds=120.0),
+    "compaction": Fault("410 for whoever resumes a watch", compaction, times=5),
+    "namespace-deleted": Fault(
+        "the victims' or the preemptor's namespace deleted in a plan",
+        namespace_deleted,
+        times=8,
+        flags={"kube-controller-manager": (_MORE_CONTROLLERS,)},
+        churn={"every_s": 6.0},
+        own=True,
+    ),
+    "node-deleted": Fault(
+        "a node deleted in a plan",
+        node_deleted,
+        times=8,
+        flags={"kube-controller-manager": (_MORE_CONTROLLERS,)},
+        own=True,
+    ),
+    "clock-set": Fault("the wall clock set back and forth", clock_set, times=12, clock=True),
+    "disk-full": Fault(
+        "etcd's quota used up for 20 s",
+        disk_full,
+        times=2,
+        flags={"etcd": (f"--quota-backend-bytes={192 * 2**20}",)},
+    ),
+    "events": Fault("50,000 events", events, times=50_000),
+    "soak": Fault(
+        "an hour of gangs",
+        soak,
+        seconds=3600.0,
+        nodes=40,
+        churn={"every_s": 0.7, "life_s": 5.0, "sizes": (2,), "gang_cpus": 4, "low_cpus": 4},
+    ),
+}

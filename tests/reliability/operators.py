@@ -1,0 +1,129 @@
+"""Operator processes under supervision, as kubelets run them: one that ends is started again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Operators", "Usage"]
+
+_RESTARTED_AFTER_S: Final = 1.0
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH", "TMPDIR")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """One process at one moment: MiB resident, open descriptors, seconds of CPU."""
+
+    mib: float
+    descriptors: int
+    cpu_s: float
+
+
+class Operators:
+    """`replicas` of `reprieve run`, logging to `log`. `starts` counts every start."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        *,
+        replicas: int = 1,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self._command = (*prefix, sys.executable, "-m", "reprieve", "run", *arguments)
+        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        self._environment = {**inherited, **environment, "PYTHONUNBUFFERED": "1"}
+        self._log = log
+        self._replicas = replicas
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._keepers: list[asyncio.Task[None]] = []
+        self.starts = 0
+        self.codes: list[int] = []
+
+    async def start(self) -> None:
+        self._keepers = [
+            asyncio.create_task(self._keep(number)) for number in range(self._replicas)
+        ]
+
+    async def stop(self) -> None:
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in self._processes.values():
+            try:
+                await asyncio.wait_for(process.wait(), 15)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+    def signal(self, number: int, sent: int) -> None:
+        """Send a signal to a replica, if it runs."""
+        process = self._processes.get(number)
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(sent)
+
+    def lines(self, text: str) -> int:
+        """Return how many lines of the log have this in them."""
+        log = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
+        return sum(text in line for line in log.splitlines())
+
+    async def until_line(self, text: str, times: int) -> None:
+        """Wait until that many lines have this in them, for ten minutes at most."""
+        for _ in range(3_000):
+            if self.lines(text) >= times:
+                return
+            await asyncio.sleep(0.2)
+        raise AssertionError(f"{text!r} is not in the log {times} times")
+
+    def usage(self, number: int = 0) -> Usage | None:
+        """Return what a replica uses, None while it does not run."""
+        process = self._processes.get(number)
+        if process is None or process.returncode is not None:
+            return None
+        folder = Path("/proc") / str(process.pid)
+        try:
+            pages = int((folder / "statm").read_text().split()[1])
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            descriptors = len(list((folder / "fd").iterdir()))
+        except OSError:
+            return None
+        mib = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return Usage(round(mib, 1), descriptors, (int(fields[11]) + int(fields[12])) / _TICKS)
+
+    async def _keep(self, number: int) -> None:
+        while True:
+            try:
+                await self._run(number)
+            except OSError as failure:
+                print(f"replica {number} does not start: {failure}", file=sys.stderr)
+            await asyncio.sleep(_RESTARTED_AFTER_S)
+
+    async def _run(self, number: int) -> None:
+        """Run a replica until it ends."""
+        with self._log.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                env=self._environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.starts += 1
+        self._processes[number] = process
+        self.codes.append(await process.wait())

@@ -1,0 +1,105 @@
+"""Texts of tenants that cannot be read: the pods count, can be victims, and are told about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
+from reprieve.controllers.scheduling import kinds
+from reprieve.intake.cluster.metadata import DISRUPTION, DISRUPTION_FLOOR, LAST_CHECKPOINT
+from reprieve.units.durations import MINUTE, SECOND
+from tests.scheduling.memory import Memory, memory
+from tests.scheduling.site import Object, group, pod
+
+LONG = "1" * 5_000
+KOORDINATOR = "gang.scheduling.koordinator.sh/"
+
+
+def saying(obj: Object, **annotations: str) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+
+async def nobody_is_bound_beside(cluster: Memory, name: str) -> None:
+    """A pod of a higher priority preempts the one that fills the node, and comes after it."""
+    cluster.start()
+    cluster.create(pod("urgent", 4, priority="high"))
+    await cluster.until(lambda: cluster.victims() == {name}, MINUTE)
+    await cluster.pass_time(10 * SECOND)
+    assert cluster.placed() == {name: "node-0"}
+    cluster.end_all()
+    await cluster.until(lambda: cluster.placed() == {"urgent": "node-0"}, MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (PREEMPT_MIN_RUNTIME, LONG),
+        (PREEMPT_MIN_RUNTIME, f"{LONG}s"),
+        (LAST_CHECKPOINT, f"2026-03-04T10:00:00.{LONG}Z"),
+        (DISRUPTION, LONG),
+        (DISRUPTION_FLOOR, LONG),
+        (f"{KOORDINATOR}min-available", LONG),
+        (f"{KOORDINATOR}waiting-time", f"{LONG}s"),
+        (f"{KOORDINATOR}groups", "[" * 50_000),
+        (f"{KOORDINATOR}groups", f"[{LONG}]"),
+    ],
+)
+async def test_a_pod_with_an_unreadable_annotation_counts_and_can_be_a_victim(
+    key: str, text: str
+) -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        notes = {key: text}
+        if key.startswith(KOORDINATOR):
+            notes = {f"{KOORDINATOR}name": "gang", f"{KOORDINATOR}min-available": "1", key: text}
+        cluster.running(saying(pod("odd", 4, priority="low"), **notes), "node-0")
+        await nobody_is_bound_beside(cluster, "odd")
+
+
+async def test_an_unreadable_minimum_runtime_is_told_on_the_pod_that_is_no_less_a_victim() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        odd = saying(pod("odd", 4, priority="low"), **{PREEMPT_MIN_RUNTIME: LONG})
+        cluster.running(odd, "node-0")
+        cluster.start(section={"maxMinRuntime": "30m"})
+        cluster.create(pod("urgent", 4, priority="high"))
+        await cluster.until(lambda: cluster.victims() == {"odd"}, MINUTE)
+        [told] = cluster.events("MinRuntimeIgnored")
+        assert told["regarding"]["name"] == "odd"
+        assert told["note"] == (
+            "reprieve.dev/preempt-min-runtime is ignored; accepted: durations from 0s on, such as "
+            "90s, 5m or 1h"
+        )
+
+
+@pytest.mark.parametrize("fault", [ValueError, RecursionError, OverflowError, TypeError])
+async def test_a_bound_pod_whose_intake_fails_counts_on_its_node_and_is_told(
+    fault: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = kinds.pod_row
+
+    def fails(obj: kinds.PodObject, classes: kinds.PodClasses) -> object:
+        if obj.metadata.name.startswith("odd"):
+            raise fault("whatever it is")
+        return read(obj, classes)
+
+    monkeypatch.setattr(kinds, "pod_row", fails)
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.create(group("odd", min_count=1, priority="low"))
+        cluster.running(pod("odd-0", 4, priority="low", group="odd"), "node-0")
+        cluster.create(pod("odd-1", 1, priority="low"))
+        await nobody_is_bound_beside(cluster, "odd-0")
+        told = {event["regarding"]["name"]: event["note"] for event in cluster.events("NotRead")}
+        text = (
+            f"A fault of the operator ({fault.__name__}) keeps the object from being read: it "
+            "counts with what it requests and is not placed"
+        )
+        assert told == {"odd-0": text, "odd-1": text}
+        cluster.end("urgent")
+        await cluster.pass_time(MINUTE)
+        assert "odd-1" not in cluster.placed()
+        assert (
+            "a part of it that cannot be read"
+            in cluster.condition(cluster.pod("odd-1"), "PodScheduled")[2]
+        )

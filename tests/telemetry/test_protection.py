@@ -1,0 +1,122 @@
+"""Who may read metrics: the API server is asked, its answers are kept, and probes stay open."""
+
+from __future__ import annotations
+
+import ssl
+from collections import Counter
+from typing import Any, cast
+
+import aiohttp
+import pytest
+
+from reprieve.cli.run import _metrics_host
+from reprieve.controllers import metrics_access
+from reprieve.controllers.metrics_access import MetricsAccess, metrics_protection
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ServerError
+from reprieve.kube.resource import Resource
+from reprieve.telemetry.http import Access, Page, serve_telemetry
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.clock import SystemClock, VirtualClock
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import UsageError
+
+USERS = {"prometheus": "reader", "tenant": "stranger"}
+
+
+class Reviews:
+    """An API server that reviews tokens and access."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.out_of_order = False
+
+    async def create(self, resource: Resource, body: dict[str, Any], kind: type) -> dict[str, Any]:
+        self.asked[resource.kind] += 1
+        if self.out_of_order:
+            raise ServerError("out of order", code=500)
+        spec = body["spec"]
+        if resource.kind == "TokenReview":
+            name = USERS.get(spec["token"])
+            user = {"username": name, "groups": ["g"], "extra": {"a": ["b"]}}
+            return {"status": {"authenticated": True, "user": user} if name else {}}
+        assert spec["groups"] == ["g"] and spec["extra"] == {"a": ["b"]}
+        assert spec["nonResourceAttributes"]["verb"] == "get"
+        allowed = spec["user"] == "reader" and spec["nonResourceAttributes"]["path"] == "/metrics"
+        return {"status": {"allowed": allowed}}
+
+
+def client(reviews: Reviews) -> Client:
+    return cast("Client", reviews)
+
+
+async def test_only_those_who_may_get_the_path_read_it_and_probes_are_open() -> None:
+    protection = metrics_protection(client(Reviews()), SystemClock())
+    pages = {"a": Page(document={"b": 1})}
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    found: dict[tuple[str, str], int] = {}
+    async with (
+        serve_telemetry(
+            Metrics().registry, list, list, 0, "127.0.0.1", pages.__getitem__, protection
+        ) as port,
+        aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session,
+    ):
+        for token in ("", "prometheus", "tenant", "nobody"):
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            for path in ("/metrics", "/apis/v1/plugins/a", "/healthz", "/readyz", "/elsewhere"):
+                async with session.get(path, headers=headers, ssl=trust) as response:
+                    found[token, path] = response.status
+        basic = {"Authorization": "Basic prometheus"}
+        async with session.get("/metrics", headers=basic, ssl=trust) as response:
+            assert response.status == 401
+    assert {found[token, path] for token, path in found if path in ("/healthz", "/readyz")} == {200}
+    assert [found[token, "/metrics"] for token in ("", "prometheus", "tenant", "nobody")] == [
+        401,
+        200,
+        403,
+        401,
+    ]
+    assert {found[token, "/apis/v1/plugins/a"] for token in ("prometheus", "tenant")} == {403}
+    # Who is nobody does not learn either what there is.
+    assert found["", "/elsewhere"] == 401
+
+
+async def test_answers_are_kept_for_a_while_and_only_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reviews, clock = Reviews(), VirtualClock()
+    access = MetricsAccess(client(reviews), clock)
+    for _ in range(3):
+        assert await access("prometheus", "/metrics") is Access.ALLOWED
+        assert await access("nobody", "/metrics") is Access.UNKNOWN
+    assert reviews.asked == {"TokenReview": 2, "SubjectAccessReview": 1}
+    await clock.advance(11 * SECOND)
+    assert await access("prometheus", "/metrics") is Access.ALLOWED
+    assert await access("nobody", "/metrics") is Access.UNKNOWN
+    assert reviews.asked == {"TokenReview": 3, "SubjectAccessReview": 1}
+    await clock.advance(50 * SECOND)
+    assert await access("prometheus", "/metrics") is Access.ALLOWED
+    assert reviews.asked["TokenReview"] == 4
+    monkeypatch.setattr(metrics_access, "_KEPT", 10)
+    for number in range(50):
+        await access(f"invented-{number}", "/metrics")
+    assert len(access._known) == 10
+
+
+async def test_while_the_api_server_does_not_say_nobody_is_let_in() -> None:
+    reviews, clock = Reviews(), VirtualClock()
+    access = MetricsAccess(client(reviews), clock)
+    reviews.out_of_order = True
+    assert await access("prometheus", "/metrics") is Access.UNDECIDED
+    reviews.out_of_order = False
+    await clock.advance(2 * SECOND)
+    assert await access("prometheus", "/metrics") is Access.ALLOWED
+
+
+def test_outside_of_a_pod_telemetry_is_for_this_machine_alone() -> None:
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert [_metrics_host(None, {}), _metrics_host(None, pod)] == ["127.0.0.1", None]
+    assert [_metrics_host("all", {}), _metrics_host("::1", pod)] == [None, "::1"]
+    with pytest.raises(UsageError, match=r"'here' is no address; accepted: .*, or all"):
+        _metrics_host("here", {})
