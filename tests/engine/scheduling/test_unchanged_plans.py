@@ -59,6 +59,7 @@ DIGESTS = {
     ),
 }
 FIELDS = ("id", "plane", "preemptor", "proof", "victims", "placement", "reprieved", "guards")
+OF_PROOF = ("level", "need", "in_flight", "freed", "compatible")
 OF_VICTIMS = ("subject", "root", "amounts", "rule", "reason")
 
 
@@ -72,6 +73,7 @@ def decided(case: Json, *, second: bool) -> bytes:
         return msgspec.json.encode([(member.uid, member.bind) for member in attempt.members])
     plan = msgspec.to_builtins(attempt.plan)
     told = {name: plan[name] for name in FIELDS}
+    told["proof"] = {name: told["proof"][name] for name in OF_PROOF}
     told["victims"] = [{name: each[name] for name in OF_VICTIMS} for each in plan["victims"]]
     return msgspec.json.encode(told)
 
