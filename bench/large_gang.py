@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 import tempfile
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -30,6 +28,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from bench.api_server_figures import read_figures, samples
 from bench.large_gang_objects import (
     GROUP,
     MEMBER,
@@ -46,9 +45,8 @@ from bench.measuring import other_process, print_line
 from bench.operator import cpu_ms, peak_mib_of
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
+from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.kube.resource import NODES, PODS, PREEMPTION_PARTS, PREEMPTIONS, Resource
-from reprieve.kube.transport import Request
 from reprieve.kube.writes import WriteGate
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock
@@ -230,7 +228,7 @@ async def _measured(
 ) -> None:
     await asyncio.wait_for(said.ready.wait(), _PATIENCE_S)
     pid = operator.pids[0]
-    before, cpu_before = await _server_metrics(client), cpu_ms(pid)
+    before, cpu_before = await read_figures(client), cpu_ms(pid)
     await client.create(POD_GROUPS, gang(_NAMESPACE, size.gang), dict)
     members = (member(_NAMESPACE, number, size.per_node) for number in range(size.gang))
     await _each(members, lambda obj: kubelets.client.create(PODS, obj, dict))
@@ -241,7 +239,7 @@ async def _measured(
         assert waited < _PATIENCE_S, (len(kubelets.bound), len(kubelets.going), operator.tail(5))
     bound_cpu = cpu_ms(pid)
     await asyncio.sleep(_AFTERWARDS_S if size.gang > 100 else 1)
-    after = await _server_metrics(client)
+    after = await read_figures(client)
     assert len(kubelets.going) == size.victims, (len(kubelets.going), size.victims)
     assert not any(name.startswith(MEMBER) for name in kubelets.going)
     sizes = await _check_record(client, size)
@@ -259,7 +257,7 @@ async def _measured(
         operator_cpu_with_events_s=round((cpu_ms(pid) - cpu_before) / 1e3, 1),
         operator_peak_mib=peak_mib_of(pid),
         **sizes,
-        **_difference(before, after),
+        **after.since(before),
     )
 
 
@@ -289,42 +287,8 @@ async def _decision_ms(port: int) -> float | None:
     """Return the operator's own measure of the time that its decisions about the gang took."""
     url = f"http://127.0.0.1:{port}/metrics"
     body = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read())
-    found = _samples(body.decode(), _DECISION)
+    found = samples(body.decode(), _DECISION)
     return round(sum(found.values()) * 1e3, 1) if found else None
-
-
-async def _server_metrics(client: Client) -> dict[str, Counter[str]]:
-    """Return CPU and requests of the API server so far; empty where it has no metrics."""
-    try:
-        body = await client.transport.request(Request("GET", "/metrics", accept="text/plain"))
-    except ApiError:
-        return {}
-    text = body.decode()
-    requests: Counter[str] = Counter()
-    for labels, value in _samples(text, "apiserver_request_total").items():
-        known = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        what = "/".join(filter(None, (known.get("resource"), known.get("subresource"))))
-        if known.get("verb") in ("POST", "PATCH", "PUT", "DELETE", "APPLY", "GET"):
-            requests[f"{known['verb']} {what} {known['code']}"] += int(value)
-    cpu = Counter({"cpu_ms": int(sum(_samples(text, "process_cpu_seconds_total").values()) * 1e3)})
-    return {"requests": requests, "cpu": cpu} if requests else {}
-
-
-def _samples(text: str, name: str) -> dict[str, float]:
-    lines = (line for line in text.splitlines() if line.startswith(name))
-    pairs = (line[len(name) :].rpartition(" ") for line in lines)
-    return {labels: float(value) for labels, _, value in pairs if not labels or labels[0] == "{"}
-
-
-def _difference(before: dict[str, Counter[str]], after: dict[str, Counter[str]]) -> dict[str, Any]:
-    if not before:
-        return {}
-    requests = after["requests"] - before["requests"]
-    cpu = after["cpu"]["cpu_ms"] - before["cpu"]["cpu_ms"]
-    return {
-        "api_server_cpu_s": round(cpu / 1e3, 1),
-        "requests": dict(requests.most_common(14)),
-    }
 
 
 async def _fill(client: Client, size: Size) -> None:

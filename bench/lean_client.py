@@ -1,23 +1,57 @@
 """An HTTP client that does next to nothing, so that the server has the machine to itself.
 
-Requests are bytes made beforehand; of an answer only the code and the body are taken.
+Requests are bytes made beforehand; of an answer only the code and the body are taken, whether it
+comes with its length or in chunks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import ssl
+from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
-__all__ = ["Connection", "Watcher", "request_bytes"]
+from reprieve.kube.credentials import Connection as Credentials
+
+__all__ = ["Connection", "Endpoint", "Watcher", "request_bytes"]
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
+_CHUNKED: Final = -1
 
 
-def request_bytes(method: str, path: str, body: bytes = b"", content_type: str = "") -> bytes:
-    """Return the bytes of a request."""
+@dataclass(frozen=True)
+class Endpoint:
+    """Where an API server listens; `headers` are lines that go with every request."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    headers: str = ""
+
+    @classmethod
+    async def of(cls, credentials: Credentials) -> Endpoint:
+        """Return the server of a kubeconfig, with what its headers are now."""
+        parts = urlsplit(credentials.server)
+        headers = await credentials.headers()
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return cls(parts.hostname or "127.0.0.1", port, credentials.tls, lines)
+
+    async def connect(self) -> Connection:
+        """Open one connection."""
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(Connection, self.host, self.port, ssl=self.tls)
+        return connection
+
+
+def request_bytes(
+    method: str, path: str, body: bytes = b"", content_type: str = "", headers: str = ""
+) -> bytes:
+    """Return the bytes of a request; `headers` are more lines of its head."""
     head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json\r\n"
-    head += "User-Agent: bench/1\r\n"
+    head += f"User-Agent: bench/1\r\n{headers}"
     if body:
         head += f"Content-Type: {content_type or 'application/json'}\r\n"
         head += f"Content-Length: {len(body)}\r\n"
@@ -55,15 +89,34 @@ class Connection(asyncio.Protocol):
             head = self._received.find(b"\r\n\r\n")
             if head < 0:
                 return
-            length = _LENGTH.search(self._received, 0, head)
-            assert length is not None, bytes(self._received[:head])
-            self._end = head + 4 + int(length[1])
             self._start = head + 4
-        if len(self._received) >= self._end and self._answer is not None:
-            self._answer.set_result(
-                (int(self._received[9:12]), bytes(self._received[self._start : self._end]))
-            )
+            length = _LENGTH.search(self._received, 0, head)
+            self._end = self._start + int(length[1]) if length is not None else _CHUNKED
+        if self._answer is None:
+            return
+        if self._end == _CHUNKED:
+            body = _joined(self._received, self._start) if data.endswith(b"\r\n\r\n") else None
+        elif len(self._received) >= self._end:
+            body = bytes(self._received[self._start : self._end])
+        else:
+            body = None
+        if body is not None:
+            self._answer.set_result((int(self._received[9:12]), body))
             self._answer = None
+
+
+def _joined(received: bytearray, start: int) -> bytes | None:
+    """Return the body that came in chunks, None before the last one."""
+    parts: list[bytes] = []
+    while (end := received.find(b"\r\n", start)) >= 0:
+        size = int(received[start:end], 16)
+        start = end + 2 + size + 2
+        if not size:
+            return b"".join(parts)
+        if start > len(received):
+            return None
+        parts.append(bytes(received[end + 2 : start - 2]))
+    return None
 
 
 class Watcher(asyncio.Protocol):

@@ -93,7 +93,7 @@ async def _until_active(
         if active == meant:
             return (time.perf_counter() - started) * 1e3
         waited = time.perf_counter() - started
-        assert waited < PATIENCE_SECONDS, (len(active), len(meant), operator.log[-5:])
+        assert waited < PATIENCE_SECONDS, (len(active), len(meant), operator.tail(5))
 
 
 def cpu_ms(pid: int) -> float:

@@ -2,8 +2,9 @@
 
 For each queue and class one loop that sleeps the interval and then creates, all loops at once. An
 admitted Workload is finished its runtime after its admission was seen; one that is evicted in the
-meantime starts from zero when it is admitted again. Whoever is evicted has no job that could be
-stopped, so the quota plane itself takes its reservation away.
+meantime starts from zero when it is admitted again. A finish is a merge patch on the embedded
+server, and elsewhere a server-side apply, as the reference's runner writes it. Whoever is evicted
+has no job that could be stopped, so the quota plane itself takes its reservation away.
 
 A cohort never holds more than it has, but for what a cycle gave away of the room of its own victims
 before they had left it, as the reference does: what is above is checked against the cpus of the
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bench.lean_client import Connection, request_bytes
+from bench.lean_client import Connection, Endpoint, request_bytes
 from bench.quota_shapes import NOMINAL, Class, Shape, workload
 from reprieve.api.core import ObjectMeta
 from reprieve.kube.client import Client
@@ -37,6 +38,8 @@ W = TypeVar("W")
 _WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload", namespaced=True)
 _CONNECTIONS = 32
 _MERGE = "application/merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
+_AUTHOR = "?fieldManager=load-runner&force=true"
 # For so long before and after more is held than there is, Preemptions explain it.
 _BEFORE_S = 15.0
 _AFTER_S = 5.0
@@ -83,11 +86,14 @@ class _Job:
 
 
 class Generator:
-    """Runs one shape against one API server, `host` and `port`."""
+    """Runs one shape against one API server; `applies`: finishes are applied, not merged."""
 
-    def __init__(self, client: Client, port: int, shape: Shape) -> None:
+    def __init__(
+        self, client: Client, endpoint: Endpoint, shape: Shape, *, applies: bool = False
+    ) -> None:
         self._client = client
-        self._port = port
+        self._endpoint = endpoint
+        self._applies = applies
         self._shape = shape
         self._jobs: dict[tuple[str, str], _Job] = {}
         self._free: asyncio.Queue[Connection] = asyncio.Queue()
@@ -112,10 +118,8 @@ class Generator:
         """
         page = await self._client.list(_WORKLOADS, _Workload)
         records = await self._client.list(PREEMPTIONS, _Preemption)
-        loop = asyncio.get_running_loop()
         for _ in range(_CONNECTIONS):
-            _, connection = await loop.create_connection(Connection, "127.0.0.1", self._port)
-            self._free.put_nowait(connection)
+            self._free.put_nowait(await self._endpoint.connect())
         started = time.perf_counter()
         watch = asyncio.create_task(
             self._watch(_WORKLOADS, _Workload, page.resource_version, self._see)
@@ -169,8 +173,9 @@ class Generator:
             name = f"{what.name}-{number}"
             job = self._jobs[queue, name] = _Job(cohort, queue, what)
             body = msgspec.json.encode(workload(name, queue, what))
+            request = request_bytes("POST", path, body, headers=self._endpoint.headers)
             async with self._connection() as connection:
-                code, answer = await connection.send(request_bytes("POST", path, body))
+                code, answer = await connection.send(request)
             assert code == 201, answer
             job.created = time.perf_counter()
 
@@ -264,7 +269,6 @@ class Generator:
             )
 
     async def _finish(self, metadata: ObjectMeta, job: _Job) -> None:
-        path = _WORKLOADS.path(metadata.namespace, metadata.name, "status")
         async with self._connection() as connection:
             while job.admitted and not job.finished:
                 condition = {
@@ -274,14 +278,37 @@ class Generator:
                     "message": "By test runner",
                     "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 }
-                patch = {
-                    "metadata": {"resourceVersion": job.version},
-                    "status": {"conditions": [*job.conditions, condition]},
-                }
-                body = msgspec.json.encode(patch)
-                code, answer = await connection.send(request_bytes("PATCH", path, body, _MERGE))
+                code, answer = await connection.send(self._finish_request(metadata, job, condition))
                 if code == 200:
                     return
                 assert code == 409, answer
                 # Somebody wrote it in between: what they wrote is on its way.
                 await asyncio.sleep(0.01)
+
+    def _finish_request(self, metadata: ObjectMeta, job: _Job, condition: dict[str, Any]) -> bytes:
+        path = _WORKLOADS.path(metadata.namespace, metadata.name, "status")
+        if not self._applies:
+            patch: dict[str, Any] = {
+                "metadata": {"resourceVersion": job.version},
+                "status": {"conditions": [*job.conditions, condition]},
+            }
+            return request_bytes(
+                "PATCH", path, msgspec.json.encode(patch), _MERGE, self._endpoint.headers
+            )
+        applied = {
+            "apiVersion": _WORKLOADS.api_version,
+            "kind": _WORKLOADS.kind,
+            "metadata": {
+                "namespace": metadata.namespace,
+                "name": metadata.name,
+                "resourceVersion": job.version,
+            },
+            "status": {"conditions": [condition]},
+        }
+        return request_bytes(
+            "PATCH",
+            path + _AUTHOR,
+            msgspec.json.encode(applied),
+            _APPLY,
+            self._endpoint.headers,
+        )

@@ -1,14 +1,18 @@
-"""`python -m bench.quota_load [--large] [--part FRACTION] [--quick]`: the reference's load test.
+"""`python -m bench.quota_load [--kubeconfig FILE] [--large] [--part FRACTION] [--quick]`.
 
-Workload objects only, created and finished by a runner, through three processes: the embedded API
-server, the operator with `--controllers quota`, which knows a kubeconfig and nothing else, and this
-one, the runner. CPU time and memory are the operator's, read from outside; `setup_cpu_ms` is what
-it took until all queues were ready. Shapes: `quota_shapes`.
+The reference's load test: Workload objects only, created and finished by a runner, through three
+processes: the API server, the operator with `--controllers quota`, which knows a kubeconfig and
+nothing else, and this one, the runner. With --kubeconfig the cluster is that one, which must have
+no Workloads (what is created is removed afterwards, but for definitions and empty namespaces), else
+an embedded one. CPU time and memory are the operator's, read from outside; `setup_cpu_ms` is what
+it took until all queues were ready. Of an API server that has metrics, its CPU time and the
+requests by verb, kind and status code come on top. Shapes: `quota_shapes`.
 
 `useful_share` is the finished cpu seconds over capacity times wall time, `cpu_ms_per_workload` the
 operator's CPU time, events that it writes behind included. Checked: a cohort holds more than it has
 by no more than what the victims at the time hold (`most_above`, in cpus), every Workload is
-finished, and in the end all queues show that nothing is used.
+finished, and in the end all queues show that nothing is used. `mean_wait_s` is the time from
+creation to admission, by class; `large` is the one of the highest priority.
 
 `--large` takes 50,000 Workloads in 1,000 queues, `--part` that fraction of the Workloads, `--quick`
 a small shape of its own: a smoke test that asserts results and never times.
@@ -18,16 +22,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from bench.api_server_figures import Figures, read_figures
+from bench.lean_client import Endpoint
 from bench.measuring import other_process, print_line
+from bench.operator import cpu_ms
 from bench.quota_generator import Generator
-from bench.quota_server import OPERATOR_NAMESPACE
+from bench.quota_server import OPERATOR_NAMESPACE, create_all, remove_all
 from bench.quota_shapes import BASELINE, LARGE, QUICK, Shape
 from reprieve.api.kueue import ClusterQueue
 from reprieve.kube.client import Client, connect
@@ -45,6 +52,8 @@ _PATIENCE = 120.0
 def main(arguments: list[str] | None = None) -> int:
     """Run one shape."""
     parser = argparse.ArgumentParser(prog="python -m bench.quota_load", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, help="a cluster; without it an embedded one")
+    parser.add_argument("--log", type=Path, help="where the operator's log goes")
     parser.add_argument("--large", action="store_true", help="50,000 Workloads in 1,000 queues")
     parser.add_argument("--part", type=float, default=1.0, help="fraction of the Workloads")
     parser.add_argument("--quick", action="store_true", help="a few seconds, times do not matter")
@@ -52,32 +61,52 @@ def main(arguments: list[str] | None = None) -> int:
     if not 0 < chosen.part <= 1:
         parser.error(f"--part {chosen.part:g}: accepted: more than 0, at most 1")
     shape = QUICK if chosen.quick else LARGE if chosen.large else BASELINE
-    asyncio.run(_run(shape, shape.part(chosen.part) if chosen.part < 1 else shape))
+    load = shape.part(chosen.part) if chosen.part < 1 else shape
+    asyncio.run(_run(shape, load, chosen.kubeconfig, chosen.log))
     return 0
 
 
-async def _run(queues: Shape, load: Shape) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        kubeconfig = Path(folder) / "kubeconfig"
-        with other_process("bench.quota_server", queues.name, str(kubeconfig)) as port:
-            client = connect(await load_connection(str(kubeconfig)), SystemClock())
-            operator = OperatorProcesses(
-                kubeconfig,
-                {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
-                arguments=("--controllers", "quota", "--metrics-port", "0"),
+async def _run(queues: Shape, load: Shape, given: Path | None, log: Path | None) -> None:
+    async with AsyncExitStack() as stack:
+        kubeconfig = given
+        if kubeconfig is None:
+            kubeconfig = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "kubeconfig"
+            arguments = queues.name, str(kubeconfig)
+            stack.enter_context(other_process("bench.quota_server", *arguments))
+        credentials = await load_connection(str(kubeconfig))
+        client = connect(credentials, SystemClock())
+        stack.push_async_callback(client.close)
+        if given is not None:
+            await create_all(client, queues.objects())
+            stack.push_async_callback(remove_all, client, queues.objects())
+        lines = stack.enter_context(log.open("w", buffering=1)) if log is not None else None
+        operator = OperatorProcesses(
+            kubeconfig,
+            {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
+            arguments=("--controllers", "quota", "--metrics-port", "0"),
+            on_line=None if lines is None else lambda line: print(line, file=lines),
+        )
+        await operator.start()
+        try:
+            generator = Generator(
+                client, await Endpoint.of(credentials), load, applies=given is not None
             )
-            await operator.start()
-            try:
-                await _measure(client, operator, port, load)
-            except BaseException:
-                print(*operator.tail(20), sep="\n")
-                raise
-            finally:
-                await operator.stop()
-                await client.close()
+            await _measure(client, operator, generator, load, embedded=given is None)
+        except BaseException:
+            print(*operator.tail(20), sep="\n")
+            raise
+        finally:
+            await operator.stop()
 
 
-async def _measure(client: Client, operator: OperatorProcesses, port: int, load: Shape) -> None:
+async def _measure(
+    client: Client,
+    operator: OperatorProcesses,
+    generator: Generator,
+    load: Shape,
+    *,
+    embedded: bool,
+) -> None:
     async def ready() -> bool:
         return all(_is_active(queue) for queue in await _queues(client))
 
@@ -86,16 +115,21 @@ async def _measure(client: Client, operator: OperatorProcesses, port: int, load:
 
     pid = operator.pids[0]
     await _until("all queues are ready", ready)
-    setup, ready_mib = _cpu_ms(pid), _memory_mib(pid, "VmRSS")
-    generator = Generator(client, port, load)
+    before = await read_figures(client)
+    setup, ready_mib = cpu_ms(pid), _memory_mib(pid, "VmRSS")
     wall = await generator.run(patience=60.0 + load.workloads / 15)
     await _until("no queue shows usage", idle)
-    events = await _settled(client)
+    after, events = await _settled(client)
     assert operator.pids == [pid], "the operator ended"
-    cpu = _cpu_ms(pid) - setup
+    cpu = cpu_ms(pid) - setup
+    server = after.since(before, most=24)
+    if server:
+        cpu_s = server["api_server_cpu_s"]
+        server["api_server_cpu_ms_per_workload"] = round(cpu_s * 1e3 / load.workloads, 2)
     print_line(
         "quota_load",
         load.name,
+        api_server="embedded" if embedded else "given",
         cpu_ms=round(cpu, 1),
         wall_ms=round(wall * 1e3, 1),
         peak_mib=_memory_mib(pid, "VmHWM"),
@@ -109,6 +143,7 @@ async def _measure(client: Client, operator: OperatorProcesses, port: int, load:
         most_above=generator.most_above,
         events=events,
         mean_wait_s={name: round(sum(w) / len(w), 2) for name, w in generator.waits.items()},
+        **server,
     )
 
 
@@ -140,21 +175,26 @@ def _shows_work(queue: ClusterQueue) -> bool:
     return any(counts) or any(amount not in (None, 0, "0") for amount in used)
 
 
-async def _settled(client: Client) -> int:
-    """Wait until no more events are written; return how many there are."""
+async def _settled(client: Client) -> tuple[Figures, int]:
+    """Wait until nothing more is written; return the API server's figures and the events."""
     before = -1
     while True:
-        found: Any = await client.list(EVENTS, dict)
-        if len(found.items) == before:
-            return before
-        before = len(found.items)
-        await asyncio.sleep(1.0)
+        figures = await read_figures(client)
+        # A long list costs a real server more than a look at its figures.
+        if figures.requests:
+            events = sum(n for what, n in figures.requests.items() if _is_event(what))
+        else:
+            found: Any = await client.list(EVENTS, dict)
+            events = len(found.items)
+        if events == before:
+            return figures, events
+        before = events
+        await asyncio.sleep(2.0)
 
 
-def _cpu_ms(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    return round(ticks * 1e3 / os.sysconf("SC_CLK_TCK"), 1)
+def _is_event(what: str) -> bool:
+    verb, kind, code = what.split(" ")
+    return (verb, kind, code) == ("POST", "events", "201")
 
 
 def _memory_mib(pid: int, figure: str) -> float:
