@@ -23,7 +23,7 @@ STEPS = (
     "reserve",
     "update jobs",
     "create preemptions",
-    "update preemptions status",
+    "patch preemptions status",
     "mark",
     "release",
     "finish",
@@ -37,7 +37,7 @@ POD_STEPS = ("update pods", "patch pods status", "delete pods")
 async def test_what_a_killed_process_began_is_finished_by_the_next(tmp_path: Path) -> None:
     async with preempting(tmp_path) as story:
         assert await story.play(2, Stage.BEFORE, "mark"), "one victim was marked, one was not"
-        closing = "update preemptions status"
+        closing = "patch preemptions status"
         assert await story.play(2, Stage.BEFORE, closing), "the victims were back or about to be"
 
 

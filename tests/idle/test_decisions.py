@@ -132,7 +132,7 @@ async def test_by_the_sum_a_demand_that_free_gpus_would_help_to_serve_is_told_so
     await site.run(config=BY_SUM)
     await site.until_phase("Job/idle", "Idle")
     await site.create(job("whole", container(gpu=8), enabled="true"))
-    told = await site.until_event("GpuWorkload/job-whole", "NobodyMakesWay")
+    told = await site.until_event("GpuWorkload/job-whole", "NobodyMakesWay", "short of 4")
     assert told == (
         "No idle workload makes way for it: all eligible idle workloads together are short of "
         "4 amd.com/gpu; with fit: Sum free GPUs do not count"

@@ -19,8 +19,6 @@ from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.docs.generated import DOCS
 from tests.idle.site import NAMESPACE, Site, container, job
 
-IRREDUCIBLE = "gpuPreemption:\n  irreducible: true\n"
-
 
 async def explain(site: Site, *arguments: str) -> tuple[int, str, str]:
     """Return exit code, standard output and standard error of `reprieve explain`."""
@@ -46,7 +44,7 @@ async def reclaimed(site: Site) -> dict[str, Any]:
     """Return the record of four GPUs that `batch-inference` gave up for `training`."""
     site.busy("Job/training", 90)
     await site.create(job("assistant", container(gpu=2), enabled="true"))
-    await site.run(config=IRREDUCIBLE)
+    await site.run()
     await site.until_phase("Job/assistant", "Idle")
     await site.create(
         job("batch-inference", container(gpu=4), enabled="true"),
@@ -73,6 +71,7 @@ def neutral(text: str) -> str:
     text = re.sub(r"plan [0-9a-f]{16}", "plan ID", text)
     text = re.sub(r"idle for [0-9hms.]+", "idle for DURATION", text)
     text = re.sub(r"-[0-9a-f]{8}\b", "-UID", text)
+    text = re.sub(r"-[a-z0-9]{5} fits on", "-SUFFIX fits on", text)
     text = re.sub(r"by \S+, epoch \d+", "by OWNER, epoch N", text)
     return text.strip()
 

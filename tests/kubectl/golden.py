@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -86,11 +87,17 @@ def difference(expected: Answer, actual: Answer) -> str:
     """Return what is different, as a reader wants to see it; empty when nothing is."""
     parts = [] if expected.rc == actual.rc else [f"exit code {actual.rc}, not {expected.rc}"]
     for stream in ("stdout", "stderr"):
-        wanted = getattr(expected, stream).split("\n")
+        wanted = _in_one_order(getattr(expected, stream).split("\n"))
         said = _CHANCE.sub("", getattr(actual, stream))
-        got = _with_placeholders(said.split("\n"), wanted)
+        got = _in_one_order(_with_placeholders(said.split("\n"), wanted))
         parts += difflib.unified_diff(wanted, got, f"recorded {stream}", stream, "", "", 1, "")
     return "\n".join(parts)
+
+
+def _in_one_order(lines: Sequence[str]) -> list[str]:
+    """Sort neighbouring lines that `kubectl drain` says of pods, which it evicts side by side."""
+    runs = groupby(lines, key=lambda line: line.startswith("evicting pod "))
+    return [line for evicting, run in runs for line in (sorted(run) if evicting else run)]
 
 
 def _with_placeholders(got: Sequence[str], wanted: Sequence[str]) -> list[str]:
