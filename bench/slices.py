@@ -19,6 +19,7 @@ from bench.scheduling_input import Scenario, most_free_cpu, recorded
 from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.controllers.solve import Solver
 from reprieve.engine.placement.profile import Policy
+from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
 
@@ -44,7 +45,7 @@ async def _longest(scenario: Scenario, runs: int) -> float:
     snapshot = scenario.cluster().snapshot()
     unit = Unit(tuple(row.uid for row in scenario.waiting), scenario.group)
     freeze_records()
-    solver = Solver()
+    solver = Solver(Plane.SCHEDULING)
     identity = await solver.run(threading.get_ident)
     clock = time.pthread_getcpuclockid(identity)
 

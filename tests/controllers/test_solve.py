@@ -5,10 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Sequence
 
 import pytest
 
-from reprieve.controllers.solve import DecisionLimit, Solver, SolverPace, TookTooLong, at_work_on
+from reprieve.controllers.solve import (
+    DecisionLimit,
+    NotedPace,
+    Solver,
+    SolverPace,
+    TookTooLong,
+    at_work_on,
+)
+from reprieve.controllers.suspects import Accused, Suspects
+from reprieve.engine.plan import Plane
+from reprieve.units.clock import SystemClock
 from reprieve.units.durations import SECOND
 
 SHORT = SECOND // 2
@@ -31,7 +42,7 @@ def keep_spinning(released: threading.Event) -> str:
 
 
 async def test_a_decision_that_spins_is_stopped_and_its_thread_ends() -> None:
-    solver = Solver(DecisionLimit(SHORT))
+    solver = Solver(Plane.SCHEDULING, DecisionLimit(SHORT))
     before = threading.active_count()
     with pytest.raises(TookTooLong) as stopped:
         await solver.run(spin)
@@ -45,7 +56,7 @@ async def test_a_decision_that_spins_is_stopped_and_its_thread_ends() -> None:
 async def test_a_decision_that_cannot_be_stopped_is_left_and_its_answer_is_not_used(
     how: str,
 ) -> None:
-    solver = Solver(DecisionLimit(SHORT))
+    solver = Solver(Plane.SCHEDULING, DecisionLimit(SHORT))
     released = threading.Event()
     work = released.wait if how == "sleeps" else keep_spinning
     try:
@@ -59,8 +70,12 @@ async def test_a_decision_that_cannot_be_stopped_is_left_and_its_answer_is_not_u
 
 
 async def test_the_process_is_given_up_when_four_decisions_are_left_at_the_same_time() -> None:
-    said: list[str] = []
-    solver = Solver(DecisionLimit(SHORT // 2, said.append))
+    said: list[tuple[str, list[str]]] = []
+
+    def give_up(reason: str, accused: Sequence[Accused]) -> None:
+        said.append((reason, [each.what for each in accused]))
+
+    solver = Solver(Plane.SCHEDULING, DecisionLimit(SHORT // 2, give_up))
     released = threading.Event()
 
     def sleep(name: str) -> None:
@@ -75,11 +90,12 @@ async def test_the_process_is_given_up_when_four_decisions_are_left_at_the_same_
     finally:
         released.set()
         solver.close()
-    assert said == ["4 decisions could not be stopped, the last about gang-3"]
+    gangs = [f"gang-{number}" for number in range(4)]
+    assert said == [("4 decisions could not be stopped, the last about gang-3", gangs)]
 
 
 async def test_a_slice_of_many_decisions_may_take_longer_than_one() -> None:
-    solver = Solver(DecisionLimit(SHORT))
+    solver = Solver(Plane.SCHEDULING, DecisionLimit(SHORT))
 
     def many() -> list[str]:
         names = [f"gang-{number}" for number in range(6)]
@@ -97,8 +113,8 @@ async def test_a_slice_of_many_decisions_may_take_longer_than_one() -> None:
 
 
 async def test_a_decision_that_may_not_be_interrupted_ends_at_its_own_step_and_goes_on() -> None:
-    solver = Solver(DecisionLimit(SHORT), interrupts=False)
-    pace = SolverPace()
+    solver = Solver(Plane.SCHEDULING, DecisionLimit(SHORT), interrupts=False)
+    pace = SolverPace(Plane.QUOTA, Suspects(SystemClock()))
 
     def heads() -> list[str]:
         done = []
@@ -121,11 +137,24 @@ async def test_a_decision_that_may_not_be_interrupted_ends_at_its_own_step_and_g
 
 async def test_a_decision_that_does_not_come_to_a_step_gives_up_the_process() -> None:
     said = asyncio.Event()
-    solver = Solver(DecisionLimit(SECOND // 4, lambda reason: said.set()), interrupts=False)
+    accused: list[Accused] = []
+
+    def give_up(reason: str, whom: Sequence[Accused]) -> None:
+        accused.extend(whom)
+        said.set()
+
+    limit = DecisionLimit(SECOND // 4, give_up)
+    solver = Solver(Plane.QUOTA, limit, interrupts=False)
     released = threading.Event()
-    running = asyncio.create_task(solver.run(released.wait))
+
+    def decide() -> bool:
+        at_work_on("work/slow")
+        return released.wait()
+
+    running = asyncio.create_task(solver.run(decide))
     try:
         await asyncio.wait_for(said.wait(), 60)
+        assert accused == [Accused(Plane.QUOTA, "work/slow")]
         assert not running.done(), "nothing is stopped in the middle"
     finally:
         released.set()
@@ -137,8 +166,24 @@ async def test_a_decision_that_ends_the_interpreter_ends_itself_only() -> None:
     def leave() -> None:
         raise SystemExit(3)
 
-    solver = Solver()
+    solver = Solver(Plane.SCHEDULING)
     with pytest.raises(RuntimeError, match="SystemExit: 3"):
         await solver.run(leave)
     assert await solver.run(lambda: "next") == "next"
+    solver.close()
+
+
+async def test_what_a_thread_is_at_is_noted_until_its_decision_ends() -> None:
+    noted: list[tuple[Plane, str]] = []
+    limit = DecisionLimit(SHORT, noted=lambda plane, what, thread: noted.append((plane, what)))
+    solver = Solver(Plane.IDLE, limit)
+
+    def decide() -> None:
+        NotedPace().begin("work/a")
+        at_work_on("work/b")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await solver.run(decide)
+    assert noted == [(Plane.IDLE, what) for what in ("", "work/a", "work/b", "")]
     solver.close()

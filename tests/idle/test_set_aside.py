@@ -9,10 +9,12 @@ import pytest
 
 from reprieve.controllers.idle.set_aside import SetAside, evaluate_others
 from reprieve.controllers.solve import DecisionLimit, Solver, TookTooLong
+from reprieve.controllers.suspects import Ended
 from reprieve.engine.idle import evaluation
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
 from reprieve.engine.idle.outcome import Evaluation
+from reprieve.engine.plan import Plane
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
@@ -68,7 +70,7 @@ async def test_nothing_is_decided_while_the_odd_one_is_about_to_be_evicted_or_se
 
 
 async def test_one_that_deciding_about_never_ends_is_left_out() -> None:
-    solver = Solver(DecisionLimit(SECOND // 2))
+    solver = Solver(Plane.IDLE, DecisionLimit(SECOND // 2))
     rows = (workload("idle-0"), workload("idle-1"), demand(gpus=4), workload("endless-0"))
 
     async def in_thread(part: IdleSnapshot) -> Evaluation:
@@ -102,3 +104,19 @@ async def test_who_is_left_out_is_tried_again_later_each_time_and_when_it_change
     changed = replace(odd, status=replace(odd.status, phase=Phase.ACTIVE))
     await aside.evaluate(seen, snapshot(workload("idle-0"), changed), Nanos(NOW + 80 * SECOND))
     assert tried, "what has changed is tried at once"
+
+
+async def test_who_ended_an_earlier_process_is_left_out_for_that_long() -> None:
+    aside, now = SetAside(), NOW
+    hung = workload("endless-0")
+    ended = Ended(hung.key, 600)
+    aside.put(hung, Nanos(now + 600 * SECOND), ended)
+    found = await aside.evaluate(at_once, snapshot(workload("idle-0"), hung), now)
+    assert [row.ref.name for row in found.snapshot.workloads] == ["idle-0"]
+    claims = {Uid("endless-0-uid"): GpuWorkloadKey("ml-team/demand")}
+    with pytest.raises(Ended):
+        await aside.evaluate(at_once, snapshot(workload("idle-0"), hung, claims=claims), now)
+    odd = workload("odd-0")
+    aside.put(odd, Nanos(now + 600 * SECOND), Ended(odd.key, 600))
+    later = Nanos(now + 601 * SECOND)
+    assert (await aside.evaluate(at_once, snapshot(odd), later)).odd == (odd,), "tried again"

@@ -328,3 +328,26 @@ async def test_a_candidate_looks_again_the_moment_a_silent_holder_has_lost_the_l
     assert not two.elector.leading
     await stage.clock.advance(1)
     assert two.elector.leading
+
+
+async def test_what_is_noted_goes_with_the_next_write_and_stays_for_the_next_holder(
+    stage: Stage,
+) -> None:
+    one = stage.candidate("one")
+    await stage.clock.advance(0)
+    assert one.elector.annotation("a/b") is None
+    one.elector.note("a/b", "first")
+    assert await one.elector.renew_now()
+    metadata = stage.leases.objects["ops", "reprieve"]["metadata"]
+    assert metadata["annotations"] == {"a/b": "first"}
+    one.elector.note("a/b", "second")
+    stopping = asyncio.ensure_future(one.elector.stop())
+    await stage.clock.advance(SECOND)
+    await stopping
+    assert stage.spec["holderIdentity"] == ""
+    two = stage.candidate("two")
+    await stage.clock.advance(5 * SECOND)
+    assert two.elector.leading
+    assert two.elector.annotation("a/b") == "second"
+    assert not await one.elector.renew_now(), "who does not hold the lease writes nothing"
+    assert stage.spec["holderIdentity"] == "two"

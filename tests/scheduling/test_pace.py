@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from reprieve.controllers.solve import Solver
+from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.kube.client import Client
 from reprieve.kube.lease import LeaderElector, LeaseTimes
@@ -81,7 +82,7 @@ async def test_a_decision_of_thirty_lease_periods_loses_no_lease() -> None:
         long = _Long()
         plugins = MappingProxyType({**GROUP_POST_FILTERS, "DefaultPreemption": long})
         try:
-            cluster.start(tenure=elector, plugins=plugins, solver=Solver())
+            cluster.start(tenure=elector, plugins=plugins, solver=Solver(Plane.SCHEDULING))
             cluster.create(
                 group("high", min_count=2, priority="high"),
                 *(pod(f"high-{i}", 4, group="high", priority="high") for i in range(2)),
@@ -111,7 +112,7 @@ async def test_a_long_decision_that_no_longer_holds_is_made_again() -> None:
             cluster.running(pod(f"low-{index}", 4, priority="low"), f"node-{index}")
         long = _Long()
         plugins = MappingProxyType({**GROUP_POST_FILTERS, "DefaultPreemption": long})
-        cluster.start(plugins=plugins, solver=Solver())
+        cluster.start(plugins=plugins, solver=Solver(Plane.SCHEDULING))
         cluster.create(
             group("high", min_count=1, priority="high"),
             pod("high-0", 4, group="high", priority="high"),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from reprieve.controllers.solve import DecisionLimit, Solver
+from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
@@ -62,7 +63,7 @@ async def test_a_plugin_that_never_answers_costs_one_gang(how: str) -> None:
             cluster.running(pod(f"low-{index}", 4, priority="low"), f"node-{index}")
         plane = cluster.start(
             plugins=MappingProxyType({**GROUP_POST_FILTERS, "DefaultPreemption": plugin}),
-            solver=Solver(DecisionLimit(LIMIT)),
+            solver=Solver(Plane.SCHEDULING, DecisionLimit(LIMIT)),
         )
         stopped = plane.context.metrics.decisions_stopped
         outcome = "stopped" if how == "spins" else "left"
@@ -100,7 +101,7 @@ async def test_the_pause_grows_and_a_change_ends_it() -> None:
         cluster.running(pod("low", 4, priority="low"), "node-0")
         cluster.start(
             plugins=MappingProxyType({**GROUP_POST_FILTERS, "DefaultPreemption": plugin}),
-            solver=Solver(DecisionLimit(SECOND // 4)),
+            solver=Solver(Plane.SCHEDULING, DecisionLimit(SECOND // 4)),
         )
         cluster.create(
             group("slow", min_count=1, priority="high"),

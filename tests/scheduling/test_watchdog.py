@@ -182,11 +182,13 @@ async def test_c_code_that_lets_nobody_run_costs_no_lease(tmp_path: Path) -> Non
         assert (await world.lease())["leaseTransitions"] == 0
 
 
-async def test_a_process_that_hangs_is_ended_and_another_leads(tmp_path: Path) -> None:
+async def test_a_process_that_hangs_is_ended_and_the_next_leaves_alone_what_it_was_at(
+    tmp_path: Path,
+) -> None:
     async with watched(tmp_path) as world:
         first = await world.operator("--longest-silence", "5s", lease="4s")
         await world.cluster.filled()
-        second = await world.cluster.operator(lease="4s")
+        second = await world.operator("--longest-silence", "5s", lease="4s")
         await second.until_said("stands by")
         await world.gang("hung")
         ended = await asyncio.wait_for(first.stopped_by_itself(), 60)
@@ -194,8 +196,23 @@ async def test_a_process_that_hangs_is_ended_and_another_leads(tmp_path: Path) -
         said = "\n".join(first.tail(400))
         assert "the event loop has not answered for" in said
         assert "in stuck" in said, "where it hung is told"
-        await world.until_placed("hung")
+        await second.until_said("leading, epoch")
+        await world.gang("quick")
+        await world.until_placed("quick")
         assert (await world.lease())["leaseTransitions"] > 0
+
+        async def told() -> bool:
+            events = await world.cluster.events()
+            return any(
+                each["reason"] == "DecisionStopped"
+                and each["involvedObject"]["name"] == "hung"
+                and "had to be ended" in each["message"]
+                for each in events
+            )
+
+        await world.cluster.until("the gang is told", told)
+        assert world.asked.read_text().split()[::2] == ["hung"], "it is not asked about again"
+        assert "hung-0" not in await world.cluster.placed()
 
 
 async def test_after_a_crash_the_next_leader_need_not_wait_for_the_lease_to_run_out(

@@ -15,6 +15,8 @@ runs out. Nor is it renewed for an operator that is no more:
    been silent for the longest silence (`--longest-silence`) the keeper ends it, since another
    replica or a fresh start is better than one that hangs. For an operator that is stopped (SIGSTOP)
    nothing is renewed either, and it is not ended: it finds that it is deposed when it goes on.
+   Before it ends one the keeper writes into the lease what that was deciding (`suspects`), with one
+   more renewal: in a container the keeper goes with it.
 2. The lease is released when the operator's end of the link is closed: after its planes have
    stopped, or when the system has taken its last thread, after which it can send nothing. What is
    on the way then is what a crash leaves on the way (recovery waits for it, `execution.recovery`).
@@ -40,11 +42,21 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from reprieve.controllers.suspects import (
+    ANNOTATION,
+    MOST_CHARACTERS,
+    Accused,
+    Suspect,
+    accused_again,
+    read_suspects,
+    written,
+)
+from reprieve.engine.plan import Plane
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection, preload
 from reprieve.kube.lease import LeaderElector, LeaseTimes
@@ -61,6 +73,11 @@ _ANSWERS: Final = 60  # of the event loop in one lease duration
 _DUMP: Final = signal.SIGUSR1
 _END: Final = signal.SIGUSR2
 _LAST_WORDS_S: Final = 1.0
+_LONGEST_WORDS_S: Final = 5.0
+_LOOK_S: Final = 0.5
+_FEW_TICKS: Final = 3  # of processor time, which threads spend that only wait
+_SLOT: Final = 1024  # bytes in shared memory
+_SUSPECTS: Final = "suspects"  # begins the line in which the keeper says who is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +92,18 @@ class WantedLease:
 
 
 class _Shared:
-    """Three int64 that both processes see: held until, epoch, the operator's last answer.
+    """What both processes see: three int64, and for each plane what it is at.
 
-    Each is written by one process and in one piece.
+    The numbers are: held until, epoch, the operator's last answer. Each is written by one process
+    and in one piece. A plane's slot is the number of the thread that is at work, the length of what
+    it is at, and that text. It is read when the operator has been silent for long.
     """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self._memory = mmap.mmap(-1, _SLOT * (1 + len(Plane)))
         self._numbers = memoryview(self._memory).cast("q")
         self._numbers[0] = _NONE
+        self._slots = {plane: _SLOT * number for number, plane in enumerate(Plane, 1)}
 
     @property
     def held_until(self) -> Nanos | None:
@@ -107,6 +127,25 @@ class _Shared:
         """Say that the operator's event loop is there."""
         self._numbers[2] = now
 
+    def note(self, plane: Plane, what: str, thread: int) -> None:
+        """Say what a thread is at for a plane; nothing for the empty text."""
+        start = self._slots[plane]
+        text = what[:MOST_CHARACTERS].encode("ascii", "replace")
+        self._numbers[start // 8 + 1] = 0
+        self._memory[start + 16 : start + 16 + len(text)] = text
+        self._numbers[start // 8] = thread
+        self._numbers[start // 8 + 1] = len(text)
+
+    def noted(self) -> dict[Accused, int]:
+        """Return what the planes are at, and the number of the thread that is."""
+        found = {}
+        for plane, start in self._slots.items():
+            thread, length = self._numbers[start // 8 : start // 8 + 2]
+            if length:
+                text = self._memory[start + 16 : start + 16 + length].decode("ascii")
+                found[Accused(plane, text)] = thread
+        return found
+
 
 class LeaseKeeper:
     """The operator's side: a tenure whose lease another process keeps.
@@ -115,12 +154,17 @@ class LeaseKeeper:
         identity: of this process on the lease.
         changed: told True when this process starts to lead, False when it ceases to.
         report: told a level of `logging` and what there is to say of the lease, in one line.
+        accused: of what is to be written into the lease when it is released that deciding about it
+            does not end.
+        suspects: what the lease says of earlier processes, once this one leads.
     """
 
     def __init__(self, link: socket.socket, shared: _Shared, child: int, clock: Clock) -> None:
         self.identity = ""
         self.changed: Callable[[bool], None] = lambda leading: None
         self.report: Callable[[int, str], None] = lambda level, text: None
+        self.accused: Sequence[Accused] = ()
+        self.suspects: tuple[Suspect, ...] = ()
         self._link = link
         self._shared = shared
         self._child = child
@@ -164,6 +208,10 @@ class LeaseKeeper:
         until = self.held_until
         return until is not None and self._clock.monotonic() < until
 
+    def note(self, plane: Plane, what: str, thread: int) -> None:
+        """Say what a thread is at for a plane, nothing for the empty text; from any thread."""
+        self._shared.note(plane, what, thread)
+
     async def wait_leading(self) -> None:
         """Return as soon as this process leads."""
         await self._leading.wait()
@@ -179,7 +227,7 @@ class LeaseKeeper:
         self._shared.answer(self._clock.monotonic())
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(self._link, json.dumps(asdict(wanted)).encode() + b"\n")
-        loop.add_reader(self._link.fileno(), self._hear)
+        loop.add_reader(self._link.fileno(), self._hear_and_look)
         try:
             while not self._lost.is_set():
                 self._shared.answer(self._clock.monotonic())
@@ -193,6 +241,9 @@ class LeaseKeeper:
         if self._led and not self._lost.is_set():
             self._lose()
         with contextlib.suppress(OSError):
+            if self.accused:
+                said = json.dumps([[each.plane.value, each.what] for each in self.accused])
+                await asyncio.get_running_loop().sock_sendall(self._link, said.encode())
             self._link.shutdown(socket.SHUT_WR)
             while await asyncio.get_running_loop().sock_recv(self._link, 65_536):
                 pass
@@ -204,6 +255,7 @@ class LeaseKeeper:
 
     def _look(self) -> None:
         if not self._led and self.leading:
+            self._hear()  # what the keeper has said before it took the lease
             self._led = True
             self._leading.set()
             self.changed(True)
@@ -215,6 +267,10 @@ class LeaseKeeper:
         if self._led:
             self._leading.clear()
             self.changed(False)
+
+    def _hear_and_look(self) -> None:
+        self._hear()
+        self._look()
 
     def _hear(self) -> None:
         try:
@@ -231,9 +287,10 @@ class LeaseKeeper:
         *lines, self._heard = (self._heard + heard).split(b"\n")
         for line in lines:
             level, _, text = line.decode("utf-8", "replace").partition(" ")
-            if text:
+            if level == _SUSPECTS:
+                self.suspects = read_suspects(text)
+            elif text:
                 self.report(int(level), text)
-        self._look()
 
 
 def _reap() -> None:
@@ -299,10 +356,11 @@ async def _keep(keeping: _Keeping) -> None:
     if not said:
         return
     wanted = WantedLease(**json.loads(said))
-    over = asyncio.create_task(_closed(link))
+    over = asyncio.create_task(_until_closed(link))
     connection = await load_connection(keeping.kubeconfig, keeping.context, clock)
     client = connect(connection, clock, wire=HttpWire(connection, limit=2))
     lost = asyncio.Event()
+    told = False
     duration = wanted.duration
     times = LeaseTimes(duration, duration * 2 // 3, min(duration * 2 // 15, _LONGEST_RETRY))
 
@@ -315,6 +373,16 @@ async def _keep(keeping: _Keeping) -> None:
             lost.set()
         tell(logging.DEBUG, "")  # has the operator look
 
+    def publish(held_until: Nanos | None, epoch: int) -> None:
+        nonlocal told
+        if held_until is not None and not told:
+            # Before the operator can see that it leads.
+            told = True
+            suspects = written(read_suspects(elector.annotation(ANNOTATION)))
+            with contextlib.suppress(OSError):
+                link.send(f"{_SUSPECTS} {suspects}\n".encode())
+        shared.publish(held_until, epoch)
+
     elector = LeaderElector(
         client,
         clock,
@@ -324,9 +392,20 @@ async def _keep(keeping: _Keeping) -> None:
         times=times,
         changed=changed,
         report=lambda trouble: tell(logging.WARNING, str(trouble)),
-        published=shared.publish,
+        published=publish,
         wanted=lambda: _is_there(keeping, wanted.longest_silence),
     )
+
+    def accuse(accused: Iterable[Accused]) -> None:
+        before = read_suspects(elector.annotation(ANNOTATION))
+        elector.note(ANNOTATION, written(accused_again(before, accused, clock.wall())))
+
+    async def last_words() -> None:
+        accused = await _at_fault(keeping)
+        if accused:
+            accuse(accused)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(elector.renew_now(), _LONGEST_WORDS_S)
 
     def stand_by() -> None:
         tell(
@@ -338,7 +417,7 @@ async def _keep(keeping: _Keeping) -> None:
 
     work = [
         asyncio.create_task(elector.run()),
-        asyncio.create_task(_watch(keeping, wanted)),
+        asyncio.create_task(_watch(keeping, wanted, last_words)),
         asyncio.create_task(_say_whom_it_waits_for(elector, clock, stand_by)),
     ]
     ends = {over, asyncio.create_task(lost.wait()), *work}
@@ -347,6 +426,9 @@ async def _keep(keeping: _Keeping) -> None:
         if task.done():
             tell(logging.ERROR, f"its keeper failed: {task.exception()!r}")
     if over.done():
+        accused = over.result()
+        if accused:
+            accuse(accused)
         await elector.stop()
         await client.close()
         return
@@ -372,11 +454,39 @@ def _line(level: int, text: str) -> bytes:
     return f"{level:d} {' '.join(text.split())}".encode()[:1_000] + b"\n"
 
 
-async def _closed(link: socket.socket) -> None:
-    """Return when the operator has closed its end of the link, or is gone."""
+async def _until_closed(link: socket.socket) -> list[Accused]:
+    """Return when the operator has closed its end of the link, or is gone; what it accused."""
+    said = b""
     with contextlib.suppress(OSError):
-        while await asyncio.get_running_loop().sock_recv(link, 65_536):
-            pass
+        while heard := await asyncio.get_running_loop().sock_recv(link, 65_536):
+            said += heard
+    return [Accused(Plane(plane), what) for plane, what in json.loads(said or b"[]")]
+
+
+async def _at_fault(keeping: _Keeping) -> list[Accused]:
+    """Return what the threads are at of which one keeps the interpreter's lock.
+
+    That is the one that works on, if any does: all others ask for the lock now and then. Where none
+    does, it is asleep and cannot be told from the others. It may be none of a decision, too.
+    """
+    noted = keeping.shared.noted()
+    threads = {keeping.operator, *noted.values()}
+    before = {each: _spent(keeping.operator, each) for each in threads}
+    await asyncio.sleep(_LOOK_S)
+    spent = {each: _spent(keeping.operator, each) - before[each] for each in threads}
+    most = max(spent.values())
+    asleep = most < _FEW_TICKS
+    return [each for each, thread in noted.items() if asleep or 2 * spent[thread] > most]
+
+
+def _spent(process: int, thread: int) -> int:
+    """Return the processor time of a thread in ticks; where that cannot be read, 0."""
+    try:
+        status = Path(f"/proc/{process}/task/{thread}/stat").read_text()
+    except OSError:
+        return 0
+    user, system = status.rpartition(")")[2].split()[11:13]
+    return int(user) + int(system)
 
 
 def _is_there(keeping: _Keeping, longest: int) -> bool:
@@ -387,13 +497,16 @@ def _is_there(keeping: _Keeping, longest: int) -> bool:
     return silence < longest and not _is_stopped(keeping.operator)
 
 
-async def _watch(keeping: _Keeping, wanted: WantedLease) -> None:
+async def _watch(
+    keeping: _Keeping, wanted: WantedLease, last_words: Callable[[], Awaitable[None]]
+) -> None:
     """End the operator when it has been silent for too long, unless it is stopped."""
     while True:
         await keeping.clock.sleep(wanted.duration // _ANSWERS)
         silence = keeping.clock.monotonic() - keeping.shared.answered
         if silence < wanted.longest_silence or _is_stopped(keeping.operator):
             continue
+        await last_words()
         told = f"reprieve: the event loop has not answered for {silence // SECOND} s: it is ended\n"
         with contextlib.suppress(OSError):
             os.write(2, told.encode())

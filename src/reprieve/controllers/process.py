@@ -18,7 +18,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -33,6 +33,8 @@ from reprieve.controllers.process_settings import (
     operator_settings,
 )
 from reprieve.controllers.solve import DecisionLimit
+from reprieve.controllers.suspects import Accused, Suspects
+from reprieve.engine.plan import Plane as Decider
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
@@ -185,11 +187,18 @@ async def _run(
 
     broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def give_up(reason: str) -> None:
+    def give_up(reason: str, accused: Sequence[Accused]) -> None:
         if not broken.done():
+            if keeper is not None:
+                keeper.accused = accused
             broken.set_result(reason)
 
-    limit = DecisionLimit(options.decision_limit, give_up)
+    def count(suspect: Decider) -> None:
+        metrics.decisions_stopped.labels(suspect.value, "ended").inc()
+
+    limit = DecisionLimit(options.decision_limit, give_up, suspects=Suspects(clock, count))
+    if keeper is not None:
+        limit = replace(limit, noted=keeper.note)
 
     def lagging() -> bool:
         return lag.current > _MOST_LAG
@@ -312,7 +321,7 @@ async def _run(
         background += [] if serving is None else [serving]
         try:
             lease = WantedLease(namespace, LEASE_NAME, identity, duration, options.longest_silence)
-            return await _lead(planes, keeper, lease, stop, serving, broken)
+            return await _lead(planes, keeper, lease, limit.suspects, stop, serving, broken)
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
@@ -325,6 +334,7 @@ async def _lead(
     planes: Sequence[Plane],
     keeper: LeaseKeeper | None,
     lease: WantedLease,
+    suspects: Suspects,
     stop: asyncio.Event,
     serving: asyncio.Task[None] | None,
     broken: asyncio.Future[str],
@@ -346,6 +356,7 @@ async def _lead(
             if not leading.done():
                 return await _ended(stopped, lost, aside)
             log.info("leading, epoch %d", keeper.epoch)
+            suspects.take(keeper.suspects)
         work = asyncio.create_task(_work(planes))
         tasks.insert(0, work)
         await _first(stopped, lost, work, broken, *aside)

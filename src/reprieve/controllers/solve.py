@@ -7,6 +7,10 @@ keeps whatever is raised, is left to itself and a new one takes its place; where
 like that at the same time the process has to end (`DecisionLimit.give_up`). The limit is counted in
 turns of the event loop, so that time in which the whole process was stopped counts for nobody.
 
+C code that keeps the interpreter's lock stops the loop, too, and all of this with it: then the
+process is ended from outside (`lease_keeper`), which is told what each thread is at
+(`DecisionLimit.noted`). Who leads next leaves that alone for a while (`suspects`).
+
 A thread can only be stopped like this while what it works on belongs to nobody else: a snapshot and
 what the decision has made of it. One that works on more is asked to end, and does so at a step
 where nothing is half changed (`SolverPace`). The threads are daemons, so that the end of the
@@ -20,17 +24,21 @@ import asyncio
 import contextlib
 import ctypes
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Final, ParamSpec, TypeVar
 
+from reprieve.controllers.suspects import Accused, Suspects
+from reprieve.engine.plan import Plane
+from reprieve.units.clock import SystemClock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 
 __all__ = [
     "DecisionLimit",
     "DecisionStopped",
+    "NotedPace",
     "Solver",
     "SolverPace",
     "TookTooLong",
@@ -61,36 +69,79 @@ class TookTooLong(ReprieveError):
         self.left = left
 
 
-def _end(reason: str) -> None:
+def _end(reason: str, accused: Sequence[Accused]) -> None:
     raise SystemExit(reason)
+
+
+def _unnoted(plane: Plane, what: str, thread: int) -> None:
+    """Nobody ends this process from outside."""
+
+
+def _nobody() -> Suspects:
+    return Suspects(SystemClock())
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionLimit:
     """How long a decision may take, in nanoseconds, and what ends the process for want of threads.
 
-    `give_up` is told why.
+    `give_up` is told why, and what could not be stopped; `noted` what a plane is at from now on,
+    nothing for the empty text, and the system's number of the thread that is at it. `suspects`: of
+    whom deciding ended a process before this one.
     """
 
     longest: int = 5 * SECOND
-    give_up: Callable[[str], None] = _end
+    give_up: Callable[[str, Sequence[Accused]], None] = _end
+    noted: Callable[[Plane, str, int], None] = _unnoted
+    suspects: Suspects = field(default_factory=_nobody)
 
 
 def at_work_on(what: str) -> None:
     """Say what the decision in this thread is at from now on; elsewhere this does nothing."""
+    job = _current()
+    if job is not None:
+        job.what = what
+        job.late = False
+        job.steps += 1
+        job.note(what)
+
+
+def _current() -> _Job | None:
     thread = threading.current_thread()
-    if isinstance(thread, _Thread) and thread.job is not None:
-        thread.job.what = what
-        thread.job.late = False
-        thread.job.steps += 1
+    return thread.job if isinstance(thread, _Thread) else None
+
+
+class NotedPace:
+    """Follows a decision whose limit is for the whole of it: it notes what that is at."""
+
+    def begin(self, what: str) -> None:
+        """Note what the decision is at from now on."""
+        job = _current()
+        if job is not None:
+            job.note(what)
+
+    def check(self) -> None:
+        """Do nothing."""
 
 
 class SolverPace:
-    """Follows a decision that works on more than its own snapshot: it ends at its own steps."""
+    """Follows a decision that works on more than its own snapshot: it ends at its own steps.
+
+    `suspects` of the plane are not decided about.
+    """
+
+    def __init__(self, plane: Plane, suspects: Suspects) -> None:
+        self._plane = plane
+        self._suspects = suspects
 
     def begin(self, what: str) -> None:
-        """Say what the decision is at from now on."""
+        """Say what the decision is at from now on.
+
+        Raises:
+            Ended: it is not to be decided about for now.
+        """
         at_work_on(what)
+        self._suspects.refuse(self._plane, what)
 
     def check(self) -> None:
         """Return when the decision may take longer.
@@ -98,8 +149,7 @@ class SolverPace:
         Raises:
             TookTooLong: it was asked to end.
         """
-        thread = threading.current_thread()
-        job = thread.job if isinstance(thread, _Thread) else None
+        job = _current()
         if job is not None and job.late:
             job.late = False
             raise TookTooLong(job.what, job.limit / SECOND, left=False)
@@ -108,14 +158,21 @@ class SolverPace:
 class _Job:
     """One decision: its work, where the answer goes, and what it is at."""
 
-    def __init__(self, work: Callable[[], Any], limit: int) -> None:
+    def __init__(
+        self, work: Callable[[], Any], limit: int, noted: Callable[[_Job, str], None]
+    ) -> None:
         self.work = work
         self.limit = limit
+        self._noted = noted
         self.late = False  # it is to end at its next step
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Any] = self.loop.create_future()
         self.what = ""
         self.steps = 0
+
+    def note(self, what: str) -> None:
+        """Write down what it is at where a process of its own reads it."""
+        self._noted(self, what)
 
     def tell(self, result: Any, failure: BaseException | None) -> None:
         def settle() -> None:
@@ -159,6 +216,8 @@ class _Thread(threading.Thread):
             job.tell(None, RuntimeError(f"{type(failure).__name__}: {failure}"))
         else:
             job.tell(result, None)
+        finally:
+            job.note("")
 
     def stop(self) -> None:
         """Raise `DecisionStopped` at the thread's next step of Python."""
@@ -169,18 +228,22 @@ class _Thread(threading.Thread):
 
 
 class Solver:
-    """Runs functions one at a time in one thread, none longer than the limit.
+    """Runs functions of one plane one at a time in one thread, none longer than the limit.
 
     `interrupts`: they work on snapshots only, so that they can be stopped anywhere. Others are
     asked to end, at their next `SolverPace.check`; where none comes the process is given up.
     """
 
-    def __init__(self, limit: DecisionLimit | None = None, *, interrupts: bool = True) -> None:
+    def __init__(
+        self, plane: Plane, limit: DecisionLimit | None = None, *, interrupts: bool = True
+    ) -> None:
+        self._plane = plane
         self._limit = limit or DecisionLimit()
         self._interrupts = interrupts
         self._one = asyncio.Lock()
         self._thread: _Thread | None = None  # the one that is free or at work
-        self._left: list[_Thread] = []  # those that did not stop
+        self._job: _Job | None = None  # the one that is waited for
+        self._left: dict[_Thread, str] = {}  # those that did not stop, and what they are at
 
     async def run(self, decide: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return `decide(*args, **kwargs)`, computed in the solver thread.
@@ -190,8 +253,9 @@ class Solver:
         """
         async with self._one:
             thread = self._thread or self._started()
-            job = _Job(lambda: decide(*args, **kwargs), self._limit.longest)
-            self._thread = None
+            job = _Job(lambda: decide(*args, **kwargs), self._limit.longest, self._note)
+            self._thread, self._job = None, job
+            self._limit.noted(self._plane, "", 0)
             thread.jobs.put(job)
             steps, turns = 0, 0
             try:
@@ -221,7 +285,16 @@ class Solver:
     def _ask_to_end(self, job: _Job, turns: int) -> None:
         job.late = True
         if turns * _TURN >= _PATIENCE * self._limit.longest:
-            self._limit.give_up(f"the decision about {job.what or 'all'} does not end")
+            reason = f"the decision about {job.what or 'all'} does not end"
+            self._limit.give_up(reason, self._accused([job.what]))
+
+    def _accused(self, what: Iterable[str]) -> list[Accused]:
+        return [Accused(self._plane, each) for each in what if each]
+
+    def _note(self, job: _Job, what: str) -> None:
+        # What a thread is at that was left to itself says nothing of the one that is waited for.
+        if job is self._job:
+            self._limit.noted(self._plane, what, threading.get_native_id())
 
     def _started(self) -> _Thread:
         thread = _Thread()
@@ -236,10 +309,12 @@ class Solver:
             await _ended(thread)
             if not thread.is_alive():
                 break
-        self._left = [each for each in (*self._left, thread) if each.is_alive()]
+        left = {**self._left, thread: what}
+        self._left = {each: left[each] for each in left if each.is_alive()}
         if len(self._left) >= _MOST_LEFT:
             self._limit.give_up(
-                f"{len(self._left)} decisions could not be stopped, the last about {what or 'all'}"
+                f"{len(self._left)} decisions could not be stopped, the last about {what or 'all'}",
+                self._accused(self._left.values()),
             )
         return TookTooLong(what, self._limit.longest / SECOND, left=thread.is_alive())
 

@@ -99,6 +99,7 @@ class LeaderElector:
         self._report = report
         self._published = published
         self._wanted = wanted
+        self._noted: dict[str, str] = {}  # annotations that go with every write
         self._reported = ""
         self._held_until: Nanos | None = None
         self._observed: Json | None = None  # the lease as read or written last
@@ -122,6 +123,19 @@ class LeaderElector:
     def holder(self) -> str:
         """Who holds the lease as last observed; empty for nobody."""
         return str(_spec(self._observed).get("holderIdentity") or "")
+
+    def annotation(self, name: str) -> str | None:
+        """Return an annotation of the lease as last observed, None where it has none."""
+        found = _annotations(self._observed).get(name)
+        return found if isinstance(found, str) else None
+
+    def note(self, name: str, value: str) -> None:
+        """Let the lease have an annotation with the next write, renewal or release."""
+        self._noted[name] = value
+
+    async def renew_now(self) -> bool:
+        """Write the lease if it is held; return whether that succeeded."""
+        return self._held_until is not None and await self._try()
 
     async def wait_leading(self) -> None:
         """Return as soon as this process leads."""
@@ -241,7 +255,7 @@ class LeaderElector:
         spec = self._renewed_spec({}, self.epoch + 1 if known else 0)
         lease = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": spec}
         try:
-            self._adopt(await self._client.create(LEASES, lease, dict))
+            self._adopt(await self._client.create(LEASES, self._with_notes(lease), dict))
         except AlreadyExists:
             return False
         return True
@@ -253,7 +267,7 @@ class LeaderElector:
         if spec.get("holderIdentity") != self.identity:
             transitions += 1
         renewed = lease | {"spec": self._renewed_spec(spec, transitions)}
-        self._adopt(await self._client.replace(LEASES, renewed, dict))
+        self._adopt(await self._client.replace(LEASES, self._with_notes(renewed), dict))
 
     def _renewed_spec(self, spec: Json, transitions: int) -> Json:
         now = format_micro(self._clock.wall())
@@ -295,13 +309,24 @@ class LeaderElector:
     def _released(self, lease: Json) -> Json:
         now = format_micro(self._clock.wall())
         empty = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now}
-        return lease | {"spec": _spec(lease) | empty}
+        return self._with_notes(lease | {"spec": _spec(lease) | empty})
+
+    def _with_notes(self, lease: Json) -> Json:
+        if not self._noted:
+            return lease
+        metadata = lease["metadata"] | {"annotations": _annotations(lease) | self._noted}
+        return lease | {"metadata": metadata}
 
     def _trouble(self, error: Exception) -> None:
         key = type(error).__name__
         if key != self._reported:
             self._reported = key
             self._report(error)
+
+
+def _annotations(lease: Json | None) -> Json:
+    found = ((lease or {}).get("metadata") or {}).get("annotations")
+    return found if isinstance(found, dict) else {}
 
 
 def _spec(lease: Json | None) -> Json:

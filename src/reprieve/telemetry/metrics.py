@@ -97,7 +97,8 @@ class Metrics:
         )
         self.decisions_stopped = self._counter(
             "decisions_stopped",
-            "Decisions that took too long: stopped, or left where their thread could not be.",
+            "Decisions that took too long: stopped, left where their thread could not be, put off "
+            "after they had ended a process.",
             "plane",
             "outcome",
         )

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 import reprieve
+from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.assignment import Bookmark
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
@@ -31,7 +32,6 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
-from reprieve.engine.quota.pace import UNHURRIED, Pace
 from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings, effective_priority

@@ -41,6 +41,7 @@ __all__ = [
     "decision_stopped",
     "disruption_ignored",
     "disruption_message",
+    "ended_the_process",
     "explanation_text",
     "failed_scheduling",
     "fit_text",
@@ -304,6 +305,14 @@ def took_too_long(seconds: float, pause: int) -> str:
     return (
         f"deciding about it took more than {seconds:g} s and was stopped; tried again after "
         f"{pause} s, or when it changes"
+    )
+
+
+def ended_the_process(pause: int) -> str:
+    """Return the message of work about which deciding ended the scheduler's process."""
+    return (
+        "deciding about it did not end, and the process that did so had to be ended; tried again "
+        f"after {pause} s, or when it changes"
     )
 
 

@@ -26,7 +26,8 @@ from reprieve.controllers.idle.evaluation_lease import evaluation_lease
 from reprieve.controllers.idle.open_intents import OpenIntents
 from reprieve.controllers.idle.set_aside import SetAside
 from reprieve.controllers.idle.workloads import TrackedWorkloads
-from reprieve.controllers.solve import Solver, TookTooLong
+from reprieve.controllers.solve import NotedPace, Solver, TookTooLong
+from reprieve.controllers.suspects import Ended
 from reprieve.engine.check import check
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.evaluation import evaluate
@@ -42,6 +43,7 @@ from reprieve.telemetry.record import encode
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
+from reprieve.units.untrusted import cut
 from reprieve.wording.kaiwo import EventText, declined_text, not_served, with_reasons
 
 __all__ = ["RECORD_CAP", "RECORD_TIME_TO_LIVE", "Evaluator"]
@@ -208,8 +210,9 @@ class Evaluator:
         policy = self._context.start.policy
 
         def evaluated(part: IdleSnapshot) -> Awaitable[Evaluation]:
-            return self._solver.run(evaluate, part, policy, now)
+            return self._solver.run(evaluate, part, policy, now, NotedPace())
 
+        self._leave_ended(snapshot, now)
         found = await self._aside.evaluate(evaluated, snapshot, now)
         for each in found.odd:
             if isinstance(found.fault, TookTooLong):
@@ -235,6 +238,18 @@ class Evaluator:
         if later is not None:
             self.ask_at(later)
         return found.snapshot, found.evaluation
+
+    def _leave_ended(self, snapshot: IdleSnapshot, now: Nanos) -> None:
+        """Set aside whose evaluation ended an earlier process."""
+        suspects = self._context.decision_limit.suspects
+        for each in snapshot.workloads:
+            until = suspects.taken(Plane.IDLE, each.key)
+            if until is not None:
+                ended = Ended(each.key, (until - self._context.clock.monotonic()) // SECOND + 1)
+                log.error("%s; it is tried again when it changes, too", ended)
+                self._aside.put(each, Nanos(now + ended.pause * SECOND), ended)
+                text = EventText("Warning", "DecisionStopped", cut(str(ended)))
+                self._context.announce(each.ref, text)
 
     async def _recorded(self, snapshot: IdleSnapshot, now: Nanos, plans: int) -> dict[str, Any]:
         """Return what the records of a run hold of the snapshot that it was decided on."""

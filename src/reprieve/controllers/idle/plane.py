@@ -92,7 +92,7 @@ class IdlePlane:
         self._queued = Queued(self.watches, self._roots, tuple(start.vendors))
         # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
         self._known_roots: dict[str, Root] = {}
-        self._solver = Solver(context.decision_limit)
+        self._solver = Solver(Plane.IDLE, context.decision_limit)
         self._tracking = Tracking(
             context,
             self.workloads,

@@ -2,7 +2,8 @@
 
 Which those are is found by halves: a part that an evaluation of its own breaks on holds one. They
 are left out for 10 s, twice as long after each time in a row, at most ten minutes, or until they
-change their settings or their phase; then all are evaluated again. Whoever an open intent is about
+change their settings or their phase; then all are evaluated again. One whose evaluation ended an
+earlier process waits for as long as that says (`suspects`). Whoever an open intent is about
 is never left out, as what is freed for it would be freed again: then nothing is decided. Source:
 the design's "Bad input".
 """
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from reprieve.controllers.suspects import Ended
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Settings, Workload
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.quota.faults import Faults
@@ -41,18 +43,29 @@ class SetAside:
         self._faults = Faults()
         # What each of them was when it was set aside.
         self._seen: dict[GpuWorkloadKey, tuple[Settings, Phase]] = {}
+        # Of them those whose evaluation ended an earlier process.
+        self._ended: dict[GpuWorkloadKey, Ended] = {}
+
+    def put(self, row: Workload, until: Nanos, ended: Ended) -> None:
+        """Set aside whose evaluation ended an earlier process."""
+        self._faults.hold(row.key, until)
+        self._seen[row.key] = _facts(row)
+        self._ended[row.key] = ended
 
     async def evaluate(self, evaluate: Evaluate, snapshot: IdleSnapshot, now: Nanos) -> Evaluated:
         """Return the evaluation of all but those that are set aside, and set aside who is odd.
 
         Raises:
             Exception: what the evaluation raised, where that is no GpuWorkload's own.
+            Ended: an open intent is about one whose evaluation ended an earlier process.
         """
         rows = {row.key: row for row in snapshot.workloads}
         for key in self._seen.keys() - rows.keys():
             self._forget(key)
         left_out = {key for key in self._seen if self._waits(rows[key], now)}
         if any(_is_claimed(snapshot, rows[key]) for key in left_out):
+            for key in left_out & self._ended.keys():
+                raise self._ended[key]
             left_out.clear()
         found = await evaluate_others(evaluate, without(snapshot, left_out))
         odd = {each.key for each in found.odd}
@@ -72,6 +85,7 @@ class SetAside:
 
     def _forget(self, key: GpuWorkloadKey) -> None:
         del self._seen[key]
+        self._ended.pop(key, None)
         self._faults.forget(key)
 
 

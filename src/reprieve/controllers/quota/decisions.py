@@ -72,7 +72,7 @@ class Decisions:
         self._spawn = spawn
         self._held_back = held_back
         self._unrecorded_plans = Faults()
-        self._solver = Solver(context.decision_limit, interrupts=False)
+        self._solver = Solver(Plane.QUOTA, context.decision_limit, interrupts=False)
         self._wake = asyncio.Event()
         self._number = 0
         self._held_pairs = held_pairs
@@ -143,7 +143,7 @@ class Decisions:
                     self._number,
                     ledger,
                     proof,
-                    SolverPace(),
+                    SolverPace(Plane.QUOTA, self._context.decision_limit.suspects),
                 )
             )
             self._number += len(recorded)

@@ -36,6 +36,7 @@ from reprieve.engine.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
+from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.commit import still_holds
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Unit
 from reprieve.engine.scheduling.plugins import PostFilter
@@ -161,7 +162,7 @@ class Decisions:
         self._preemptions = preemptions
         self._condition_type = condition_type
         self._held_back = held_back
-        self._solver = Solver(context.decision_limit)
+        self._solver = Solver(Plane.SCHEDULING, context.decision_limit)
         self._aside = SetAside(context, state, statuses, condition_type)
         self._unrecorded = unrecorded
         seconds = context.scheduler_metrics.plugin_seconds
@@ -226,6 +227,10 @@ class Decisions:
             unit = self._left.pop(0) if self._left else queue.pop(clock.monotonic())
             if unit is None:
                 break
+            suspects = self._context.decision_limit.suspects
+            ended = suspects.taken(Plane.SCHEDULING, name_of(unit))
+            if ended is not None:
+                self._aside.put_ended(unit, ended)
             if self._aside.waits(unit) or self._unrecorded.waits(unit):
                 queue.give_up(unit, clock.monotonic())
                 continue

@@ -1,6 +1,7 @@
 """Units that are set aside, told, and tried again later.
 
-They are those about which deciding took too long, and those whose plan could not be recorded.
+They are those about which deciding took too long, those about which it ended an earlier process
+(`suspects`), and those whose plan could not be recorded.
 
 Such a unit waits 10 s before it is decided about again, twice as long after each time in a row, at
 most ten minutes, and those ten minutes at once where the thread could not be stopped. When the unit
@@ -20,11 +21,13 @@ from reprieve.controllers.scheduling.references import group_reference, pod_refe
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.controllers.solve import TookTooLong
+from reprieve.controllers.suspects import Ended
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.faults import Faults
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
 from reprieve.wording import kube_scheduler as wording
 
 __all__ = ["SetAside", "name_of"]
@@ -78,6 +81,18 @@ class SetAside:
         message = wording.took_too_long(stopped.seconds, pause)
         self._tell(unit, message, wording.decision_stopped(message))
 
+    def put_ended(self, unit: Unit, until: Nanos) -> None:
+        """Set a unit aside of which deciding ended an earlier process, and tell it.
+
+        `until` is in monotonic nanoseconds.
+        """
+        self._faults.hold(name_of(unit), until)
+        self._see(unit)
+        pause = (until - self._context.clock.monotonic()) // SECOND + 1
+        log.error("%s; it is tried again when it changes, too", Ended(name_of(unit), pause))
+        message = wording.ended_the_process(pause)
+        self._tell(unit, message, wording.decision_stopped(message))
+
     def put_unrecorded(self, unit: Unit, failure: Exception) -> int:
         """Set a unit aside whose plan cannot be recorded, tell it, and return until when.
 
@@ -94,13 +109,17 @@ class SetAside:
         """Set a unit aside as after so many failures more; return for how many seconds, until."""
         now, key = self._context.clock.monotonic(), name_of(unit)
         until = max(self._faults.add(key, now) for _ in range(times))
-        self._rows.pop(key, None)
-        self._rows[key] = self._seen(unit)
+        self._see(unit)
+        return (until - now) // SECOND, until
+
+    def _see(self, unit: Unit) -> None:
+        """Keep what a unit is now."""
+        self._rows.pop(name_of(unit), None)
+        self._rows[name_of(unit)] = self._seen(unit)
         if len(self._rows) > _MOST:
             oldest = next(iter(self._rows))
             del self._rows[oldest]
             self._faults.forget(oldest)
-        return (until - now) // SECOND, until
 
     def _tell(self, unit: Unit, message: str, event: wording.EventText) -> None:
         group = self._state.group(unit.group) if unit.group else None

@@ -45,6 +45,7 @@ from reprieve.engine.idle.placement import Room, leave, pending_pods
 from reprieve.engine.idle.resources import add
 from reprieve.engine.idle.samples import SampleState, freshness
 from reprieve.engine.idle.search import Search
+from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.plan import (
     Guard,
     Plan,
@@ -85,19 +86,29 @@ class _Run:
     covered: list[Reservation] = field(default_factory=list)  # those of them without a plan
 
 
-def evaluate(snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> Evaluation:
-    """Return the plans of one run, in the order in which they are to be committed."""
+def evaluate(
+    snapshot: IdleSnapshot, policy: Policy, now: Nanos, pace: Pace = UNHURRIED
+) -> Evaluation:
+    """Return the plans of one run, in the order in which they are to be committed.
+
+    `pace` is told whose eligibility and whose demand is looked at.
+    """
     run = _Run(snapshot, policy, now)
     workloads = sorted(snapshot.workloads, key=lambda workload: workload.key)
     demands = (w for w in workloads if w.status.phase is Phase.PENDING_GPU)
     run.waiting = {name for demand in demands for name in (demand.key, demand.ref.name)}
     run.served = {name for key in snapshot.served for name in (key, key.partition("/")[2])}
     for workload in workloads:
+        pace.begin(workload.key)
         whom = _heir(run, workload)
         if whom is not None:
             run.flights.setdefault(whom, []).append(workload)
             _note_settling(run, workload)
-    eligible = [w for w in sorted(workloads, key=_oldest_idle_first) if _eligible(run, w)]
+    eligible = []
+    for workload in sorted(workloads, key=_oldest_idle_first):
+        pace.begin(workload.key)
+        if _eligible(run, workload):
+            eligible.append(workload)
     always = [w for w in eligible if w.settings.policy is PreemptionPolicy.ALWAYS]
     run.idle = [w for w in eligible if w.settings.policy is PreemptionPolicy.ON_PRESSURE]
     for workload in always:
@@ -108,6 +119,7 @@ def evaluate(snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> Evaluation:
         run.pool = add(*(w.gpus for w in run.pool_members))
     for demand in sorted(workloads, key=_oldest_demand_first):
         if demand.status.phase is Phase.PENDING_GPU:
+            pace.begin(demand.key)
             _serve(run, demand)
     for workload in run.idle:
         if workload.root.uid not in run.taken:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.assignment import (
     Assignment,
     Mode,
@@ -35,7 +36,6 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.nominations import Nominations
-from reprieve.engine.quota.pace import UNHURRIED, Pace
 from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
@@ -196,9 +196,9 @@ class _Cycle:
             if workload.key in self.holdings.holders:
                 self.queues.delete(workload.key)
                 continue
-            self.pace.begin(workload.key)
             entry.preempts = self.queues.awaits_preemption(workload.key)
             try:
+                self.pace.begin(workload.key)
                 if self.nominations.admit(entry):
                     nominated.append(entry)
                 else:
@@ -211,8 +211,8 @@ class _Cycle:
         """Decide the nominated entries one after the other."""
         fair = self.settings.fair_sharing is not None
         for entry in self._fair_order(entries) if fair else self._classical_order(entries):
-            self.pace.begin(entry.workload.key)
             try:
+                self.pace.begin(entry.workload.key)
                 self._process(entry)
             except Exception as failure:
                 self._fail(entry, failure)

@@ -14,6 +14,7 @@ from reprieve.units.instants import Nanos
 __all__ = ["Faults"]
 
 _AFTER_FAULT: Final = Backoff(base_s=10, max_s=600)
+_MANY: Final = 7  # in a row, after which the pause is the longest
 _WELL: Final = (0, Nanos(-1))
 
 
@@ -33,6 +34,10 @@ class Faults:
         assert until is not None, "there is no limit"
         self._found[key] = count, until
         return until
+
+    def hold(self, key: str, until: Nanos) -> None:
+        """Let a key wait until then, and its next faults count as those that follow many."""
+        self._found[key] = _MANY, until
 
     def forget(self, key: str) -> None:
         """Begin anew: the key did not fail, or is another one by now."""

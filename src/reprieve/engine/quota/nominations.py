@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from reprieve.engine.pace import Pace
 from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
 from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.model import Check, PodSet, Workload
-from reprieve.engine.quota.pace import Pace
 from reprieve.engine.quota.partial import reduced, reduction_steps
 from reprieve.engine.quota.preemption import SearchOracle
 from reprieve.engine.quota.protection import Causes, Ledger, protected

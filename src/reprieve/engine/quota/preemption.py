@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol
 
+from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.classical import Found, classical_targets
 from reprieve.engine.quota.fair import fair_targets
-from reprieve.engine.quota.pace import UNHURRIED, Pace
 from reprieve.engine.quota.state import Snapshot
 from reprieve.engine.quota.tree import borrowing_level
 

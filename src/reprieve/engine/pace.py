@@ -1,0 +1,43 @@
+"""What is decided about, and whether to go on: asked at steps where nothing is half changed.
+
+The engine has no clock. Who runs decisions may bring one, and end the decision about one that takes
+too long, or is not to be decided about for now: what is raised is that one's fault, and the others
+are decided about.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+__all__ = ["UNHURRIED", "Pace"]
+
+
+class Pace(Protocol):
+    """Follows decisions."""
+
+    def begin(self, what: str) -> None:
+        """Take note of what is decided about from now on: a namespace/name.
+
+        Raises:
+            Exception: it is not to be decided about for now.
+        """
+        ...
+
+    def check(self) -> None:
+        """Return when that may take longer.
+
+        Raises:
+            Exception: it has taken too long.
+        """
+        ...
+
+
+class _Unhurried:
+    def begin(self, what: str) -> None:
+        """Do nothing."""
+
+    def check(self) -> None:
+        """Do nothing."""
+
+
+UNHURRIED: Final[Pace] = _Unhurried()
