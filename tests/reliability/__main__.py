@@ -50,6 +50,7 @@ async def play(name: str, fault: Fault, plane: str, folder: Path) -> dict[str, A
                 replicas=fault.replicas,
                 lease=fault.lease,
                 kubeconfig=proxied,
+                module=fault.module,
                 environment=load.environment | (_settable_clock(folder) if fault.clock else {}),
             )
             run = Run(found, operators, load, proxy, fault.times, fault.seconds)
@@ -114,7 +115,7 @@ def _states(
 
 
 async def _play(run: Run, fault: Fault) -> tuple[bool, float, list[dict[str, Any]]]:
-    """Return whether all gangs were served, the seconds until then, and the records."""
+    """Return whether all gangs were served, the seconds until then, and all records ever seen."""
     began = time.monotonic()
     await run.operators.start()
     coming = asyncio.create_task(asyncio.sleep(0) if fault.alone else run.load.run())
@@ -129,7 +130,8 @@ async def _play(run: Run, fault: Fault) -> tuple[bool, float, list[dict[str, Any
         seconds = time.monotonic() - began
         # What was begun is brought to its end, so that the records say how it ended.
         await asyncio.sleep(_AFTERWARDS_S)
-        return served, seconds, await run.stand.records()
+        await run.stand.records()
+        return served, seconds, list(run.stand.ever.values())
     finally:
         coming.cancel()
         await run.operators.stop()

@@ -113,13 +113,24 @@ class Churn:
 
     async def run(self) -> None:
         """Come and go until cancelled."""
-        random, last = Random(self.seed), 0.0
+        async with asyncio.TaskGroup() as together:
+            together.create_task(self._keep_full())
+            together.create_task(self._keep_coming())
+
+    async def _keep_full(self) -> None:
         while True:
             await self._fill()
+            await asyncio.sleep(0.2)
+
+    async def _keep_coming(self) -> None:
+        random, due = Random(self.seed), time.monotonic()
+        while True:
             await self._leave()
             now = time.monotonic()
-            if now - last >= self.every_s and self.made < self.most_gangs:
-                last = now
+            # What a slow look has held up is made up for, ten gangs at most.
+            due = max(due, now - 10 * self.every_s)
+            while due <= now and self.made < self.most_gangs:
+                due += self.every_s
                 await self._gang(random)
             await asyncio.sleep(0.2)
 

@@ -6,20 +6,23 @@ What a fault needs of the cluster beside itself stands in its row of `FAULTS`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Protocol
 
+from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, NODES, PODS, Resource
 from tests.reliability import etcd
 from tests.reliability.churn import gang_of, pod
-from tests.reliability.operators import Operators
+from tests.reliability.operators import Operators, Usage
 from tests.reliability.plans import plan_api_server_killed, plan_operator_killed
 from tests.reliability.proxy import Proxy
 from tests.reliability.stand import NAMESPACE, OPERATOR_NAMESPACE, Stand, tried
@@ -79,7 +82,7 @@ class Fault:
     """One row: what is done, and on what cluster. `flags`: of control plane programs.
 
     `own`: it is about pods and nodes, so that only the scheduling plane has it. `alone`: no work
-    but the fault's own comes. `clock`: the operator's wall clock can be set.
+    but the fault's own comes. `clock`: the operator's wall clock can be set. `module`: what runs it.
     """
 
     what: str
@@ -95,6 +98,7 @@ class Fault:
     own: bool = False
     alone: bool = False
     clock: bool = False
+    module: str = "reprieve"
 
 
 async def calm(run: Run) -> None:
@@ -277,28 +281,36 @@ async def events(run: Run) -> None:
 
 async def soak(run: Run) -> None:
     """Look at the operator every ten seconds; say what it held after ten minutes and at the end."""
-    samples: list[tuple[float, float, int, float]] = []
+    samples: list[tuple[float, Usage]] = []
+    records: list[int] = []
     start = time.monotonic()
     while (at := time.monotonic() - start) < run.seconds:
         usage = run.operators.usage()
         if usage is not None:
-            samples.append((at, usage.mib, usage.descriptors, usage.cpu_s))
+            samples.append((at, usage))
+        if len(samples) % 3 == 1:
+            with contextlib.suppress(ApiError, OSError):
+                records.append(len(await run.stand.records()))
+        with (run.stand.folder / "samples.jsonl").open("a", encoding="utf-8") as file:
+            print(json.dumps([round(at), usage and asdict(usage), records[-1:]]), file=file)
         await asyncio.sleep(10)
-    after = [each for each in samples if each[0] >= min(600.0, run.seconds / 6)]
+    after = [usage for at, usage in samples if at >= min(600.0, run.seconds / 6)]
     fifth = max(1, len(after) // 5)
 
-    def mean(of: list[tuple[float, float, int, float]], index: int) -> float:
-        return round(sum(each[index] for each in of) / len(of), 1)
+    def mean(of: list[Usage], word: str) -> float:
+        return round(sum(getattr(each, word) for each in of) / len(of), 1)
 
     run.said |= {
         "gangs_made": run.load.made,
-        "mib_first_fifth": mean(after[:fifth], 1),
-        "mib_last_fifth": mean(after[-fifth:], 1),
-        "mib_most": max(each[1] for each in samples),
-        "descriptors_first_fifth": mean(after[:fifth], 2),
-        "descriptors_last_fifth": mean(after[-fifth:], 2),
-        "cpu_s": samples[-1][3],
-        "mib_by_five_minutes": [round(each[1]) for each in samples[::30]],
+        **{
+            f"{word}_{name}_fifth": mean(of, word)
+            for word in ("mib", "keeper_mib", "descriptors")
+            for name, of in (("first", after[:fifth]), ("last", after[-fifth:]))
+        },
+        "mib_most": max(usage.mib for _, usage in samples),
+        "cpu_s": samples[-1][1].cpu_s,
+        "mib_by_five_minutes": [round(usage.mib) for _, usage in samples[::30]],
+        "records_by_five_minutes": records[::10],
     }
 
 
@@ -360,6 +372,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
         soak,
         seconds=3600.0,
         nodes=40,
-        churn={"every_s": 0.7, "life_s": 5.0, "sizes": (2,), "gang_cpus": 4, "low_cpus": 4},
+        churn={"every_s": 0.7, "life_s": 4.0, "sizes": (2,), "gang_cpus": 2, "low_cpus": 2},
+        module="tests.reliability.few_records",
     ),
 }

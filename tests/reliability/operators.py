@@ -21,15 +21,22 @@ _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPAT
 
 @dataclass(frozen=True)
 class Usage:
-    """One process at one moment: MiB resident, open descriptors, seconds of CPU."""
+    """One replica at one moment: MiB resident, open descriptors, seconds of CPU.
+
+    `keeper_mib`: resident of the process that renews its lease.
+    """
 
     mib: float
+    keeper_mib: float
     descriptors: int
     cpu_s: float
 
 
 class Operators:
-    """`replicas` of `reprieve run`, logging to `log`. `starts` counts every start."""
+    """`replicas` of `reprieve run`, logging to `log`. `starts` counts every start.
+
+    `module`: what runs it, where that is not the product's own entry.
+    """
 
     def __init__(
         self,
@@ -38,9 +45,9 @@ class Operators:
         log: Path,
         *,
         replicas: int = 1,
-        prefix: Sequence[str] = (),
+        module: str = "reprieve",
     ) -> None:
-        self._command = (*prefix, sys.executable, "-m", "reprieve", "run", *arguments)
+        self._command = (sys.executable, "-m", module, "run", *arguments)
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._environment = {**inherited, **environment, "PYTHONUNBUFFERED": "1"}
         self._log = log
@@ -97,13 +104,14 @@ class Operators:
             return None
         folder = Path("/proc") / str(process.pid)
         try:
-            pages = int((folder / "statm").read_text().split()[1])
+            children = (folder / "task" / str(process.pid) / "children").read_text().split()
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             descriptors = len(list((folder / "fd").iterdir()))
+            keeper = sum(_mib(Path("/proc") / child) for child in children)
+            cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS
+            return Usage(_mib(folder), keeper, descriptors, cpu_s)
         except OSError:
             return None
-        mib = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-        return Usage(round(mib, 1), descriptors, (int(fields[11]) + int(fields[12])) / _TICKS)
 
     async def _keep(self, number: int) -> None:
         while True:
@@ -127,3 +135,8 @@ class Operators:
         self.starts += 1
         self._processes[number] = process
         self.codes.append(await process.wait())
+
+
+def _mib(folder: Path) -> float:
+    pages = int((folder / "statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)

@@ -66,7 +66,10 @@ async def tried(work: Awaitable[Any]) -> bool:
 
 @dataclass
 class Stand:
-    """A running cluster. `pods`: as of the last look, by name; `nodes`: cpus by name."""
+    """A running cluster. `pods`: as of the last look, by name; `nodes`: cpus by name.
+
+    `ever`: Preemptions by uid as they were seen last, also those that are gone since.
+    """
 
     plane: ControlPlane
     folder: Path
@@ -75,6 +78,7 @@ class Stand:
     look_s: float = 0.5
     pods: dict[str, Object] = field(default_factory=dict)
     looks: int = 0
+    ever: dict[str, Object] = field(default_factory=dict)
     _looked: asyncio.Event = field(default_factory=asyncio.Event)
     _calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
@@ -85,7 +89,7 @@ class Stand:
         lease: str = "15s",
         kubeconfig: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        prefix: Sequence[str] = (),
+        module: str = "reprieve",
     ) -> Operators:
         """Return operators, not started yet."""
         return Operators(
@@ -101,7 +105,7 @@ class Stand:
             {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE, **(environment or {})},
             self.folder / "operator.log",
             replicas=replicas,
-            prefix=prefix,
+            module=module,
         )
 
     async def create(self, resource: Resource, *objects: Object) -> bool:
@@ -149,12 +153,13 @@ class Stand:
         await self.create(NODES, *found)
 
     async def records(self) -> list[Object]:
-        """Return all Preemptions."""
+        """Return all Preemptions that are there."""
         found: list[Object] = []
         async for page in self.client.list_pages(
             PREEMPTIONS, dict, namespace=OPERATOR_NAMESPACE, page_size=50
         ):
             found += page.items
+        self.ever |= {record["metadata"]["uid"]: record for record in found}
         return found
 
     async def look_again(self) -> None:
