@@ -18,12 +18,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from tests.integration.control_plane import ASSETS, NoBinaries, describe, find_binaries
+from tests.reliability.accounts import compare
 from tests.reliability.audit import judge, read
 from tests.reliability.churn import Churn
 from tests.reliability.faults import FAULTS, LIBFAKETIME, Fault, Load, Run
@@ -57,17 +57,11 @@ async def play(name: str, fault: Fault, plane: str, folder: Path) -> dict[str, A
             served, seconds, records = await _play(run, fault)
     quotas = {"cq": float(load.cpus)} if isinstance(load, QuotaChurn) else {}
     findings = judge(read(folder / "audit.log"), OPERATOR, found.nodes, records, queues=quotas)
-    states: Counter[str] = Counter()
-    evicted: Counter[str] = Counter()
-    for uid, state in _states(records, findings.parts):
-        states[state] += 1
-        evicted[uid] += state == "Evicted"
+    accounts = compare(records, findings)
     wrong = {
         **findings.wrong,
         # Who was evicted from its quota may be admitted and evicted again.
-        "evicted_in_two_records": []
-        if plane == "quota"
-        else [uid for uid, times in evicted.items() if times > 1],
+        "evicted_in_two_records": [] if plane == "quota" else accounts.evicted_twice,
     }
     return {
         "fault": name,
@@ -88,30 +82,15 @@ async def play(name: str, fault: Fault, plane: str, folder: Path) -> dict[str, A
         "evictions_from_quota": findings.evictions,
         "unanswered_deletions": findings.unanswered,
         "refused": {str(code): number for code, number in findings.refused.items()},
-        "victims_by_state": dict(states),
-        "evicted_but_not_by_the_log": sum(
-            1 for uid, times in evicted.items() if times and uid not in findings.deleted
-        ),
-        "deleted_but_in_no_record_evicted": sum(
-            1 for uid in findings.deleted if not evicted.get(uid)
-        ),
+        "victims_by_state": dict(accounts.states),
+        "evicted_but_not_deleted": dict(accounts.not_deleted),
+        "deleted_but_not_evicted": dict(accounts.not_evicted),
         **run.said,
         **{word: len(which) for word, which in wrong.items()},
-        "examples": {word: which[:5] for word, which in wrong.items() if which},
+        "examples": {
+            word: which[:5] for word, which in (wrong | accounts.examples).items() if which
+        },
     }
-
-
-def _states(
-    records: Iterable[dict[str, Any]], parts: Mapping[str, list[str]]
-) -> Iterator[tuple[str, str]]:
-    """Yield every victim of the records with its state; who is not listed in parts was evicted."""
-    for record in records:
-        status = record.get("status") or {}
-        listed = {victim["uid"]: victim["state"] for victim in status.get("victims") or ()}
-        yield from listed.items()
-        if status.get("phase") in ("Completed", "Abandoned"):
-            for part in record["spec"].get("parts") or ():
-                yield from ((u, "Evicted") for u in parts.get(part, ()) if u not in listed)
 
 
 async def _play(run: Run, fault: Fault) -> tuple[bool, float, list[dict[str, Any]]]:

@@ -27,6 +27,7 @@ Object = dict[str, Any]
 _DONE: Final = "ResponseComplete"
 _OVER: Final = ("Succeeded", "Failed")
 _NONE: Final[Object] = {}
+_NOT_DONE: Final = (403, 404, 409, 422, 429)
 
 _POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
@@ -108,10 +109,14 @@ class Entry(msgspec.Struct, rename="camel"):
         return self.verb, ref.resource, ref.subresource
 
     @property
+    def code(self) -> int:
+        """HTTP status of the answer, 0 without one."""
+        return self.response_status.code if self.response_status else 0
+
+    @property
     def done(self) -> bool:
         """Whether it was carried out and answered."""
-        code = self.response_status.code if self.response_status else 0
-        return self.stage == _DONE and 200 <= code < 300
+        return self.stage == _DONE and 200 <= self.code < 300
 
     @property
     def received(self) -> float:
@@ -199,7 +204,9 @@ class Findings:
 
     `deletions` are those of pods and Jobs, `evictions` those of Workloads from their quota.
     `unanswered`: deletions whose answer was lost with the API server; `refused`: how often the
-    operator was refused, by status code; `parts`: uids of the victims in each part of a record.
+    operator was refused, by status code; `parts`: uids of the victims in each part of a record;
+    `deleted`: uids; `ended_by`: how it came that a pod began to end, where that is not a deletion
+    of the operator that was answered well.
     """
 
     deletions: int = 0
@@ -215,6 +222,7 @@ class Findings:
     refused: dict[int, int] = field(default_factory=dict)
     parts: dict[str, list[str]] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
+    ended_by: dict[str, str] = field(default_factory=dict)
 
     @property
     def wrong(self) -> dict[str, list[str]]:
@@ -242,6 +250,7 @@ class _Reading:
         # Deletions of pods, by anybody, that are not answered: pod and when they were received.
         self.ending: dict[str, tuple[str, float]] = {}
         self.asked: dict[str, str] = {}  # deletions of the operator by audit id: name
+        self.ended_by: dict[str, str] = {}  # the first that ended a pod, but for the operator
         self.refused: Counter[int] = Counter()
         self.gangs: dict[str, tuple[int, float, str]] = {}  # minimum, created, priority class
 
@@ -261,6 +270,12 @@ class _Reading:
                 self.asked.pop(entry.audit_i_d, None)
                 if entry.done:
                     self.deletions.append((_deleted_uid(entry), entry.received))
+                elif (code := entry.code) not in _NOT_DONE:
+                    # What was asked may have been done: the operator's end cancels its requests.
+                    self.ended_by[_deleted_uid(entry)] = f"a deletion that was answered {code}"
+        elif entry.verb == "delete" and ref.resource == "pods" and entry.done:
+            by = f"a deletion of {entry.user.username}"
+            self.ended_by.setdefault(_deleted_uid(entry), by)
         if not entry.done:
             if mine and entry.stage == _DONE and entry.response_status:
                 self.refused[entry.response_status.code] += 1
@@ -373,6 +388,7 @@ def judge(
         refused=dict(sorted(reading.refused.items())),
         parts=reading.parts,
         deleted=set(times),
+        ended_by=reading.ended_by,
     )
     found.overcommitted = [
         *_overcommitted(reading.pods.values(), nodes),

@@ -82,7 +82,7 @@ class Fault:
     """One row: what is done, and on what cluster. `flags`: of control plane programs.
 
     `own`: it is about pods and nodes, so that only the scheduling plane has it. `alone`: no work
-    but the fault's own comes. `clock`: the operator's wall clock can be set. `module`: what runs it.
+    but the fault's own comes. `clock`: the operator's wall clock can be set. `module`: what is run.
     """
 
     what: str
