@@ -39,7 +39,12 @@ _AFTERWARDS_S: Final = 20.0
 async def play(name: str, fault: Fault, plane: str, folder: Path) -> dict[str, Any]:
     """Play a fault; return what was found."""
     async with stand(
-        find_binaries(), folder, nodes=fault.nodes, cpus=fault.cpus, flags=fault.flags
+        find_binaries(),
+        folder,
+        nodes=fault.nodes,
+        cpus=fault.cpus,
+        flags=fault.flags,
+        leases_first=fault.leases_first,
     ) as found:
         load = _load(plane, fault, found)
         direct, proxied = folder / "operator.kubeconfig", folder / "proxied.kubeconfig"
@@ -70,6 +75,7 @@ async def play(name: str, fault: Fault, plane: str, folder: Path) -> dict[str, A
         "times": fault.times,
         "seconds": round(seconds),
         "starts": operators.starts,
+        "leases_lost": operators.lines("the process lease is lost"),
         "exit_codes": dict(Counter(map(str, operators.codes))),
         "wanted": load.made,
         "served": load.served,

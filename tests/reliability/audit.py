@@ -21,12 +21,13 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Entry", "Findings", "audit_flags", "judge", "read"]
+__all__ = ["Entry", "Findings", "audit_flags", "evicts", "judge", "read"]
 
 Object = dict[str, Any]
 _DONE: Final = "ResponseComplete"
 _OVER: Final = ("Succeeded", "Failed")
 _NONE: Final[Object] = {}
+_VICTIMS: Final = ("pods", "jobs", "deployments")
 _NOT_DONE: Final = (403, 404, 409, 422, 429)
 
 _POLICY: Final = {
@@ -47,6 +48,7 @@ _POLICY: Final = {
                 {"group": "batch", "resources": ["jobs"]},
                 {"group": "apps", "resources": ["deployments"]},
                 {"group": "scheduling.k8s.io", "resources": ["podgroups"]},
+                {"group": "", "resources": ["namespaces"]},
             ],
         },
         {
@@ -129,6 +131,15 @@ class Entry(msgspec.Struct, rename="camel"):
         return _seconds(self.stage_timestamp)
 
 
+def evicts(entry: Entry) -> bool:
+    """Whether a victim was told to go: deleted, or evicted from its quota."""
+    verb, resource, part = entry.what
+    if resource == "workloads":
+        shown = entry.response_object if isinstance(entry.response_object, dict) else _NONE
+        return entry.done and _conditions(shown).get("Evicted") == ("True", "Preempted")
+    return entry.done and verb == "delete" and not part and resource in _VICTIMS
+
+
 def read(log: Path) -> Iterator[Entry]:
     """Yield the entries, in the order in which they were written; a torn last line is none."""
     decoder = msgspec.json.Decoder(Entry)
@@ -171,9 +182,7 @@ class _Held:
         if shown.get("kind") != "Workload":
             return
         metadata, status = shown["metadata"], shown.get("status") or _NONE
-        uid, conditions = metadata["uid"], {}
-        for each in status.get("conditions") or ():
-            conditions[each["type"]] = each["status"], each.get("reason", "")
+        uid, conditions = metadata["uid"], _conditions(shown)
         evicted = conditions.get("Evicted") == ("True", "Preempted")
         if evicted and uid not in self.going:
             self.evictions.append((uid, entry.received))
@@ -253,6 +262,7 @@ class _Reading:
         self.ended_by: dict[str, str] = {}  # the first that ended a pod, but for the operator
         self.refused: Counter[int] = Counter()
         self.gangs: dict[str, tuple[int, float, str]] = {}  # minimum, created, priority class
+        self.gone: set[str] = set()  # namespaces that were deleted
 
     def take(self, entry: Entry) -> None:
         ref = entry.object_ref or _Reference()
@@ -262,7 +272,7 @@ class _Reading:
                 self.ending[entry.audit_i_d] = f"{ref.namespace}/{ref.name}", entry.received
             else:
                 self.ending.pop(entry.audit_i_d, None)
-        deletes = entry.verb == "delete" and ref.resource in ("pods", "jobs", "deployments")
+        deletes = entry.verb == "delete" and ref.resource in _VICTIMS
         if mine and deletes and not ref.subresource:
             if entry.stage == "RequestReceived":
                 self.asked[entry.audit_i_d] = f"{ref.namespace}/{ref.name}"
@@ -292,6 +302,8 @@ class _Reading:
             minimum = (spec.get("schedulingPolicy") or _NONE).get("gang", _NONE).get("minCount", 0)
             key = f"{ref.namespace}/{entry.request_object['metadata']['name']}"
             self.gangs[key] = minimum, entry.answered, spec.get("priorityClassName", "")
+        elif entry.what == ("delete", "namespaces", ""):
+            self.gone.add(ref.name)
         elif ref.resource == "workloads":
             self.quota.take(entry)
         elif ref.resource == "pods":
@@ -409,12 +421,16 @@ def _without_record(reading: _Reading) -> Iterator[str]:
 
 
 def _judge_gangs(found: Findings, reading: _Reading, wanted: str) -> None:
+    """Judge those that were made as a whole and whose namespace stays."""
     members: defaultdict[str, list[float]] = defaultdict(list)
+    made = Counter(pod.gang for pod in reading.pods.values())
     for pod in reading.pods.values():
         if pod.gang and pod.bound is not None:
             members[pod.gang].append(pod.bound)
     for key, (minimum, created, priority) in reading.gangs.items():
-        if priority != wanted or not minimum:
+        if priority != wanted or not minimum or key.partition("/")[0] in reading.gone:
+            continue
+        if made[key] < minimum:
             continue
         found.gangs += 1
         bound = sorted(members[key])
@@ -450,6 +466,12 @@ def _overcommitted(pods: Iterable[_Pod], nodes: Mapping[str, float]) -> Iterator
                 names = ", ".join(sorted(each.name for each in held.values()))
                 yield f"{node} at {at:.3f}: {used:g} of {nodes.get(node, 0.0):g} cpus: {names}"
                 break
+
+
+def _conditions(shown: Object) -> dict[str, tuple[str, str]]:
+    """Return status and reason by type."""
+    listed = (shown.get("status") or _NONE).get("conditions") or ()
+    return {each["type"]: (each["status"], each.get("reason", "")) for each in listed}
 
 
 def _deleted_uid(entry: Entry) -> str:

@@ -79,6 +79,7 @@ class _Gang:
     cpus: int
     high: bool
     created: float
+    whole: bool = False  # all of it was made
     bound: float | None = None
 
 
@@ -135,9 +136,12 @@ class Churn:
             await asyncio.sleep(0.2)
 
     async def until_served(self, patience_s: float) -> bool:
-        """Let nobody come any more; return whether all high gangs have come to their nodes."""
+        """Let nobody come any more; return whether all high gangs have come to their nodes.
+
+        One that was still being made is none.
+        """
         end = time.monotonic() + patience_s
-        while any(gang.high and gang.bound is None for gang in self.gangs.values()):
+        while any(gang.high and gang.whole and gang.bound is None for gang in self.gangs.values()):
             if time.monotonic() > end:
                 return False
             await self._leave()
@@ -172,6 +176,7 @@ class Churn:
         mode = random.choice(("single", "all"))
         self.gangs[name] = _Gang(size, self.gang_cpus, high, time.monotonic())
         await gang_of(self.stand, name, size, self.gang_cpus, priority, mode=mode)
+        self.gangs[name].whole = True
 
     async def _leave(self) -> None:
         """Let gangs go that have run long enough, and middle ones that nobody binds."""

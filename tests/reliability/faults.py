@@ -22,6 +22,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, NODES, PODS, Resource
 from tests.reliability import etcd
 from tests.reliability.churn import gang_of, pod
+from tests.reliability.moments import ANSWERED, RECEIVED, follow, until_moment
 from tests.reliability.operators import Operators, Usage
 from tests.reliability.plans import plan_api_server_killed, plan_operator_killed
 from tests.reliability.proxy import Proxy
@@ -83,6 +84,7 @@ class Fault:
 
     `own`: it is about pods and nodes, so that only the scheduling plane has it. `alone`: no work
     but the fault's own comes. `clock`: the operator's wall clock can be set. `module`: what is run.
+    `leases_first`: with the chart's FlowSchema.
     """
 
     what: str
@@ -98,6 +100,7 @@ class Fault:
     own: bool = False
     alone: bool = False
     clock: bool = False
+    leases_first: bool = False
     module: str = "reprieve"
 
 
@@ -132,23 +135,42 @@ async def leader_stopped(run: Run) -> None:
     await asyncio.sleep(20)
 
 
+async def _at_moments(run: Run, harm: Callable[[], Awaitable[None]]) -> None:
+    """Do harm at moments of plans: the record received, answered, its first victim told to go."""
+    for turn in range(run.times):
+        await asyncio.sleep(10)
+        entries = follow(run.stand.folder / "audit.log")
+        await anext(entries)
+        await until_moment(entries, (RECEIVED, ANSWERED, 1)[turn % 3])
+        await harm()
+        run.said["in_a_plan"] = turn + 1
+    await asyncio.sleep(15)
+
+
+async def operator_killed(run: Run) -> None:
+    async def kill() -> None:
+        run.operators.signal(0, signal.SIGKILL)
+
+    await _at_moments(run, kill)
+
+
 async def api_server_killed(run: Run) -> None:
-    random = Random(3)
-    for _ in range(run.times):
-        await asyncio.sleep(random.uniform(5.0, 15.0))
+    async def kill() -> None:
         await asyncio.to_thread(run.stand.plane.kill_api_server)
-        await asyncio.sleep(random.uniform(0.0, 3.0))
+        await asyncio.sleep(1)
         await asyncio.to_thread(run.stand.plane.start_api_server)
+
+    await _at_moments(run, kill)
 
 
 async def etcd_stopped(run: Run) -> None:
-    for _ in range(run.times):
-        await asyncio.sleep(15)
+    async def stop() -> None:
         pid = run.stand.plane.pid("etcd")
         os.kill(pid, signal.SIGSTOP)
         await asyncio.sleep(20)
         os.kill(pid, signal.SIGCONT)
-    await asyncio.sleep(15)
+
+    await _at_moments(run, stop)
 
 
 async def watches_cut(run: Run) -> None:
@@ -162,16 +184,23 @@ async def watches_cut(run: Run) -> None:
 
 async def compaction(run: Run) -> None:
     """The operator hears nothing while versions are forgotten and the API server is replaced."""
+    refused: list[int] = []
     for _ in range(run.times):
         await asyncio.sleep(10)
+        before = await _expired(run)
         run.proxy.refusing = True
         run.proxy.cut()
         await asyncio.sleep(5)
         await asyncio.to_thread(etcd.compact, run.stand.plane)
         await asyncio.to_thread(run.stand.plane.restart_api_server)
         run.proxy.refusing = False
-    await asyncio.sleep(15)
-    run.said["lines_of_expired_watches"] = run.operators.lines("xpired")
+        await asyncio.sleep(15)
+        refused.append(await _expired(run) - before)
+    run.said["watches_refused_with_410"] = refused
+
+
+async def _expired(run: Run) -> int:
+    return int(await run.operators.metric("reprieve_watch_restarts_total", reason="expired"))
 
 
 async def namespace_deleted(run: Run) -> None:
@@ -324,7 +353,10 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "leader-stopped": Fault(
         "SIGSTOP for 40 s of the leader of two replicas", leader_stopped, times=4, replicas=2
     ),
-    "api-server-killed": Fault("kube-apiserver killed and started", api_server_killed, times=10),
+    "operator-killed": Fault("SIGKILL at moments of plans", operator_killed, times=12),
+    "api-server-killed": Fault(
+        "kube-apiserver killed and started at moments of plans", api_server_killed, times=6
+    ),
     "plan-api-server-killed": Fault(
         "kube-apiserver killed at moments of a plan of 200 victims",
         plan_api_server_killed,
@@ -334,7 +366,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "plan-operator-killed": Fault(
         "SIGKILL at moments of a plan of 200 victims", plan_operator_killed, times=6, **_PLANS
     ),
-    "etcd-stopped": Fault("SIGSTOP of etcd for 20 s", etcd_stopped, times=3),
+    "etcd-stopped": Fault("SIGSTOP of etcd for 20 s at moments of plans", etcd_stopped, times=3),
     "few-requests": Fault(
         "5 reading and 5 writing requests at a time, by Priority and Fairness",
         calm,
@@ -342,8 +374,17 @@ FAULTS: Final[Mapping[str, Fault]] = {
         flags={"kube-apiserver": _FEW},
         churn={"every_s": 2.0},
     ),
+    "few-requests-leases-first": Fault(
+        "the same with the chart's FlowSchema for leases",
+        calm,
+        seconds=120.0,
+        flags={"kube-apiserver": _FEW},
+        churn={"every_s": 2.0},
+        leases_first=True,
+    ),
     "watches-cut": Fault("all connections cut every second", watches_cut, seconds=120.0),
-    "compaction": Fault("410 for whoever resumes a watch", compaction, times=5),
+    # A lease that outlives the change of API servers: a process that begins anew resumes nothing.
+    "compaction": Fault("410 for whoever resumes a watch", compaction, times=3, lease="120s"),
     "namespace-deleted": Fault(
         "the victims' or the preemptor's namespace deleted in a plan",
         namespace_deleted,

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
 __all__ = ["Operators", "Usage"]
 
 _RESTARTED_AFTER_S: Final = 1.0
@@ -35,7 +38,8 @@ class Usage:
 class Operators:
     """`replicas` of `reprieve run`, logging to `log`. `starts` counts every start.
 
-    `module`: what runs it, where that is not the product's own entry.
+    `module`: what runs it, where that is not the product's own entry. `port`: of the metrics of a
+    single replica.
     """
 
     def __init__(
@@ -46,11 +50,13 @@ class Operators:
         *,
         replicas: int = 1,
         module: str = "reprieve",
+        port: int = 0,
     ) -> None:
         self._command = (sys.executable, "-m", module, "run", *arguments)
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._environment = {**inherited, **environment, "PYTHONUNBUFFERED": "1"}
         self._log = log
+        self._port = port
         self._replicas = replicas
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._keepers: list[asyncio.Task[None]] = []
@@ -96,6 +102,23 @@ class Operators:
                 return
             await asyncio.sleep(0.2)
         raise AssertionError(f"{text!r} is not in the log {times} times")
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """Return the sum of a metric's samples that have these labels, 0 while nobody answers."""
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
+                session.get(f"http://127.0.0.1:{self._port}/metrics") as answer,
+            ):
+                text = await answer.text()
+        except (OSError, TimeoutError, aiohttp.ClientError):
+            return 0.0
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
 
     def usage(self, number: int = 0) -> Usage | None:
         """Return what a replica uses, None while it does not run."""

@@ -1,24 +1,18 @@
-"""Plans of 200 victims, and who is killed at which moment of them.
-
-The moment is read from the audit log while it is written: the record is received, the record is
-answered, so many deletions are answered.
-"""
+"""Plans of 200 victims, and who is killed at which moment of them."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from reprieve.kube.resource import PODS
-from tests.reliability.audit import Entry
 from tests.reliability.churn import POD_GROUPS, gang_of, pod
-from tests.reliability.stand import OPERATOR, Stand
+from tests.reliability.moments import ANSWERED, RECEIVED, follow, until_moment
+from tests.reliability.stand import Stand
 
 if TYPE_CHECKING:
     from tests.reliability.faults import Run
@@ -29,8 +23,7 @@ _VICTIMS: Final = 200
 _CPUS: Final = 8
 _LOW: Final = 2
 _PATIENCE_S: Final = 240.0
-_RECEIVED: Final = -1  # the record is received
-_MOMENTS: Final = (_RECEIVED, 0, 5, 50, 120, 195)
+_MOMENTS: Final = (RECEIVED, ANSWERED, 5, 50, 120, 195)
 
 
 async def plan_api_server_killed(run: Run) -> None:
@@ -56,11 +49,11 @@ async def _rounds(run: Run, kill: Callable[[], Awaitable[None]]) -> None:
         low = [f"low-{turn}-{i}" for i in range(_VICTIMS)]
         await stand.create(PODS, *(pod(name, _LOW, "low") for name in low))
         await _until(stand, partial(_running, stand, low), f"round {turn}: all run")
-        entries = _follow(stand)
+        entries = follow(stand.folder / "audit.log")
         await anext(entries)
         began = time.monotonic()
         members = await gang_of(stand, f"high-{turn}", size, _CPUS, "high")
-        await _moment(entries, _MOMENTS[turn % len(_MOMENTS)])
+        await until_moment(entries, _MOMENTS[turn % len(_MOMENTS)])
         await kill()
         await _until(stand, partial(_placed, stand, members), f"round {turn}: bound")
         seconds.append(round(time.monotonic() - began, 1))
@@ -69,39 +62,6 @@ async def _rounds(run: Run, kill: Callable[[], Awaitable[None]]) -> None:
         await _until(stand, lambda: not stand.pods, f"round {turn}: all are gone")
     run.said["seconds_until_bound"] = seconds
     run.said["moments"] = [_MOMENTS[turn % len(_MOMENTS)] for turn in range(run.times)]
-
-
-async def _moment(entries: AsyncIterator[Entry | None], wanted: int) -> None:
-    deletions = 0
-    end = time.monotonic() + _PATIENCE_S
-    async for entry in entries:
-        assert time.monotonic() < end, f"moment {wanted} never came"
-        if entry is None or entry.user.username != OPERATOR:
-            continue
-        record = entry.what == ("create", "preemptions", "")
-        if record and wanted == _RECEIVED:
-            return
-        if record and entry.done and wanted == 0:
-            return
-        deletions += entry.what == ("delete", "pods", "") and entry.done
-        if 0 < wanted <= deletions:
-            return
-
-
-async def _follow(stand: Stand) -> AsyncIterator[Entry | None]:
-    """Yield entries as they are written from now on, and None once in a while."""
-    decoder = msgspec.json.Decoder(Entry)
-    with (stand.folder / "audit.log").open("rb") as log:
-        log.seek(0, 2)
-        yield None
-        rest = b""
-        while True:
-            rest += log.read()
-            *lines, rest = rest.split(b"\n")
-            for line in lines:
-                yield decoder.decode(line)
-            yield None
-            await asyncio.sleep(0.002)
 
 
 def _running(stand: Stand, names: list[str]) -> bool:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from reprieve.api.crds import all_crds, kueue_crds
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.client import Client, connect
@@ -30,21 +32,27 @@ from reprieve.kube.resource import (
 )
 from reprieve.units.clock import SystemClock
 from reprieve.units.instants import format_instant
+from tests.chart.helm import CHART, run_helm
 from tests.integration.control_plane import ADMINISTRATOR, Binaries, ControlPlane
+from tests.ports import free_ports
 from tests.reliability.audit import audit_flags
 from tests.reliability.operators import Operators
 
 __all__ = ["NAMESPACE", "OPERATOR", "Stand", "stand", "tried"]
 
 Object = dict[str, Any]
-OPERATOR: Final = "operator"
 OPERATOR_NAMESPACE: Final = "reprieve-system"
+#: As the chart has it, so that Priority and Fairness takes it for what it is in a cluster.
+OPERATOR: Final = f"system:serviceaccount:{OPERATOR_NAMESPACE}:reprieve"
 NAMESPACE: Final = "team"
 PRIORITY_CLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
 CLUSTER_ROLE_BINDINGS: Final = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False
+)
+FLOW_SCHEMAS: Final = Resource(
+    "flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", False
 )
 PRIORITIES: Final = {"low": 1_000, "middle": 10_000, "high": 100_000}
 #: Group scheduling is off by default in 1.37, and its kinds are not served.
@@ -92,12 +100,13 @@ class Stand:
         module: str = "reprieve",
     ) -> Operators:
         """Return operators, not started yet."""
+        port = free_ports(1)[0] if replicas == 1 else 0
         return Operators(
             (
                 "--kubeconfig",
                 str(kubeconfig or self.folder / "operator.kubeconfig"),
                 "--metrics-port",
-                "0",
+                str(port),
                 "--lease-duration",
                 lease,
                 *arguments,
@@ -106,6 +115,7 @@ class Stand:
             self.folder / "operator.log",
             replicas=replicas,
             module=module,
+            port=port,
         )
 
     async def create(self, resource: Resource, *objects: Object) -> bool:
@@ -219,12 +229,17 @@ async def stand(
     nodes: int,
     cpus: int,
     flags: Mapping[str, Sequence[str]] | None = None,
+    leases_first: bool = False,
     look_s: float = 0.5,
 ) -> AsyncIterator[Stand]:
-    """Bring up a cluster of equal nodes whose kubelets are played; no operator runs yet."""
+    """Bring up a cluster of equal nodes whose kubelets are played; no operator runs yet.
+
+    `leases_first`: with the chart's FlowSchema.
+    """
     given = dict(flags or {})
     given["kube-apiserver"] = (*audit_flags(folder), *GROUPS, *given.get("kube-apiserver", ()))
-    users = {ADMINISTRATOR: "system:masters", OPERATOR: "operators"}
+    accounts = f"system:serviceaccounts,system:serviceaccounts:{OPERATOR_NAMESPACE}"
+    users = {ADMINISTRATOR: "system:masters", OPERATOR: accounts}
     plane = ControlPlane(binaries, folder, users, given)
     client: Client | None = None
     kubelets: asyncio.Task[None] | None = None
@@ -237,6 +252,8 @@ async def stand(
         found = Stand(plane, folder, client, {f"node-{i}": float(cpus) for i in range(nodes)})
         found.look_s = look_s
         await _furnish(found)
+        if leases_first:
+            await found.create(FLOW_SCHEMAS, await asyncio.to_thread(_flow_schema))
         kubelets = asyncio.create_task(found.play_kubelets())
         yield found
     finally:
@@ -253,7 +270,7 @@ async def _furnish(found: Stand) -> None:
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": OPERATOR},
+        "metadata": {"name": "operator"},
         "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io",
             "kind": "ClusterRole",
@@ -276,3 +293,14 @@ async def _furnish(found: Stand) -> None:
         if await tried(found.records()):
             return
         await asyncio.sleep(0.2)
+
+
+def _flow_schema() -> Object:
+    text = run_helm(
+        *("template", "reprieve", str(CHART), "--namespace", OPERATOR_NAMESPACE),
+        *("--set", "flowSchema.enabled=true"),
+    )
+    found = [each for each in yaml.safe_load_all(text) if each and each["kind"] == "FlowSchema"]
+    (schema,) = found
+    schema["metadata"].pop("namespace", None)
+    return schema

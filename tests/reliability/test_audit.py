@@ -132,13 +132,31 @@ def test_a_preemption_as_it_should_be_is_found_right(tmp_path: Path) -> None:
             "overcommitted",
             [created(0, "a"), created(0, "b"), bound(1, "a", "node-0"), bound(2, "b", "node-0")],
         ),
-        ("gangs_lost", [gang(0, "g", 2), created(1, "a", "g"), bound(2, "a", "node-0")]),
+        (
+            "gangs_lost",
+            [
+                gang(0, "g", 2),
+                created(1, "a", "g"),
+                created(1, "b", "g"),
+                bound(2, "a", "node-0"),
+            ],
+        ),
     ],
 )
 def test_what_must_not_be_is_found(tmp_path: Path, word: str, requests: list[list[Object]]) -> None:
     wrong = {word: which for word, which in found(tmp_path, *requests).wrong.items() if which}
     assert word in wrong
     assert wrong.keys() <= {word, "without_record"}
+
+
+def test_a_gang_is_lost_only_where_all_of_it_was_made_and_its_namespace_stays(
+    tmp_path: Path,
+) -> None:
+    both = [created(1, "a", "g"), created(1, "b", "g")]
+    assert found(tmp_path, gang(0, "g", 2), *both).gangs_lost == ["team/g: 0 of 2 bound"]
+    assert not found(tmp_path, gang(0, "g", 2), both[0]).gangs_lost
+    ends = entry(2, "delete", "namespaces", "team", user="admin")
+    assert not found(tmp_path, gang(0, "g", 2), *both, ends).gangs_lost
 
 
 def test_who_ended_with_an_answer_that_was_lost_holds_no_room(tmp_path: Path) -> None:
