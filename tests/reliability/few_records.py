@@ -10,7 +10,7 @@ import sys
 from typing import Final
 from unittest.mock import patch
 
-from reprieve.__main__ import main
+from reprieve.cli.main import main
 from reprieve.controllers.idle import evaluator
 from reprieve.controllers.scheduling import preemptions
 
