@@ -60,6 +60,11 @@ GROUPS: Final = (
     "--feature-gates=GenericWorkload=true",
     "--runtime-config=scheduling.k8s.io/v1beta1=true",
 )
+#: Without it no PodGroup that is deleted ever goes.
+GROUP_CONTROLLERS: Final = (
+    "--feature-gates=GenericWorkload=true",
+    "--controllers=podgroup-protection-controller",
+)
 _AT_ONCE: Final = 20
 
 
@@ -238,6 +243,8 @@ async def stand(
     """
     given = dict(flags or {})
     given["kube-apiserver"] = (*audit_flags(folder), *GROUPS, *given.get("kube-apiserver", ()))
+    manager = "kube-controller-manager"
+    given[manager] = (*GROUP_CONTROLLERS, *given.get(manager, ()))
     accounts = f"system:serviceaccounts,system:serviceaccounts:{OPERATOR_NAMESPACE}"
     users = {ADMINISTRATOR: "system:masters", OPERATOR: accounts}
     plane = ControlPlane(binaries, folder, users, given)
