@@ -44,11 +44,11 @@ def compare(records: Iterable[Object], findings: Findings) -> Accounts:
     for uid, ever in states.items():
         if ever.count("Evicted") > 1:
             found.evicted_twice.append(uid)
-        if "Evicted" in ever and uid not in findings.deleted:
+        if "Evicted" in ever and uid not in findings.told_to_go:
             why = findings.ended_by.get(uid, "nobody ended it")
             found.not_deleted[why] += 1
             found.examples.setdefault(f"evicted: {why}", []).append(uid)
-    for uid in sorted(findings.deleted):
+    for uid in sorted(findings.told_to_go):
         if "Evicted" not in (ever := states.get(uid, [])):
             why = ", ".join(sorted(set(ever))) or "in no record"
             found.not_evicted[why] += 1

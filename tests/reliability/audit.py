@@ -214,7 +214,7 @@ class Findings:
     `deletions` are those of pods and Jobs, `evictions` those of Workloads from their quota.
     `unanswered`: deletions whose answer was lost with the API server; `refused`: how often the
     operator was refused, by status code; `parts`: uids of the victims in each part of a record;
-    `deleted`: uids; `ended_by`: how it came that a pod began to end, where that is not a deletion
+    `told_to_go`: uids of those that were deleted or evicted; `ended_by`: how it came that a pod began to end, where that is not a deletion
     of the operator that was answered well.
     """
 
@@ -230,7 +230,7 @@ class Findings:
     slowest_gang_s: float = 0.0
     refused: dict[int, int] = field(default_factory=dict)
     parts: dict[str, list[str]] = field(default_factory=dict)
-    deleted: set[str] = field(default_factory=set)
+    told_to_go: set[str] = field(default_factory=set)
     ended_by: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -399,7 +399,7 @@ def judge(
         without_record=list(_without_record(reading)),
         refused=dict(sorted(reading.refused.items())),
         parts=reading.parts,
-        deleted=set(times),
+        told_to_go={*times, *(uid for uid, _ in reading.quota.evictions)},
         ended_by=reading.ended_by,
     )
     found.overcommitted = [
