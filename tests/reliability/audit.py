@@ -214,8 +214,8 @@ class Findings:
     `deletions` are those of pods and Jobs, `evictions` those of Workloads from their quota.
     `unanswered`: deletions whose answer was lost with the API server; `refused`: how often the
     operator was refused, by status code; `parts`: uids of the victims in each part of a record;
-    `told_to_go`: uids of those that were deleted or evicted; `ended_by`: how it came that a pod began to end, where that is not a deletion
-    of the operator that was answered well.
+    `told_to_go`: uids of those that were deleted or evicted; `ended_by`: what began to end a pod
+    where that is no deletion of the operator that was answered well.
     """
 
     deletions: int = 0
