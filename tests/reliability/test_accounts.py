@@ -1,0 +1,43 @@
+"""Records are held against the log: whom they have as evicted was told to go, and nobody else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.reliability.accounts import compare
+from tests.reliability.audit import Findings
+
+Object = dict[str, Any]
+
+
+def record(phase: str, *named: str, parts: tuple[str, ...] = (), **states: str) -> Object:
+    listed = [{"uid": uid, "state": state} for uid, state in states.items()]
+    victims = [{"root": {"uid": uid}, "subject": {"uid": uid}} for uid in named]
+    spec = {"victims": victims, "parts": list(parts)}
+    return {"spec": spec, "status": {"phase": phase, "victims": listed}}
+
+
+def test_records_that_say_what_the_log_says_differ_in_nothing() -> None:
+    findings = Findings(told_to_go={"a", "b"}, parts={"p": ["b", "c"]})
+    found = compare(
+        [record("Completed", a="Evicted"), record("Completed", parts=("p",), c="Spared")], findings
+    )
+    assert dict(found.states) == {"Evicted": 2, "Spared": 1}
+    assert not (found.evicted_twice or found.not_deleted or found.not_evicted or found.examples)
+
+
+def test_who_is_evicted_in_two_records_is_named() -> None:
+    both = [record("Completed", a="Evicted"), record("Completed", a="Evicted")]
+    assert compare(both, Findings(told_to_go={"a"})).evicted_twice == ["a"]
+
+
+def test_who_was_evicted_without_being_told_to_go_is_counted_by_what_ended_it() -> None:
+    findings = Findings(ended_by={"a": "a deletion of admin"})
+    found = compare([record("Completed", a="Evicted", b="Evicted")], findings)
+    assert dict(found.not_deleted) == {"a deletion of admin": 1, "nobody ended it": 1}
+
+
+def test_who_was_told_to_go_and_is_evicted_nowhere_is_counted_by_what_the_records_say() -> None:
+    findings = Findings(told_to_go={"a", "b", "c"})
+    found = compare([record("Completed", a="Gone"), record("Executing", "b")], findings)
+    assert dict(found.not_evicted) == {"Gone": 1, "in an open record": 1, "in no record": 1}
