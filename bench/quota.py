@@ -9,13 +9,15 @@ checked against the naive search of `tests/oracle`, outside the measured time.
 
 FILE is a scenario in the form of the preemption vectors, plain or compressed; its expectation is
 checked too. `--random SEED` makes mixed ones: 4 flavors, 6 sizes, weights, limits, three levels of
-cohorts, classical and fair. `--quick` makes small mixed ones: a smoke test that asserts results and
-never times. Each case runs in a process of its own, so that its peak memory is its own.
+cohorts, classical and fair; `--admitted N --queues N` says how large they are. `peak_mib` is that
+of the state and the first decision. `--quick` makes small mixed ones: a smoke test that asserts
+results and never times. Each case runs in a process of its own, so that its peak memory is its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import gzip
 import json
@@ -75,29 +77,41 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("file", nargs="*", metavar="FILE", help="scenarios to measure")
     parser.add_argument("--random", type=int, metavar="SEED", help="mixed scenarios of our own")
     parser.add_argument("--quick", action="store_true", help="small mixed scenarios, one run each")
+    parser.add_argument("--admitted", type=int, default=6_000, metavar="N", help="of mixed ones")
+    parser.add_argument("--queues", type=int, default=60, metavar="N", help="of mixed ones")
     parser.add_argument("--here", metavar="CASE", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     for file in chosen.file:
         if not Path(file).is_file():
             parser.error(f"{file}: no such file")
     if chosen.here:
-        _measure(chosen.here, chosen.random or 0, chosen.quick)
+        sizes = (6, 72) if chosen.quick else (chosen.queues, chosen.admitted)
+        _measure(chosen.here, chosen.random or 0, sizes, 1 if chosen.quick else RUNS)
         return 0
-    mixed = chosen.quick or chosen.random is not None
+    given = {"admitted", "queues"} & {
+        name for name in vars(chosen) if getattr(chosen, name) != parser.get_default(name)
+    }
+    if not 0 < chosen.queues <= chosen.admitted:
+        parser.error("--queues: accepted are 1 up to as many as --admitted says")
+    mixed = chosen.quick or chosen.random is not None or bool(given)
     if not mixed and not chosen.file:
-        parser.error("nothing to do; accepted: FILE..., --random SEED, --quick")
+        parser.error(
+            "nothing to do; accepted: FILE..., --random SEED, --admitted N, --queues N, --quick"
+        )
     for case in [*chosen.file, *(MIXED if mixed else ())]:
         command = [sys.executable, "-m", "bench.quota", "--here", case]
         command += ["--random", str(chosen.random or 0)] + ["--quick"] * chosen.quick
+        command += ["--admitted", str(chosen.admitted), "--queues", str(chosen.queues)]
         code = subprocess.call(command)
         if code:
             return code
     return 0
 
 
-def _measure(case: str, seed: int, quick: bool) -> None:
+def _measure(case: str, seed: int, sizes: tuple[int, int], runs: int) -> None:
+    """Measure a case; `sizes`: queues and admitted workloads of a mixed one."""
     if case in MIXED:
-        given = Given(mixed(Random(seed), case == "mixed-fair", *((6, 12) if quick else (60, 100))))
+        given = Given(mixed(Random(seed), case == "mixed-fair", *sizes))
     else:
         given = read(Path(case))
     scene = given.scene
@@ -107,13 +121,13 @@ def _measure(case: str, seed: int, quick: bool) -> None:
         holdings.hold(workload)
     setup = time.process_time() - started
     assigned, targets = decide(holdings, scene)
+    peak = peak_mib()
     check(scene, scene.admitted, assigned, targets)
     assert given.expected is None or targets == given.expected
     gc.collect()
     gc.freeze()
     assert targets, "nobody has to make way: nothing to measure"
     best: tuple[float, float] | None = None
-    runs = 1 if quick else RUNS
     for finished, admitted, left in changes(scene, runs):
         wall, cpu = time.perf_counter(), time.process_time()
         holdings.release(finished.key)
@@ -123,13 +137,13 @@ def _measure(case: str, seed: int, quick: bool) -> None:
         check(scene, left, assigned, targets)
         best = min(best, (cpu, wall)) if best else (cpu, wall)
     assert best is not None
-    change_us = _change_us(holdings, left, 20 if quick else 2_000)
+    change_us = _change_us(holdings, left, 20 if runs == 1 else 2_000)
     print_line(
         "quota",
         Path(case).name.split(".")[0],
         cpu_ms=round(best[0] * 1e3, 2),
         wall_ms=round(best[1] * 1e3, 2),
-        peak_mib=peak_mib(),
+        peak_mib=peak,
         setup_cpu_ms=round(setup * 1e3, 1),
         change_us=change_us,
         runs=runs,
@@ -229,8 +243,8 @@ def read(path: Path) -> Given:
     return Given(scene, case["expect"]["targetsInOrder"])
 
 
-def mixed(random: Random, fair: bool, queues: int, each: int) -> Scene:
-    """Return a full cluster of `queues` ClusterQueues with `each` workloads on average."""
+def mixed(random: Random, fair: bool, queues: int, workloads: int) -> Scene:
+    """Return a full cluster of `queues` ClusterQueues with so many workloads."""
     flavors = [f"flavor-{k}" for k in range(4)]
     cohorts = {"root": Cohort("root")}
     for k in range(max(1, queues // 12)):
@@ -242,7 +256,7 @@ def mixed(random: Random, fair: bool, queues: int, each: int) -> Scene:
     names = [f"queue-{k:03}" for k in range(queues)]
     admitted = []
     used: dict[tuple[str, str, str], int] = {}
-    for k in range(queues * each):
+    for k in range(workloads):
         queue, flavor, size = random.choice(names), random.choice(flavors), random.choice(SIZES)
         amounts = {"cpu": size * 8_000, "memory": size * 2**36, "nvidia.com/gpu": size}
         workload = Workload(
@@ -263,14 +277,19 @@ def mixed(random: Random, fair: bool, queues: int, each: int) -> Scene:
     factor = {name: random.choice((0.7, 0.8, 1.0, 1.2)) for name in names}
     factor[names[0]] = 1.35
 
+    @functools.cache
+    def held(flavor: str, resource: str) -> tuple[dict[str, int], int, float]:
+        """Return what each queue uses, and what all but the first do, plain and as they ask."""
+        amounts = {name: used.get((name, flavor, resource), 0) for name in names}
+        rest = sum(amounts.values()) - int(amounts[names[0]] * factor[names[0]])
+        return amounts, rest, sum(amounts[name] * factor[name] for name in names[1:])
+
     def quota(name: str, flavor: str, resource: str) -> Quota:
-        amounts = {other: used.get((other, flavor, resource), 0) for other in names}
+        amounts, rest, shares = held(flavor, resource)
         amount = amounts[name]
         if name == names[0]:
             return Quota(int(amount * factor[name]))
-        rest = sum(amounts.values()) - int(amounts[names[0]] * factor[names[0]])
-        shares = {other: amounts[other] * factor[other] for other in names[1:]}
-        nominal = int(rest * shares[name] / sum(shares.values()))
+        nominal = int(rest * (amount * factor[name]) / shares)
         borrowing = random.choice((None, None, amount))
         return Quota(nominal, borrowing, random.choice((None, None, nominal // 2)))
 
@@ -300,7 +319,7 @@ def mixed(random: Random, fair: bool, queues: int, each: int) -> Scene:
         {"team": {}},
         Settings(fair_sharing=() if fair else None),
     )
-    pods = max(2, each // 5)
+    pods = max(2, workloads // queues // 5)
     amounts = {"cpu": 32_000, "memory": 2**38, "nvidia.com/gpu": 4}
     incoming = Workload(
         "team",

@@ -6,7 +6,8 @@ reprieve passes, the same with the second pass (`-second`), and one plain pod ov
 between runs 100 pods change and change back. A case fails, and with it the program, when placement,
 victims or candidates differ from what the file says.
 
-`--nodes N,N... --gang SIZE`: generated clusters, and what a node costs more in the larger ones.
+`--nodes N,N... --gang SIZE`: generated clusters, and what a node costs more in the larger ones;
+`--with WHAT` with more in them (`bench.scheduling_generated`), `--pod` with one pod that waits.
 `--throughput`: plain pods and gangs placed at 5,000 nodes with the default profile, engine only.
 `--options`: the gangs of the files with all options beyond KEP-5710, too, and what that costs; and
 the same where each pod has a device, so that there is work to lose (`-devices`).
@@ -26,6 +27,7 @@ from typing import Any
 
 from bench.cascade import run_cascades
 from bench.measuring import Measurement, Stopwatch, best_of, peak_mib, print_line
+from bench.scheduling_generated import WITH, generated_with, single_pod
 from bench.scheduling_input import (
     Scenario,
     Unrest,
@@ -61,6 +63,7 @@ _FILTERS = (
 )
 _PROFILE = Profile(filters=_FILTERS)
 _POLICY = Policy(profiles=(_PROFILE,), gates=Gates(topology_aware=False))
+_WITH_CLAIMS = replace(_PROFILE, filters=(*_FILTERS, FilterName.DYNAMIC_RESOURCES))
 _NOW = 1_800_000_000
 _ALL: Mapping[str, Any] = {
     "binary_search_priority": True,
@@ -87,6 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("file", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("--nodes", help="numbers of nodes, separated by commas")
     parser.add_argument("--gang", type=int, default=64, metavar="SIZE")
+    parser.add_argument("--with", dest="what", choices=sorted(WITH), default="")
+    parser.add_argument("--pod", action="store_true", help="one pod waits in place of the gang")
     parser.add_argument("--throughput", action="store_true")
     parser.add_argument("--slo", action="store_true")
     parser.add_argument("--cascade", action="store_true")
@@ -97,6 +102,8 @@ def main(arguments: list[str] | None = None) -> int:
     missing = [str(file) for file in chosen.file if not file.is_file()]
     if missing:
         parser.error(f"no such file: {', '.join(missing)}")
+    if (chosen.what or chosen.pod) and not chosen.nodes:
+        parser.error("--with and --pod are of generated clusters; --nodes says of which size")
     relax_collector()
     try:
         asyncio.run(_run(chosen))
@@ -110,6 +117,9 @@ async def _run(chosen: argparse.Namespace) -> None:
     if chosen.quick:
         await _gang(generated(40, 8), 1, second=False)
         await _gang(generated(40, 8), 1, second=True)
+        for what in WITH:
+            await _gang(generated_with(40, 8, what), 1, second=False)
+        await _pod(single_pod(generated(40, 8)), 1)
         run_throughput(50, 60, 3, 4)
         run_ratios(60, 8)
         run_cascades(BENCH, 2)
@@ -125,7 +135,11 @@ async def _run(chosen: argparse.Namespace) -> None:
     if chosen.nodes:
         per_node: dict[int, float] = {}
         for count in map(int, chosen.nodes.split(",")):
-            cpu_ms = await _gang(generated(count, chosen.gang), chosen.runs, second=False)
+            scenario = generated_with(count, chosen.gang, chosen.what)
+            if chosen.pod:
+                cpu_ms = await _pod(single_pod(scenario), chosen.runs)
+            else:
+                cpu_ms = await _gang(scenario, chosen.runs, second=False)
             per_node[count] = cpu_ms / count
         least = min(per_node)
         growth = {str(n): round(cost / per_node[least], 2) for n, cost in per_node.items()}
@@ -145,7 +159,8 @@ async def _gang(scenario: Scenario, runs: int, *, second: bool) -> float:
         nonlocal victims
         victims = _check_gang(scenario, decision, exact=not second)
 
-    policy = replace(_POLICY, second_reprieve_pass=second)
+    profile = _WITH_CLAIMS if scenario.waiting[0].claims else _PROFILE
+    policy = replace(_POLICY, profiles=(profile,), second_reprieve_pass=second)
     case = scenario.name + ("-second" if second else "")
     best = await _measured(scenario, policy, runs, check)
     _print(case, best, victims=victims)
@@ -169,13 +184,14 @@ def _check_plan(scenario: Scenario, decision: _Decision) -> None:
         raise Mismatch(f"{scenario.name}: nobody makes way")
 
 
-async def _pod(scenario: Scenario, runs: int) -> None:
+async def _pod(scenario: Scenario, runs: int) -> float:
     profile = replace(_PROFILE, post_filters=("DefaultPreemption",))
     policy = replace(_POLICY, profiles=(profile,))
     best = await _measured(
         scenario, policy, runs, lambda decision: _check_pod(scenario, decision, policy)
     )
     _print(scenario.name, best)
+    return best.cpu_ms
 
 
 async def _measured(
@@ -239,6 +255,10 @@ def _check_gang(scenario: Scenario, decision: _Decision, *, exact: bool) -> int:
 def _check_pod(scenario: Scenario, decision: _Decision, policy: Policy) -> None:
     snapshot, preemption = decision.snapshot, decision.attempt.preemption
     assert preemption is not None
+    if not scenario.expect:
+        if not preemption.victims:
+            raise Mismatch(f"{scenario.name}: no victims")
+        return
     winner = preemption.nominated[0][1]
     if winner != scenario.expect["winner"]:
         raise Mismatch(f"{scenario.name}: {winner} won, not {scenario.expect['winner']}")

@@ -41,7 +41,15 @@ from reprieve.intake.cluster.pods import PodClasses, pod_row
 from reprieve.intake.cluster.policies import budget_row
 from reprieve.units.ids import Uid
 
-__all__ = ["Scenario", "Unrest", "generated", "most_free_cpu", "recorded", "with_devices"]
+__all__ = [
+    "Scenario",
+    "Unrest",
+    "bound_in_groups",
+    "generated",
+    "most_free_cpu",
+    "recorded",
+    "with_devices",
+]
 
 GIB = 2**30
 _DEVICE = "nvidia.com/gpu"
@@ -199,10 +207,18 @@ def _bound_pods(chance: random.Random, nodes: int) -> list[PodRow]:
     return pods
 
 
-def _grouped(chance: random.Random, pods: list[PodRow]) -> list[Change]:
-    """Put a quarter of the pods into groups that go as a whole; returns the groups."""
+def bound_in_groups(rows: Iterable[Change]) -> tuple[Change, ...]:
+    """Return the rows with every bound pod in a group that goes as a whole, and the groups."""
+    known = tuple(rows)
+    pods = [row for row in known if isinstance(row, PodRow)]
+    groups = _grouped(random.Random(1), pods, share=1)
+    return (*(row for row in known if not isinstance(row, PodRow)), *groups, *pods)
+
+
+def _grouped(chance: random.Random, pods: list[PodRow], share: int = 4) -> list[Change]:
+    """Put one pod of `share` into groups that go as a whole; returns the groups."""
     rows: list[Change] = []
-    chosen = chance.sample(range(len(pods)), len(pods) // 4)
+    chosen = chance.sample(range(len(pods)), len(pods) // share)
     while chosen:
         size = min(chance.randint(8, 64), len(chosen))
         members, chosen = chosen[:size], chosen[size:]
