@@ -88,6 +88,7 @@ REVIEWED: Final = {
     "telemetry/compact.py": "numbers of our own metrics",
     "telemetry/quota_record.py": "records of the operator",
     "telemetry/replay.py": "records of the operator",
+    "telemetry/victim_states.py": "records of the operator",
     "wording/kube_scheduler.py": "counts that the engine made",
     "api/kueue_validation.py": "digits that a Form has matched",
     "api/kueue_validation_jobs.py": "numbers of the Job's schema",

@@ -89,6 +89,42 @@ def test_no_object_exceeds_one_mebibyte_and_no_victim_150_bytes(number: int, uni
     assert again(apart) == large
 
 
+def idle_victims(number: int) -> list[Victim]:
+    """Return Jobs whose GpuWorkloads are marked, as the idle plane names them."""
+    random, found = Random(number), []
+    why = "Preempted to free 32000 amd.com/gpu for pending workload job-pretraining-0a1b2c3d"
+    for index in range(number):
+        root = ObjectRef("batch/v1", "Job", f"batch-inference-{index:05}", uid(random), "team-a")
+        name = f"job-{root.name}-{root.uid[:8]}"
+        kind = "kaiwo.silogen.ai/v1alpha1", "GpuWorkload"
+        subject = ObjectRef(*kind, name, uid(random), "team-a")
+        found.append(Victim(subject, root, {"amd.com/gpu": 8}, "oldest idle", why))
+    return found
+
+
+def quota_victims(number: int) -> list[Victim]:
+    random, found = Random(number), []
+    for index in range(number):
+        kind, name = "kueue.x-k8s.io/v1beta2", f"job-batch-inference-{index:05}-3f1c2"
+        root = ObjectRef(kind, "Workload", name, uid(random), "team-a")
+        rule, action = "InCohortReclamation", Action.SUSPEND
+        found.append(Victim(root, root, {"cpu": 8000}, rule, "", action))
+    return found
+
+
+@pytest.mark.parametrize("made", [idle_victims, quota_victims])
+@pytest.mark.parametrize("number", [300, 16_000])
+def test_what_other_planes_say_of_a_victim_takes_no_more(made: Any, number: int) -> None:
+    found = made(number)
+    demand = Guard(pod(Random(9), "demand"), ["PendingGpu"])
+    guards = [demand, *(Guard(victim.subject, ["Idle"]) for victim in found)]
+    large = spec(found, guards=guards)
+    apart = split(NAME, "ns", large)
+    assert max(map(size, (apart.head, *apart.parts))) + ADDED <= MIB
+    assert (size(apart.head) + sum(map(size, apart.parts))) / number <= 150
+    assert again(apart) == large
+
+
 def test_the_input_stands_apart_from_the_victims() -> None:
     data = "".join(Random(2).choices("abcdefgh", k=3 * MIB))
     recorded = {"version": 1, "encoding": "zlib+base64", "data": data, "sha256": "0"}
@@ -120,7 +156,8 @@ def _some(random: Random) -> PreemptionSpec:
             uid(random),
             random.choice(("a", "b", "")),
         )
-        subject = root if random.random() < 0.5 else pod(random, f"s{index}")
+        names = (f"s{index}", f"job-{root.name}-{root.uid[:8]}", root.name)
+        subject = root if random.random() < 0.5 else pod(random, random.choice(names))
         found.append(
             Victim(
                 subject,
@@ -132,7 +169,15 @@ def _some(random: Random) -> PreemptionSpec:
                 random.choice(("", "", "a/one", "a/two", "b/three")),
             )
         )
-    guards = [Guard(each.subject, ["Idle"]) for each in found if random.random() < 0.3]
+    often = random.random()
+    phases = (["Idle"], ["Idle"], ["Idle", "Active"])
+    guards = [
+        Guard(each.subject, random.choice(phases)) for each in found if random.random() < often
+    ]
+    if random.random() < 0.3:
+        guards.insert(0, Guard(pod(random, "demand"), ["PendingGpu"]))
+    if random.random() < 0.2:
+        random.shuffle(guards)
     places = [Placement(uid(random), "node") for _ in range(random.randrange(20))]
     return spec(found, guards=guards, placement=places)
 

@@ -60,7 +60,7 @@ _OPEN = "in an open record"
 
 
 def _states(records: Iterable[Object], parts: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
-    """Yield every victim of the records with its state; who is not listed in parts was evicted."""
+    """Yield every victim of the records with its state."""
     for record in records:
         status, spec = record.get("status") or {}, record["spec"]
         listed = {victim["uid"]: victim["state"] for victim in status.get("victims") or ()}
@@ -68,6 +68,16 @@ def _states(records: Iterable[Object], parts: Mapping[str, list[str]]) -> Iterat
         over = status.get("phase") in ("Completed", "Abandoned")
         of_parts = [uid for part in spec.get("parts") or () for uid in parts.get(part, ())]
         named = [victim["root"]["uid"] for victim in spec.get("victims") or ()]
-        yield from ((uid, "Evicted" if over else _OPEN) for uid in of_parts if uid not in listed)
+        told = dict(_by_number(status.get("numbersByState") or {}, of_parts))
+        rest = "Evicted" if over else _OPEN
+        yield from ((uid, told.get(uid, rest)) for uid in of_parts if uid not in listed)
         if not over:
             yield from ((uid, _OPEN) for uid in named if uid not in listed)
+
+
+def _by_number(states: Mapping[str, str], uids: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the victims of a record in parts with the states that it tells as ranges of numbers."""
+    for state, ranges in states.items():
+        for each in ranges.split(","):
+            first, _, last = each.partition("-")
+            yield from ((uid, state) for uid in uids[int(first) : int(last or first) + 1])

@@ -255,6 +255,7 @@ class _Reading:
         self.recorded: defaultdict[str, list[float]] = defaultdict(list)
         self.quota = _Held()
         self.parts: dict[str, list[str]] = {}  # uids of the victims in a part, by its name
+        self.subjects: dict[str, str] = {}  # of those whose subject is another object
         self.records = 0
         # Deletions of pods, by anybody, that are not answered: pod and when they were received.
         self.ending: dict[str, tuple[str, float]] = {}
@@ -295,8 +296,10 @@ class _Reading:
             self.record((entry.request_object or _NONE).get("spec") or _NONE, entry.answered)
         elif entry.what == ("create", "preemptionparts", ""):
             made = entry.request_object
-            victims = (made.get("spec") or _NONE).get("victims") or ()
-            self.parts[made["metadata"]["name"]] = [victim["uid"] for victim in victims]
+            lines = ((made.get("spec") or _NONE).get("victims") or "").split("\n")
+            rows = [msgspec.json.decode(line) for line in lines if line]
+            self.parts[made["metadata"]["name"]] = [uid for _, uid, *_ in rows]
+            self.subjects |= {uid: rest[3] for _, uid, *rest in rows if len(rest) > 3}
         elif entry.what == ("create", "podgroups", ""):
             spec = entry.request_object["spec"]
             minimum = (spec.get("schedulingPolicy") or _NONE).get("gang", _NONE).get("minCount", 0)
@@ -319,7 +322,8 @@ class _Reading:
             for uid in {victim["root"]["uid"], victim["subject"]["uid"]}
         ]
         for part in spec.get("parts") or ():
-            victims += self.parts.get(part, ())
+            for uid in self.parts.get(part, ()):
+                victims += {uid, self.subjects.get(uid, uid)}
         for uid in victims:
             self.recorded[uid].append(at)
 

@@ -82,6 +82,15 @@ def recorded(at: float, *names: str) -> list[Object]:
     return entry(at, "create", "preemptions", "", asked={"spec": {"victims": victims}})
 
 
+def recorded_in_parts(at: float, *names: str) -> list[Object]:
+    """Return the lines of a record whose victims stand in a part, which is written before."""
+    lines = "\n".join(f'["{name}","uid-{name}",0]' for name in names)
+    asked = {"metadata": {"name": "n-1"}, "spec": {"victims": lines}}
+    part = entry(at, "create", "preemptionparts", "n-1", asked=asked)
+    head = entry(at + 0.2, "create", "preemptions", "n", asked={"spec": {"parts": ["n-1"]}})
+    return part + head
+
+
 def deleted(at: float, name: str, *, answered: bool = True) -> list[Object]:
     asked = {"preconditions": {"uid": f"uid-{name}"}}
     return entry(at, "delete", "pods", name, asked=asked, shown=pod(name), answered=answered)
@@ -119,6 +128,13 @@ def test_a_preemption_as_it_should_be_is_found_right(tmp_path: Path) -> None:
     )
     assert (said.deletions, said.records, said.gangs) == (1, 1, 1)
     assert not any(said.wrong.values())
+
+
+def test_who_stands_in_a_part_is_recorded_once_the_head_is_there(tmp_path: Path) -> None:
+    after = deleted(2, "a"), deleted(2, "b"), deleted(2, "c")
+    assert found(tmp_path, recorded_in_parts(1, "a", "b"), *after).without_record == ["uid-c"]
+    headless = recorded_in_parts(1, "a", "b")[:2]
+    assert set(found(tmp_path, headless, *after).without_record) == {"uid-a", "uid-b", "uid-c"}
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,32 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.reprieve import Preemption, PreemptionPart
+from reprieve.api.reprieve import (
+    IntentPhase,
+    Metadata,
+    ObjectRef,
+    Preemption,
+    PreemptionPart,
+    PreemptionSpec,
+    PreemptionStatus,
+    Proof,
+    Victim,
+    VictimState,
+    VictimStatus,
+)
 from reprieve.cli import explain
 from reprieve.controllers.scheduling import decisions
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
-from reprieve.execution.parts import Sizes, whole
+from reprieve.execution.parts import Sizes, split, whole
 from reprieve.kube.transport import Request
 from reprieve.telemetry.replay import InputOmitted
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
+from reprieve.telemetry.victim_states import numbers_by_state
 from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import format_instant
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import Memory, Target, memory
-from tests.scheduling.site import group, pod
+from tests.scheduling.site import NAMESPACE, group, pod
 
 NOT_RECORDED = "PreemptionNotRecorded"
 
@@ -182,3 +196,44 @@ async def test_a_victim_that_a_watch_has_shown_costs_a_mark_and_a_deletion_and_n
         for name in cluster.victims():
             condition = cluster.pod(name)["status"]["conditions"][0]
             assert condition["type"] == "DisruptionTarget" and condition["observedGeneration"] == 1
+
+
+async def test_more_than_two_hundred_that_were_not_evicted_by_one_plan_are_those_of_the_next() -> (
+    None
+):
+    number = 250
+    refs = [ObjectRef("v1", "Pod", f"low-{i}", f"uid-{i}", NAMESPACE) for i in range(number)]
+    victims = [Victim(ref, ref, {"cpu": 1000}, "lower priority") for ref in refs]
+
+    async with memory() as cluster:
+        _full(cluster)
+
+        def recorded(name: str, phase: IntentPhase, **status: Any) -> None:
+            at = format_instant(cluster.clock.wall())
+            preemptor = ObjectRef("v1", "Pod", name, f"uid-{name}", NAMESPACE)
+            spec = PreemptionSpec(
+                "scheduling", name, 1, Proof("Placement"), victims, at, preemptor=preemptor
+            )
+            apart = split(name, "reprieve-system", spec)
+            assert apart.parts
+            for part in apart.parts:
+                cluster.api.put("preemptionparts.reprieve.dev", msgspec.to_builtins(part))
+            head = Preemption(
+                Metadata(name, "reprieve-system"), apart.head, PreemptionStatus(phase, **status)
+            )
+            cluster.api.put("preemptions.reprieve.dev", msgspec.to_builtins(head))
+
+        states = [VictimStatus(ref.uid, VictimState.GONE) for ref in refs]
+        recorded(
+            "first",
+            IntentPhase.COMPLETED,
+            victims=states[:200],
+            numbers_by_state=numbers_by_state(victims, states),
+        )
+        recorded("second", IntentPhase.EVICTING)
+        cluster.start()
+        await cluster.pass_time(MINUTE)
+        (second,) = (i for i in cluster.intents() if i["metadata"]["name"] == "second")
+        assert second["status"]["phase"] == "Completed"
+        assert second["status"]["victimsByState"] == {"Evicted": number}
+        assert second["status"]["numbersByState"] == {"Evicted": f"0-{number - 1}"}

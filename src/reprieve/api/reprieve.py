@@ -33,8 +33,10 @@ __all__ = [
     "PreemptionSpec",
     "PreemptionStatus",
     "Proof",
+    "SubjectClass",
     "Victim",
     "VictimClass",
+    "VictimGuard",
     "VictimState",
     "VictimStatus",
 ]
@@ -187,7 +189,9 @@ class VictimStatus(_Struct, frozen=True):
 class PreemptionStatus(_Struct, frozen=True):
     """How far the operator got, who does it, and under which epoch of the process lease.
 
-    `victims`: of a plan in parts only those that were not evicted; `victims_by_state` counts all.
+    `victims`: of a plan in parts only some of those that were not evicted; `victims_by_state`
+    counts all, and `numbers_by_state` says which they are, by their places in the plan
+    ("0-3998,4000").
     """
 
     phase: IntentPhase
@@ -197,6 +201,7 @@ class PreemptionStatus(_Struct, frozen=True):
     victim_count: int = 0
     victims: list[VictimStatus] = []
     victims_by_state: dict[str, int] = {}
+    numbers_by_state: dict[str, str] = {}
     started_at: str = ""
     finished_at: str = ""
 
@@ -223,8 +228,24 @@ class Preemption(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = "Preemption"
 
 
+class SubjectClass(_Struct, frozen=True):
+    """What the subjects of victims have in common, where they are no roots.
+
+    `name`: with `*` for the root's name and `#` for the first letters of its uid; empty where that
+    does not give their names.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str = ""
+    name: str = ""
+
+
 class VictimClass(_Struct, frozen=True):
-    """What victims have in common: all but who they are."""
+    """What victims have in common: all but who they are.
+
+    `reason`: of those that say no other.
+    """
 
     api_version: str
     kind: str
@@ -232,29 +253,42 @@ class VictimClass(_Struct, frozen=True):
     namespace: str = ""
     amounts: dict[str, int] = {}
     action: Action = Action.DELETE
+    subject: SubjectClass | None = None
+    reason: str = ""
 
 
 class PartVictim(_Struct, frozen=True, array_like=True):
     """One victim within a part: its root, without what its class says. A JSON array.
 
-    `number`: of its class within the part; `unit`: of its unit, None for a victim that goes alone.
-    `subject` is left out where it is the root. What is empty at the end is left out, too.
+    `number`: of its class within the part; `unit`: of its unit, None for a victim that goes alone;
+    `reason`: None where it is that of its class. `subject_uid` stands where the subject is another
+    object than the root, `subject_name` where the class does not give it. What is empty at the end
+    is left out.
     """
 
     name: str
     uid: str
     number: int = 0
     unit: int | None = None
-    reason: str = ""
-    subject: ObjectRef | None = None
+    reason: str | None = None
+    subject_uid: str | None = None
+    subject_name: str | None = None
+
+
+class VictimGuard(_Struct, frozen=True, array_like=True):
+    """Guards about the subjects of a part's victims, from the `first` to the `last` of the part."""
+
+    first: int
+    last: int
+    phases: list[str]
 
 
 class PartSpec(_Struct, frozen=True):
     """A piece of a plan, or of the input that it was decided on. Immutable.
 
-    `victims` and `placement` are texts of many lines, a `PartVictim` each, or a uid and a node as a
-    JSON array: thousands of objects in an object would cost an API server a second and more for
-    each write, and a text costs it nothing.
+    `victims`, `placement` and `guards` are texts of many lines: a `PartVictim` each, a uid and a
+    node as a JSON array, a `VictimGuard` or a `Guard`. Thousands of objects in an object would cost
+    an API server a second and more for each write, and a text costs it nothing.
 
     `preemption`: name of the Preemption; without one that names it, a part means nothing. `index`:
     its place among the parts of the same sort. `input`: a piece of the input's data.
@@ -268,7 +302,7 @@ class PartSpec(_Struct, frozen=True):
     units: list[str] = []
     victims: str = ""
     placement: str = ""
-    guards: list[Guard] = []
+    guards: str = ""
     input: str = ""
 
 

@@ -45,6 +45,7 @@ from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.kube.writes import Priority
+from reprieve.telemetry.victim_states import numbers_by_state
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
 from reprieve.units.errors import ReprieveError
@@ -261,20 +262,22 @@ class IntentLog:
     ) -> Preemption:
         """Write `Completed` or `Abandoned` with what became of each victim.
 
-        Of a plan in parts those are listed that were not evicted, as far as there is room.
+        Of a plan in parts those are listed that were not evicted, as far as there is room; the
+        states of all of them stand there by number.
 
         Raises:
             Deposed: the fence is closed.
             Conflict: somebody else wrote the intent since it was read.
         """
-        states = list(victims)
+        states, spec = list(victims), intent.spec
         return await self._write(
             intent,
             phase=phase,
             reason=reason,
-            victim_count=intent.spec.number_of_victims,
-            victims=_listed(states) if intent.spec.parts else states,
+            victim_count=spec.number_of_victims,
+            victims=_listed(states) if spec.parts else states,
             victims_by_state=dict(Counter(str(each.state) for each in states)),
+            numbers_by_state=numbers_by_state(spec.victims, states) if spec.parts else {},
             owner=self._fence.identity,
             epoch=self._fence.epoch,
             finished_at=format_instant(self._clock.wall()),
@@ -409,5 +412,5 @@ def _bare(intent: Preemption) -> Preemption:
     spec = msgspec.structs.replace(
         intent.spec, victims=[], placement=[], guards=[], input=None, victim_count=number
     )
-    status = msgspec.structs.replace(intent.status, victims=[])
+    status = msgspec.structs.replace(intent.status, victims=[], numbers_by_state={})
     return msgspec.structs.replace(intent, spec=spec, status=status)

@@ -14,7 +14,8 @@ from reprieve.engine.quota.amounts import text
 from reprieve.engine.quota.shares import share
 from reprieve.telemetry.quota_replay import QuotaAnswer, QuotaReplay, Standing, quota_answers
 from reprieve.telemetry.story import counted_victims, level_text, outcome_text, status_lines
-from reprieve.telemetry.sums import MOST_NAMED, victim_states
+from reprieve.telemetry.sums import MOST_NAMED
+from reprieve.telemetry.victim_states import victim_states
 
 __all__ = ["quota_answer_text", "quota_story", "workloads_named"]
 

@@ -21,7 +21,8 @@ from reprieve.telemetry.story import (
     outcome_word,
     status_lines,
 )
-from reprieve.telemetry.sums import MOST_NAMED, pool_of, sum_lines, victim_states
+from reprieve.telemetry.sums import MOST_NAMED, pool_of, sum_lines
+from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 

@@ -15,7 +15,8 @@ from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.outcome import Reason
 from reprieve.engine.plan import ProofLevel
 from reprieve.telemetry.replay import Answer, Replay, Role, answers
-from reprieve.telemetry.sums import MOST_NAMED, sum_lines, table, victim_states
+from reprieve.telemetry.sums import MOST_NAMED, sum_lines, table
+from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.quantities import quantity_text

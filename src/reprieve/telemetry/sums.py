@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from reprieve.api.reprieve import Preemption, VictimState, VictimStatus
-
-__all__ = ["MOST_NAMED", "POOL_LABELS", "pool_of", "sum_lines", "table", "victim_states"]
+__all__ = ["MOST_NAMED", "POOL_LABELS", "pool_of", "sum_lines", "table"]
 
 #: Most members or victims that are named one by one.
 MOST_NAMED: Final = 50
@@ -55,19 +53,3 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
-
-
-def victim_states(preemption: Preemption) -> dict[str, VictimStatus]:
-    """Return what became of each victim, as far as it is known, by the uid of its root.
-
-    Of a plan in parts the status lists those who were not evicted; where these are all of them, the
-    others were evicted, all by the time at which the preemption was over.
-    """
-    spec, status = preemption.spec, preemption.status
-    states = {each.uid: each for each in status.victims}
-    unlisted = [v.root.uid for v in spec.victims if v.root.uid not in states]
-    evicted = status.victims_by_state.get(VictimState.EVICTED.value, 0)
-    if unlisted and len(unlisted) == evicted:
-        at = status.finished_at
-        states |= {uid: VictimStatus(uid, VictimState.EVICTED, at) for uid in unlisted}
-    return states

@@ -17,6 +17,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
 from typing import Final
 
+from msgspec.structs import replace
+
 from reprieve.api.reprieve import (
     Action,
     ObjectRef,
@@ -315,7 +317,8 @@ class OpenIntents:
             except Conflict:
                 current = next((i for i in self._intents() if i.metadata.name == name), None)
                 if current is not None and current.status.phase.open:
-                    self._outcomes[name] = Outcome(current, outcome.victims)
+                    again = replace(current, spec=outcome.intent.spec)
+                    self._outcomes[name] = Outcome(again, outcome.victims)
                     self._again(Nanos(now + _RETRY))
                     continue
             except NotFound:

@@ -16,6 +16,7 @@ from reprieve.api.reprieve import ObjectRef, Preemption, VictimState
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.engine.quota.protection import Ledger, Pair
 from reprieve.kube.series_events import Reference
+from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.durations import format_duration
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.wording.kueue import Event
@@ -50,7 +51,8 @@ class HeldPairs:
             preemptor, at = intent.spec.preemptor, _instant(intent.spec.decided_at)
             if preemptor is None or at <= since:
                 continue
-            spared = {each.uid for each in intent.status.victims if each.state in _NOT_EVICTED}
+            states = victim_states(intent)
+            spared = {uid for uid, each in states.items() if each.state in _NOT_EVICTED}
             for victim in intent.spec.victims:
                 if victim.subject.uid not in spared:
                     self.ledger.record(preemptor.uid, victim.subject.uid, at)

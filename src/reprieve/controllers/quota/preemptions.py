@@ -304,7 +304,7 @@ class Preemptions:
         except (Conflict, NotFound):
             current = next((i for i in await self._log.list() if i.metadata.name == name), None)
             if current is not None and current.status.phase.open:
-                found.intent = current
+                found.intent = replace(current, spec=found.intent.spec)
                 return
         del self._open[name]
 

@@ -39,6 +39,7 @@ from reprieve.execution.preempt import PodPreemption, is_torn
 from reprieve.execution.recovery import claim_open, expired
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.series_events import Reference
+from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.durations import HOUR, MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
@@ -159,12 +160,8 @@ class Preemptions:
         for record in records:
             if record.spec.plane != Plane.SCHEDULING or record.status.phase.open:
                 continue
-            states = {each.uid: each.state for each in record.status.victims}
-            if record.spec.parts:
-                # Such a record lists who was not evicted.
-                whole = await self._intents.whole(record)
-                found.update(v.root.uid for v in whole.spec.victims if v.root.uid not in states)
-            found.update(uid for uid, state in states.items() if state is VictimState.EVICTED)
+            states = victim_states(await self._intents.whole(record))
+            found.update(u for u, each in states.items() if each.state is VictimState.EVICTED)
         return found
 
     def begin(
