@@ -117,7 +117,7 @@ async def _measure(
     await _until("all queues are ready", ready)
     before = await read_figures(client)
     setup, ready_mib = cpu_ms(pid), _memory_mib(pid, "VmRSS")
-    wall = await generator.run(patience=60.0 + load.workloads / 15)
+    wall = await generator.run(patience=60.0 + load.workloads / 5)
     await _until("no queue shows usage", idle)
     after, events = await _settled(client)
     assert operator.pids == [pid], "the operator ended"

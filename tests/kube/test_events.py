@@ -189,15 +189,25 @@ async def test_trouble_is_retried_a_few_times_then_dropped_and_reported_once(
     assert stage.counts == [("three", 1)]
 
 
-async def test_missing_rights_are_not_retried(stage: Stage) -> None:
+async def test_a_namespace_that_refused_an_event_is_left_alone_for_a_minute(stage: Stage) -> None:
     denial = 'User "x" cannot create resource "events" in API group "" in the namespace "work"'
     stage.events.refuse = lambda request: refusal(403, "Forbidden", denial)
+    elsewhere = Regarding("batch/v1", "Job", "play", "train", "u2")
     stage.say("one")
     stage.say("two")
-    await stage.settle(MINUTE)
-    assert len(stage.wire.requests) == 2
+    await stage.settle(MINUTE - 1)
+    stage.say("three")
+    stage.say("elsewhere", elsewhere)
+    await stage.settle()
+    assert [request.path.split("/")[-2] for request in stage.wire.requests] == ["work", "play"]
     [report] = stage.reports
     assert isinstance(report, Forbidden)
+    assert stage.recorder.dropped == 4
+    stage.events.refuse = lambda request: None
+    await stage.settle(1)
+    stage.say("four")
+    await stage.settle()
+    assert [event["message"] for event in stage.stored] == ["four"]
 
 
 async def test_a_create_whose_answer_was_lost_is_not_written_twice(stage: Stage) -> None:

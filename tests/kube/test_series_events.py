@@ -1,16 +1,21 @@
-"""Notes of series events: what the API takes of them."""
+"""Series events: notes as the API takes them, how many go when, and where none are taken."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
 
+from reprieve.kube import series_events
+from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import Resource
 from reprieve.kube.series_events import Reference, SeriesEvents
+from reprieve.kube.writes import Priority
 from reprieve.units.clock import VirtualClock
-from tests.kube.fakes import Collection, FakeWire, client_over
+from reprieve.units.durations import MINUTE, SECOND
+from tests.kube.fakes import Collection, FakeWire, client_over, refusal
 
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 WORK = Reference("kueue.x-k8s.io/v1beta2", "Workload", "work", "train", "u1")
@@ -38,3 +43,99 @@ async def test_a_note_is_cut_where_the_api_takes_no_more(note: str, written: str
         await task
     assert [event["note"] for event in stored.objects.values()] == [written]
     assert len(written.encode()) <= 1_024
+
+
+class Stage:
+    """A recorder over a fake API server."""
+
+    def __init__(self) -> None:
+        self.clock, self.stored = VirtualClock(), Collection(EVENTS)
+        self.wire = FakeWire(self.stored.handle)
+        self.client = client_over(self.wire, self.clock)
+        self.recorder = SeriesEvents(self.client, self.clock, instance="t")
+
+    def say(self, number: int, kind: str = "Normal", namespace: str = "work") -> None:
+        about = Reference("v1", "Pod", namespace, f"p-{number}", f"u{number}")
+        self.recorder.event(about, kind, "Reason", "Action", f"{number}", controller="c")
+
+    async def others(self, count: int) -> None:
+        """Let so many writes go that go before events."""
+        first = self.client.at(Priority.EVICT)
+        for number in range(count):
+            with suppress(ApiError):
+                await first.delete(EVENTS, "work", f"x-{number}")
+
+    @property
+    def notes(self) -> list[str]:
+        return [event["note"] for event in self.stored.objects.values()]
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    made = Stage()
+    task = asyncio.ensure_future(made.recorder.run())
+    yield made
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_events_of_a_quiet_process_are_written_at_once(stage: Stage) -> None:
+    for number in range(200):
+        stage.say(number)
+    await stage.clock.advance(0, settle=2_000)
+    assert len(stage.notes) == 200
+
+
+async def test_few_events_are_written_while_there_is_more_to_write_and_the_others_later(
+    stage: Stage,
+) -> None:
+    for number in range(1_000):
+        stage.say(number)
+    await stage.clock.advance(0, settle=2_000)
+    assert len(stage.notes) == 200  # the burst
+    for _ in range(10):
+        await stage.others(50)
+        await stage.clock.advance(SECOND, settle=100)
+    # 20 in each of the seconds, but for what the first one began with.
+    assert 380 <= len(stage.notes) <= 480
+    await stage.clock.advance(5 * SECOND)
+    assert sorted(map(int, stage.notes)) == list(range(1_000))
+    assert stage.recorder.dropped == 0
+
+
+async def test_warnings_go_first_and_a_full_queue_drops_the_oldest_that_is_none(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series_events, "_QUEUE", 100)
+    for number in range(150):
+        stage.say(number, "Warning" if number in (10, 140) else "Normal")
+    assert stage.recorder.dropped == 50
+    await stage.recorder.flush()
+    assert stage.notes[:2] == ["10", "140"]
+    assert sorted(map(int, stage.notes)) == [10, *range(51, 150)]
+    for number in range(150, 260):
+        stage.say(number, "Warning")
+    stage.say(260)
+    assert stage.recorder.dropped == 61
+
+
+async def test_a_namespace_that_refused_an_event_is_left_alone_for_a_minute(stage: Stage) -> None:
+    terminating = "unable to create new content in namespace work because it is being terminated"
+    stage.stored.refuse = lambda request: (
+        refusal(403, "Forbidden", terminating) if "/work/" in request.path else None
+    )
+    for number in range(2_000):
+        stage.say(number)
+    stage.say(2_000, namespace="play")
+    await stage.recorder.flush()
+    refused = [request for request in stage.wire.requests if "/work/" in request.path]
+    # As many as were on their way when the first answer came.
+    assert 1 <= len(refused) <= 4
+    assert stage.notes == ["2000"]
+    assert stage.recorder.dropped == 2_000
+    stage.stored.refuse = lambda request: None
+    await stage.clock.advance(MINUTE)
+    stage.say(2_001)
+    await stage.recorder.flush()
+    assert stage.notes == ["2000", "2001"]

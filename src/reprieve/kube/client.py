@@ -101,6 +101,10 @@ class Client(Reader):
         view._timeout = timeout
         return view
 
+    def passed_before(self, priority: Priority) -> int:
+        """Return how many writes that go before this priority have left; leases apart."""
+        return self._gate.passed_before(priority)
+
     async def close(self) -> None:
         """Close all connections."""
         await self.transport.close()

@@ -23,6 +23,7 @@ from reprieve.kube.errors import (
     Unreachable,
 )
 from reprieve.kube.event_correlation import Correlator, Happening, Regarding, Series
+from reprieve.kube.event_refusals import EventRefusals
 from reprieve.kube.resource import EVENTS
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
@@ -66,6 +67,7 @@ class EventRecorder:
         self._reported: set[str] = set()
         self._limit = queue
         self._correlator = Correlator()
+        self._refusals = EventRefusals(clock)
         self._waiting: deque[Happening] = deque()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
@@ -129,6 +131,10 @@ class EventRecorder:
         await self._idle.wait()
 
     async def _write(self, happening: Happening, series: Series) -> None:
+        namespace = _namespace_of(happening)
+        if self._refusals.holds(namespace):
+            self.dropped += 1
+            return
         for attempt in range(_ATTEMPTS):
             try:
                 await self._once(happening, series)
@@ -139,6 +145,8 @@ class EventRecorder:
                 await self._client.transport.pause(attempt)
             except (ApiError, UsageError) as error:
                 # Refused for good: no rights, a namespace that goes away, an unknown namespace.
+                if isinstance(error, ApiError):
+                    self._refusals.note(namespace, error)
                 self._drop(error)
                 return
             else:
@@ -146,7 +154,7 @@ class EventRecorder:
                 return
 
     async def _once(self, happening: Happening, series: Series) -> None:
-        namespace = happening.regarding.namespace or "default"
+        namespace = _namespace_of(happening)
         if series.written:
             patch: Json = {
                 "count": series.count,
@@ -200,3 +208,7 @@ class EventRecorder:
         if key not in self._reported:
             self._reported.add(key)
             self._report(error)
+
+
+def _namespace_of(happening: Happening) -> str:
+    return happening.regarding.namespace or "default"

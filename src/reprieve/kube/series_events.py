@@ -4,8 +4,10 @@ An event names an action and, where there is one, a related object; its time is 
 old fields stay empty. The same thing again within six minutes (same regarding with its
 resourceVersion, related, type, reason and action) becomes the series of the first one, written at
 its first repetition and then at most once a minute. A note is cut where the API takes no more.
-Recording never waits or fails: what does not fit into the queue or cannot be written is dropped and
-counted. Source: client-go, tools/events/event_broadcaster.go.
+Recording never waits or fails: what cannot be written, or is about a namespace that has refused
+events lately, is dropped and counted. Warnings go first, and all within a budget that is small
+while this process has other things to write; of a queue that is full the oldest event goes that is
+no warning. Source: client-go, tools/events/event_broadcaster.go; the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from reprieve.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
+from reprieve.kube.event_refusals import EventRefusals
 from reprieve.kube.resource import Resource
+from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
@@ -39,6 +43,8 @@ _EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 _QUEUE: Final = 4_000
 _ATTEMPTS: Final = 5
 _WRITERS: Final = 4
+#: While more than so many other writes per second are made, only so many events per second are.
+_ALLOWANCE: Final = Allowance(burst=200, quiet=200, busy=20, many=20)
 _SERIES: Final = 6 * MINUTE
 _PATCH: Final = MINUTE
 _KEPT: Final = 4_096
@@ -116,7 +122,10 @@ class SeriesEvents:
         self._instance = instance
         self._report = report
         self._reported: set[str] = set()
-        self._waiting: deque[_Happening] = deque()
+        self._budget = WriteBudget(clock, lambda: client.passed_before(Priority.EVENT), _ALLOWANCE)
+        self._refusals = EventRefusals(clock)
+        self._warnings: deque[_Happening] = deque()
+        self._others: deque[_Happening] = deque()
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
         self._last_name = 0
         self._arrived = asyncio.Semaphore(0)
@@ -136,15 +145,19 @@ class SeriesEvents:
         related: Reference | None = None,
     ) -> None:
         """Record an event; returns at once and never raises. `controller`: who reports."""
-        if len(self._waiting) >= _QUEUE:
-            self.dropped += 1
-            return
         key = _Key(regarding, related, controller, type, reason, action)
         happening = _Happening(key, _cut(note), self._clock.wall(), self._clock.monotonic())
-        self._waiting.append(happening)
-        self._open += 1
-        self._idle.clear()
-        self._arrived.release()
+        full = len(self._warnings) + len(self._others) >= _QUEUE
+        if full:
+            self.dropped += 1
+            if not self._others:
+                return
+            self._others.popleft()
+        (self._warnings if type == "Warning" else self._others).append(happening)
+        if not full:
+            self._open += 1
+            self._idle.clear()
+            self._arrived.release()
 
     async def run(self) -> None:
         """Write events until cancelled."""
@@ -160,7 +173,7 @@ class SeriesEvents:
         while True:
             await self._arrived.acquire()
             try:
-                await self._write(self._waiting.popleft())
+                await self._write((self._warnings or self._others).popleft())
             except Exception as fault:
                 # An event is never worth the others.
                 self._drop(fault)
@@ -170,12 +183,17 @@ class SeriesEvents:
                     self._idle.set()
 
     async def _write(self, happening: _Happening) -> None:
+        namespace = _namespace_of(happening)
+        if self._refusals.holds(namespace):
+            self.dropped += 1
+            return
         series = self._observe(happening)
         if series.count > 1:
             due = series.patched is None or happening.monotonic - series.patched >= _PATCH
             if not due:
                 return
             series.patched = happening.monotonic
+        await self._budget.turn()
         for attempt in range(_ATTEMPTS):
             try:
                 await self._once(happening, series)
@@ -186,6 +204,8 @@ class SeriesEvents:
                 await self._client.transport.pause(attempt)
             except (ApiError, UsageError) as error:
                 # Refused for good: no rights, or a namespace that is going away.
+                if isinstance(error, ApiError):
+                    self._refusals.note(namespace, error)
                 self._drop(error)
                 return
             else:
@@ -208,7 +228,7 @@ class SeriesEvents:
         return series
 
     async def _once(self, happening: _Happening, series: _Series) -> None:
-        namespace = happening.key.regarding.namespace or "default"
+        namespace = _namespace_of(happening)
         if series.count > 1:
             patch: Json = {"series": self._series_json(happening, series)}
             try:
@@ -255,6 +275,10 @@ class SeriesEvents:
         if key not in self._reported:
             self._reported.add(key)
             self._report(error)
+
+
+def _namespace_of(happening: _Happening) -> str:
+    return happening.key.regarding.namespace or "default"
 
 
 def _cut(note: str) -> str:

@@ -44,6 +44,7 @@ class WriteGate:
         self._free = places
         self._events = 0  # of the places that are taken
         self._lease_free = True
+        self._passed = dict.fromkeys(Priority, 0)
         # All and only writers that wait, and cancelled ones not yet met: (priority, arrival, turn).
         self._waiting: list[tuple[Priority, int, asyncio.Future[None]]] = []
         self._arrivals = itertools.count()
@@ -52,6 +53,12 @@ class WriteGate:
     def waiting(self) -> int:
         """Writers that wait for a place."""
         return sum(not turn.done() for _, _, turn in self._waiting)
+
+    def passed_before(self, priority: Priority) -> int:
+        """Return how many writes that go before this priority were let through; leases apart."""
+        return sum(
+            count for each, count in self._passed.items() if Priority.LEASE < each < priority
+        )
 
     @asynccontextmanager
     async def turn(self, priority: Priority) -> AsyncIterator[None]:
@@ -91,6 +98,7 @@ class WriteGate:
 
     def _enter(self, priority: Priority) -> None:
         self._free -= 1
+        self._passed[priority] += 1
         self._events += priority is Priority.EVENT
 
     def _release(self, priority: Priority) -> None:

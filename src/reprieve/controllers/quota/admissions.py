@@ -2,9 +2,10 @@
 
 One run of cycles may admit many hundreds. They stand in a queue, and a bounded number of writers
 takes them from it: what an admission needs is prepared when its turn has come, from the Workload as
-it is then. Who decides waits while the queue is long (`room`), so that decisions never run far
-ahead of what is written. What cannot be written is taken back. Source: specification of the quota
-plane, section 8; the design's "Processes and time".
+it is then. Who decides waits while the queue is long, and for a moment while anything is on its way
+(`room`): decisions never run far ahead of what is written, and where the API server is what limits,
+they are fewer and about more. What cannot be written is taken back. Source: specification of the
+quota plane, section 8; the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from reprieve.execution.fence import Deposed
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import ApiError
 from reprieve.kube.writes import Priority
+from reprieve.units.durations import MILLISECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
 
@@ -35,6 +37,9 @@ __all__ = ["Admissions"]
 _WRITERS: Final = 32
 # As long as more than these wait, nothing further is decided.
 _LONG: Final = 1_000
+# For so long at most, with so many looks, the next decisions wait for the last ones to be written.
+_PATIENCE: Final = 250 * MILLISECOND
+_LOOKS: Final = 10
 
 
 class Admissions:
@@ -46,6 +51,7 @@ class Admissions:
         self._writer = writer
         # All and only admissions that no writer has begun with, and when they were decided.
         self._waiting: asyncio.Queue[tuple[Entry, Nanos]] = asyncio.Queue()
+        self._writing = 0
         self._room = asyncio.Event()
         self._room.set()
 
@@ -59,6 +65,10 @@ class Admissions:
     async def room(self) -> None:
         """Wait until few enough are waiting that more may be decided."""
         await self._room.wait()
+        for _ in range(_LOOKS):
+            if not self._writing and self._waiting.empty():
+                return
+            await self._context.clock.sleep(_PATIENCE // _LOOKS)
 
     async def run(self) -> None:
         """Write until cancelled.
@@ -75,7 +85,11 @@ class Admissions:
             entry, decided = await self._waiting.get()
             if self._waiting.qsize() <= _LONG:
                 self._room.set()
-            await guarded(self._write(entry, decided), log)
+            self._writing += 1
+            try:
+                await guarded(self._write(entry, decided), log)
+            finally:
+                self._writing -= 1
 
     async def _write(self, entry: Entry, decided: Nanos) -> None:
         key, admission = entry.workload.key, entry.admission

@@ -1,9 +1,11 @@
 """Why a Workload waits: written into its status, and said in an event.
 
 What the cycles said last of a Workload is kept and written a little later by a few writers of
-their own, so that a queue of thousands holds no admission up, and what was admitted in the meantime
-costs no write. Those that were set aside unseen are told what one of the same shape was told.
-Source: specification of the quota plane, section 8.4.
+their own, in the order in which it came, within a budget that is small while admissions and
+evictions are written: a queue of thousands holds no admission up, and what was admitted in the
+meantime costs no write. While they are, one that was told before is told otherwise only after some
+seconds. Those that were set aside unseen are told what one of the same shape was told. Source:
+specification of the quota plane, section 8.4; the design's "Processes and time".
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Final
 from reprieve.api.kueue import PodSetRequest, Workload
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.quota.context import QuotaContext, log, reference_of
-from reprieve.controllers.quota.state import QuotaState
+from reprieve.controllers.quota.state import QuotaState, says_why
 from reprieve.controllers.quota.transitions import pending
 from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.controllers.workers import look_at_each
@@ -26,7 +28,9 @@ from reprieve.engine.quota.heads import ALIKE
 from reprieve.engine.quota.requests import pod_set_requests
 from reprieve.intake.quota_workloads import condition_of
 from reprieve.kube.errors import ApiError
-from reprieve.units.durations import MILLISECOND
+from reprieve.kube.write_budget import Allowance, WriteBudget
+from reprieve.kube.writes import Priority
+from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording import kueue
 
@@ -34,7 +38,9 @@ __all__ = ["Explanations"]
 
 _KEPT: Final = 10_000
 _LATER: Final = 200 * MILLISECOND
+_REWORDED: Final = 5 * SECOND
 _WRITERS: Final = 4
+_ALLOWANCE: Final = Allowance(burst=100, quiet=200, busy=10, many=10)
 
 
 class Explanations:
@@ -44,6 +50,9 @@ class Explanations:
         self._context = context
         self._state = state
         self._writer = writer
+        self._budget = WriteBudget(
+            context.clock, lambda: context.client.passed_before(Priority.STATUS), _ALLOWANCE
+        )
         # What is to be written, by key.
         self._due: DirtyKeys[str] = DirtyKeys(context.clock)
         self._said: dict[str, Entry] = {}
@@ -61,7 +70,8 @@ class Explanations:
             self._said.pop(key, None)
             return
         if key not in self._said:
-            self._due.add_at(key, Nanos(self._context.clock.wall() + _LATER))
+            pause = _REWORDED if self._was_told(key) and self._budget.busy else _LATER
+            self._due.add_at(key, Nanos(self._context.clock.wall() + pause))
         self._said[key] = entry
 
     def tell_those_alike(self, considered: Mapping[str, Entry]) -> None:
@@ -87,6 +97,11 @@ class Explanations:
                 unexplained.discard(key)
                 self.tell(replace(twin, workload=workload))
 
+    def _was_told(self, key: str) -> bool:
+        """Tell whether a Workload says why it waits, rightly or not any more."""
+        workload = self._state.workload(key)
+        return workload is not None and says_why(workload)
+
     def _is_written(self, entry: Entry) -> bool:
         """Tell whether there is nothing to write: it is known, or the Workload got quota."""
         workload = self._state.workload(entry.workload.key)
@@ -96,10 +111,21 @@ class Explanations:
         told = condition is not None and (condition.status, condition.reason, condition.message)
         return told == ("False", entry.reason, entry.message)
 
-    async def _write(self, key: str) -> None:
-        entry = self._said.pop(key, None)
+    def _is_due(self, key: str) -> bool:
+        """Tell whether there is something to write; what there is not is forgotten."""
+        entry = self._said.get(key)
         if entry is None or key in self._state.deciding or self._is_written(entry):
+            self._said.pop(key, None)
+            return False
+        return True
+
+    async def _write(self, key: str) -> None:
+        if not self._is_due(key):
             return
+        await self._budget.turn()
+        if not self._is_due(key):
+            return
+        entry = self._said.pop(key)
         now, settings = self._context.clock.wall(), self._state.configuration.settings
         requests = resource_requests(entry.workload, settings)
         gated = entry.outcome is Outcome.GATED

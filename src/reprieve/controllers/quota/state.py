@@ -49,7 +49,7 @@ from reprieve.kube.series_events import Reference
 from reprieve.units.durations import SECOND
 from reprieve.wording.kueue import Event
 
-__all__ = ["QuotaState", "key_of"]
+__all__ = ["QuotaState", "key_of", "says_why"]
 
 R = TypeVar("R")
 W = TypeVar("W")
@@ -58,6 +58,12 @@ W = TypeVar("W")
 def key_of(workload: kueue.Workload) -> str:
     """Return `namespace/name`."""
     return f"{workload.metadata.namespace}/{workload.metadata.name}"
+
+
+def says_why(workload: kueue.Workload) -> bool:
+    """Tell whether a Workload that waits says why, rightly or not any more."""
+    condition = condition_of(workload.status.conditions, "QuotaReserved")
+    return condition is not None and condition.reason != "PendingEvaluation"
 
 
 class QuotaState:
@@ -273,8 +279,7 @@ class QuotaState:
                 self.queues.delete(key)
             else:
                 self.queues.push(row)
-                condition = condition_of(found.status.conditions, "QuotaReserved")
-                if condition is None or condition.reason == "PendingEvaluation":
+                if not says_why(found):
                     self.unexplained.add(key)
             return
         self.queues.delete(key)

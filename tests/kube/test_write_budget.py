@@ -1,0 +1,119 @@
+"""Writes of little weight: plenty while it is quiet, few while others have much, never none."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+
+from reprieve.kube.write_budget import Allowance, WriteBudget
+from reprieve.kube.writes import Priority, WriteGate
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import MILLISECOND, SECOND
+
+ALLOWANCE = Allowance(burst=5, quiet=50, busy=2, many=10)
+
+
+class Stage:
+    """A budget with somebody who always wants more of it."""
+
+    def __init__(self, allowance: Allowance = ALLOWANCE) -> None:
+        self.clock = VirtualClock()
+        self.passed = 0
+        self.written = 0
+        self.budget = WriteBudget(self.clock, lambda: self.passed, allowance)
+
+    async def write_all_the_time(self) -> None:
+        while True:
+            await self.budget.turn()
+            self.written += 1
+
+    async def advance(self, seconds: float, others_per_s: int = 0) -> int:
+        """Let time pass; return how many were written in it."""
+        before, steps = self.written, round(seconds * 10)
+        for step in range(steps):
+            self.passed += others_per_s * (step + 1) // 10 - others_per_s * step // 10
+            await self.clock.advance(100 * MILLISECOND, settle=15)
+        return self.written - before
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    return Stage()
+
+
+async def test_a_burst_goes_at_once_and_then_so_many_per_second(stage: Stage) -> None:
+    task = asyncio.ensure_future(stage.write_all_the_time())
+    await stage.clock.advance(0, settle=80)
+    assert stage.written == 5
+    assert await stage.advance(2) == pytest.approx(100, abs=2)
+    await _end(task)
+
+
+async def test_few_go_while_others_have_much_and_plenty_a_second_after_that(stage: Stage) -> None:
+    task = asyncio.ensure_future(stage.write_all_the_time())
+    await stage.advance(1, others_per_s=40)
+    assert stage.budget.busy
+    assert await stage.advance(10, others_per_s=40) == pytest.approx(20, abs=2)
+    # The last second that was busy is still seen in the first one that is not.
+    await stage.advance(2)
+    assert not stage.budget.busy
+    assert await stage.advance(2) == pytest.approx(100, abs=2)
+    await _end(task)
+
+
+async def test_no_more_goes_than_the_budget_has_and_never_nothing() -> None:
+    random_numbers, seen = random.Random(5), Counter[str]()
+    for _ in range(12):
+        allowance = Allowance(
+            burst=random_numbers.randint(2, 20),
+            quiet=random_numbers.randint(20, 60),
+            busy=random_numbers.randint(1, 5),
+            many=random_numbers.randint(5, 20),
+        )
+        stage = Stage(allowance)
+        task = asyncio.ensure_future(stage.write_all_the_time())
+        for _ in range(4):
+            others = random_numbers.choice([0, 2 * allowance.many])
+            await stage.advance(1.5, others)
+            written = await stage.advance(3, others)
+            rate = allowance.busy if others else allowance.quiet
+            assert written <= 3 * rate + 1, (allowance, others)
+            assert written >= 3 * rate * 0.9 - 2, (allowance, others)
+            seen["busy" if others else "quiet"] += 1
+        await _end(task)
+    assert min(seen["busy"], seen["quiet"]) > 15, seen
+
+
+async def test_writes_that_go_first_are_counted_and_leases_are_not() -> None:
+    gate = WriteGate()
+    for priority in (Priority.LEASE, Priority.INTENT, Priority.EVICT, Priority.STATUS):
+        async with gate.turn(priority):
+            pass
+    async with gate.turn(Priority.LEASE), gate.turn(Priority.LEASE):
+        pass
+    counts = {each: gate.passed_before(each) for each in Priority}
+    assert counts == {
+        Priority.LEASE: 0,
+        Priority.INTENT: 0,
+        Priority.EVICT: 1,
+        Priority.STATUS: 2,
+        Priority.EVENT: 3,
+    }
+
+
+async def test_a_clock_that_moves_on_by_hours_gives_no_more_than_a_burst(stage: Stage) -> None:
+    await stage.clock.advance(3_600 * SECOND)
+    task = asyncio.ensure_future(stage.write_all_the_time())
+    await stage.clock.advance(0, settle=80)
+    assert stage.written == 5
+    await _end(task)
+
+
+async def _end(task: asyncio.Future[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
