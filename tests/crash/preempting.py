@@ -23,11 +23,12 @@ import orjson
 
 from reprieve.jobs.pods import GROUP_NAME, GROUP_TOTAL, gated
 from reprieve.kube.errors import NotFound
-from reprieve.kube.resource import LEASES, PODS
+from reprieve.kube.resource import LEASES, PODS, PREEMPTION_PARTS
 from reprieve.local.cluster import Stage, Write
 from reprieve.local.server.errors import StatusError
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
 from reprieve.scenarios.operator import OperatorProcesses
+from tests.crash.evicted import evicted, together
 from tests.quota_plane.site import CLUSTER_QUEUES, JOBS, NAMESPACE, Object, Site, job, site
 from tests.quota_plane.test_jobs import LOWER, base
 
@@ -58,6 +59,7 @@ class Preempting:
 
     cluster: Site
     values: Path
+    module: str = "reprieve"
     log: deque[str] = field(default_factory=lambda: deque(maxlen=40))
     at: int = 0
     of: str = ""
@@ -83,6 +85,7 @@ class Preempting:
                 {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
                 arguments=(*_ARGUMENTS, "--config", str(self.values)),
                 on_line=self.log.append,
+                module=self.module,
             )
             try:
                 await self._operator.start()
@@ -220,12 +223,9 @@ class Preempting:
         assert "schedulingStats" not in found[HIGH]["status"]
         marks = {name.removeprefix("job-").rsplit("-", 1)[0]: n for name, n in self.marks.items()}
         assert marks == dict.fromkeys(LOW, 1), "a victim was marked twice"
-        named = Counter(
-            victim["uid"]
-            for intent in await self.cluster.intents()
-            for victim in intent["status"].get("victims") or ()
-            if victim["state"] == "Evicted" and victim["uid"] in uids.values()
-        )
+        parts = await self.cluster.client.list(PREEMPTION_PARTS, dict, namespace=OPERATOR_NAMESPACE)
+        records = together(await self.cluster.intents(), parts.items)
+        named = {u: n for u, n in evicted(records).items() if u in uids.values()}
         assert named == {uids[name]: 1 for name in LOW}, "not each victim is in one intent"
 
     async def _run(self, *names: str) -> bool:
@@ -272,13 +272,13 @@ class Preempting:
 
 
 @asynccontextmanager
-async def preempting(folder: Path) -> AsyncIterator[Preempting]:
+async def preempting(folder: Path, module: str = "reprieve") -> AsyncIterator[Preempting]:
     """A queue of four cpus and the operator's process, which knows a kubeconfig."""
     objects = base(QUOTA, preemption=LOWER)
     async with site(folder, *objects, start=False) as cluster:
         values = folder / "values.yaml"
         values.write_text(_VALUES)
-        story = Preempting(cluster, values)
+        story = Preempting(cluster, values, module)
         cluster.embedded.cluster.on_write = story.on_write
         process = asyncio.create_task(story.keep_running())
         try:

@@ -27,6 +27,7 @@ from reprieve.scenarios.embedded import (
 )
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
+from tests.crash.evicted import evicted, together
 
 NAMESPACE = "team"
 ENVIRONMENT = {
@@ -84,8 +85,19 @@ class Reclaim:
         if self.hook is not None:
             await self.hook(self.numbers[write.index], write, stage)
 
-    async def start_operator(self) -> OperatorProcesses:
+    async def start_operator(self, module: str = "reprieve") -> OperatorProcesses:
         operator = self.embedded.stage.launch(ENVIRONMENT, 1)
+        if module != "reprieve":
+            operator = OperatorProcesses(
+                self.embedded.operator_kubeconfig,
+                {
+                    "GPU_PREEMPTION_METRICS_ENDPOINT": self.embedded.metrics_endpoint,
+                    "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+                    **ENVIRONMENT,
+                },
+                arguments=("--metrics-port", "0"),
+                module=module,
+            )
         self.started.append(operator)
         await operator.start()
         return operator
@@ -160,15 +172,12 @@ class Reclaim:
 
     async def committed(self) -> Counter[str]:
         """Return how many intents that evicted somebody name each root uid."""
-        named: Counter[str] = Counter()
-        for intent in await self.objects(PREEMPTIONS):
-            if intent["status"]["phase"] in ("Evicting", "Completed"):
-                named.update(
-                    victim["uid"]
-                    for victim in intent["status"].get("victims", ())
-                    if victim["state"] == "Evicted"
-                )
-        return named
+        heads = [
+            intent
+            for intent in await self.objects(PREEMPTIONS)
+            if intent["status"]["phase"] in ("Evicting", "Completed")
+        ]
+        return evicted(together(heads, await self.objects("preemptionparts.reprieve.dev")))
 
     async def _over(self) -> bool:
         outcome = await self.outcome()

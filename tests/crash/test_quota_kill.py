@@ -64,3 +64,16 @@ async def test_a_death_at_each_step_of_a_preemption_is_made_good(
                 assert died or at == 2, (step, at)
         assert {step for step, _ in story.deaths} == set(steps)
         assert sum(story.deaths.values()) >= 2 * len(steps) - 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+async def test_a_death_at_each_object_of_a_record_in_parts_is_made_good(
+    stage: Stage, tmp_path: Path
+) -> None:
+    async with preempting(tmp_path, "tests.crash.small_parts") as story:
+        parts = 0
+        while await story.play(parts + 1, stage, "create preemptionparts"):
+            parts += 1
+        assert parts >= 3, "one for victims and some for the input"
+        assert await story.play(1, stage, "create preemptions"), "the head comes last"

@@ -168,6 +168,7 @@ class Site:
         names: Sequence[str] = ("default-scheduler",),
         environment: Mapping[str, str] | None = None,
         lease: str = "15s",
+        module: str = "reprieve",
     ) -> OperatorProcesses:
         """Start an operator that schedules the pods of these names.
 
@@ -188,6 +189,7 @@ class Site:
                 *arguments,
             ),
             on_line=self.lines.append,
+            module=module,
         )
         self._operators.append(processes)
         await processes.start()

@@ -34,7 +34,8 @@ _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPAT
 class OperatorProcesses:
     """All replicas of one operator.
 
-    `arguments` follow `python -m reprieve run`; `environment` is everything that the processes
+    `arguments` follow `python -m reprieve run`, with another `module` in its place where one is
+    given; `environment` is everything that the processes
     know beside what an interpreter needs. `on_line` is called with each line they print.
     """
 
@@ -47,11 +48,12 @@ class OperatorProcesses:
         replicas: int = 1,
         on_line: Callable[[str], None] | None = None,
         log_lines: int = 400,
+        module: str = "reprieve",
     ) -> None:
         self._command = (
             sys.executable,
             "-m",
-            "reprieve",
+            module,
             "run",
             "--controllers",
             "idle",

@@ -1,0 +1,108 @@
+"""A control plane of one's own that serves the kinds of pod groups, and a stage on it.
+
+Its API server can be started anew with its gates off or on, over the objects that are there. Nobody
+else schedules; Jobs and what makes pods are played by kube-controller-manager where it is there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reprieve.local.machines.run import IN_CONTROLLER_MANAGER
+from reprieve.scenarios.embedded import OPERATOR_USER
+from reprieve.scenarios.model import NodeSpec
+from reprieve.scenarios.operator import OperatorProcesses
+from reprieve.scenarios.stage import Stage
+from reprieve.scenarios.staging import staged
+from reprieve.units.clock import SystemClock
+from tests.integration.control_plane import (
+    ADMINISTRATOR,
+    Binaries,
+    ControlPlane,
+    NoBinaries,
+    find_binaries,
+)
+
+__all__ = ["group_flags", "group_plane", "on_plane", "served_since"]
+
+_SERVED = "--runtime-config=scheduling.k8s.io/v1beta1=true"
+_FIRST = (1, 37)
+_PATIENCE_S = 180.0
+
+
+def group_flags(*, on: bool = True) -> tuple[str, ...]:
+    """Return what an API server is started with; the kinds are off by default in 1.37."""
+    gate = f"--feature-gates=GenericWorkload={str(on).lower()}"
+    return (gate, _SERVED) if on else (gate,)
+
+
+def served_since(first: tuple[int, int] = _FIRST) -> Binaries:
+    """Return the binaries; a test is skipped where there are none, or older ones."""
+    try:
+        binaries = find_binaries()
+    except NoBinaries as missing:
+        pytest.skip(str(missing))
+    command = [binaries.apiserver, "--version"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    major, minor, *_ = said.split()[-1].removeprefix("v").split(".")
+    if (int(major), int(minor)) < first:
+        pytest.skip(f"{said}: PodGroups of scheduling.k8s.io/v1beta1 come with 1.37")
+    return binaries
+
+
+@contextmanager
+def group_plane(folder: Path) -> Iterator[ControlPlane]:
+    """Run a control plane of 1.37 or newer; a test that wants one is skipped without."""
+    binaries = served_since()
+    flags = {"kube-apiserver": group_flags()}
+    users = {ADMINISTRATOR: "system:masters", OPERATOR_USER: "system:masters"}
+    running = ControlPlane(binaries, folder, users, flags)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@asynccontextmanager
+async def on_plane(
+    plane: ControlPlane,
+    folder: Path,
+    nodes: Sequence[NodeSpec],
+    *arguments: str,
+    kueue: bool = False,
+) -> AsyncIterator[Stage]:
+    """Bring up nodes, exporter and observer; `arguments` are the operator's."""
+    kubeconfig, operator_kubeconfig = folder / "kubeconfig", folder / "operator.kubeconfig"
+    plane.write_kubeconfig(kubeconfig, ADMINISTRATOR)
+    plane.write_kubeconfig(operator_kubeconfig, OPERATOR_USER)
+    async with staged(
+        kubeconfig,
+        operator_kubeconfig,
+        nodes,
+        SystemClock(),
+        operator_arguments=arguments,
+        machines_without=IN_CONTROLLER_MANAGER if plane.has_controllers else (),
+        scheduler=False,
+        kueue=kueue,
+    ) as (stage, _):
+
+        def launch(environment: Mapping[str, str], replicas: int) -> OperatorProcesses:
+            operator = stage.launch(environment, replicas)
+            start = operator.start
+
+            async def until_it_schedules() -> None:
+                # A loaded machine takes longer for that than scenarios sleep.
+                await start()
+                await operator.until_said("scheduling pods of", _PATIENCE_S)
+
+            vars(operator)["start"] = until_it_schedules
+            return operator
+
+        yield replace(stage, launch=launch)
