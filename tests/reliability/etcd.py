@@ -28,7 +28,10 @@ def compact(plane: ControlPlane) -> int:
 def lift_alarms(plane: ControlPlane) -> None:
     """Give back the room of what was forgotten, and write again."""
     _ask(plane, "maintenance/defragment", {})
-    _ask(plane, "maintenance/alarm", {"action": "DEACTIVATE", "alarm": _NO_SPACE})
+    for raised in _ask(plane, "maintenance/alarm", {"action": "GET"}).get("alarms", ()):
+        # Without its member an alarm stays.
+        lifted = {"action": "DEACTIVATE", "memberID": raised["memberID"], "alarm": _NO_SPACE}
+        _ask(plane, "maintenance/alarm", lifted)
 
 
 def _ask(plane: ControlPlane, what: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,7 @@ _PAGE: Final = 100  # records, of which those of earlier versions take up to hal
 _LISTED: Final = 200  # victims that stand in the status of a plan in parts
 _LONGEST: Final = 256  # letters of what is said there about one
 _ORPHANED: Final = 10 * MINUTE
+_AT_ONCE: Final = 8  # records that are being removed
 _SWEEP_EVERY: Final = 5 * MINUTE
 
 
@@ -292,6 +293,25 @@ class IntentLog:
         # Should this fail they are orphans.
         for name in _names(intent.spec):
             await self._remove_part(name)
+
+    async def remove_all(self, intents: Iterable[Preemption]) -> None:
+        """Delete records of preemptions that are over, some at a time, in the order given.
+
+        One at a time, behind all other writes, fewer may go than come on a slow API server.
+
+        Raises:
+            ApiError: one could not be deleted; others are.
+        """
+        left = iter(intents)
+
+        async def remove() -> None:
+            for intent in left:
+                await self.remove(intent)
+
+        ended = await asyncio.gather(*(remove() for _ in range(_AT_ONCE)), return_exceptions=True)
+        for failure in ended:
+            if failure is not None:
+                raise failure
 
     async def _remove_part(self, name: str, uid: str = "") -> None:
         writer = self._client.at(Priority.STATUS)

@@ -334,8 +334,7 @@ class Evaluator:
     async def remove_expired(self) -> None:
         """Remove records beyond their time to live or the cap, and parts that no record names."""
         now, records = self._context.clock.wall(), self._intents()
-        for record in expired(records, now, RECORD_TIME_TO_LIVE, RECORD_CAP):
-            await self._log.remove(record)
+        await self._log.remove_all(expired(records, now, RECORD_TIME_TO_LIVE, RECORD_CAP))
         await self._log.sweep(Plane.IDLE, records)
 
     async def _record_dry_run(

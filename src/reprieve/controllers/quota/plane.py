@@ -180,6 +180,8 @@ class QuotaPlane:
                 retries = self.decisions.retries
                 tasks.create_task(look_at_each(retries, self.decisions.retry, clock))
                 tasks.create_task(persistent(self._housekeeping, clock, log, "housekeeping"))
+                tidying = self.preemptions.keep_few_records
+                tasks.create_task(persistent(tidying, clock, log, "the removal of old records"))
                 tasks.create_task(
                     persistent(self._in_use.run, clock, log, "holding what is in use")
                 )

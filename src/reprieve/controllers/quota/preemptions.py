@@ -106,7 +106,6 @@ class Preemptions:
         self._attempts: dict[str, int] = {}
         self._unbegun = Unbegun()
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._clean_at = context.clock.monotonic()
 
     async def recover(self) -> None:
         """Take over the intents that a former process left open.
@@ -196,7 +195,7 @@ class Preemptions:
         return failed
 
     async def look(self) -> None:
-        """Close the intents that are over, and remove old records.
+        """Close the intents that are over.
 
         Raises:
             Deposed: the fence is closed.
@@ -205,11 +204,16 @@ class Preemptions:
         for name, found in list(self._open.items()):
             with alone(log, name):
                 await self._look_at(name, found)
-        now = self._context.clock.monotonic()
-        await self._unbegun.settle(self._log, now)
-        if now >= self._clean_at:
-            self._clean_at = type(now)(now + _CLEAN_EVERY)
-            await self._clean()
+        await self._unbegun.settle(self._log, self._context.clock.monotonic())
+
+    async def keep_few_records(self) -> None:
+        """Remove old records once in a while, until cancelled; what is on its way does not wait."""
+        while True:
+            try:
+                await self._remove_old_records()
+            except ApiError as failure:
+                log.warning("old records stay for now: %s", failure)
+            await self._context.clock.sleep(_CLEAN_EVERY)
 
     async def _look_at(self, name: str, found: _Open) -> None:
         for uid, key in list(found.marked.items()):
@@ -308,7 +312,7 @@ class Preemptions:
                 return
         del self._open[name]
 
-    async def _clean(self) -> None:
+    async def _remove_old_records(self) -> None:
         listed = await self._log.list(bare=True)
         records = [each for each in listed if each.spec.plane == Plane.QUOTA]
         wall = self._context.clock.wall()
@@ -316,8 +320,7 @@ class Preemptions:
         since = format_instant(Nanos(wall - self._context.options.loop_window))
         late = sum(record.metadata.creation_timestamp > since for record in records)
         cap = min(max(_RECORD_CAP, late), _RECORDS_AT_MOST)
-        for record in expired(records, wall, _RECORD_TIME_TO_LIVE, cap):
-            await self._log.remove(record)
+        await self._log.remove_all(expired(records, wall, _RECORD_TIME_TO_LIVE, cap))
         await self._log.sweep(Plane.QUOTA, records)
 
 

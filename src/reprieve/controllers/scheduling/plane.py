@@ -140,6 +140,9 @@ class SchedulingPlane:
             tasks.create_task(self.decisions.run())
             clock = self.context.clock
             tasks.create_task(persistent(self._housekeeping, clock, log, "housekeeping"))
+            if not self.context.dry_run:
+                tidying = self.preemptions.keep_few_records
+                tasks.create_task(persistent(tidying, clock, log, "the removal of old records"))
             names = ", ".join(sorted(self.context.scheduler_names))
             log.info("scheduling pods of %s", names)
 

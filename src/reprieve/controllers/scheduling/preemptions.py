@@ -14,6 +14,7 @@ Source: specification 9; the design's "Intent log and executor" and "Recovery".
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -42,7 +43,6 @@ from reprieve.kube.series_events import Reference
 from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.durations import HOUR, MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
-from reprieve.units.instants import Nanos
 from reprieve.wording import kube_scheduler as wording
 
 __all__ = ["Preemptions", "Preemptor"]
@@ -51,6 +51,7 @@ _DEFAULT_GRACE: Final = 30
 _SERVED_WITHIN: Final = 10 * MINUTE
 _RECORD_TIME_TO_LIVE: Final = 168 * HOUR
 _RECORD_CAP: Final = 5_000
+_CLEAN_EVERY: Final = 5 * MINUTE
 _AGAIN: Final = SECOND
 _SEEN_WITHIN: Final = 5 * SECOND
 _LOOK: Final = 10 * MILLISECOND
@@ -128,7 +129,6 @@ class Preemptions:
         self._preemptors: dict[str, Preemptor] = {}  # by intent, while victims are being deleted
         self._graces: dict[Uid, int] = {}
         self._failures: dict[str, int] = {}  # in a row, with nobody evicted, by preemptor
-        self._cleaned: Nanos | None = None
         self._noted: set[str] = set()  # plans of a dry run
 
     async def recover(self) -> None:
@@ -198,28 +198,43 @@ class Preemptions:
                     each.gone_since = now
 
     async def look(self) -> None:
-        """Complete what is over, plan around what does not end, remove old records.
+        """Complete what is over, plan around what does not end.
 
         Raises:
             Deposed: the process lease is lost.
             ApiError: to be tried again.
         """
         now = self._context.clock.monotonic()
-        for name, each in list(self._open.items()):
+
+        async def look_at(name: str, each: _Open) -> None:
             with alone(log, name):
                 await self._look_at(name, each, now)
+
+        await asyncio.gather(*(look_at(name, each) for name, each in list(self._open.items())))
         self._context.metrics.intents_open.labels(Plane.SCHEDULING.value).set(len(self._open))
         await self._recording.settle(now)
-        if self._cleaned is None or now - self._cleaned >= 5 * MINUTE:
-            self._cleaned = Nanos(now)
-            listed = await self._intents.list(bare=True)
-            records = [each for each in listed if each.spec.plane == Plane.SCHEDULING]
-            self._recording.forget_all_but(records)
-            self._failures.clear()
-            wall = self._context.clock.wall()
-            for record in expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP):
-                await self._intents.remove(record)
-            await self._intents.sweep(Plane.SCHEDULING, records)
+
+    async def keep_few_records(self) -> None:
+        """Remove old records every five minutes, until cancelled.
+
+        Apart from `look`, as thousands of deletions may take minutes, in which what is on its way
+        has to be looked at.
+        """
+        while True:
+            try:
+                await self._remove_old_records()
+            except ApiError as failure:
+                log.warning("old records stay for now: %s", failure)
+            await self._context.clock.sleep(_CLEAN_EVERY)
+
+    async def _remove_old_records(self) -> None:
+        listed = await self._intents.list(bare=True)
+        records = [each for each in listed if each.spec.plane == Plane.SCHEDULING]
+        self._recording.forget_all_but(records)
+        self._failures.clear()
+        wall = self._context.clock.wall()
+        await self._intents.remove_all(expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP))
+        await self._intents.sweep(Plane.SCHEDULING, records)
 
     async def _look_at(self, name: str, each: _Open, now: int) -> None:
         for uid, deadline in list(each.deadlines.items()):
