@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -21,8 +22,9 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.cli import explain
-from reprieve.controllers.scheduling import decisions
+from reprieve.controllers.scheduling import decisions, preemptions
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.execution.intents import IntentLog
 from reprieve.execution.parts import Sizes, split, whole
 from reprieve.kube.transport import Request
 from reprieve.telemetry.replay import InputOmitted
@@ -122,6 +124,36 @@ async def test_whoever_cannot_have_a_plan_recorded_is_told_and_tried_less_and_le
         await cluster.until(lambda: len(cluster.victims()) == 4, 11 * MINUTE)
         cluster.end_all()
         await cluster.until(lambda: {"high-0", "high-1"} <= cluster.placed().keys())
+
+
+async def test_the_removal_of_old_records_goes_several_at_a_time_and_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = set()
+
+    async def never(log: IntentLog, intent: Preemption) -> None:
+        asked.add(intent.metadata.name)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(IntentLog, "remove", never)
+    monkeypatch.setattr(preemptions, "_RECORD_CAP", 0)
+
+    def over() -> int:
+        return sum(each["status"]["phase"] == "Completed" for each in cluster.intents())
+
+    async with memory() as cluster:
+        _full(cluster)
+        cluster.start()
+        for number in range(3):
+            cluster.create(pod(f"high-{number}", 4, priority="high"))
+            await cluster.until(lambda: len(cluster.victims()) == 2)
+            cluster.end_all()
+        await cluster.until(lambda: over() == 3)
+        await cluster.until(lambda: len(asked) == 3, 6 * MINUTE)
+        cluster.create(pod("last", 4, priority="high"))
+        await cluster.until(lambda: len(cluster.victims()) == 2)
+        cluster.end_all()
+        await cluster.until(lambda: over() == 4)
 
 
 async def test_a_plan_is_recorded_without_its_input_where_that_cannot_be_written() -> None:
