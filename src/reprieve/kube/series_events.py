@@ -44,7 +44,7 @@ _QUEUE: Final = 4_000
 _ATTEMPTS: Final = 5
 _WRITERS: Final = 4
 #: While more than so many other writes per second are made, only so many events per second are.
-_ALLOWANCE: Final = Allowance(burst=200, quiet=200, busy=20, many=20)
+_ALLOWANCE: Final = Allowance(burst=200, quiet=100, busy=20, many=10)
 _SERIES: Final = 6 * MINUTE
 _PATCH: Final = MINUTE
 _KEPT: Final = 4_096

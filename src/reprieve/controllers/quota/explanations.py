@@ -40,7 +40,7 @@ _KEPT: Final = 10_000
 _LATER: Final = 200 * MILLISECOND
 _REWORDED: Final = 5 * SECOND
 _WRITERS: Final = 4
-_ALLOWANCE: Final = Allowance(burst=100, quiet=200, busy=10, many=10)
+_ALLOWANCE: Final = Allowance(burst=100, quiet=50, busy=10, many=5)
 
 
 class Explanations:
