@@ -171,3 +171,44 @@ async def test_a_preemption_is_over_when_its_victim_ends_before_it_is_stopped(
         await cluster.until("the preemption is over again", closed)
         ((victim,),) = [each["status"]["victims"] for each in await cluster.intents()]
         assert (victim["state"], victim["message"]) == ("Evicted", "finished")
+
+
+async def test_who_waits_without_having_been_evicted_is_no_victim_of_an_interrupted_plan(
+    tmp_path: Path,
+) -> None:
+    """Its admission failed while the plan was recorded, and the process died before any mark."""
+    async with site(tmp_path, *base(2, preemption=LOWER)) as cluster:
+        await cluster.create(job("low", priority="low"))
+        await cluster.until_admitted("low")
+        await cluster.create(job("high", priority="high"))
+
+        async def phases() -> list[str]:
+            return [(each.get("status") or {}).get("phase") for each in await cluster.intents()]
+
+        async def completed() -> bool:
+            return await phases() == ["Completed"]
+
+        await cluster.until("the preemption is over", completed)
+        await cluster.until_admitted("high")
+        await cluster.stop()
+        waiting = (await cluster.workloads())["low"]
+        status = waiting["status"]
+        assert "admission" not in status
+        status = {
+            "conditions": [each for each in status["conditions"] if each["type"] != "Evicted"]
+        }
+        name = waiting["metadata"]["name"]
+        await cluster.client.patch_status(WORKLOADS, NAMESPACE, name, status, dict)
+        (intent,) = await cluster.intents()
+        open_again: Object = {"phase": "Evicting", "victims": [], "finishedAt": None}
+        await cluster.client.patch_status(
+            PREEMPTIONS, OPERATOR_NAMESPACE, intent["metadata"]["name"], open_again, dict
+        )
+        await cluster.start()
+
+        async def abandoned() -> bool:
+            return await phases() == ["Abandoned"]
+
+        await cluster.until("the preemption is abandoned", abandoned)
+        ((victim,),) = [each["status"]["victims"] for each in await cluster.intents()]
+        assert victim["state"] == "Spared"

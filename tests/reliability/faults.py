@@ -293,14 +293,11 @@ async def events(run: Run) -> None:
         for i in number:
             event = {
                 "metadata": {"name": f"noise-{i}", "namespace": NAMESPACE},
-                "eventTime": "2026-01-01T00:00:00.000000Z",
-                "reportingController": "noise",
-                "reportingInstance": "noise-0",
-                "action": "Noise",
+                "involvedObject": {"kind": "Pod", "namespace": NAMESPACE, "name": f"low-{i % 50}"},
+                "source": {"component": "noise"},
                 "reason": "Noise",
                 "type": "Normal",
-                "note": "what others have to say",
-                "regarding": {"kind": "Pod", "namespace": NAMESPACE, "name": f"low-{i % 50}"},
+                "message": "what others have to say",
             }
             count += await tried(run.stand.client.create(EVENTS, event, dict))
 

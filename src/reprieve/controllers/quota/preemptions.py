@@ -137,7 +137,11 @@ class Preemptions:
                     if evicted is not None and not _is_for(evicted.message, intent):
                         found.foreign.add(subject.uid)
                 elif workload.status.admission is None:
-                    self._note(found, subject.uid, VictimState.EVICTED, "its quota is free")
+                    # One that was about to be admitted may never have held what was planned with.
+                    free = _evicted_since(workload, intent)
+                    state = VictimState.EVICTED if free else VictimState.SPARED
+                    detail = "its quota is free" if free else "it holds no quota"
+                    self._note(found, subject.uid, state, detail)
                 elif _admitted_again(workload, intent):
                     self._note(found, subject.uid, VictimState.EVICTED, "admitted again since")
                 else:
@@ -322,6 +326,13 @@ class Preemptions:
         cap = min(max(_RECORD_CAP, late), _RECORDS_AT_MOST)
         await self._log.remove_all(expired(records, wall, _RECORD_TIME_TO_LIVE, cap))
         await self._log.sweep(Plane.QUOTA, records)
+
+
+def _evicted_since(workload: Workload, intent: Preemption) -> bool:
+    """Tell whether anybody has evicted a victim since the plan; instants are whole seconds."""
+    evicted = condition_of(workload.status.conditions, "Evicted")
+    decided = parse_instant(intent.spec.decided_at)
+    return evicted is not None and parse_instant(evicted.last_transition_time) >= decided
 
 
 def _admitted_again(workload: Workload, intent: Preemption) -> bool:
