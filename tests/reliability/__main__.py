@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -99,6 +100,13 @@ async def play(name: str, fault: Fault, plane: str, folder: Path) -> dict[str, A
     }
 
 
+def is_wrong(said: Mapping[str, Any]) -> bool:
+    """Tell whether something was found that must not be."""
+    words = ("deleted_twice", "without_record", "overcommitted", "gangs_lost")
+    wrong = any(said[word] for word in (*words, "evicted_in_two_records"))
+    return wrong or not said["all_served"] or "gave_up" in said
+
+
 async def _play(run: Run, fault: Fault) -> tuple[bool, float, list[dict[str, Any]]]:
     """Return whether all gangs were served, the seconds until then, and all records ever seen."""
     began = time.monotonic()
@@ -172,9 +180,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         said = asyncio.run(play(given.fault, fault, given.plane, folder))
     print(json.dumps(said))
-    words = ("deleted_twice", "without_record", "overcommitted", "gangs_lost")
-    wrong = any(said[word] for word in (*words, "evicted_in_two_records"))
-    return int(wrong or not said["all_served"] or "gave_up" in said)
+    return int(is_wrong(said))
 
 
 if __name__ == "__main__":

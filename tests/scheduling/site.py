@@ -135,7 +135,8 @@ class Site:
     """A running cluster and its operators.
 
     `hook` is told of the operators' writes, but those of their lease, with `index` counting them;
-    it answers in the server's place by raising. `deleted` counts deletions of pods by uid.
+    it answers in the server's place by raising. `deleted` counts deletions of pods by uid. Both are
+    of the embedded cluster alone.
     """
 
     embedded: EmbeddedStage
@@ -143,6 +144,7 @@ class Site:
     lines: list[str]
     hook: Hook | None = None
     deleted: Counter[str] = field(default_factory=Counter)
+    operator_kubeconfig: Path | None = None  # another cluster's
     _operators: list[OperatorProcesses] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)
 
@@ -176,7 +178,7 @@ class Site:
         """
         named = [part for name in names for part in ("--scheduler-name", name)]
         processes = OperatorProcesses(
-            self.embedded.operator_kubeconfig,
+            self.operator_kubeconfig or self.embedded.operator_kubeconfig,
             {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE, **(environment or {})},
             arguments=(
                 "--controllers",

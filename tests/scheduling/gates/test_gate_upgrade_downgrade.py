@@ -1,7 +1,8 @@
 """KEP-5710's manual test of upgrade, downgrade and upgrade again, in both of its sequences.
 
 Server and operator are started anew with the gate GenericWorkload off, on, off and on, over the
-objects that the ones before have left. Each pod takes a whole node, and names it.
+objects that the ones before have left. Each pod takes a whole node, and names it. On a real API
+server tests/integration plays the same.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 import urllib.request
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import EVENTS
 from tests.scheduling.site import NAMESPACE, POD_GROUPS, Object, Site, group, node, pod, site
 
-_NODES = 9
-_GATE = "GenericWorkload"
+NODES = [node(f"node-{number}") for number in range(9)]
+#: Starts the cluster and the operator with the gate off or on, over what is there.
+Starts = Callable[[bool], AbstractAsyncContextManager["Version"]]
+GATE = "GenericWorkload"
 _GROUPS = "scheduler_podgroup_preemption_attempts_total"
 _PODS = "scheduler_preemption_attempts_total"
 
@@ -119,11 +122,10 @@ def _read(url: str) -> str:
 @asynccontextmanager
 async def version(folder: Path, *, gate: bool) -> AsyncIterator[Version]:
     """Start server and operator with the gate; stop both afterwards, the objects stay."""
-    nodes = [node(f"node-{number}") for number in range(_NODES)]
     async with site(
-        nodes, folder, kubelet=True, data=folder / "data", feature_gates={_GATE: gate}
+        NODES, folder, kubelet=True, data=folder / "data", feature_gates={GATE: gate}
     ) as cluster:
-        await cluster.operator("--feature-gates", f"{_GATE}={str(gate).lower()}")
+        await cluster.operator("--feature-gates", f"{GATE}={str(gate).lower()}")
         yield Version(cluster)
 
 
@@ -135,7 +137,16 @@ def _low(numbers: Iterable[int], at: Version) -> list[Object]:
 
 
 async def test_gate_upgrade_downgrade_of_a_preemptor(tmp_path: Path) -> None:
-    async with version(tmp_path, gate=False) as at:
+    await of_a_preemptor(lambda gate: version(tmp_path, gate=gate))
+
+
+async def test_gate_upgrade_downgrade_of_victims(tmp_path: Path) -> None:
+    await of_victims(lambda gate: version(tmp_path, gate=gate))
+
+
+async def of_a_preemptor(start: Starts) -> None:
+    """Play the first sequence."""
+    async with start(False) as at:
         await at.cluster.classes()
         await at.create(*_low(range(6), at))
         await at.runs(*(f"low-{number}" for number in range(6)))
@@ -146,7 +157,7 @@ async def test_gate_upgrade_downgrade_of_a_preemptor(tmp_path: Path) -> None:
         await at.counts(_PODS, 1)
         assert await at.metric(_GROUPS) == 0
 
-    async with version(tmp_path, gate=True) as at:
+    async with start(True) as at:
         await at.create(*(group(f"gang-test-{x}", min_count=2, priority="high") for x in "ab"))
         await at.create(at.on("test-pod-1", 1, "high", group="gang-test-a"))
         assert await at.group_of("test-pod-1") == {"podGroupName": "gang-test-a"}
@@ -163,7 +174,7 @@ async def test_gate_upgrade_downgrade_of_a_preemptor(tmp_path: Path) -> None:
         await at.succeeded()
         assert await at.metric(_PODS) == 0
 
-    async with version(tmp_path, gate=False) as at:
+    async with start(False) as at:
         with pytest.raises(NotFound):
             await at.create(group("gang-test-c", min_count=2, priority="high"))
         stored = (await at.cluster.pods())["test-pod-1"]["spec"]
@@ -175,7 +186,7 @@ async def test_gate_upgrade_downgrade_of_a_preemptor(tmp_path: Path) -> None:
         await at.counts(_PODS, 1)
         assert await at.metric(_GROUPS) == 0
 
-    async with version(tmp_path, gate=True) as at:
+    async with start(True) as at:
         kept = await at.cluster.client.get(POD_GROUPS, NAMESPACE, "gang-test-b", dict)
         assert kept["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}
         await at.create(at.on("test-pod-4", 4, "high", group="gang-test-b"))
@@ -189,13 +200,15 @@ async def test_gate_upgrade_downgrade_of_a_preemptor(tmp_path: Path) -> None:
         assert {"early", *(f"test-pod-{n}" for n in range(1, 6))} == set(await at.cluster.placed())
 
 
-async def test_gate_upgrade_downgrade_of_victims(tmp_path: Path) -> None:
+async def of_victims(start: Starts) -> None:
+    """Play the second sequence."""
+
     def member(at: Version, name: str, where: int, of: str) -> Object:
         found = at.on(name, where, "low", group=f"gang-test-{of}")
         found["spec"]["terminationGracePeriodSeconds"] = 1
         return found
 
-    async with version(tmp_path, gate=False) as at:
+    async with start(False) as at:
         await at.cluster.classes()
         await at.create(member(at, "early-0", 0, "a"), member(at, "early-1", 1, "a"))
         assert await at.group_of("early-1") is None
@@ -206,7 +219,7 @@ async def test_gate_upgrade_downgrade_of_victims(tmp_path: Path) -> None:
         await at.counts(_PODS, 1)
         await at.counts("scheduler_preemption_victims_sum", 1)
 
-    async with version(tmp_path, gate=True) as at:
+    async with start(True) as at:
         await at.create(
             *(group(f"gang-test-{x}", min_count=2, mode="all", priority="low") for x in "ab")
         )
@@ -220,7 +233,7 @@ async def test_gate_upgrade_downgrade_of_victims(tmp_path: Path) -> None:
         await at.counts("scheduler_preemption_workload_disruptions_sum", 1, preemptor="pod")
         assert await at.metric(_GROUPS) == 0
 
-    async with version(tmp_path, gate=False) as at:
+    async with start(False) as at:
         await at.create(member(at, "test-pod-3", 4, "b"), member(at, "test-pod-4", 5, "b"))
         assert await at.group_of("test-pod-3") is None
         await at.runs("test-pod-3", "test-pod-4")
@@ -231,7 +244,7 @@ async def test_gate_upgrade_downgrade_of_victims(tmp_path: Path) -> None:
         await at.counts("scheduler_preemption_victims_sum", 1)
         assert await at.metric("scheduler_preemption_workload_disruptions_sum") == 0
 
-    async with version(tmp_path, gate=True) as at:
+    async with start(True) as at:
         await at.create(member(at, "test-pod-5", 6, "b"), member(at, "test-pod-6", 7, "b"))
         await at.runs("test-pod-5", "test-pod-6")
         await at.create(at.on("high-3", 6, "high"))

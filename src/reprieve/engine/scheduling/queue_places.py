@@ -208,6 +208,10 @@ class Places:
         if gate is not None:
             missed = entry.missed or gate.plugin == DEFAULT_PREEMPTION
             gated, pooled = entry.place is Place.GATED, entry.pooled
+            if gated and gate == entry.gate:
+                # Thousands of victims end while a gang is held for them: it stays where it is.
+                entry.missed = missed
+                return
             self.leave(entry)
             self.shut_out(entry, gate, pooled if gated else now, "" if gated else event)
             entry.missed = missed
