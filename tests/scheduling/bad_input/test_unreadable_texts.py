@@ -12,6 +12,7 @@ from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import Object, group, pod
 
 LONG = "1" * 5_000
+HUGE = "9" * 40
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
 
 
@@ -103,3 +104,43 @@ async def test_a_bound_pod_whose_intake_fails_counts_on_its_node_and_is_told(
             "a part of it that cannot be read"
             in cluster.condition(cluster.pod("odd-1"), "PodScheduled")[2]
         )
+
+
+def asking(obj: Object, cpu: str) -> Object:
+    """Return the pod with another request."""
+    [container] = obj["spec"]["containers"]
+    changed = {**container, "resources": {"requests": {"cpu": cpu}}}
+    return {**obj, "spec": {**obj["spec"], "containers": [changed]}}
+
+
+async def test_a_request_beyond_all_numbers_is_one_that_fits_nowhere() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.running(pod("low", 4, priority="low"), "node-0")
+        cluster.start()
+        cluster.create(asking(pod("odd", priority="high"), HUGE))
+        await cluster.until(
+            lambda: cluster.condition(cluster.pod("odd"), "PodScheduled")[1] != "", MINUTE
+        )
+        assert cluster.condition(cluster.pod("odd"), "PodScheduled")[1] == "Unschedulable"
+        assert cluster.victims() == set()
+
+
+@pytest.mark.parametrize("in_group", [False, True], ids=["pod", "group"])
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+async def test_bound_pods_with_requests_beyond_all_numbers_can_be_victims(
+    count: int, in_group: bool
+) -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        names = {f"odd-{number}" for number in range(count)}
+        for name in sorted(names):
+            cluster.running(asking(pod(name, priority="low"), HUGE), "node-0")
+        cluster.start()
+        if in_group:
+            cluster.create(group("urgent", min_count=1, priority="high"))
+        gang = "urgent" if in_group else ""
+        cluster.create(pod("urgent-0", 4, priority="high", group=gang))
+        await cluster.until(lambda: cluster.victims() == names, MINUTE)
+        cluster.end_all()
+        await cluster.until(lambda: cluster.placed() == {"urgent-0": "node-0"}, MINUTE)

@@ -24,6 +24,7 @@ from typing import Final
 from reprieve.api.core import Container as PlainContainer
 from reprieve.api.core import ContainerResources, PodSpec
 from reprieve.api.scheduling import Amounts, Container, ContainerStatus, PodObject
+from reprieve.engine.cluster.columns import LIMIT, MOST_REQUESTED
 from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE
 from reprieve.units.quantities import InvalidQuantity, parse_milli
 
@@ -122,7 +123,8 @@ def amount_in_base_units(name: str, quantity: str | int | float) -> int:
     Raises:
         InvalidQuantity: not a quantity.
     """
-    return _rounded(name, parse_milli(quantity))
+    milli = parse_milli(quantity)
+    return min(milli if name == CPU else -(-milli // 1000), LIMIT)
 
 
 def _aggregate(
@@ -208,7 +210,8 @@ def _raise(most: _Milli, other: Mapping[str, int]) -> None:
 
 
 def _rounded(name: str, milli: int) -> int:
-    return milli if name == CPU else -(-milli // 1000)
+    """Return an amount in base units, up to the most that counts of one pod."""
+    return min(milli if name == CPU else -(-milli // 1000), MOST_REQUESTED)
 
 
 def _is_pod_level(name: str) -> bool:

@@ -23,6 +23,7 @@ from reprieve.api.storage import (
     TopologySelectorTerm,
     VolumeAttachment,
 )
+from reprieve.engine.cluster.columns import LIMIT
 from reprieve.engine.cluster.rows import Entry, Kind, NodeTerm, Operator, Requirement
 from reprieve.engine.cluster.storage import (
     MIGRATED,
@@ -206,7 +207,7 @@ def _entry(kind: Kind, metadata: ObjectMeta, row: object) -> Entry:
 
 def _size(text: str | int | float | None) -> int | None:
     try:
-        return None if text is None else parse_quantity(text)
+        return None if text is None else min(parse_quantity(text), LIMIT)
     except InvalidQuantity:
         return None
 
