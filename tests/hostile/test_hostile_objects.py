@@ -3,13 +3,15 @@
 One tenant writes long, nested, numeric, odd and regex-like text into all annotations and fields
 that the operator reads, of pods, jobs, groups, queues' workloads and idle workloads. All planes run
 in one process that knows a kubeconfig and a metrics URL. Somebody else asks it for its health all
-the while, and good objects come in between.
+the while, and good objects come in between. How long it is silent is told in processor time that it
+spends meanwhile, so that a machine with other work says nothing about it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import http.client
+import os
 import re
 import threading
 import time
@@ -20,110 +22,21 @@ from typing import Any, Final
 
 import pytest
 
-from reprieve.api.kaiwo import ANNOTATION_PREFIX, DERIVED_ANNOTATION, SUFFIXES
-from reprieve.api.reprieve import ON_PREEMPTION
+from reprieve.api.kaiwo import ANNOTATION_PREFIX
 from reprieve.local.server.errors import StatusError
 from reprieve.local.server.options import WriteOptions
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
-from tests.fuzz.targets import POD_NOTES
+from tests.hostile.objects import Object, hostile
 from tests.ports import free_port
 
-TEAM: Final = "team"
 NAMESPACES: Final = ("team", "other")
 SCHEDULER: Final = "default-scheduler"
-#: A generous order of magnitude: a broken rule stops the operator for minutes.
-ANSWERS_WITHIN_S: Final = 10.0
-MOST_MEMORY: Final = 768 * 2**20
-PATIENCE_S: Final = 240.0
-
-Object = dict[str, Any]
-
-
-def texts(random: Random) -> str:
-    """Return some hostile text."""
-    size = random.choice((1, 40, 300, 5_000, 5_000, 60_000))
-    piece = random.choice(
-        (
-            *("1", "9", "1.", "1s", "[", '{"a":', "(.|.)", "a*", "\\", "ä", "٣", "\N{SNOWMAN}"),
-            *("-", "1e9", "0x", "T", "%s", "${jndi:", "../", "\x1b[0m", "true", "null", "Ki"),
-        )
-    )
-    end = random.choice(("", "x", "s", "m", "e99999", "]", "Z", "!", '"'))
-    return (piece * size)[:size] + end
-
-
-def annotations(random: Random) -> dict[str, str]:
-    keys = (
-        *POD_NOTES,
-        *(f"{ANNOTATION_PREFIX}{suffix}" for suffix in (*SUFFIXES, "unknown")),
-        DERIVED_ANNOTATION,
-        ON_PREEMPTION,
-        "kueue.x-k8s.io/job-min-parallelism",
-        "kueue.x-k8s.io/retriable-in-group",
-    )
-    return {key: texts(random) for key in random.sample(keys, random.choice((1, 3, 5)))}
-
-
-def pod_spec(random: Random, *, node: str = "", gpus: int = 0) -> Object:
-    requests = {"cpu": random.choice(("1m", "1", texts(random)))}
-    container: Object = {"name": "c", "image": "busybox", "resources": {"requests": requests}}
-    if gpus:
-        container["resources"]["limits"] = {"amd.com/gpu": str(gpus)}
-    spec: Object = {"containers": [container], "terminationGracePeriodSeconds": 0}
-    if node:
-        spec["nodeName"] = node
-    if random.random() < 0.3:
-        spec["tolerations"] = [{"key": "k", "operator": "Equal", "value": texts(random)[:63]}]
-    if random.random() < 0.3:
-        value = {"key": "zone", "operator": "Gt", "values": [texts(random)]}
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [value]}]}
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-        spec["affinity"] = {"nodeAffinity": required}
-    return spec
-
-
-def hostile(random: Random, number: int) -> Object:
-    """Return an object that a tenant may write."""
-    metadata = {"name": f"odd-{number}", "namespace": TEAM, "annotations": annotations(random)}
-    queue = {"kueue.x-k8s.io/queue-name": random.choice(("q", "none"))}
-    match random.choice(
-        ("pod", "pod", "bound", "job", "queued", "group", "workload", "gpu", "claim")
-    ):
-        case "pod":
-            return _object("v1", "Pod", metadata, pod_spec(random))
-        case "bound":
-            return _object("v1", "Pod", metadata, pod_spec(random, node="odd"))
-        case "job":
-            template = {"spec": {**pod_spec(random, gpus=1), "restartPolicy": "Never"}}
-            return _object("batch/v1", "Job", metadata, {"template": template})
-        case "queued":
-            template = {"spec": {**pod_spec(random), "restartPolicy": "Never"}}
-            spec = {"suspend": True, "template": template}
-            return _object("batch/v1", "Job", {**metadata, "labels": queue}, spec)
-        case "group":
-            policy = {"gang": {"minCount": random.choice((1, 2**31 - 1))}}
-            spec = {"schedulingPolicy": policy}
-            return _object("scheduling.k8s.io/v1alpha3", "PodGroup", metadata, spec)
-        case "workload":
-            pods = {"name": "main", "count": 1, "template": {"spec": pod_spec(random)}}
-            spec = {"queueName": "q", "podSets": [pods]}
-            return _object("kueue.x-k8s.io/v1beta2", "Workload", metadata, spec)
-        case "claim":
-            expression = f'device.attributes["a"].b.matches("{texts(random)[:4_000]}")'
-            asked = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": expression}}]}
-            spec = {"devices": {"requests": [{"name": "r", "exactly": asked}]}}
-            return _object("resource.k8s.io/v1", "ResourceClaim", metadata, spec)
-        case _:
-            root = {"apiVersion": "v1", "kind": "Pod", "name": texts(random)[:253], "uid": "u"}
-            spec = {
-                "workloadRef": root,
-                "gpuResources": {"amd.com/gpu": 1},
-                "gracePeriod": texts(random),
-                "ttlAfterFinished": texts(random),
-            }
-            return _object("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", metadata, spec)
+#: Processor seconds of the operator between question and answer.
+SILENT_FOR_S: Final = 1.0
+MOST_MEMORY: Final = 512 * 2**20  # the chart's limit
+PATIENCE_S: Final = 900.0
 
 
 def _object(api: str, kind: str, metadata: Object, spec: Object) -> Object:
@@ -131,16 +44,20 @@ def _object(api: str, kind: str, metadata: Object, spec: Object) -> Object:
 
 
 class Health(threading.Thread):
-    """Asks for `/healthz` all the while; `slowest` in seconds, `answers` by what was answered."""
+    """Asks for `/healthz` all the while.
 
-    def __init__(self, port: int) -> None:
+    `slowest` answer in seconds, `silent` in seconds of the operator's own processor time;
+    `answers` by what was answered.
+    """
+
+    def __init__(self, port: int, process: int) -> None:
         super().__init__(daemon=True)
-        self._port, self._end = port, threading.Event()
-        self.slowest, self.answers = 0.0, Counter[str]()
+        self._port, self._process, self._end = port, process, threading.Event()
+        self.slowest, self.silent, self.answers = 0.0, 0.0, Counter[str]()
 
     def run(self) -> None:
         while not self._end.wait(0.1):
-            start = time.monotonic()
+            start, spent = time.monotonic(), spent_by(self._process)
             try:
                 asked = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
                 asked.request("GET", "/healthz")
@@ -149,10 +66,17 @@ class Health(threading.Thread):
             except (OSError, http.client.HTTPException) as error:
                 self.answers[repr(error)] += 1
             self.slowest = max(self.slowest, time.monotonic() - start)
+            self.silent = max(self.silent, spent_by(self._process) - spent)
 
     def stop(self) -> None:
         self._end.set()
         self.join()
+
+
+def spent_by(pid: int) -> float:
+    """Return the processor time of a process in seconds."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_of(pid: int) -> int:
@@ -173,7 +97,7 @@ class Site:
         for obj in objects:
             cluster = self.embedded.cluster
             kind = cluster.registry.by_kind(obj["apiVersion"], obj["kind"])
-            assert kind is not None, obj["kind"]
+            assert kind is not None, (obj["apiVersion"], obj["kind"])
             namespace = obj["metadata"].get("namespace", "")
             await cluster.api.create(kind, namespace, obj, WriteOptions())
 
@@ -217,8 +141,6 @@ async def is_served(site: Site, number: int) -> bool:
 
 
 def good(number: int) -> list[Object]:
-    random = Random(number)
-    spec = pod_spec(random)
     spec = {"containers": [{"name": "c", "image": "b", "resources": {"requests": {"cpu": "1m"}}}]}
     never = {**spec, "restartPolicy": "Never"}
     gpus = {"name": "c", "image": "b", "resources": {"limits": {"amd.com/gpu": "1"}}}
@@ -249,7 +171,20 @@ def configuration() -> list[Object]:
     }
     api = "kueue.x-k8s.io/v1beta2"
     spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    driver = "gpu.example.com"
+    device = {
+        "attributes": {"b": {"string": "a" * 64}},
+        "capacity": {"b": {"value": "40Gi"}},
+    }
+    devices = {
+        "driver": driver,
+        "nodeName": "good",
+        "pool": {"name": "good", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"gpu-{number}", **device} for number in range(4)],
+    }
     return [
+        _object("resource.k8s.io/v1", "DeviceClass", {"name": "gpu"}, {}),
+        _object("resource.k8s.io/v1", "ResourceSlice", {"name": "good"}, devices),
         *(_object("v1", "Namespace", {"name": name}, {}) for name in NAMESPACES),
         _object(api, "ResourceFlavor", {"name": "default-flavor"}, {}),
         _object(api, "ClusterQueue", {"name": "cq"}, spec),
@@ -267,6 +202,16 @@ async def until(what: str, holds: Any, told: Any) -> None:
         await asyncio.sleep(0.5)
 
 
+def tracebacks(lines: list[str]) -> list[str]:
+    """Return the line before each traceback of the log, and what it ends with."""
+    found = []
+    for number, line in enumerate(lines):
+        if line.startswith("Traceback"):
+            end = next((e for e in lines[number + 1 :] if not e.startswith(" ")), "")
+            found.append(f"{lines[number - 1][:300]}: {end[:300]}")
+    return found
+
+
 @pytest.mark.parametrize(
     "count", [200, pytest.param(10_000, marks=pytest.mark.slow)], ids=["few", "many"]
 )
@@ -275,6 +220,12 @@ async def test_hostile_objects_hold_nobody_up(count: int, tmp_path: Path) -> Non
     amounts = {"cpu": "4000", "memory": "4000Gi", "pods": "20000", "amd.com/gpu": gpus}
     nodes = [NodeSpec(name, dict(amounts)) for name in ("good", "odd")]
     lines, port = list[str](), free_port()
+    log = (tmp_path / "operator.log").open("w", buffering=1)
+
+    def keep(line: str) -> None:
+        lines.append(line)
+        print(line, file=log)
+
     async with embedded_stage(nodes, tmp_path, kueue=True, scheduler=False) as embedded:
         site = Site(embedded)
         await site.create(*configuration())
@@ -290,7 +241,7 @@ async def test_hostile_objects_hold_nobody_up(count: int, tmp_path: Path) -> Non
                 *("--controllers", "idle,quota,scheduling"),
                 *("--scheduler-name", SCHEDULER, "--metrics-port", str(port)),
             ),
-            on_line=lines.append,
+            on_line=keep,
         )
         await operator.start()
         try:
@@ -300,7 +251,7 @@ async def test_hostile_objects_hold_nobody_up(count: int, tmp_path: Path) -> Non
                 "the first good objects", lambda: is_served(site, 0), lambda: site.told(0, lines)
             )
             before = memory_of(operator.pids[0])
-            health = Health(port)
+            health = Health(port, operator.pids[0])
             health.start()
             random = Random(count)
             for number in range(count):
@@ -316,14 +267,16 @@ async def test_hostile_objects_hold_nobody_up(count: int, tmp_path: Path) -> Non
             memory = memory_of(operator.pids[0])
         finally:
             await operator.stop()
+            log.close()
     print(
         f"{sum(site.stored.values())} stored {dict(site.stored)}, refused {dict(site.refused)}; "
-        f"/healthz: {sum(health.answers.values())} answers, the slowest {health.slowest:.2f} s; "
+        f"/healthz: {sum(health.answers.values())} answers, the slowest after "
+        f"{health.slowest:.2f} s, of which the operator worked {health.silent:.2f} s at most; "
         f"memory {before / 2**20:.0f} to {memory / 2**20:.0f} MiB"
     )
     assert sum(site.stored.values()) > count / 3, site.refused
     assert len(site.stored) >= 6, site.stored
     assert set(health.answers) == {"200"}, (health.answers, lines[-20:])
-    assert health.slowest < ANSWERS_WITHIN_S
+    assert health.silent < SILENT_FOR_S
     assert memory < MOST_MEMORY
-    assert not [line for line in lines if "Traceback" in line], lines
+    assert tracebacks(lines) == []
