@@ -11,6 +11,12 @@ from reprieve.cli.main import cli
 from reprieve.controllers.lease_keeper import LeaseKeeper
 from reprieve.units.errors import ReprieveError
 
+# In here it is pytest's own process that is forked, which has threads; the program's has none then
+# (`tests/controllers/test_fork.py`).
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning"
+)
+
 COMMANDS = {
     "kubeconfig": ("run", "--controllers", "scheduling", "--kubeconfig"),
     "config": ("run", "--controllers", "scheduling", "--config"),

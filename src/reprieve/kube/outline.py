@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-import numpy as np
-
 __all__ = ["Part", "part", "parts"]
 
 _BLOCK: Final = 2**20  # bytes looked at together
@@ -55,6 +53,9 @@ def part(text: bytes, *path: bytes) -> bytes:
 
 def _marks(text: bytes) -> Iterator[tuple[int, int]]:
     """Yield where the outermost value begins and ends, with its commas and colons in between."""
+    # Numpy has threads, and the process forks after this module was loaded (`lease_keeper`).
+    import numpy as np
+
     backslashes, quotes, depth = 0, 0, 0  # at the end of the block before
     for start in range(0, len(text), _BLOCK):
         block = np.frombuffer(text, np.uint8, min(_BLOCK, len(text) - start), start)
