@@ -24,6 +24,7 @@ __all__ = [
     "Amounts",
     "Condition",
     "Container",
+    "ContainerImage",
     "ContainerPort",
     "ContainerStatus",
     "DisruptionMode",

@@ -23,6 +23,7 @@ from reprieve.engine.quota.node_proof import NodeProof, Template
 from reprieve.intake.cluster.nodes import node_row
 from reprieve.intake.cluster.pods import PodClasses, pod_row
 from reprieve.intake.cluster.policies import namespace_entry
+from reprieve.intake.cluster.sharing import SharedNodes
 from reprieve.kube.objects import identity_of
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
@@ -101,9 +102,9 @@ class NodeView:
             for row in self._shared.pods():
                 self._pod_changed(None, row)
             return
-        classes = PodClasses()
+        classes, nodes = PodClasses(), SharedNodes()
         self._watch(group, Kind.POD, PODS, PodObject, lambda pod: pod_row(pod, classes))
-        self._watch(group, Kind.NODE, NODES, NodeObject, node_row)
+        self._watch(group, Kind.NODE, NODES, NodeObject, lambda node: node_row(node, nodes))
         self._watch(group, Kind.NAMESPACE, NAMESPACES, NamespaceObject, namespace_entry)
 
     def troubles(self) -> list[str]:

@@ -54,6 +54,7 @@ from reprieve.intake.cluster.policies import (
     priority_class_entry,
     selector_row,
 )
+from reprieve.intake.cluster.sharing import SharedNodes
 from reprieve.intake.cluster.storage import (
     attachment_entry,
     capacity_entry,
@@ -235,8 +236,10 @@ def _pod_converter(policy: Policy) -> Callable[[PodObject], Converted]:
 
 
 def _node_converter(turns: NodeTurns | None) -> Callable[[NodeObject], Converted]:
+    shared = SharedNodes()
+
     def convert(node: NodeObject) -> Converted:
-        row = node_row(node)
+        row = node_row(node, shared)
         if turns is not None:
             annotation = (node.metadata.annotations or {}).get(ANNOTATION, "")
             turns.seen(row.name, row.version, annotation)

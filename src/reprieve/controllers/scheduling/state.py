@@ -7,7 +7,7 @@ groups their condition and generation. Source: the design's "How data flows"; sp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -174,13 +174,39 @@ class ClusterState:
         listed = list(changes)
         rows = [row for row, _ in listed]
         shown = [self._shown(row) for row in rows]
-        before = dict(self._pods) if kind is Kind.POD else self._held(kind)
+        before = self._known(kind)
         self.cluster.replace(kind, shown)
-        uids = {row.uid for row in rows}
+        self._after_list(kind, before, {row.uid for row in rows})
+        self._after_rows(listed)
+        self.disturbed += 1
+        self.changed()
+
+    def take_page(self, changes: Sequence[tuple[Change, Written | None]]) -> None:
+        """Take in a part of the first list of a kind; `complete` ends it."""
+        self.cluster.apply([self._shown(row) for row, _ in changes])
+        self._after_rows(changes)
+
+    def complete(self, kind: Kind, uids: Set[Uid]) -> None:
+        """End the first list of a kind, all of which was taken in: what it does not name is gone.
+
+        That may be something, where an earlier attempt at the list has failed.
+        """
+        before = self._known(kind)
+        self.cluster.complete(kind, uids)
+        self._after_list(kind, before, uids)
+        self.disturbed += 1
+        self.changed()
+
+    def _known(self, kind: Kind) -> Mapping[Uid, Change]:
+        return dict(self._pods) if kind is Kind.POD else self._held(kind)
+
+    def _after_list(self, kind: Kind, before: Mapping[Uid, Change], uids: Set[Uid]) -> None:
         for uid, old in before.items():
             if uid not in uids:
                 self._after_gone(kind, uid, old)
-        for row, (_, written) in zip(rows, listed, strict=True):
+
+    def _after_rows(self, listed: Iterable[tuple[Change, Written | None]]) -> None:
+        for row, written in listed:
             try:
                 if isinstance(row, PodRow):
                     self._after_pod(row, written)
@@ -188,9 +214,7 @@ class ClusterState:
                     self._after_object(row, written)
             except Exception:
                 # A fault of ours about one object is not to cost the others of its list.
-                log.exception("%s %s was not taken over", kind.value, row.uid)
-        self.disturbed += 1
-        self.changed()
+                log.exception("%s %s was not taken over", type(row).__name__, row.uid)
 
     # Pods.
 

@@ -49,6 +49,11 @@ class _Sink(Generic[W]):
     An object that a fault of ours keeps from being read is told, in the log and on the object. A
     pod counts with what can be read of it and is not placed; anything else is left out, and what is
     known of it stays until the next list.
+
+    The pages of the first list go on one by one, since nobody decides before it is complete: taken
+    at once, the pods of 65,000 nodes would keep the event loop from its turn for longer than the
+    lease keeper waits. Later lists replace what is known as one batch, and so do all of a kind that
+    may be absent: it can be counted as complete and empty at any moment of its first list.
     """
 
     def __init__(
@@ -62,13 +67,22 @@ class _Sink(Generic[W]):
         self._watched = watched
         self._state = state
         self._listed = listed
+        self._by_pages = not watched.optional and not listed.is_set()
 
-    def received(self, objects: list[W]) -> list[Converted]:
+    def received(self, objects: list[W]) -> list[Converted] | list[Uid]:
         found = (self._read(obj) for obj in objects)
-        return [converted for converted in found if converted is not None]
+        page = [converted for converted in found if converted is not None]
+        if not self._by_pages:
+            return page
+        self._state.take_page(page)
+        return [row.uid for row, _ in page]
 
-    def replaced(self, objects: list[Converted], resource_version: str) -> None:
-        self._state.replace(self._watched.kind, objects)
+    def replaced(self, objects: list[Any], resource_version: str) -> None:
+        if self._by_pages:
+            self._by_pages = False
+            self._state.complete(self._watched.kind, set(objects))
+        else:
+            self._state.replace(self._watched.kind, objects)
         self._listed.set()
 
     def applied(self, obj: W) -> None:

@@ -7,7 +7,7 @@ have not seen yet stays apart (`overlay`). Source: the design's "State that can 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from reprieve.engine.cluster.columns import LIMIT
 from reprieve.engine.cluster.copies import SELECTORS, Copies
@@ -68,7 +68,19 @@ class Cluster:
     def replace(self, kind: Kind, rows: Iterable[Change]) -> None:
         """Take in a complete list of one kind: what it does not name is gone."""
         listed = list(rows)
-        uids = {row.uid for row in listed}
+        self._end_others(kind, {row.uid for row in listed})
+        for row in listed:
+            self._apply(row)
+        self._unsynced.discard(kind)
+        self._after()
+
+    def complete(self, kind: Kind, uids: Set[Uid]) -> None:
+        """End a list of one kind whose rows were all taken in: what has no such uid is gone."""
+        self._end_others(kind, uids)
+        self._unsynced.discard(kind)
+        self._after()
+
+    def _end_others(self, kind: Kind, uids: Set[Uid]) -> None:
         table = Kind.SELECTOR if kind in SELECTORS else kind
         if kind is Kind.POD:
             gone = [
@@ -85,10 +97,6 @@ class Cluster:
             ]
         for uid, namespace, name in gone:
             self._apply(Gone(kind, uid, namespace, name))
-        for row in listed:
-            self._apply(row)
-        self._unsynced.discard(kind)
-        self._after()
 
     # What we did.
 

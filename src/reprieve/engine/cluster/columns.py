@@ -111,14 +111,14 @@ class ClassColumns:
         if number >= len(self.requests):
             self.requests = grown(self.requests, number + 1)
             self.scored = grown(self.scored, number + 1)
-        row = self.requests[number]
-        row[:] = 0
-        row[column_of[PODS]] = 1
+        amounts = [0] * self.requests.shape[1]
+        amounts[column_of[PODS]] = 1
         for name, amount in entry.requests:
-            row[column_of[name]] = min(amount, LIMIT)
-        scored = self.scored[number]
-        scored[:] = min(entry.scored_cpu, LIMIT), min(entry.scored_memory, LIMIT)
-        if max(int(row.max()), int(scored.max())) > HUGE:
+            amounts[column_of[name]] = min(amount, LIMIT)
+        scored = min(entry.scored_cpu, LIMIT), min(entry.scored_memory, LIMIT)
+        self.requests[number] = amounts
+        self.scored[number] = scored
+        if max(*amounts, *scored) > HUGE:
             self.huge.add(number)
         else:
             self.huge.discard(number)

@@ -318,7 +318,7 @@ class _DryRun:
             exhausted = np.zeros(len(snapshot.labels), np.bool_)
             for budget, selected in zip(matches.budgets, matches.selected, strict=True):
                 if budget.allowed <= 0:
-                    exhausted |= selected
+                    exhausted[selected] = True
             present = present & ~exhausted[snapshot.pod_labels]
         return present
 

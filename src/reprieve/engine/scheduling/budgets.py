@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprieve.engine.cluster.rows import BudgetRow
-from reprieve.engine.cluster.snapshot import I64, Mask
+from reprieve.engine.cluster.snapshot import I64, Mask, Snapshot
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.placement.filters.selection import selection_of
 from reprieve.engine.scheduling.units import Units, stable_order
+from reprieve.engine.selectors import selects
 
 __all__ = ["BudgetMatches", "budget_matches", "violating_pods"]
 
@@ -24,11 +25,12 @@ __all__ = ["BudgetMatches", "budget_matches", "violating_pods"]
 class BudgetMatches:
     """Which budgets select which pods, by the number of the pods' labels.
 
-    `count`: (labels,) how many budgets select them; `first`: (labels,) the first of these.
+    `selected`: per budget the numbers of the labels that it selects, in order. `count`: (labels,)
+    how many budgets select them; `first`: (labels,) the first of these.
     """
 
     budgets: tuple[BudgetRow, ...]
-    selected: tuple[Mask, ...]  # per budget, (labels,)
+    selected: tuple[I64, ...]
     count: I64
     first: I64
 
@@ -37,21 +39,37 @@ class BudgetMatches:
         """Return whether any budget selects pods with these labels: (labels,)."""
         return self.count > 0
 
+    def by_labels(self) -> dict[int, list[int]]:
+        """Return the budgets, in order, that select pods with labels of a number, if any does."""
+        found: dict[int, list[int]] = {}
+        for index, selected in enumerate(self.selected):
+            for number in selected.tolist():
+                found.setdefault(number, []).append(index)
+        return found
+
 
 def budget_matches(view: View) -> BudgetMatches:
     """Return which labels each budget selects; a budget without usable selector selects none."""
     snapshot, selection = view.snapshot, selection_of(view)
     budgets = tuple(budget for budget in snapshot.budgets if budget.selector)
-    labelled = np.array([bool(e is not None and e.labels) for e in snapshot.labels], np.bool_)
-    count = np.zeros(len(labelled), np.int64)
-    first = np.zeros(len(labelled), np.int64)
+    count = np.zeros(len(snapshot.labels), np.int64)
+    first = np.zeros(len(snapshot.labels), np.int64)
     selected = []
     for index, budget in enumerate(budgets):
-        hit = selection.pods(budget.selector, (budget.namespace,)) & labelled
-        first[hit & (count == 0)] = index
-        count += hit
+        assert budget.selector, "others are left out"
+        hit = selection.sets_in(budget.namespace, budget.selector)
+        if selects(budget.selector, {}):
+            # Pods without labels are under no budget.
+            hit = np.array([n for n in hit.tolist() if _labelled(snapshot, n)], np.int64)
+        first[hit[count[hit] == 0]] = index
+        count[hit] += 1
         selected.append(hit)
     return BudgetMatches(budgets, tuple(selected), count, first)
+
+
+def _labelled(snapshot: Snapshot, number: int) -> bool:
+    entry = snapshot.labels[number]
+    return entry is not None and bool(entry.labels)
 
 
 def violating_pods(units: Units, order: I64, matches: BudgetMatches) -> I64:
@@ -77,10 +95,11 @@ def violating_pods(units: Units, order: I64, matches: BudgetMatches) -> I64:
         np.add.at(violating, place[hit[grouped[rank >= allowed[budget_of]]]], 1)
     elif most:
         left = [budget.allowed for budget in matches.budgets]
+        by_labels = matches.by_labels()
         for position in np.flatnonzero(count).tolist():
             name = snapshot.pod_keys[slots[position]].partition("/")[2]
-            for index, budget in enumerate(matches.budgets):
-                if not matches.selected[index][labels[position]] or name in budget.disrupted:
+            for index in by_labels[int(labels[position])]:
+                if name in matches.budgets[index].disrupted:
                     continue
                 left[index] -= 1
                 if left[index] < 0:

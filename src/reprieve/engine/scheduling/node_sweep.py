@@ -273,13 +273,15 @@ def _violating_one_by_one(
 ) -> None:
     snapshot = units.snapshot
     left: dict[tuple[int, int], int] = {}
+    by_labels = budgets.by_labels()
     count = budgets.count[snapshot.pod_labels[slots]]
     for position in np.flatnonzero(count).tolist():
         slot, pair = int(slots[position]), int(place[position])
         node, labels = int(pair_node[pair]), int(snapshot.pod_labels[slot])
         name = snapshot.pod_keys[slot].partition("/")[2]
-        for index, budget in enumerate(budgets.budgets):
-            if not budgets.selected[index][labels] or name in budget.disrupted:
+        for index in by_labels[labels]:
+            budget = budgets.budgets[index]
+            if name in budget.disrupted:
                 continue
             now = left.get((node, index), budget.allowed) - 1
             left[node, index] = now

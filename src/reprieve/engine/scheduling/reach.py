@@ -60,20 +60,24 @@ def reach_of(snapshot: Snapshot, found: Preemption, budgets: BudgetMatches) -> R
     slots = np.array([slot for unit in found.victims for slot in unit.pods], np.int64)
     first = found.victims[0]
     own = snapshot.pod_priority[list(first.pods)]
+    labels = snapshot.pod_labels[slots]
+    going = np.bincount(labels, minlength=len(snapshot.labels))
     overdrawn = tuple(
-        _overdrawn(snapshot, slots[selected[snapshot.pod_labels[slots]]], budget)
+        max(0, int(going[selected].sum()) - budget.allowed)
+        if not budget.disrupted
+        else _overdrawn(snapshot, slots[np.isin(labels, selected)], budget)
         for budget, selected in zip(budgets.budgets, budgets.selected, strict=True)
     )
     return Reach(overdrawn, found.violating, first.priority, int(own.max()))
 
 
 def _overdrawn(snapshot: Snapshot, slots: I64, budget: BudgetRow) -> int:
-    """Return how many of these pods go beyond what the budget allows."""
-    going = len(slots)
-    if budget.disrupted:
-        # The API server has counted these already.
-        names = (snapshot.pod_keys[slot].partition("/")[2] for slot in slots.tolist())
-        going = sum(name not in budget.disrupted for name in names)
+    """Return how many of these pods go beyond what the budget allows.
+
+    The API server has counted those that are disrupted already.
+    """
+    names = (snapshot.pod_keys[slot].partition("/")[2] for slot in slots.tolist())
+    going = sum(name not in budget.disrupted for name in names)
     return max(0, going - budget.allowed)
 
 

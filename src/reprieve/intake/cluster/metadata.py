@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import intern
 from typing import Final
 
 from reprieve.api.core import ObjectMeta
@@ -104,7 +105,7 @@ def owner_of(metadata: ObjectMeta) -> tuple[str, str]:
     """Return kind and name of the controller, empty where there is none."""
     for reference in metadata.owner_references or ():
         if reference.controller:
-            return reference.kind, reference.name
+            return intern(reference.kind), intern(reference.name)
     return "", ""
 
 

@@ -8,14 +8,15 @@ specification 2.5, 7.2 and 21.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from sys import intern
 from typing import Final, TypeVar
 
 import msgspec
 
-from reprieve.api.scheduling import Container, PodObject, PodSpec, Toleration
+from reprieve.api.scheduling import Affinity, Container, PodObject, PodSpec, Toleration
 from reprieve.engine.cluster import rows
-from reprieve.engine.cluster.rows import HostPort, PodClass, PodRow
+from reprieve.engine.cluster.rows import HostPort, NodeTerm, PodClass, PodRow
 from reprieve.intake.cluster.affinity import (
     preferred_nodes,
     preferred_pods,
@@ -38,6 +39,7 @@ from reprieve.intake.cluster.metadata import (
 )
 from reprieve.intake.cluster.requests import NOTHING, Requests, requests_of
 from reprieve.intake.cluster.selectors import labels_of
+from reprieve.intake.cluster.sharing import SharedLabels
 from reprieve.intake.cluster.volumes import disks_of, uses_of
 from reprieve.intake.gangs import gang_annotations, gang_name, left_by_gang
 
@@ -81,9 +83,27 @@ class PodClasses:
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
         self._found: dict[bytes, PodClass] = {}
         self._unique: dict[PodClass, PodClass] = {}
+        # Pods of a DaemonSet differ in the node that they are pinned to.
+        self._pinned: dict[tuple[int, tuple[NodeTerm, ...]], PodClass] = {}
+        self.labels = SharedLabels()
 
     def of(self, pod: PodObject) -> PodClass:
         """Return the pod's class."""
+        template = self._template(pod)
+        affinity = pod.spec.affinity
+        terms = required_nodes(affinity.node_affinity) if affinity is not None else None
+        if terms is None:
+            return template
+        key = (id(template), terms)
+        found = self._pinned.get(key)
+        if found is None:
+            if len(self._pinned) >= _KEPT:
+                self._pinned.clear()
+            found = self._pinned[key] = replace(template, node_affinity=terms)
+        return found
+
+    def _template(self, pod: PodObject) -> PodClass:
+        """Return the class without the node affinity that is required."""
         gates, status = self._gates, pod.status
         taken = status.node_allocatable_resource_claim_statuses if gates.claims else None
         said = (pod.metadata.labels or {}).get(_POLICY) if gates.policy_label else None
@@ -93,28 +113,34 @@ class PodClasses:
             if len(self._found) >= _KEPT:
                 self._found.clear()
                 self._unique.clear()
-            made = pod_class(pod, gates)
+                self._pinned.clear()  # ids of templates that may be gone
+            made = replace(pod_class(pod, gates), node_affinity=None)
             found = self._found[key] = self._unique.setdefault(made, made)
         return found
 
 
 def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
-    """Return the row of a pod; `classes` spares reading a template again."""
+    """Return the row of a pod; `classes` spares reading a template again.
+
+    Names that many pods mention are kept once.
+    """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     deleting = metadata.deletion_timestamp is not None
     group = spec.scheduling_group
     gang = gang_name(metadata.labels or {}, metadata.annotations or {})
     return PodRow(
         uid=uid_of(metadata),
-        namespace=metadata.namespace,
+        namespace=intern(metadata.namespace),
         name=metadata.name,
         version=version_of(metadata),
         pod_class=pod_class(pod) if classes is None else classes.of(pod),
-        labels=labels_of(metadata.labels),
-        node=spec.node_name or "",
+        labels=labels_of(metadata.labels)
+        if classes is None
+        else classes.labels.of(metadata.labels),
+        node=intern(spec.node_name or ""),
         nominated=status.nominated_node_name or "",
         priority=spec.priority or 0,
-        group=(group.pod_group_name or "") if group is not None else "",
+        group=intern(group.pod_group_name or "") if group is not None else "",
         start=seconds_of(status.start_time),
         created=created_of(metadata),
         deleting=deleting,
@@ -230,7 +256,10 @@ def pod_class(pod: PodObject, gates: PodGates | None = None) -> PodClass:
 
 
 def _parts(pod: PodObject) -> tuple[object, ...]:
-    """Return all that `pod_class` reads; what differs between pods of a template only if it is."""
+    """Return all that `pod_class` reads, but for the nodes that are required.
+
+    What differs between pods of a template is there only if it is read.
+    """
     spec, status = pod.spec, pod.status
     volumes = [each for each in spec.volumes or () if uses_of([each]) or disks_of([each])]
     mounted = [each.image for each in spec.volumes or () if each.image is not None]
@@ -250,7 +279,7 @@ def _parts(pod: PodObject) -> tuple[object, ...]:
         spec.overhead,
         spec.node_selector,
         spec.tolerations,
-        spec.affinity,
+        _preferences(spec.affinity),
         spec.topology_spread_constraints,
         volumes,
         mounted,
@@ -265,6 +294,15 @@ def _parts(pod: PodObject) -> tuple[object, ...]:
         status.resources,
         status.conditions if resized else None,
     )
+
+
+def _preferences(affinity: Affinity | None) -> tuple[object, ...] | None:
+    """Return what an affinity says besides the nodes that it requires."""
+    if affinity is None:
+        return None
+    nodes = affinity.node_affinity
+    preferred = nodes and nodes.preferred_during_scheduling_ignored_during_execution
+    return preferred, affinity.pod_affinity, affinity.pod_anti_affinity
 
 
 def _preempts(pod: PodObject, *, policy_label: bool) -> bool:

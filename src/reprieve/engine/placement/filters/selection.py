@@ -8,7 +8,8 @@ of whole selectors are kept with the view they were made for. Source: specificat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from operator import eq
 from typing import Final
 
@@ -24,7 +25,7 @@ from reprieve.engine.cluster.rows import (
     Requirement,
     Selector,
 )
-from reprieve.engine.cluster.snapshot import Mask, Snapshot
+from reprieve.engine.cluster.snapshot import I64, Mask, Snapshot
 from reprieve.engine.placement.filtering import View
 from reprieve.engine.selectors import requirement_holds, selects
 
@@ -56,6 +57,18 @@ def _spread(column: Column, requirement: Requirement) -> Mask:
     return column.numbers == wanted[0] if len(wanted) == 1 else np.isin(column.numbers, wanted)
 
 
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The distinct values of a label in a namespace.
+
+    `of`: the numbers of the label sets with each value, None where it is missing. `places`: for
+    each label set of the namespace the place of its value in `of`.
+    """
+
+    of: dict[str | None, I64]
+    places: I64
+
+
 class Selection:
     """The columns of one snapshot, and what selectors mean in it."""
 
@@ -64,6 +77,7 @@ class Selection:
         self._everywhere: Mask = np.ones(len(snapshot.nodes), np.bool_)
         self._pods: dict[object, Mask] = {}
         self._nodes: dict[object, Mask] = {}
+        self._in_namespaces: dict[tuple[str, str], _Values] = {}
 
     def domains(self, key: str) -> Column:
         """Return the topology domain of each node: its value of the label, (nodes,)."""
@@ -112,6 +126,48 @@ class Selection:
         if known is None:
             known = self._pods[key] = self._pods_of(selector, wanted)
         return known
+
+    def sets_in(self, namespace: str, requirements: Iterable[Requirement]) -> I64:
+        """Return the numbers of the namespace's label sets that satisfy all of these, in order.
+
+        It costs what the namespace has, so that thousands of selectors can be asked about.
+        """
+        sets = self._by_namespace.get(namespace)
+        if sets is None:
+            return np.zeros(0, np.int64)
+        wanted = tuple(requirements)
+        if len(wanted) == 1 and wanted[0].operator is Operator.IN and len(wanted[0].values) == 1:
+            values = self._values_in(namespace, wanted[0].key)
+            return values.of.get(wanted[0].values[0], sets[:0])
+        found = np.ones(len(sets), np.bool_)
+        for requirement in wanted:
+            values = self._values_in(namespace, requirement.key)
+            test = partial(requirement_holds, requirement.operator, requirement.values)
+            holds = np.fromiter(map(test, values.of), np.bool_, len(values.of))
+            found &= holds[values.places]
+        return sets[found]
+
+    @cached_property
+    def _by_namespace(self) -> dict[str, I64]:
+        column = self._snapshot.label_facts.namespaces
+        order = np.argsort(column.numbers, kind="stable")
+        edges = np.searchsorted(column.numbers[order], np.arange(len(column.values) + 1)).tolist()
+        return {
+            name: order[edges[number] : edges[number + 1]]
+            for number, name in enumerate(column.values)
+        }
+
+    def _values_in(self, namespace: str, key: str) -> _Values:
+        found = self._in_namespaces.get((namespace, key))
+        if found is None:
+            column, sets = self._snapshot.label_facts.label(key), self._by_namespace[namespace]
+            distinct, places = np.unique(column.numbers[sets], return_inverse=True)
+            grouped = sets[np.argsort(places, kind="stable")]
+            edges = [0, *np.cumsum(np.bincount(places)).tolist()]
+            values = (column.values[n] if n >= 0 else None for n in distinct.tolist())
+            of = {v: grouped[edges[at] : edges[at + 1]] for at, v in enumerate(values)}
+            found = self._in_namespaces[namespace, key] = _Values(of, places)
+        return found
 
     def pods_of_term(self, term: AffinityTerm) -> Mask:
         """Return the label sets that a pod (anti-)affinity term matches: (labels,).
