@@ -48,6 +48,23 @@ def test_no_snapshot_before_every_kind_is_listed() -> None:
     assert [each.name for each in cluster.snapshot().nodes] == ["n1"]
 
 
+def test_a_list_by_pages_ends_in_the_state_of_the_whole_list() -> None:
+    left = pod("left", node="n1", cpu=1)
+    first, second = pod("a", node="n1", cpu=2), pod("b", node="n1", cpu=4)
+    cluster, whole = Cluster({Kind.POD}, validate=True), Cluster({Kind.POD}, validate=True)
+    for each in (cluster, whole):
+        each.apply([node("n1", cpu=10)])
+    cluster.apply([left])  # of an attempt that broke off
+    for page in ([first], [second]):
+        cluster.apply(page)
+        with pytest.raises(NotSynced, match="not listed yet: Pod"):
+            cluster.snapshot()
+    cluster.complete(Kind.POD, {first.uid, second.uid})
+    whole.replace(Kind.POD, [first, second])
+    assert contents(cluster.snapshot()) == contents(whole.snapshot())
+    assert used(cluster.snapshot(), "n1", "cpu") == 6
+
+
 def test_the_first_four_columns_are_fixed_and_new_names_add_some() -> None:
     cluster = cluster_of(node("n1"))
     assert cluster.snapshot().resources == ("pods", "cpu", "memory", "ephemeral-storage")

@@ -39,6 +39,7 @@ from reprieve.intake.cluster.policies import (
     priority_class_entry,
     selector_row,
 )
+from reprieve.intake.cluster.sharing import SharedNodes
 from reprieve.units.ids import Uid
 from tests.intake.cluster.objects import read
 
@@ -85,6 +86,22 @@ def test_a_node_that_says_nothing() -> None:
     assert node_row(read(NodeObject, {"metadata": {"name": "n"}})) == NodeRow(
         Uid("/n"), "n", 0, {}, {}
     )
+
+
+def test_what_nodes_have_in_common_is_kept_once() -> None:
+    def node(name: str, size: int) -> NodeObject:
+        images = [{"names": ["i:1", "i@sha256:0"], "sizeBytes": size}]
+        status = {"allocatable": {"cpu": "4", "pods": 110}, "images": images}
+        metadata = {"name": name, "labels": {"zone": "a b"}}
+        return read(NodeObject, {"metadata": metadata, "status": status})
+
+    shared = SharedNodes()
+    first, second = node_row(node("n1", 12), shared), node_row(node("n2", 12), shared)
+    assert first == node_row(node("n1", 12))
+    assert first.images[0] is second.images[0]
+    assert first.allocatable is second.allocatable
+    assert first.labels["zone"] is second.labels["zone"]
+    assert node_row(node("n3", 13), shared).images == (Image(("i:1", "i@sha256:0"), 13),)
 
 
 GANG = {"schedulingPolicy": {"gang": {"minCount": 4}}}

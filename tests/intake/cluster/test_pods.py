@@ -22,7 +22,7 @@ from reprieve.engine.cluster.rows import (
     VolumeUse,
     Weighted,
 )
-from reprieve.intake.cluster.pods import PodClasses, PodGates, pod_row
+from reprieve.intake.cluster.pods import PodClasses, PodGates, pod_class, pod_row
 from reprieve.units.ids import Uid
 from tests.intake.cluster.objects import class_of, container, pod, row_of
 
@@ -385,6 +385,31 @@ def test_pods_of_one_template_share_one_class() -> None:
     # Written differently, and yet the same class.
     same = pod(container("a", cpu="1000m"))
     assert pod_row(msgspec.convert(same, PodObject), classes).pod_class is first
+
+
+def test_pods_that_are_pinned_to_nodes_differ_in_that_alone() -> None:
+    def manifest(node: str, image: str = "i:1") -> PodObject:
+        only = {"key": "metadata.name", "operator": "In", "values": [node]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [only]}]}
+        preferred = [{"weight": 1, "preference": {"matchExpressions": []}}]
+        nodes = {
+            "requiredDuringSchedulingIgnoredDuringExecution": terms,
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        }
+        given = pod(
+            container("a", more={"image": image}, cpu="1"),
+            affinity={"nodeAffinity": nodes},
+            metadata={"labels": {"app": "daemon"}},
+        )
+        return msgspec.convert(given, PodObject)
+
+    classes = PodClasses()
+    for node in ("n1", "n2", "n1"):
+        assert classes.of(manifest(node)) == pod_class(manifest(node))
+    assert classes.of(manifest("n1")) is classes.of(manifest("n1"))
+    assert classes.of(manifest("n1", "i:2")) == pod_class(manifest("n1", "i:2"))
+    rows = [pod_row(manifest(node), classes) for node in ("n1", "n2")]
+    assert rows[0].labels is rows[1].labels
 
 
 @pytest.mark.parametrize(

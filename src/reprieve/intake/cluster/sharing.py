@@ -1,16 +1,15 @@
 """Equal values of many objects, each kept once.
 
 A cluster of 65,000 nodes names each of its images fifty times per node and each label of a Job on
-all of its pods; decoding makes every mention a value of its own. What is shared here is immutable,
-so that nobody can tell. The tables are bounded: beyond their bounds equal values stand more than
-once, which costs memory and nothing else.
+all of its pods; decoding makes every mention a value of its own. What is shared here is never
+changed, so that nobody can tell. The tables are bounded: beyond their bounds equal values stand
+more than once, which costs memory and nothing else.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Final
 
 from reprieve.api.scheduling import ContainerImage
@@ -68,7 +67,7 @@ class SharedNodes:
         if known is None:
             if len(self._amounts) >= _KEPT:
                 self._amounts.clear()
-            known = self._amounts[key] = MappingProxyType(dict(amounts))
+            known = self._amounts[key] = amounts
         return known
 
     def images(self, images: Iterable[ContainerImage]) -> tuple[Image, ...]:

@@ -1,0 +1,83 @@
+"""Which pods a disruption budget selects, against the rules taken literally."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from reprieve.engine.cluster.rows import Operator, Requirement
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.budgets import budget_matches
+from reprieve.engine.selectors import selects
+from tests.engine.builders import budget, node, pod, snapshot_of
+
+_NAMESPACES = ("a", "b", "c")
+_VALUES = ("x", "y", "z")
+
+
+def test_budgets_select_the_labelled_pods_of_their_namespace_that_their_selector_means() -> None:
+    chance, counted = random.Random(3), Counter[str]()
+    for _ in range(200):
+        pods = [
+            pod(f"p{n}", namespace=chance.choice(_NAMESPACES), node="n1", labels=_labels(chance))
+            for n in range(chance.randint(0, 12))
+        ]
+        budgets = [
+            replace(
+                budget(f"b{n}", {}, namespace=chance.choice((*_NAMESPACES, "d"))),
+                selector=_asks(chance),
+            )
+            for n in range(6)
+        ]
+        snapshot = snapshot_of(node("n1"), pods, budgets)
+        policy = Policy()
+        found = budget_matches(Simulation(snapshot, policy, policy.profiles[0]))
+        expected = {
+            each.name: [
+                number
+                for number, entry in enumerate(snapshot.labels)
+                if entry is not None
+                and entry.labels
+                and entry.namespace == each.namespace
+                and selects(each.selector, dict(entry.labels))
+            ]
+            for each in budgets
+            if each.selector
+        }
+        selected = {
+            row.name: numbers.tolist()
+            for row, numbers in zip(found.budgets, found.selected, strict=True)
+        }
+        assert selected == expected
+        by_labels: dict[int, list[int]] = {}
+        for index, row in enumerate(found.budgets):
+            for number in expected[row.name]:
+                by_labels.setdefault(number, []).append(index)
+        assert found.by_labels() == by_labels
+        count = [len(by_labels.get(number, ())) for number in range(len(snapshot.labels))]
+        assert found.count.tolist() == count
+        assert all(found.first[number] == those[0] for number, those in by_labels.items())
+        counted["none"] += not by_labels
+        counted["several"] += max(count, default=0) > 1
+    assert counted["none"] >= 5
+    assert counted["several"] >= 50
+
+
+def _labels(chance: random.Random) -> dict[str, str]:
+    return {key: chance.choice(_VALUES) for key in ("app", "tier") if chance.random() < 0.6}
+
+
+def _asks(chance: random.Random) -> tuple[Requirement, ...] | None:
+    if chance.random() < 0.1:
+        return chance.choice(((), None))
+    found = []
+    for key in chance.sample(("app", "tier", "zone"), chance.randint(1, 2)):
+        operator = chance.choice(
+            (Operator.IN, Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+        )
+        values = tuple(sorted(chance.sample(_VALUES, chance.randint(1, 2))))
+        wanted = values if operator in (Operator.IN, Operator.NOT_IN) else ()
+        found.append(Requirement(key, operator, wanted))
+    return tuple(found)
