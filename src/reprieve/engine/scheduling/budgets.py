@@ -98,7 +98,7 @@ def violating_pods(units: Units, order: I64, matches: BudgetMatches) -> I64:
         by_labels = matches.by_labels()
         for position in np.flatnonzero(count).tolist():
             name = snapshot.pod_keys[slots[position]].partition("/")[2]
-            for index in by_labels[int(labels[position])]:
+            for index in by_labels[labels.item(position)]:
                 if name in matches.budgets[index].disrupted:
                     continue
                 left[index] -= 1
