@@ -448,7 +448,8 @@ def _overcommitted(pods: Iterable[_Pod], nodes: Mapping[str, float]) -> Iterator
     """Yield each node that held more than it has, once, with the moment and its pods."""
     by_node: defaultdict[str, list[_Pod]] = defaultdict(list)
     for pod in pods:
-        if pod.bound is not None:
+        # Deleted and bound in one moment, it was gone as soon as it was there.
+        if pod.bound is not None and (pod.ended is None or pod.ended > pod.bound):
             by_node[pod.node].append(pod)
     for node, here in sorted(by_node.items()):
         # Of one moment the end comes first.

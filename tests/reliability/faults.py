@@ -299,7 +299,9 @@ async def events(run: Run) -> None:
                 "type": "Normal",
                 "message": "what others have to say",
             }
-            count += await tried(run.stand.client.create(EVENTS, event, dict))
+            # In two steps: others count while this one waits.
+            written = await tried(run.stand.client.create(EVENTS, event, dict))
+            count += written
 
     await asyncio.gather(*(write() for _ in range(20)))
     run.said["events"] = count

@@ -184,6 +184,12 @@ def test_who_ended_with_an_answer_that_was_lost_holds_no_room(tmp_path: Path) ->
     assert found(tmp_path, *both, lost, seen, bound(3, "b", "node-0")).overcommitted
 
 
+def test_who_is_deleted_and_bound_in_one_moment_holds_no_room(tmp_path: Path) -> None:
+    both = [created(0, "a"), created(0, "b")]
+    crossed = [ended(1.95, "a"), bound(2, "a", "node-0")]
+    assert not found(tmp_path, *both, *crossed, bound(3, "b", "node-0")).overcommitted
+
+
 def test_a_workload_is_evicted_on_a_record_of_its_own_each_time(tmp_path: Path) -> None:
     def workload(at: float, *, evicted: bool, cpus: str = "4") -> list[Object]:
         reason = {"type": "Evicted", "status": "True", "reason": "Preempted"}
