@@ -25,6 +25,7 @@ import pytest
 from reprieve.api.kaiwo import ANNOTATION_PREFIX
 from reprieve.local.server.errors import StatusError
 from reprieve.local.server.options import WriteOptions
+from reprieve.local.store import TooLarge
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
@@ -105,7 +106,7 @@ class Site:
         try:
             await self.create(obj)
             self.stored[obj["kind"]] += 1
-        except StatusError:
+        except (StatusError, TooLarge):
             self.refused[obj["kind"]] += 1
 
     async def get(self, api: str, kind: str, name: str) -> Object | None:
