@@ -1,4 +1,6 @@
-"""One embedded cluster, the operator as processes beside it, and what both leave behind.
+"""One embedded cluster, the operator beside it, and what both leave behind.
+
+In virtual time the operator runs in this process, else as processes of its own.
 
 Waits end with the objects as they are and the operator's last lines when nothing comes, so that a
 failure explains itself.
@@ -32,6 +34,8 @@ from reprieve.scenarios.embedded import (
 )
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
+from tests.operator_in_process import OperatorInProcess
+from tests.virtual_time import LoopClock, VirtualTimeLoop
 
 NAMESPACE = "team"
 PREFIX = "kaiwo.silogen.ai/gpu-preemption."
@@ -128,9 +132,9 @@ def owned_by(obj: Object, *, controller: bool = True) -> list[Object]:
 
 @dataclass
 class Operator:
-    """Operator processes and all that they printed."""
+    """An operator, in this process where time is virtual, and all that it printed."""
 
-    processes: OperatorProcesses
+    processes: OperatorProcesses | OperatorInProcess
     lines: list[str]
 
     def said(self, *parts: str) -> list[str]:
@@ -184,17 +188,26 @@ class Site:
             path.write_text(config)
             arguments = (*arguments, "--config", str(path))
         lines: list[str] = []
-        processes = OperatorProcesses(
-            self.embedded.operator_kubeconfig,
-            {
-                "GPU_PREEMPTION_METRICS_ENDPOINT": self.embedded.metrics_endpoint,
-                "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
-                **ENVIRONMENT,
-                **(environment or {}),
-            },
-            arguments=("--metrics-port", "0", *arguments),
-            on_line=lambda line: (lines.append(line), self.lines.append(line))[0],
-        )
+        variables = {
+            "GPU_PREEMPTION_METRICS_ENDPOINT": self.embedded.metrics_endpoint,
+            "GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+            **ENVIRONMENT,
+            **(environment or {}),
+        }
+        flags = ("--metrics-port", "0", *arguments)
+        kubeconfig = self.embedded.operator_kubeconfig
+
+        def said(line: str) -> None:
+            lines.append(line)
+            self.lines.append(line)
+
+        processes: OperatorProcesses | OperatorInProcess
+        if isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
+            processes = OperatorInProcess(
+                kubeconfig, variables, arguments=flags, on_line=said, clock=LoopClock()
+            )
+        else:
+            processes = OperatorProcesses(kubeconfig, variables, arguments=flags, on_line=said)
         operator = Operator(processes, lines)
         self._operators.append(operator)
         return operator
@@ -429,7 +442,7 @@ _BY_HAND = WriteOptions(field_manager="kubectl-client-side-apply")
 async def open_site(folder: Path, nodes: Sequence[NodeSpec] = ()) -> AsyncIterator[Site]:
     """Start a cluster of one node with 8 GPUs (or `nodes`) and the team's namespace."""
     nodes = nodes or [NodeSpec("gpu-0", {"amd.com/gpu": "8"})]
-    async with embedded_stage(nodes, folder) as embedded:
+    async with embedded_stage(nodes, folder, clock=LoopClock()) as embedded:
         site = Site(embedded, folder, [])
         await site.create(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

@@ -29,9 +29,10 @@ from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embed
 from reprieve.scenarios.model import NodeSpec
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
-from reprieve.units.clock import Clock, SystemClock
+from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos
+from tests.virtual_time import LoopClock
 
 NAMESPACE = "team"
 Object = dict[str, Any]
@@ -164,10 +165,10 @@ class _Leader:
 
 
 class TurnedClock:
-    """The machine's clock, which a test turns forward; sleepers that are due then wake."""
+    """The loop's clock, which a test turns forward; sleepers that are due then wake."""
 
     def __init__(self) -> None:
-        self._inner = SystemClock()
+        self._inner = LoopClock()
         self._ahead = 0
         self._turned = asyncio.Event()
 
@@ -199,7 +200,7 @@ class Site:
 
     embedded: EmbeddedStage
     client: Client
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = field(default_factory=LoopClock)
     metrics: Metrics = field(default_factory=Metrics)
     plane: QuotaPlane | None = None
     epoch: int = 0
@@ -368,10 +369,12 @@ async def site(
     `without`: machines that imitate controllers and are not to run. `clock`: the plane's.
     """
     nodes = nodes or [node("node-0")]
-    async with embedded_stage(nodes, folder, machines_without=without) as embedded:
+    async with embedded_stage(
+        nodes, folder, clock=LoopClock(), machines_without=without
+    ) as embedded:
         connection = await load_connection(str(embedded.kubeconfig))
-        client = connect(connection, SystemClock(), field_manager="test")
-        found = Site(embedded, client, clock or SystemClock())
+        client = connect(connection, LoopClock(), field_manager="test")
+        found = Site(embedded, client, clock or LoopClock())
         for crd in kueue_crds():
             try:
                 await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd, dict)

@@ -12,7 +12,6 @@ from reprieve.engine.quota.model import Settings
 from reprieve.kube.resource import EVENTS, GPU_WORKLOADS, NODES, Resource
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.quota_plane.site import (
     JOBS,
@@ -240,7 +239,7 @@ async def test_of_equal_candidates_the_idle_one_makes_way(tmp_path: Path) -> Non
             name, status = each["metadata"]["name"], {"conditions": conditions}
             await cluster.client.patch_status(WORKLOADS, NAMESPACE, name, status, dict)
         busy, idle = sorted(workloads, key=lambda name: workloads[name]["metadata"]["uid"])
-        now, stale = Nanos(SystemClock().wall()), "2026-01-01T00:00:00Z"
+        now, stale = Nanos(cluster.clock.wall()), "2026-01-01T00:00:00Z"
         for name, measured in ((busy, stale), (idle, format_instant(now))):
             obj = gpu_workload(await cluster.job(name), "Idle", measured)
             await cluster.client.create(GPU_WORKLOADS, obj, dict)
@@ -302,6 +301,7 @@ async def test_without_the_option_quota_is_preempted_in_vain(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.real_time
 async def test_the_proof_reads_the_nodes_of_the_scheduling_plane_in_its_process(
     tmp_path: Path,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from reprieve.kube.resource import LEASES
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
@@ -13,6 +15,7 @@ from tests.quota_plane.test_jobs import LOWER, base
 LEADS = "reprieve_quota_kueue_leads"
 
 
+@pytest.mark.real_time
 async def test_the_operator_queues_jobs_with_the_quota_plane_alone(tmp_path: Path) -> None:
     config = tmp_path / "values.yaml"
     config.write_text("quota: {preemptionPolicy: FairSharing}\n")

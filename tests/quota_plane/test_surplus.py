@@ -40,6 +40,8 @@ from tests.quota_plane.site import (
     site,
 )
 
+pytestmark = pytest.mark.real_time  # the operator is a process of its own
+
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 HOOKS = Resource(
     "admissionregistration.k8s.io",

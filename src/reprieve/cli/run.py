@@ -9,13 +9,17 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reprieve.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.units.errors import UsageError
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from reprieve.controllers.process_settings import OperatorOptions
+
+__all__ = ["operator_options", "run"]
 
 _PAUSE_S = 1.0  # before a process begins anew, so that one that cannot start does so rarely
 _CONTROLLERS = ("idle", "scheduling", "quota")
@@ -125,26 +129,7 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     is_flag=True,
     help="Other Reprieve schedulers fill the same nodes: take turns on them.",
 )
-def run(
-    controllers: str,
-    kubeconfig: str | None,
-    context: str | None,
-    config_file: Path | None,
-    dry_run: bool,
-    metrics_port: int,
-    metrics_address: str | None,
-    metrics_auth: str,
-    lease_duration: str,
-    decision_limit: str,
-    longest_silence: str,
-    log_format: str,
-    feature_gates: str,
-    scheduler_config: Path | None,
-    quota_config: Path | None,
-    scheduler_names: tuple[str, ...],
-    verbosity: int,
-    shared_nodes: bool,
-) -> None:
+def run(**given: Any) -> None:
     """Run the operator against a cluster, inside or outside of it.
 
     SIGTERM releases the leases and ends the process within 5 seconds. A process that loses its
@@ -154,40 +139,15 @@ def run(
     import uvloop
 
     from reprieve.controllers.lease_keeper import LeaseKeeper
-    from reprieve.controllers.process import End, OperatorOptions, run_operator
+    from reprieve.controllers.process import End, run_operator
     from reprieve.units.clock import SystemClock
 
-    planes = tuple(name.strip() for name in controllers.split(",") if name.strip())
-    unknown = [name for name in planes if name not in _CONTROLLERS]
-    if unknown or not planes:
-        raise UsageError(
-            f"--controllers: {unknown[0] if unknown else controllers!r} is not a controller; "
-            f"accepted: {', '.join(_CONTROLLERS)}"
-        )
-    options = OperatorOptions(
-        controllers=planes,
-        environment=dict(os.environ),
-        kubeconfig=kubeconfig,
-        context=context,
-        config_file=config_file,
-        dry_run=dry_run,
-        metrics_port=metrics_port,
-        metrics_host=_metrics_host(metrics_address, os.environ),
-        metrics_auth=metrics_auth == "kubernetes",
-        lease_duration=_duration("--lease-duration", lease_duration, SECOND),
-        decision_limit=_duration("--decision-limit", decision_limit, SECOND // 4),
-        longest_silence=_duration("--longest-silence", longest_silence, 5 * SECOND),
-        log_format=log_format,
-        feature_gates=feature_gates,
-        scheduler_config=scheduler_config,
-        quota_config=quota_config,
-        scheduler_names=scheduler_names,
-        shared_nodes=shared_nodes,
-        verbosity=verbosity,
-    )
+    options = operator_options(os.environ, **given)
     clock = SystemClock()
     # While there is neither a thread nor an event loop.
-    keeper = None if dry_run else LeaseKeeper.fork(kubeconfig, context, clock)
+    keeper = (
+        None if options.dry_run else LeaseKeeper.fork(options.kubeconfig, options.context, clock)
+    )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             end = runner.run(run_operator(options, clock, keeper))
@@ -196,6 +156,45 @@ def run(
             keeper.close()
     if end is End.ANEW:
         _begin_anew()
+
+
+def operator_options(
+    environment: Mapping[str, str],
+    *,
+    controllers: str,
+    config_file: Path | None,
+    metrics_address: str | None,
+    metrics_auth: str,
+    lease_duration: str,
+    decision_limit: str,
+    longest_silence: str,
+    **plain: Any,
+) -> OperatorOptions:
+    """Return what the flags of `run`, by their names, and the variables say.
+
+    Raises:
+        UsageError: a flag has a value that is not accepted.
+    """
+    from reprieve.controllers.process_settings import OperatorOptions
+
+    planes = tuple(name.strip() for name in controllers.split(",") if name.strip())
+    unknown = [name for name in planes if name not in _CONTROLLERS]
+    if unknown or not planes:
+        raise UsageError(
+            f"--controllers: {unknown[0] if unknown else controllers!r} is not a controller; "
+            f"accepted: {', '.join(_CONTROLLERS)}"
+        )
+    return OperatorOptions(
+        controllers=planes,
+        environment=dict(environment),
+        config_file=config_file,
+        metrics_host=_metrics_host(metrics_address, environment),
+        metrics_auth=metrics_auth == "kubernetes",
+        lease_duration=_duration("--lease-duration", lease_duration, SECOND),
+        decision_limit=_duration("--decision-limit", decision_limit, SECOND // 4),
+        longest_silence=_duration("--longest-silence", longest_silence, 5 * SECOND),
+        **plain,
+    )
 
 
 def _begin_anew() -> None:

@@ -1,0 +1,110 @@
+"""An operator in the test's own process and loop, where others are processes (`OperatorProcesses`).
+
+It reads the same flags, variables and file and runs all that `reprieve run` runs, but for the
+process that keeps its lease: here it leads from the start and until it is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from reprieve.cli.run import operator_options, run
+from reprieve.controllers.process import run_operator
+from reprieve.telemetry.log import TextFormatter
+from reprieve.units.clock import Clock
+from reprieve.units.durations import HOUR
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import Nanos
+
+__all__ = ["OperatorInProcess"]
+
+
+class OperatorInProcess:
+    """One operator; `on_line` is called with each line of its log."""
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        environment: Mapping[str, str],
+        *,
+        arguments: Sequence[str] = (),
+        on_line: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        flags = ["--controllers", "idle", "--kubeconfig", str(kubeconfig), *arguments]
+        given = run.make_context("run", flags).params
+        self._options = operator_options(environment, **given)
+        self._clock = clock
+        self._log = _Lines(on_line)
+        self._log.setFormatter(TextFormatter(clock))
+        self._task: asyncio.Task[object] | None = None
+
+    async def start(self) -> None:
+        """Run from now on."""
+        logging.getLogger().addHandler(self._log)
+        keeper = None if self._options.dry_run else _Leads(self._clock)
+        self._task = asyncio.create_task(
+            run_operator(self._options, self._clock, keeper)  # type: ignore[arg-type]
+        )
+        self._task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """End it as a signal does, or as it ended by itself."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        logging.getLogger().removeHandler(self._log)
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        if not task.cancelled() and isinstance(failure := task.exception(), UsageError):
+            self._log.on_line(f"Error: {failure}")
+
+
+class _Lines(logging.Handler):
+    """Hands on each line of the log."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        super().__init__()
+        self.on_line = on_line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for line in self.format(record).splitlines():
+            self.on_line(line)
+
+
+class _Leads:
+    """A keeper whose lease is held until the end."""
+
+    leading = True
+    epoch = 1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.identity = ""
+        self.changed: Callable[[bool], None] = lambda leading: None
+        self.report: Callable[[int, str], None] = lambda level, text: None
+        self.accused: object = None
+
+    @property
+    def held_until(self) -> Nanos:
+        return Nanos(self._clock.monotonic() + HOUR)
+
+    def note(self, *about: object) -> None:
+        pass
+
+    async def run(self, lease: object) -> None:
+        self.changed(True)
+        await asyncio.Event().wait()
+
+    async def wait_leading(self) -> None:
+        pass
+
+    async def wait_lost(self) -> None:
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        pass
