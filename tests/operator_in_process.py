@@ -87,7 +87,8 @@ class _Leads:
         self.identity = ""
         self.changed: Callable[[bool], None] = lambda leading: None
         self.report: Callable[[int, str], None] = lambda level, text: None
-        self.accused: object = None
+        self.accused: Sequence[object] = ()
+        self.suspects: Sequence[object] = ()
 
     @property
     def held_until(self) -> Nanos:

@@ -71,6 +71,7 @@ async def test_a_job_is_suspended_and_tracked_anew_when_resumed(site: Site) -> N
     )
     assert preempted["status"]["conditions"][0]["message"] == told
 
+    await site.until(lambda: operator.said("completed"))
     site.busy("Job/training", 90)
     await site.patch("jobs.batch", "training", {"spec": {"suspend": False}})
     anew = await site.until_phase("Job/training", "Active")

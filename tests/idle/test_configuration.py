@@ -10,6 +10,9 @@ import pytest
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.idle.site import Object, Site, container, job
 
+pytestmark = pytest.mark.real_time
+
+
 CONFIGS = "kaiwoconfigs.config.kaiwo.silogen.ai"
 LEASES = "leases.coordination.k8s.io"
 

@@ -12,12 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from reprieve.local.server.access import ADMINISTRATOR
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.docs.generated import DOCS
 from tests.idle.site import NAMESPACE, Site, container, job
+
+pytestmark = pytest.mark.real_time
 
 
 async def explain(site: Site, *arguments: str) -> tuple[int, str, str]:

@@ -8,8 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import NodeSpec
+
+pytestmark = pytest.mark.real_time
+
 
 NAMESPACE = "team"
 WORKLOADS = "workloads.kueue.x-k8s.io"

@@ -63,6 +63,7 @@ async def test_an_endpoint_that_gives_no_samples_makes_nobody_idle(
     assert site.evictions() == []
 
 
+@pytest.mark.real_time
 async def test_a_body_without_end_is_given_up_and_costs_no_memory(site: Site) -> None:
     await site.create(pod("alone", 4, policy="Always"))
     async with serving(_endless) as url:

@@ -20,6 +20,9 @@ from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 from tests.engine.rows import NOW, demand, snapshot, workload
 
+pytestmark = pytest.mark.real_time
+
+
 POLICY = Policy()
 
 

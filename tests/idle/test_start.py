@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from reprieve.api.crds import all_crds
 from tests.idle.site import Site, container, job
+
+pytestmark = pytest.mark.real_time
+
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 
