@@ -12,12 +12,12 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.kubectl_binary import find_kubectl
 
 # Tests assert no times: how long one example takes says something of the machine.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 _IN_REAL_TIME = (
