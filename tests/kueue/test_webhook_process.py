@@ -11,12 +11,12 @@ from reprieve.controllers.quota.plane import QuotaPlane
 from reprieve.controllers.webhook_process import plane_hooks
 from reprieve.controllers.webhook_reviews import Asked, Verdict
 from reprieve.execution.fence import Fence
-from reprieve.kube.client import Client
 from reprieve.kube.series_events import SeriesEvents
 from reprieve.settings.quota import QuotaSettings, quota_settings
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.clock import VirtualClock
+from tests.kube.fakes import client_over, scripted
 from tests.kueue.objects import Json, cluster_queue, group
 
 FOREIGN_JOB = {
@@ -35,9 +35,9 @@ JOB: Json = {
 
 def plane(settings: QuotaSettings) -> QuotaPlane:
     """Return a plane that was never started."""
-    metrics, nobody = Metrics(), cast("Client", None)
+    metrics = Metrics()
     context = QuotaContext(
-        client=nobody,
+        client=client_over(scripted()),
         clock=VirtualClock(),
         fence=cast("Fence", None),
         events=cast("SeriesEvents", None),
