@@ -7,6 +7,7 @@ product, and one that fails twice is.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -44,6 +45,12 @@ def kubectl() -> Path:
     if found is None:
         pytest.skip("no kubectl: set $KUBECTL, or put 1.32 or newer on PATH")
     return found
+
+
+def pytest_configure() -> None:
+    # Else pytest-asyncio's first look for a loop makes one that nobody closes, and whichever test
+    # runs when it is collected fails.
+    asyncio.set_event_loop(None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
