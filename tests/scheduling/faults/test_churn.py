@@ -19,7 +19,9 @@ from tests.scheduling.site import Object, group, pod
 
 _NODES, _CPUS = 5, 4
 _STEPS = 60
-_CALM, _FAULTY = range(4), range(5)
+# In which order a plane meets names of one moment is up to the interpreter's hashes, so that no seed
+# promises what it holds: runs go on until what is counted has come, at most this many.
+_MOST_RUNS = 16
 
 
 @dataclass
@@ -126,7 +128,8 @@ class Churn:
         await self._cluster.pass_time(15 * SECOND)
 
 
-async def _churned(seed: int, counted: Counted, *, faults: bool) -> None:
+async def _churned(seed: int | None, counted: Counted, *, faults: bool) -> None:
+    assert seed is not None, f"too little came in {_MOST_RUNS} runs: {counted}"
     async with memory() as cluster:
         cluster.nodes([_CPUS] * _NODES)
         churn = Churn(cluster, seed, faults=faults, counted=counted)
@@ -156,20 +159,15 @@ async def _churned(seed: int, counted: Counted, *, faults: bool) -> None:
 
 async def test_a_victim_is_evicted_in_one_record_however_many_plans_name_it() -> None:
     counted = Counted()
-    for seed in _CALM:
-        await _churned(seed, counted, faults=False)
-    assert counted.evicted >= 25, counted
-    assert counted.named_twice >= 5, counted
-    assert counted.by_people >= 5, counted
+    seeds = iter(range(_MOST_RUNS))
+    while counted.evicted < 25 or counted.named_twice < 5 or counted.by_people < 5:
+        await _churned(next(seeds, None), counted, faults=False)
     assert counted.gone >= counted.named_twice, counted
     assert len(counted.kinds) == 3, counted
 
 
 async def test_deaths_and_lost_answers_let_no_victim_be_evicted_in_two_records() -> None:
     counted = Counted()
-    for seed in _FAULTY:
-        await _churned(seed, counted, faults=True)
-    assert counted.evicted >= 25, counted
-    assert counted.deaths >= 5, counted
-    assert counted.lost >= 10, counted
-    assert counted.named_twice >= 5, counted
+    seeds = iter(range(_MOST_RUNS))
+    while min(counted.deaths, counted.named_twice) < 5 or counted.lost < 10 or counted.evicted < 25:
+        await _churned(next(seeds, None), counted, faults=True)
