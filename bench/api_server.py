@@ -9,13 +9,20 @@ earlier run is of use. Watches are accepted and stay silent.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import json
 import sys
 from typing import Any
 
 from aiohttp import web
+
+from bench.made_on_request import (
+    asked_page,
+    managed_fields,
+    run_server,
+    silent_watch,
+    template_text,
+)
 
 __all__ = ["NAMESPACES", "PODS_PER_JOB", "job_uid", "namespace_of", "pod_text", "pod_uid"]
 
@@ -51,10 +58,8 @@ def pod_text(run: int, index: int) -> str:
 
 @functools.cache
 def _template() -> str:
-    text = json.dumps(_pod(), separators=(",", ":")).replace("%", "%%")
-    for word in ("INDEX", "POD_UID", "JOB_UID", "JOB", "NAMESPACE", "NODE", "VERSION"):
-        text = text.replace(f"@{word}@", f"%({word})s")
-    return text
+    words = ("INDEX", "POD_UID", "JOB_UID", "JOB", "NAMESPACE", "NODE", "VERSION")
+    return template_text(_pod(), words)
 
 
 class ApiServer:
@@ -70,15 +75,8 @@ class ApiServer:
 
     async def pods(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
-            response = web.StreamResponse(headers={"Content-Type": "application/json"})
-            with contextlib.suppress(ConnectionError):
-                await response.prepare(request)
-                await asyncio.Event().wait()
-            return response
-        limit = int(request.query.get("limit") or self._pods)
-        start = int(request.query.get("continue") or 0)
-        end = min(self._pods, start + limit)
-        following = str(end) if end < self._pods else ""
+            return await silent_watch(request)
+        start, end, following = asked_page(request, self._pods)
         metadata = json.dumps({"resourceVersion": "1000000", "continue": following})
         items = self._page(start, end)
         body = f'{{"kind":"PodList","apiVersion":"v1","metadata":{metadata},"items":[{items}]}}'
@@ -92,10 +90,7 @@ class ApiServer:
         return web.json_response({"apiVersion": "batch/v1", "kind": "Job", **job})
 
     async def jobs(self, request: web.Request) -> web.Response:
-        count = self._pods // PODS_PER_JOB
-        start = int(request.query.get("continue") or 0)
-        end = min(count, start + int(request.query.get("limit") or count))
-        following = str(end) if end < count else ""
+        start, end, following = asked_page(request, self._pods // PODS_PER_JOB)
         return web.json_response(
             {
                 "apiVersion": "batch/v1",
@@ -144,7 +139,6 @@ def _pod() -> dict[str, Any]:
         "imagePullPolicy": "IfNotPresent",
         "terminationMessagePath": "/dev/termination-log",
     }
-    leaves = {f"f:field{n}": {"f:name": {}, "f:value": {}, ".": {}} for n in range(24)}
     times = {"lastProbeTime": None, "lastTransitionTime": "2026-03-04T09:00:00Z"}
     return {
         "apiVersion": "v1",
@@ -173,17 +167,7 @@ def _pod() -> dict[str, Any]:
                     "blockOwnerDeletion": True,
                 }
             ],
-            "managedFields": [
-                {
-                    "manager": manager,
-                    "operation": "Update",
-                    "apiVersion": "v1",
-                    "time": "2026-03-04T09:00:00Z",
-                    "fieldsType": "FieldsV1",
-                    "fieldsV1": {"f:metadata": leaves, "f:spec": {"f:containers": {}}},
-                }
-                for manager in ("kube-controller-manager", "kubelet")
-            ],
+            "managedFields": managed_fields(),
         },
         "spec": {
             "containers": [container],
@@ -237,11 +221,7 @@ async def serve(pods: int) -> None:
     routes.add_get("/apis/batch/v1", server.batch)
     routes.add_get("/apis/batch/v1/jobs", server.jobs)
     routes.add_get("/apis/batch/v1/namespaces/{namespace}/jobs/{name}", server.job)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.Event().wait()
+    await run_server(application)
 
 
 if __name__ == "__main__":

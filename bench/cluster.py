@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -45,7 +46,7 @@ async def _fill(cluster: EmbeddedCluster, client: Client, pods: int) -> None:
         await client.create(_NAMESPACES, {"metadata": {"name": name}}, dict)
     chosen = set(opted_in(pods))
     for number in range(pods // PODS_PER_JOB):
-        metadata = {
+        metadata: dict[str, Any] = {
             "name": f"training-0-{number}",
             "namespace": namespace_of(number),
             "uid": job_uid(0, number),

@@ -13,6 +13,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from bench.made_on_request import managed_fields, template_text
+
 __all__ = [
     "NAMESPACES",
     "PODS_PER_NODE",
@@ -35,6 +37,10 @@ _DAEMONS: Final = ("kube-proxy", "network", "device-plugin", "metrics-exporter")
 _GPUS: Final = (2, 2, 1, 1, 1, 1)
 _SIZES: Final = {1: ("12", "120Gi"), 2: ("24", "240Gi")}
 _CREATED: Final = "2026-03-04T08:59:00Z"
+_WORDS: Final = (
+    *("NODE", "INDEX", "ZONE", "JOB", "NAMESPACE", "DAEMON", "SUFFIX", "NUMBER", "OWNER"),
+    *("GPUS", "CPU", "MEMORY"),
+)
 
 
 def node_name(number: int) -> str:
@@ -105,13 +111,7 @@ def _filled(template: Callable[[], dict[str, Any]], **values: object) -> str:
 
 @functools.cache
 def _text(template: Callable[[], dict[str, Any]]) -> str:
-    text = json.dumps(template(), separators=(",", ":")).replace("%", "%%")
-    text = text.replace('"@@IMAGES@@"', "[%(IMAGES)s]")
-    for word in (
-        *("NODE", "INDEX", "ZONE", "JOB", "NAMESPACE", "DAEMON", "SUFFIX", "NUMBER", "OWNER"),
-        *("GPUS", "CPU", "MEMORY"),
-    ):
-        text = text.replace(f"@{word}@", f"%({word})s")
+    text = template_text(template(), _WORDS).replace('"@@IMAGES@@"', "[%(IMAGES)s]")
     return text.replace("@UID@", "%(INDEX)031x")
 
 
@@ -123,7 +123,6 @@ def _image(number: int) -> str:
 
 
 def _metadata(name: str, kind: str, **more: object) -> dict[str, Any]:
-    leaves = {f"f:field{n}": {"f:name": {}, "f:value": {}, ".": {}} for n in range(24)}
     return {
         "name": name,
         # Of the form of a real one; no two kinds have equal ones.
@@ -131,17 +130,7 @@ def _metadata(name: str, kind: str, **more: object) -> dict[str, Any]:
         "resourceVersion": "1@INDEX@",
         "creationTimestamp": _CREATED,
         **more,
-        "managedFields": [
-            {
-                "manager": manager,
-                "operation": "Update",
-                "apiVersion": "v1",
-                "time": "2026-03-04T09:00:00Z",
-                "fieldsType": "FieldsV1",
-                "fieldsV1": {"f:metadata": leaves, "f:spec": {"f:containers": {}}},
-            }
-            for manager in ("kube-controller-manager", "kubelet")
-        ],
+        "managedFields": managed_fields(),
     }
 
 

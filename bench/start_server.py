@@ -8,7 +8,6 @@ other kinds are empty. `GET /bound` waits for the first binding and answers with
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from bench.made_on_request import asked_page, run_server, silent_watch
 from bench.start_objects import (
     NAMESPACES,
     PODS_PER_NODE,
@@ -50,16 +50,9 @@ class ApiServer:
     async def read(self, request: web.Request) -> web.StreamResponse:
         """Answer lists and watches, single objects with nothing but their name."""
         if "watch" in request.query:
-            response = web.StreamResponse(headers={"Content-Type": "application/json"})
-            with contextlib.suppress(ConnectionError):
-                await response.prepare(request)
-                await asyncio.Event().wait()
-            return response
+            return await silent_watch(request)
         count, made = self.lists.get(request.path, (0, str))
-        limit = int(request.query.get("limit") or count)
-        start = int(request.query.get("continue") or 0)
-        end = min(count, start + limit)
-        following = str(end) if end < count else ""
+        start, end, following = asked_page(request, count)
         metadata = json.dumps({"resourceVersion": _VERSION, "continue": following})
         items = ",".join(made(index) for index in range(start, end))
         body = f'{{"metadata":{metadata},"items":[{items}]}}'
@@ -129,11 +122,7 @@ async def _serve(nodes: int) -> None:
     routes.add_post("/api/v1/namespaces/{namespace}/pods/{name}/binding", server.bind)
     routes.add_get("/{path:.*}", server.read)
     routes.add_route("*", "/{path:.*}", server.write)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.Event().wait()
+    await run_server(application)
 
 
 if __name__ == "__main__":

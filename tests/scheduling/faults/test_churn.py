@@ -19,8 +19,8 @@ from tests.scheduling.site import Object, group, pod
 
 _NODES, _CPUS = 5, 4
 _STEPS = 60
-# In which order a plane meets names of one moment is up to the interpreter's hashes, so that no seed
-# promises what it holds: runs go on until what is counted has come, at most this many.
+# In which order a plane meets names of one moment is up to the interpreter's hashes, so that no
+# seed promises what it holds: runs go on until what is counted has come, at most this many.
 _MOST_RUNS = 16
 
 
