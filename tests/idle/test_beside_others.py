@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
 from reprieve.units.clock import SystemClock
 from reprieve.units.instants import format_micro
+from tests.background import ended
 from tests.idle.site import GPU_WORKLOADS, NAMESPACE, Object, Site, container, job
 
 LEASE = "83fc2279.silogen.ai"
@@ -177,14 +177,10 @@ async def _kaiwo(site: Site) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     renewal = asyncio.create_task(renewing())
 
     async def stop() -> None:
-        renewal.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await renewal
+        await ended(renewal)
         await renew(leaseDurationSeconds=2)
 
     try:
         yield stop
     finally:
-        renewal.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await renewal
+        await ended(renewal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -37,6 +37,7 @@ from reprieve.local.server.errors import StatusError
 from reprieve.local.server.options import DeleteOptions, WriteOptions
 from reprieve.units.clock import SystemClock
 from reprieve.units.durations import MILLISECOND, SECOND
+from tests.background import in_background
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -92,17 +93,6 @@ async def _client(cluster: EmbeddedCluster, folder: Path, user: str) -> AsyncIte
         yield made
     finally:
         await made.close()
-
-
-@asynccontextmanager
-async def _running(*tasks: asyncio.Task[Any]) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 async def _until(condition: Any) -> None:
@@ -231,7 +221,7 @@ async def test_a_cache_follows_the_server_through_dropped_watches_with_one_list(
         namespace="default",
         jitter=Random(2),
     )
-    async with _running(asyncio.ensure_future(reflector.run())):
+    async with in_background(reflector.run()):
         await reflector.synced.wait()
         assert len(cache.by("value", "old")) == 1_203
         asked = ("operator", "list", "", "configmaps")
@@ -280,7 +270,7 @@ async def test_after_any_faults_the_cache_equals_the_server_with_one_list_per_41
     cluster.faults.configure(
         user="operator", seed=seed, too_many=0.1, error=0.1, drop_watch=0.1, expire_watch=0.2
     )
-    async with _running(asyncio.ensure_future(reflector.run())):
+    async with in_background(reflector.run()):
         for step in range(300):
             name = f"c-{random.randrange(40)}"
             try:
@@ -318,14 +308,14 @@ async def test_a_reflector_without_rights_names_the_rule_and_recovers(
             SystemClock(),
             report=reports.append,
         )
-        async with _running(asyncio.ensure_future(reflector.run())):
+        async with in_background(reflector.run()):
             await _until(lambda: reports)
         assert reflector.health is Health.FORBIDDEN
         [report] = reports
         assert isinstance(report, Forbidden)
         assert report.rule == '- {apiGroups: [""], resources: ["configmaps"], verbs: ["list"]}'
         cluster.allow("operator", "list", "", "configmaps")
-        async with _running(asyncio.ensure_future(reflector.run())):
+        async with in_background(reflector.run()):
             async with asyncio.timeout(60):
                 await reflector.synced.wait()
 
@@ -354,12 +344,11 @@ async def test_a_lease_passes_from_one_process_to_the_next(
             )
             for each, name in ((one, "one"), (two, "two"))
         ]
-        first = asyncio.ensure_future(electors[0].run())
-        await electors[0].wait_leading()
-        second = asyncio.ensure_future(electors[1].run())
-        async with _running(first, second), asyncio.timeout(60):
-            await electors[0].stop()
-            await electors[1].wait_leading()
+        async with in_background(electors[0].run()):
+            await electors[0].wait_leading()
+            async with in_background(electors[1].run()), asyncio.timeout(60):
+                await electors[0].stop()
+                await electors[1].wait_leading()
         lease: Json = await one.get(LEASES, "default", "reprieve", dict)
         assert lease["spec"]["holderIdentity"] == "two"
         assert electors[1].epoch == lease["spec"]["leaseTransitions"] == 1
@@ -368,7 +357,7 @@ async def test_a_lease_passes_from_one_process_to_the_next(
 async def test_events_are_stored_and_counted(client: Client) -> None:
     recorder = EventRecorder(client, SystemClock())
     about = Regarding("v1", "ConfigMap", "default", "a", "u")
-    async with _running(asyncio.ensure_future(recorder.run())):
+    async with in_background(recorder.run()):
         for _ in range(3):
             recorder.event(about, "Normal", "Seen", "was here", annotations={"a": "b"})
         await recorder.flush()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from reprieve.kube.resource import EVENTS
 from reprieve.kube.transport import Request
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import HOUR, MINUTE, SECOND
+from tests.background import in_background
 from tests.kube.fakes import Collection, FakeAnswer, FakeWire, client_over, refusal
 
 JOB = Regarding("batch/v1", "Job", "work", "train", "u1")
@@ -49,11 +48,8 @@ class Stage:
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
     made = Stage()
-    task = asyncio.ensure_future(made.recorder.run())
-    yield made
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with in_background(made.recorder.run()):
+        yield made
 
 
 async def test_an_event_is_written_as_the_api_has_it(stage: Stage) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -16,6 +15,7 @@ from reprieve.kube.resource import LEASES
 from reprieve.kube.transport import Request
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MINUTE, SECOND
+from tests.background import ended
 from tests.kube.fakes import Collection, FakeAnswer, FakeWire, client_over, refusal
 
 
@@ -73,9 +73,7 @@ async def stage() -> AsyncIterator[Stage]:
     made = Stage()
     yield made
     for task in made.tasks:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await ended(task)
 
 
 async def test_a_missing_lease_is_created_and_held(stage: Stage) -> None:

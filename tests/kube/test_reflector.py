@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -16,6 +16,7 @@ from reprieve.kube.resource import PODS
 from reprieve.kube.transport import Request
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MINUTE, SECOND
+from tests.background import in_background
 from tests.kube.fakes import (
     Collection,
     FakeAnswer,
@@ -74,16 +75,9 @@ class Stage:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.ensure_future(self.reflector.run())
-        try:
+        async with in_background(self.reflector.run()):
             await self.settle()
             yield
-        finally:
-            if task.done():
-                task.result()
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 async def test_one_list_then_a_watch_from_its_version() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ from reprieve.kube.series_events import Reference, SeriesEvents
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MINUTE, SECOND
+from tests.background import in_background
 from tests.kube.fakes import Collection, FakeWire, client_over, refusal
 
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
@@ -35,12 +35,9 @@ WORK = Reference("kueue.x-k8s.io/v1beta2", "Workload", "work", "train", "u1")
 async def test_a_note_is_cut_where_the_api_takes_no_more(note: str, written: str) -> None:
     clock, stored = VirtualClock(), Collection(EVENTS)
     recorder = SeriesEvents(client_over(FakeWire(stored.handle), clock), clock, instance="t")
-    task = asyncio.ensure_future(recorder.run())
-    recorder.event(WORK, "Warning", "WaitingForQuota", "Waiting", note, controller="admission")
-    await clock.advance(0, settle=200)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with in_background(recorder.run()):
+        recorder.event(WORK, "Warning", "WaitingForQuota", "Waiting", note, controller="admission")
+        await clock.advance(0, settle=200)
     assert [event["note"] for event in stored.objects.values()] == [written]
     assert len(written.encode()) <= 1_024
 
@@ -73,11 +70,8 @@ class Stage:
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
     made = Stage()
-    task = asyncio.ensure_future(made.recorder.run())
-    yield made
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with in_background(made.recorder.run()):
+        yield made
 
 
 async def test_events_of_a_quiet_process_are_written_at_once(stage: Stage) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
-from contextlib import suppress
 
 import pytest
 
@@ -13,6 +11,7 @@ from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority, WriteGate
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MILLISECOND, SECOND
+from tests.background import in_background
 
 ALLOWANCE = Allowance(burst=5, quiet=50, busy=2, many=10)
 
@@ -46,23 +45,21 @@ async def stage() -> Stage:
 
 
 async def test_a_burst_goes_at_once_and_then_so_many_per_second(stage: Stage) -> None:
-    task = asyncio.ensure_future(stage.write_all_the_time())
-    await stage.clock.advance(0, settle=80)
-    assert stage.written == 5
-    assert await stage.advance(2) == pytest.approx(100, abs=2)
-    await _end(task)
+    async with in_background(stage.write_all_the_time()):
+        await stage.clock.advance(0, settle=80)
+        assert stage.written == 5
+        assert await stage.advance(2) == pytest.approx(100, abs=2)
 
 
 async def test_few_go_while_others_have_much_and_plenty_a_second_after_that(stage: Stage) -> None:
-    task = asyncio.ensure_future(stage.write_all_the_time())
-    await stage.advance(1, others_per_s=40)
-    assert stage.budget.busy
-    assert await stage.advance(10, others_per_s=40) == pytest.approx(20, abs=2)
-    # The last second that was busy is still seen in the first one that is not.
-    await stage.advance(2)
-    assert not stage.budget.busy
-    assert await stage.advance(2) == pytest.approx(100, abs=2)
-    await _end(task)
+    async with in_background(stage.write_all_the_time()):
+        await stage.advance(1, others_per_s=40)
+        assert stage.budget.busy
+        assert await stage.advance(10, others_per_s=40) == pytest.approx(20, abs=2)
+        # The last second that was busy is still seen in the first one that is not.
+        await stage.advance(2)
+        assert not stage.budget.busy
+        assert await stage.advance(2) == pytest.approx(100, abs=2)
 
 
 async def test_no_more_goes_than_the_budget_has_and_never_nothing() -> None:
@@ -75,16 +72,15 @@ async def test_no_more_goes_than_the_budget_has_and_never_nothing() -> None:
             many=random_numbers.randint(5, 20),
         )
         stage = Stage(allowance)
-        task = asyncio.ensure_future(stage.write_all_the_time())
-        for _ in range(4):
-            others = random_numbers.choice([0, 2 * allowance.many])
-            await stage.advance(1.5, others)
-            written = await stage.advance(3, others)
-            rate = allowance.busy if others else allowance.quiet
-            assert written <= 3 * rate + 1, (allowance, others)
-            assert written >= 3 * rate * 0.9 - 2, (allowance, others)
-            seen["busy" if others else "quiet"] += 1
-        await _end(task)
+        async with in_background(stage.write_all_the_time()):
+            for _ in range(4):
+                others = random_numbers.choice([0, 2 * allowance.many])
+                await stage.advance(1.5, others)
+                written = await stage.advance(3, others)
+                rate = allowance.busy if others else allowance.quiet
+                assert written <= 3 * rate + 1, (allowance, others)
+                assert written >= 3 * rate * 0.9 - 2, (allowance, others)
+                seen["busy" if others else "quiet"] += 1
     assert min(seen["busy"], seen["quiet"]) > 15, seen
 
 
@@ -107,13 +103,6 @@ async def test_writes_that_go_first_are_counted_and_leases_are_not() -> None:
 
 async def test_a_clock_that_moves_on_by_hours_gives_no_more_than_a_burst(stage: Stage) -> None:
     await stage.clock.advance(3_600 * SECOND)
-    task = asyncio.ensure_future(stage.write_all_the_time())
-    await stage.clock.advance(0, settle=80)
-    assert stage.written == 5
-    await _end(task)
-
-
-async def _end(task: asyncio.Future[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with in_background(stage.write_all_the_time()):
+        await stage.clock.advance(0, settle=80)
+        assert stage.written == 5

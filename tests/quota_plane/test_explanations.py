@@ -9,7 +9,6 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from reprieve.intake.quota_workloads import condition_of
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MILLISECOND, SECOND
+from tests.background import ended, in_background
 
 BURST, BUSY_PER_S = 100, 10
 
@@ -104,11 +104,8 @@ class World:
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     made = World()
-    task = asyncio.ensure_future(made.explanations.run())
-    yield made
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with in_background(made.explanations.run()):
+        yield made
 
 
 async def test_who_waits_is_told_within_a_second_while_little_is_written(world: World) -> None:
@@ -192,9 +189,7 @@ async def test_whatever_happens_who_waits_says_in_the_end_what_was_said_last() -
         _check_budget([at for at, _, _ in world.written])
         seen["written"] += len(world.written)
         seen["spared"] += world.tells - len(world.written)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await ended(task)
     assert seen["admitted"] > 100, seen
     assert seen["written"] > 1_000, seen
     assert seen["spared"] > 1_000, seen

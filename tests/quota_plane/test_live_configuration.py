@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.settings.quota import QuotaSource
 from reprieve.settings.quota_configuration import CONFIG_MAP_KEY
 from reprieve.units.errors import UsageError
+from tests.background import ended
 from tests.quota_plane.site import Object, Site, job, site
 from tests.quota_plane.test_jobs import base
 
@@ -110,9 +110,7 @@ async def test_a_configuration_is_followed_and_a_bad_one_loses_nothing(tmp_path:
 
             await cluster.until("its end is told", missed, 60)
         finally:
-            following.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await following
+            await ended(following)
         assert await told(cluster) == [
             (
                 "Normal",
