@@ -18,6 +18,8 @@ from reprieve.engine.scheduling.matching import node_passes, tolerated
 from reprieve.engine.selectors import covers, requirement_holds
 from reprieve.intake.pods import admitted_nodes
 from tests.engine.builders import node
+from tests.engine.builders import pod as pod_row
+from tests.engine.filters.outcomes import FITS, verdicts
 
 Asked = Callable[[str, tuple[str, ...], str], bool]
 
@@ -82,7 +84,13 @@ def test_a_text_of_thousands_of_digits_is_no_number_and_no_error() -> None:
     ("operator", "value", "taint", "holds"),
     [
         ("Gt", "999", "1000", True),
+        ("Gt", "999", "999", False),
         ("Gt", "999", "1_000", False),
+        ("Gt", "999", "high", False),
+        ("Gt", "low", "1000", False),
+        ("Lt", "5", "-4", True),
+        ("Lt", "5", "5", False),
+        ("Lt", "5", "", False),
         ("Lt", "999", "1_0", False),
         ("Equal", "1000", "1_000", False),
         ("", "a", "a", True),
@@ -96,6 +104,8 @@ def test_every_plane_reads_a_toleration_in_the_same_way(
     marked = Taint("k", taint, "NoSchedule")
     row = RowToleration("k", operator, value, "NoSchedule")
     assert covers(row, marked) is holds
+    there = node("n", taints=[f"k={taint}:NoSchedule"])
+    assert (verdicts(there, pod_row(tolerations=(row,))) == {"n": FITS}) is holds
     assert tolerated([marked], [row]) is holds
     assert Toleration("k", operator, value, "NoSchedule").tolerates(marked) is holds  # type: ignore[arg-type]
     toleration = {"key": "k", "operator": operator, "value": value, "effect": "NoSchedule"}

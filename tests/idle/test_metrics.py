@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 
 from reprieve.scenarios.model import NodeSpec
-from tests.idle.exporters import FakeExporter, serving
+from tests.idle.exporters import FakeExporter
 from tests.idle.site import NAMESPACE, Site, job, open_site, pod, with_limits
+from tests.scraper.servers import serving
 
 UNREACHABLE = ("False", "EndpointUnreachable")
 

@@ -10,6 +10,7 @@ import pytest
 from reprieve.scenarios.embedded import OPERATOR_USER
 from tests.integration.control_plane import (
     ADMINISTRATOR,
+    Binaries,
     ControlPlane,
     NoBinaries,
     control_plane,
@@ -22,12 +23,35 @@ LEASE = ("--lease-duration", "10s")
 
 
 @pytest.fixture(scope="session")
-def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """One control plane for all tests."""
+def binaries() -> Binaries:
+    """Skip a test where there is no real control plane."""
     try:
-        binaries = find_binaries()
+        return find_binaries()
     except NoBinaries as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def controllers(binaries: Binaries) -> Binaries:
+    """Skip a test where nobody but us would play the controllers of Jobs and of pods."""
+    if binaries.controller_manager is None:
+        pytest.skip(f"no kube-controller-manager beside {binaries.apiserver}")
+    return binaries
+
+
+@pytest.fixture(scope="session")
+def with_pod_groups(binaries: Binaries) -> Binaries:
+    """Skip a test where the API server is too old for its kinds."""
+    if binaries.release < (1, 37):
+        pytest.skip(f"{binaries.version}: PodGroups of scheduling.k8s.io/v1beta1 come with 1.37")
+    return binaries
+
+
+@pytest.fixture(scope="session")
+def real_cluster(
+    binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """One control plane for all tests."""
     users = {ADMINISTRATOR: "system:masters", OPERATOR_USER: "operators"}
     with control_plane(binaries, tmp_path_factory.mktemp("control-plane"), users) as running:
         yield running

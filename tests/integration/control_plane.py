@@ -56,6 +56,17 @@ class Binaries:
     apiserver: Path
     controller_manager: Path | None
 
+    @property
+    def version(self) -> str:
+        """What the API server says, as `Kubernetes v1.37.1`."""
+        return _version(self.apiserver)
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """The API server's minor release, as 1, 37."""
+        major, minor, *_ = self.version.split()[-1].removeprefix("v").split(".")
+        return int(major), int(minor)
+
 
 def binaries_folder() -> tuple[Path, str]:
     """Return the folder where binaries are looked for, and what names it."""
@@ -282,13 +293,15 @@ def describe() -> str:
     """
     found = find_binaries()
     folder, by = binaries_folder()
-    versions = [
-        subprocess.run([binary, "--version"], check=True, capture_output=True, text=True).stdout
-        for binary in (found.etcd, found.apiserver, found.controller_manager)
-        if binary is not None
-    ]
-    first = [version.splitlines()[0].strip() for version in versions]
-    return f"{folder} ({by}): {', '.join(first)}"
+    programs = (found.etcd, found.apiserver, found.controller_manager)
+    versions = [_version(program) for program in programs if program is not None]
+    return f"{folder} ({by}): {', '.join(versions)}"
+
+
+def _version(program: Path) -> str:
+    command = [str(program), "--version"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return said.splitlines()[0].strip()
 
 
 if __name__ == "__main__":

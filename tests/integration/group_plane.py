@@ -6,13 +6,10 @@ else schedules; Jobs and what makes pods are played by kube-controller-manager w
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from reprieve.local.machines.run import IN_CONTROLLER_MANAGER
 from reprieve.scenarios.embedded import OPERATOR_USER
@@ -25,14 +22,11 @@ from tests.integration.control_plane import (
     ADMINISTRATOR,
     Binaries,
     ControlPlane,
-    NoBinaries,
-    find_binaries,
 )
 
-__all__ = ["group_flags", "group_plane", "on_plane", "served_since"]
+__all__ = ["group_flags", "group_plane", "on_plane"]
 
 _SERVED = "--runtime-config=scheduling.k8s.io/v1beta1=true"
-_FIRST = (1, 37)
 _PATIENCE_S = 180.0
 
 
@@ -42,24 +36,9 @@ def group_flags(*, on: bool = True) -> tuple[str, ...]:
     return (gate, _SERVED) if on else (gate,)
 
 
-def served_since(first: tuple[int, int] = _FIRST) -> Binaries:
-    """Return the binaries; a test is skipped where there are none, or older ones."""
-    try:
-        binaries = find_binaries()
-    except NoBinaries as missing:
-        pytest.skip(str(missing))
-    command = [binaries.apiserver, "--version"]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    major, minor, *_ = said.split()[-1].removeprefix("v").split(".")
-    if (int(major), int(minor)) < first:
-        pytest.skip(f"{said}: PodGroups of scheduling.k8s.io/v1beta1 come with 1.37")
-    return binaries
-
-
 @contextmanager
-def group_plane(folder: Path) -> Iterator[ControlPlane]:
-    """Run a control plane of 1.37 or newer; a test that wants one is skipped without."""
-    binaries = served_since()
+def group_plane(binaries: Binaries, folder: Path) -> Iterator[ControlPlane]:
+    """Run a control plane of 1.37 or newer."""
     flags = {"kube-apiserver": group_flags()}
     users = {ADMINISTRATOR: "system:masters", OPERATOR_USER: "system:masters"}
     running = ControlPlane(binaries, folder, users, flags)

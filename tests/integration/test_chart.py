@@ -32,9 +32,8 @@ from reprieve.units.clock import SystemClock
 from tests.chart.helm import CHART, HelmMissing, helm_binary
 from tests.integration.control_plane import (
     ADMINISTRATOR,
+    Binaries,
     ControlPlane,
-    NoBinaries,
-    find_binaries,
 )
 from tests.ports import free_ports
 from tests.quota_plane.site import (
@@ -188,11 +187,10 @@ def own_address() -> str:
 
 
 @pytest.fixture
-async def installed(tmp_path: Path) -> AsyncIterator[Installed]:
+async def installed(binaries: Binaries, tmp_path: Path) -> AsyncIterator[Installed]:
     try:
-        binaries = find_binaries()
         helm_binary()
-    except (NoBinaries, HelmMissing) as missing:
+    except HelmMissing as missing:
         pytest.skip(str(missing))
     theirs, trusted = client_certificate("kube-apiserver")
     for name, content in (

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.group_plane import served_since
 from tests.reliability.__main__ import is_wrong, play
 from tests.reliability.faults import FAULTS
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("with_pod_groups", "controllers")
 @pytest.mark.parametrize(
     ("name", "plane", "times", "seconds"),
     [
@@ -31,7 +31,6 @@ from tests.reliability.faults import FAULTS
 async def test_a_fault_does_no_harm_on_a_real_control_plane(
     name: str, plane: str, times: int, seconds: float, tmp_path: Path
 ) -> None:
-    served_since((1, 37))
     fault = replace(FAULTS[name], times=times, seconds=seconds or FAULTS[name].seconds)
     said = await play(name, fault, plane, tmp_path)
     assert not is_wrong(said), said

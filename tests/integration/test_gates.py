@@ -18,7 +18,7 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists
 from reprieve.scenarios.embedded import EmbeddedStage
 from reprieve.units.clock import SystemClock
-from tests.integration.control_plane import ControlPlane
+from tests.integration.control_plane import Binaries, ControlPlane
 from tests.integration.group_plane import group_flags, group_plane, on_plane
 from tests.scheduling.gates.test_gate_upgrade_downgrade import (
     GATE,
@@ -56,7 +56,7 @@ async def version(plane: ControlPlane, folder: Path, gate: bool) -> AsyncIterato
 @pytest.mark.slow
 @pytest.mark.parametrize("sequence", [of_a_preemptor, of_victims])
 async def test_gates_off_on_off_and_on_again_on_a_real_api_server(
-    sequence: Any, tmp_path: Path
+    sequence: Any, with_pod_groups: Binaries, tmp_path: Path
 ) -> None:
-    with group_plane(tmp_path) as plane:
+    with group_plane(with_pod_groups, tmp_path) as plane:
         await sequence(lambda gate: version(plane, tmp_path, gate))

@@ -17,7 +17,7 @@ from reprieve.jobs.paths import first
 from reprieve.jobs.pods import SURPLUS
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PODS, Resource
-from tests.integration.control_plane import NoBinaries, find_binaries
+from tests.integration.control_plane import Binaries
 from tests.quota_plane.deletions import counted_deletions
 from tests.quota_plane.kind_stories import GROUP, STATEFUL_SETS, TOTAL, is_gated
 from tests.quota_plane.site import (
@@ -45,15 +45,11 @@ _PATIENCE_S = 120.0
 
 @pytest.mark.slow
 async def test_sets_that_outgrow_their_quota_lose_no_pods_with_the_real_controllers(
-    tmp_path: Path,
+    controllers: Binaries, tmp_path: Path
 ) -> None:
-    try:
-        binaries = find_binaries()
-    except NoBinaries as missing:
-        pytest.skip(str(missing))
     config = tmp_path / "values.yaml"
     config.write_text(yaml.safe_dump(VALUES))
-    async with stand(binaries, tmp_path, nodes=4, cpus=8) as cluster:
+    async with stand(controllers, tmp_path, nodes=4, cpus=8) as cluster:
         operators = cluster.operators(
             *("--controllers", "quota,scheduling", "--scheduler-name", "default-scheduler"),
             *("--config", str(config)),

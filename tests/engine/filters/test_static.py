@@ -90,26 +90,6 @@ def test_what_a_toleration_covers(toleration: Toleration, passes: bool) -> None:
     assert verdicts(*rows) == {"a": FITS if passes else TAINT}
 
 
-@pytest.mark.parametrize(
-    ("operator", "bound", "there", "passes"),
-    [
-        ("Gt", "5", "6", True),
-        ("Gt", "5", "5", False),
-        ("Lt", "5", "-4", True),
-        ("Lt", "5", "5", False),
-        ("Gt", "5", "high", False),
-        ("Gt", "low", "6", False),
-        ("Lt", "5", "", False),
-    ],
-)
-def test_a_toleration_may_compare_the_value_of_a_taint(
-    operator: str, bound: str, there: str, passes: bool
-) -> None:
-    toleration = Toleration("k", operator, bound)
-    rows = (node("a", taints=[f"k={there}:NoSchedule"]), pod(tolerations=(toleration,)))
-    assert verdicts(*rows) == {"a": FITS if passes else TAINT}
-
-
 def test_every_taint_that_keeps_away_must_be_covered() -> None:
     rows = (
         node("a", taints=["k=v:NoSchedule", "l:NoExecute"]),
