@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from reprieve.controllers.dirty import DirtyKeys
-from reprieve.controllers.workers import look_at_each
+from reprieve.controllers.workers import look_at_each, spawn
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ServerError
 from reprieve.units.clock import VirtualClock
@@ -118,3 +119,19 @@ async def test_a_key_that_fails_again_and_again_is_looked_at_less_and_less_often
     assert [each - begun for each in tries] == [0, 5, 15, 35, 75]
     assert site.looked[-1] == "other"
     await end(task)
+
+
+async def test_work_that_is_stopped_before_it_begins_is_closed() -> None:
+    begun: list[str] = []
+
+    async def work() -> None:
+        begun.append("work")
+
+    never_begun = work()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.TaskGroup() as tasks:
+            spawn(tasks, never_begun, logging.getLogger("test"))
+            raise asyncio.CancelledError
+    with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+        never_begun.send(None)
+    assert begun == []

@@ -85,6 +85,7 @@ class MemoryApi:
         self._version = itertools.count(100)
         self._last = 99
         self._watches: dict[str, list[asyncio.Queue[Any]]] = defaultdict(list)
+        self._told: dict[str, list[tuple[int, bytes]]] = defaultdict(list)  # by version
 
     # The wire.
 
@@ -95,6 +96,10 @@ class MemoryApi:
         if request.query.get("watch"):
             queue: asyncio.Queue[Any] = asyncio.Queue()
             self._watches[where.kind].append(queue)
+            since = int(request.query["resourceVersion"])
+            for version, line in self._told[where.kind]:
+                if version > since:
+                    queue.put_nowait(line)
             return FakeAnswer(lines=queue)
         if request.method == "GET":
             return self._read(where)
@@ -189,6 +194,7 @@ class MemoryApi:
 
     def _tell(self, kind: str, what: str, obj: Object) -> None:
         line = json.dumps({"type": what, "object": obj}).encode()
+        self._told[kind].append((self._last, line))
         for queue in self._watches[kind]:
             queue.put_nowait(line)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.execution.fence import Deposed
@@ -19,7 +19,7 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["guarded", "look_at_each"]
+__all__ = ["guarded", "look_at_each", "spawn"]
 
 log: Final = logging.getLogger("reprieve.workers")
 
@@ -41,6 +41,13 @@ async def guarded(work: Awaitable[None], told: logging.Logger) -> None:
         raise
     except Exception:
         told.exception("a task failed")
+
+
+def spawn(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None], told: logging.Logger) -> None:
+    """Do one task of many beside the others of the group, `guarded`."""
+    task = tasks.create_task(guarded(work, told))
+    # A task that is cancelled before it begins never comes to its work.
+    task.add_done_callback(lambda _: work.close())
 
 
 async def look_at_each(

@@ -33,7 +33,7 @@ from reprieve.controllers.quota.watches import Held, Watches
 from reprieve.controllers.quota.workloads import WorkloadReconciler
 from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.controllers.scheduling.state import ClusterState
-from reprieve.controllers.workers import guarded, look_at_each
+from reprieve.controllers.workers import look_at_each, spawn
 from reprieve.execution.fence import Deposed
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
@@ -352,4 +352,4 @@ class QuotaPlane:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None, "the plane runs"
-        self._tasks.create_task(guarded(work, log))
+        spawn(self._tasks, work, log)

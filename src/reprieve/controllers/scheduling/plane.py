@@ -24,7 +24,7 @@ from reprieve.controllers.scheduling.short_groups import ShortGroups
 from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.controllers.scheduling.statuses import Statuses
 from reprieve.controllers.scheduling.watches import Watches
-from reprieve.controllers.workers import guarded
+from reprieve.controllers.workers import spawn
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import GroupRow, PodRow
@@ -218,4 +218,4 @@ class SchedulingPlane:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None, "the plane runs"
-        self._tasks.create_task(guarded(work, log))
+        spawn(self._tasks, work, log)
