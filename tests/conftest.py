@@ -25,14 +25,12 @@ _IN_REAL_TIME = (
     "chart",
     "crash",
     "docs",
-    "gangs",
     "integration",
     "kubectl",
     "kueue",
     "local",
     "peers",
     "scenarios",
-    "scheduling",
     "walkthrough",
 )
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")

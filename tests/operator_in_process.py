@@ -13,13 +13,30 @@ from pathlib import Path
 
 from reprieve.cli.run import operator_options, run
 from reprieve.controllers.process import run_operator
+from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.telemetry.log import TextFormatter
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
+from tests.virtual_time import LoopClock, VirtualTimeLoop
 
-__all__ = ["OperatorInProcess"]
+__all__ = ["OperatorInProcess", "operator_of_this_time"]
+
+
+def operator_of_this_time(
+    kubeconfig: Path,
+    environment: Mapping[str, str],
+    *,
+    arguments: Sequence[str] = (),
+    on_line: Callable[[str], None],
+) -> OperatorInProcess | OperatorProcesses:
+    """Return an operator in this process where time is virtual, else as a process of its own."""
+    if isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
+        return OperatorInProcess(
+            kubeconfig, environment, arguments=arguments, on_line=on_line, clock=LoopClock()
+        )
+    return OperatorProcesses(kubeconfig, environment, arguments=arguments, on_line=on_line)
 
 
 class OperatorInProcess:

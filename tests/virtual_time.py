@@ -4,7 +4,8 @@ A test in virtual time polls, sleeps and lets leases run out as any other, and i
 ones. But nobody waits: once nothing is ready, the loop's time moves to the next timer. A story of
 minutes takes as long as it computes, and a machine that stands still for seconds makes nobody late.
 Threads are waited for: time stands still while a solver decides, and passes as on a wall while an
-executor works. Other processes are not: a test that starts some is marked `real_time`.
+executor works. Other processes are not: a test that starts some is marked `real_time`, as is one of
+a decision that does not end, for which time would stand still for ever.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ from reprieve.scenarios.embedded import (
 )
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
-from tests.operator_in_process import OperatorInProcess
-from tests.virtual_time import LoopClock, VirtualTimeLoop
+from tests.operator_in_process import OperatorInProcess, operator_of_this_time
+from tests.virtual_time import LoopClock
 
 NAMESPACE = "team"
 PREFIX = "kaiwo.silogen.ai/gpu-preemption."
@@ -201,13 +201,7 @@ class Site:
             lines.append(line)
             self.lines.append(line)
 
-        processes: OperatorProcesses | OperatorInProcess
-        if isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
-            processes = OperatorInProcess(
-                kubeconfig, variables, arguments=flags, on_line=said, clock=LoopClock()
-            )
-        else:
-            processes = OperatorProcesses(kubeconfig, variables, arguments=flags, on_line=said)
+        processes = operator_of_this_time(kubeconfig, variables, arguments=flags, on_line=said)
         operator = Operator(processes, lines)
         self._operators.append(operator)
         return operator

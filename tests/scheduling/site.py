@@ -1,4 +1,6 @@
-"""One embedded cluster without stand-in scheduler, and operators as processes beside it.
+"""One embedded cluster without stand-in scheduler, and operators beside it.
+
+In virtual time an operator runs in this process, else as a process of its own.
 
 Nobody plays kubelet unless asked to: pods run once `run` says so, and victims stay until `end`
 takes them away, so that a test can look at every stage.
@@ -13,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -31,7 +33,8 @@ from reprieve.scenarios.embedded import (
 )
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses
-from reprieve.units.clock import SystemClock
+from tests.operator_in_process import OperatorInProcess, operator_of_this_time
+from tests.virtual_time import LoopClock
 
 NAMESPACE = "team"
 POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
@@ -127,7 +130,14 @@ def priority_class(name: str, value: int, policy: str = "PreemptLowerPriority") 
     }
 
 
+def _flags(names: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]:
+    named = [part for name in names for part in ("--scheduler-name", name)]
+    return ("--controllers", "scheduling", "--metrics-port", "0", *named, *arguments)
+
+
 Hook = Callable[[Write, Stage], Awaitable[None]]
+_Operator = TypeVar("_Operator", OperatorProcesses, OperatorInProcess | OperatorProcesses)
+_ENVIRONMENT = {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE}
 
 
 @dataclass
@@ -145,7 +155,7 @@ class Site:
     hook: Hook | None = None
     deleted: Counter[str] = field(default_factory=Counter)
     operator_kubeconfig: Path | None = None  # another cluster's
-    _operators: list[OperatorProcesses] = field(default_factory=list)
+    _operators: list[OperatorInProcess | OperatorProcesses] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)
 
     async def on_write(self, write: Write, stage: Stage) -> None:
@@ -169,33 +179,41 @@ class Site:
         *arguments: str,
         names: Sequence[str] = ("default-scheduler",),
         environment: Mapping[str, str] | None = None,
+    ) -> OperatorInProcess | OperatorProcesses:
+        """Start an operator that schedules the pods of these names."""
+        found = operator_of_this_time(
+            self.operator_kubeconfig or self.embedded.operator_kubeconfig,
+            {**_ENVIRONMENT, **(environment or {})},
+            arguments=_flags(names, arguments),
+            on_line=self.lines.append,
+        )
+        return await self._started(found)
+
+    async def operator_process(
+        self,
+        *arguments: str,
+        names: Sequence[str] = ("default-scheduler",),
+        environment: Mapping[str, str] | None = None,
         lease: str = "15s",
         module: str = "reprieve",
     ) -> OperatorProcesses:
-        """Start an operator that schedules the pods of these names.
+        """Start one that is a process of its own, with a lease and an end: not in virtual time.
 
         Its lease is longer than this machine ever stands still: one that is lost ends it.
         """
-        named = [part for name in names for part in ("--scheduler-name", name)]
-        processes = OperatorProcesses(
+        found = OperatorProcesses(
             self.operator_kubeconfig or self.embedded.operator_kubeconfig,
-            {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE, **(environment or {})},
-            arguments=(
-                "--controllers",
-                "scheduling",
-                "--metrics-port",
-                "0",
-                "--lease-duration",
-                lease,
-                *named,
-                *arguments,
-            ),
+            {**_ENVIRONMENT, **(environment or {})},
+            arguments=(*_flags(names, arguments), "--lease-duration", lease),
             on_line=self.lines.append,
             module=module,
         )
-        self._operators.append(processes)
-        await processes.start()
-        return processes
+        return await self._started(found)
+
+    async def _started(self, operator: _Operator) -> _Operator:
+        self._operators.append(operator)
+        await operator.start()
+        return operator
 
     async def free_leases(self) -> None:
         """Let the leases of a process that is dead run out at once."""
@@ -339,10 +357,10 @@ async def site(
     """Start a cluster with these nodes; end everything afterwards. `stage`: of `embedded_stage`."""
     without = () if kubelet else ("kubelet",)
     async with embedded_stage(
-        nodes, folder, machines_without=without, scheduler=False, **stage
+        nodes, folder, clock=LoopClock(), machines_without=without, scheduler=False, **stage
     ) as embedded:
         connection = await load_connection(str(embedded.kubeconfig))
-        client = connect(connection, SystemClock(), field_manager="test")
+        client = connect(connection, LoopClock(), field_manager="test")
         found = Site(embedded, client, [])
         embedded.cluster.on_write = found.on_write
         with contextlib.suppress(AlreadyExists):  # kept from an earlier start

@@ -161,7 +161,7 @@ _WRITES = (2, 3, 7, 12, 15, 20)
 async def killed_after(k: int, stage: Stage, folder: Path) -> bool:
     """Play the story with a death at the k-th write; return whether there were so many."""
     async with site(_NODES, folder) as cluster:
-        first = await cluster.operator()
+        first = await cluster.operator_process()
         await cluster.filled()
         before = len(cluster._numbers)
         dead = asyncio.Event()
@@ -184,7 +184,7 @@ async def killed_after(k: int, stage: Stage, folder: Path) -> bool:
         await cluster.until("a death or the end", dead_or_over)
         if dead.is_set():
             await cluster.free_leases()
-            await cluster.operator()
+            await cluster.operator_process()
         await cluster.until("the gang is bound", over)
         assert set(cluster.deleted.values()) == {1}, "somebody was deleted twice"
         assert len(cluster.deleted) == 4
@@ -193,6 +193,7 @@ async def killed_after(k: int, stage: Stage, folder: Path) -> bool:
         return dead.is_set()
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("k", _WRITES)
 async def test_a_process_killed_after_a_write_is_finished_by_the_next(
     k: int, tmp_path: Path
@@ -200,6 +201,7 @@ async def test_a_process_killed_after_a_write_is_finished_by_the_next(
     assert await killed_after(k, (Stage.STORED, Stage.ANSWERED)[k % 2], tmp_path)
 
 
+@pytest.mark.real_time
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", [Stage.BEFORE, Stage.STORED, Stage.ANSWERED])
 @pytest.mark.parametrize("k", range(1, 30))
@@ -209,9 +211,10 @@ async def test_a_process_killed_at_any_write_is_finished_by_the_next(
     await killed_after(k, stage, tmp_path)
 
 
+@pytest.mark.real_time
 async def test_a_stopped_leader_that_wakes_up_evicts_nobody_any_more(tmp_path: Path) -> None:
     async with site(_NODES, tmp_path) as cluster:
-        first = await cluster.operator(lease="4s")
+        first = await cluster.operator_process(lease="4s")
         await cluster.filled()
         stopped = asyncio.Event()
 
@@ -223,7 +226,7 @@ async def test_a_stopped_leader_that_wakes_up_evicts_nobody_any_more(tmp_path: P
         cluster.hook = stop
         members = await cluster.gang()
         await asyncio.wait_for(stopped.wait(), 60)
-        await cluster.operator()
+        await cluster.operator_process()
 
         async def over() -> bool:
             await cluster.end()

@@ -6,7 +6,6 @@ are compared, up to names of equal nodes and pods.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -112,16 +111,12 @@ def _same(text: str, scenario: str) -> str:
 
 @pytest.mark.skipif(not _NAMES, reason="no recordings of kube-scheduler in ../shared/observed")
 @pytest.mark.parametrize("name", _NAMES)
-def test_the_plane_does_what_kube_scheduler_was_seen_to_do(name: str, tmp_path: Path) -> None:
-    asyncio.run(_play(name, tmp_path))
-
-
-async def _play(name: str, folder: Path) -> None:
+async def test_the_plane_does_what_kube_scheduler_was_seen_to_do(name: str, tmp_path: Path) -> None:
     before, during = _read(name, "1-before"), _read(name, "2-preempting")
     namespace = f"ks-{name}"
     zones = {f"{name}-{i}": {"topology.kubernetes.io/zone": f"zone-{i}"} for i in range(2)}
     nodes = [node(node_name, 4, **labels) for node_name, labels in zones.items()]
-    async with site(nodes, folder) as cluster:
+    async with site(nodes, tmp_path) as cluster:
         await cluster.create(
             {"kind": "Namespace", "metadata": {"name": namespace}}, *_classes([*before, *during])
         )

@@ -68,6 +68,7 @@ async def _decided(cluster: Memory, holds: Callable[[], bool]) -> None:
     raise AssertionError(cluster.told())
 
 
+@pytest.mark.real_time  # the decision is in a thread, and waits for the loop
 async def test_a_decision_of_thirty_lease_periods_loses_no_lease() -> None:
     async with memory() as cluster:
         cluster.nodes([4, 4])
@@ -105,6 +106,7 @@ async def test_a_decision_of_thirty_lease_periods_loses_no_lease() -> None:
         assert {intent["status"].get("epoch", 0) for intent in cluster.intents()} == {elector.epoch}
 
 
+@pytest.mark.real_time  # the decision is in a thread, and waits for the loop
 async def test_a_long_decision_that_no_longer_holds_is_made_again() -> None:
     async with memory() as cluster:
         cluster.nodes([4, 4])

@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 
 from reprieve.kube.resource import NODES
-from reprieve.scenarios.operator import OperatorProcesses
 from tests.scheduling.site import NAMESPACE, POD_GROUPS, Object, Site, group, node, pod, site
 
 _NODES = [node("node-0"), node("node-1")]
@@ -171,9 +170,10 @@ async def test_off_the_gate_groups_count_for_nothing(on: bool, tmp_path: Path) -
         assert len(victims) == (4 if on else 1)
 
 
+@pytest.mark.real_time
 async def test_an_unknown_gate_ends_the_process_with_a_line(tmp_path: Path) -> None:
     async with site(_NODES, tmp_path) as cluster:
-        operator: OperatorProcesses = await cluster.operator("--feature-gates", "Nonsense=true")
+        operator = await cluster.operator_process("--feature-gates", "Nonsense=true")
         said = await asyncio.wait_for(operator.stopped_by_itself(), 60)
         assert "with code 2" in said
         assert "Nonsense" in said

@@ -18,6 +18,8 @@ from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import group, pod
 
+pytestmark = pytest.mark.real_time  # decisions that do not end, in threads
+
 LIMIT = SECOND // 2
 
 

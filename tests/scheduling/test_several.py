@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from reprieve.local.cluster import Stage, Write
 from tests.scheduling.site import NAMESPACE, node, pod, site
+
+pytestmark = pytest.mark.real_time  # three operators, each with a loop of its own
 
 _NAMES = ("red", "green", "blue")
 

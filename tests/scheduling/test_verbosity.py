@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.controllers.sample_package import OFFERED, install
@@ -25,6 +26,7 @@ async def _refusals(cluster: Site) -> list[str]:
     return [line for line in cluster.lines if "refuses its reprieve" in line]
 
 
+@pytest.mark.real_time  # an installed package is found on the path of a process
 async def test_with_v_6_each_victim_is_logged_with_the_filter_that_refused_its_reprieve(
     tmp_path: Path,
 ) -> None:
@@ -32,7 +34,7 @@ async def test_with_v_6_each_victim_is_logged_with_the_filter_that_refused_its_r
     config = tmp_path / "scheduler.yaml"
     config.write_text(yaml.safe_dump(CONFIGURATION))
     async with site([node("node-0"), node("node-1")], tmp_path) as cluster:
-        await cluster.operator(
+        await cluster.operator_process(
             *("-v", "6", "--scheduler-config", str(config)),
             names=(),
             environment={"PYTHONPATH": str(tmp_path)},

@@ -15,6 +15,8 @@ import pytest
 
 from tests.scheduling.site import NAMESPACE, Site, node, site
 
+pytestmark = pytest.mark.real_time  # kubectl is a process of its own
+
 _CLASSES = """
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass

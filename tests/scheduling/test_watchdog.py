@@ -25,6 +25,8 @@ from tests.controllers.sample_package import install_metadata
 from tests.scheduling.site import Site, group, node, pod, site
 
 LOCKED_S = 7
+pytestmark = pytest.mark.real_time  # operators are processes of their own
+
 _MODULE = f"""
 import ctypes
 import os
@@ -84,7 +86,7 @@ class Watched:
         )
 
     async def operator(self, *arguments: str, lease: str) -> OperatorProcesses:
-        return await self.cluster.operator(
+        return await self.cluster.operator_process(
             "--scheduler-config",
             str(self._config),
             *arguments,
@@ -221,7 +223,7 @@ async def test_after_a_crash_the_next_leader_need_not_wait_for_the_lease_to_run_
     async with watched(tmp_path) as world:
         first = await world.operator(lease="600s")
         await world.cluster.filled()
-        second = await world.cluster.operator(lease="600s")
+        second = await world.cluster.operator_process(lease="600s")
         await second.until_said("stands by")
         os.kill(first.pids[0], signal.SIGKILL)
         await second.until_said("leading, epoch")

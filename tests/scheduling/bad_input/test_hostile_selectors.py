@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from reprieve.execution.reserve import DEVICE_CLAIMS
 from reprieve.kube.resource import Resource
@@ -46,6 +47,7 @@ async def _said(cluster: Site, name: str) -> str:
     return "".join(each.get("message", "") for each in conditions)
 
 
+@pytest.mark.real_time
 async def test_a_process_answers_and_places_others_while_such_claims_wait(tmp_path: Path) -> None:
     port = free_port()
     long = "a" * 4000

@@ -15,6 +15,8 @@ import pytest
 from reprieve.local.cluster import Stage, Write
 from tests.scheduling.site import group, node, pod, site
 
+pytestmark = pytest.mark.real_time  # operators are processes of their own
+
 _UNIT = {f"unit-{number}" for number in range(3)}
 _NODES = [node(f"node-{number}", 4) for number in range(3)]
 _SAMPLE = [(1, Stage.STORED), (3, Stage.BEFORE)]
@@ -23,7 +25,7 @@ _SAMPLE = [(1, Stage.STORED), (3, Stage.BEFORE)]
 async def killed_at(k: int, stage: Stage, folder: Path) -> None:
     """Die at the k-th deletion of the unit, of which the preemptor needs one pod's room only."""
     async with site(_NODES, folder) as cluster:
-        first = await cluster.operator()
+        first = await cluster.operator_process()
         await cluster.classes()
         await cluster.create(group("unit", mode="all", priority="low"))
         members = (pod(name, 4, group="unit", priority="low") for name in sorted(_UNIT))
@@ -47,7 +49,7 @@ async def killed_at(k: int, stage: Stage, folder: Path) -> None:
         await asyncio.wait_for(dead.wait(), 120)
         await cluster.end()
         await cluster.free_leases()
-        await cluster.operator()
+        await cluster.operator_process()
 
         async def settled() -> bool:
             await cluster.end()

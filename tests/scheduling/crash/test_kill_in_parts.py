@@ -20,6 +20,8 @@ from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.crash.evicted import evicted, together
 from tests.scheduling.site import Site, node, site
 
+pytestmark = pytest.mark.real_time  # operators are processes of their own
+
 _MODULE = "tests.crash.small_parts"
 _NODES = [node(f"node-{number}", 4) for number in range(2)]
 _MOST_PARTS = 40
@@ -34,7 +36,7 @@ async def _objects(cluster: Site) -> tuple[int, int]:
 async def killed_at(k: int, plural: str, stage: Stage, folder: Path) -> bool:
     """Die at the k-th creation of that kind; return whether there were so many."""
     async with site(_NODES, folder) as cluster:
-        first = await cluster.operator(module=_MODULE)
+        first = await cluster.operator_process(module=_MODULE)
         await cluster.filled()
         dead = asyncio.Event()
         created = 0
@@ -63,7 +65,7 @@ async def killed_at(k: int, plural: str, stage: Stage, folder: Path) -> bool:
             heads, _ = await _objects(cluster)
             assert heads or not cluster.deleted, "somebody went before the head was there"
             await cluster.free_leases()
-            await cluster.operator(module=_MODULE)
+            await cluster.operator_process(module=_MODULE)
 
         async def settled() -> bool:
             await cluster.end()
