@@ -24,7 +24,7 @@ __all__ = ["main"]
 
 def main(arguments: list[str]) -> int:
     """Serve until SIGINT or SIGTERM."""
-    if len(arguments) != 1:
+    if len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: python -m bench.control_plane KUBECONFIG", file=sys.stderr)
         return 2
     try:

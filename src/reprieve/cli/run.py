@@ -69,7 +69,8 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     default="15s",
     show_default=True,
     metavar="DURATION",
-    help="Duration of the process lease, at least 1s; also the longest hand-over after a crash.",
+    help="Duration of the process lease, at least 1s; who dies together with what renews it is "
+    "followed when this is over.",
 )
 @click.option(
     "--decision-limit",
