@@ -19,8 +19,6 @@ from reprieve.telemetry.victim_states import victim_states
 
 __all__ = ["quota_answer_text", "quota_story", "workloads_named"]
 
-#: Most workloads that stay and are named; the others are counted.
-_NAMED: Final = 50
 _STAYS: Final = {
     Standing.GOING: "is on its way out already, and its quota counts as free",
     Standing.UNRELATED: "stays: it holds nothing of what the preemptor lacks",
@@ -130,10 +128,10 @@ def _others(answers: Sequence[QuotaAnswer]) -> Iterator[str]:
     told = (Standing.PREEMPTOR, Standing.VICTIM, Standing.HEAD)
     others = [each for each in answers if each.standing not in told]
     yield "Others that held quota in its cohorts:" if others else "Nobody else held quota there"
-    for each in others[:_NAMED]:
+    for each in others[:MOST_NAMED]:
         yield f"  {quota_answer_text(each)}"
-    if len(others) > _NAMED:
-        more = len(others) - _NAMED
+    if len(others) > MOST_NAMED:
+        more = len(others) - MOST_NAMED
         yield f"  and {more} more: --workload NAMESPACE/NAME answers for one of them"
     heads = [each for each in answers if each.standing is Standing.HEAD]
     if heads:

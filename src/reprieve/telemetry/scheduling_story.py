@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from reprieve.api.reprieve import Preemption, PreemptionSpec
 from reprieve.engine.cluster.rows import COMPOSITE
@@ -27,9 +26,6 @@ from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["pod_answer_text", "pod_story", "pods_named"]
-
-#: Most reprieved pods that are named; the others are counted.
-_NAMED: Final = 50
 
 
 def pod_story(
@@ -160,10 +156,10 @@ def _kept(
     staying = (Part.REPRIEVED, Part.OVERDUE, Part.PROTECTED)
     reprieved = [each for each in answers if each.part in staying]
     yield f"{len(reprieved)} candidates that stay:" if reprieved else "No candidate stays"
-    for each in reprieved[:_NAMED]:
+    for each in reprieved[:MOST_NAMED]:
         yield f"  {pod_answer_text(each, replay)}"
-    if len(reprieved) > _NAMED:
-        more = len(reprieved) - _NAMED
+    if len(reprieved) > MOST_NAMED:
+        more = len(reprieved) - MOST_NAMED
         yield f"  and {more} more: --workload NAMESPACE/NAME answers for one of them"
     counts = Counter(each.part for each in answers)
     if counts[Part.ELSEWHERE]:

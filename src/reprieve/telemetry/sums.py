@@ -13,7 +13,7 @@ from typing import Final
 
 __all__ = ["MOST_NAMED", "POOL_LABELS", "pool_of", "sum_lines", "table"]
 
-#: Most members or victims that are named one by one.
+#: Most members, victims or candidates that stay that are named one by one; others are counted.
 MOST_NAMED: Final = 50
 #: Labels that say which pool a node is of.
 POOL_LABELS: Final = (
