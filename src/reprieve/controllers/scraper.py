@@ -91,9 +91,9 @@ class Poll:
     `at`, `monotonic`: the instant at which the poll began, so no sample is older than its poll
     says. `samples`: by pod, in the order of sources and texts (later ones win where two speak of
     the same GPU). `invalid`: samples that cannot be used, by pod. `conflicts`: a GPU of each pod of
-    which samples contradict each other. `unreachable`: pods
-    that a target showed when it last answered, that it fails to show now, and that nobody else
-    shows. `unassigned`: number of samples of GPUs that nobody holds. `duration` in nanoseconds.
+    which samples contradict each other. `unreachable`: pods that a target showed when it last
+    answered, that it fails to show now, and that nobody else shows. `unassigned`: number of samples
+    of GPUs that nobody holds. `duration` in nanoseconds.
     """
 
     at: Nanos

@@ -2,10 +2,9 @@
 
 Both configurations are applied whole, so that a hook that is gone does not linger. The chart makes
 them, empty, so that the operator needs the right to patch these two alone and they go with the
-release; where it may create them it does. Definitions of
-Kueue's kinds are told about the conversion webhook only where they are ours, by their label: those
-of a Kueue beside us keep its own. Where cert-manager keeps the certificate, its annotation stands
-in place of the authority.
+release; where it may create them it does. Definitions of Kueue's kinds are told about the
+conversion webhook only where they are ours, by their label: those of a Kueue beside us keep its
+own. Where cert-manager keeps the certificate, its annotation stands in place of the authority.
 
 Source: specification of the quota plane, sections 1.5 and 12.
 """

@@ -35,8 +35,8 @@ class OperatorProcesses:
     """All replicas of one operator.
 
     `arguments` follow `python -m reprieve run`, with another `module` in its place where one is
-    given; `environment` is everything that the processes
-    know beside what an interpreter needs. `on_line` is called with each line they print.
+    given; `environment` is everything that the processes know beside what an interpreter needs.
+    `on_line` is called with each line they print.
     """
 
     def __init__(

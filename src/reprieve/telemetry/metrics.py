@@ -34,8 +34,8 @@ class Metrics:
     Decisions: `workloads` by phase; `idle_gpu_seconds`, GPUs of idle workloads times the time they
     were idle; `plans` by what became of them; `preemptions`, one for each victim;
     `lost_device_seconds` of victims, by their rule; `declined`, evaluations that took nobody for a
-    demand, by reason; `evaluation_seconds`; `decisions_stopped`, those
-    that took too long.
+    demand, by reason; `evaluation_seconds`; `decisions_stopped`, those that took too long;
+    `unrecorded`, plans whose record could not be written.
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.

@@ -55,9 +55,9 @@ _OVERDUE: Final = 5 * MINUTE
 class OpenIntents:
     """The intents that are not over, and the tasks that carry them.
 
-    `intents` gives all Preemptions of the operator's namespace; `pods_left` whether pods of a root
-    still exist; `lost_with` what work is lost with it; `action_of` what a root's owner wants to
-    happen to it; `again` asks for another look at a wall instant.
+    `intents` gives all Preemptions of the plane; `pods_left` whether pods of a root still exist;
+    `lost_with` what work is lost with it; `action_of` what a root's owner wants to happen to it;
+    `again` asks for another look at a wall instant.
     """
 
     def __init__(

@@ -241,7 +241,10 @@ class WorkloadRecord:
 
 @dataclass(frozen=True, slots=True)
 class IntentRecord:
-    """A Preemption without its input: up to 512 KiB each that no decision looks at."""
+    """A Preemption without its input, at which no decision looks.
+
+    Records of earlier versions hold up to 512 KiB of it each.
+    """
 
     uid: str
     namespace: str

@@ -68,7 +68,7 @@ class SetAside:
         return before == self._seen(unit)
 
     def forget(self, unit: Unit) -> None:
-        """The unit was decided about in time."""
+        """The unit was decided about in time, or its plan was recorded: it need not wait."""
         if self._rows.pop(name_of(unit), None) is not None:
             self._faults.forget(name_of(unit))
 
