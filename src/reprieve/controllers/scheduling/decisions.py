@@ -58,7 +58,7 @@ __all__ = ["Decided", "Decisions", "decide"]
 
 _SLICE: Final = 20 * MILLISECOND
 _BATCH: Final = 64
-_MOST_SUSPECTS: Final = 1_000
+_MOST_TRIED_ALONE: Final = 1_000
 _NOMINATED_FOR: Final = MINUTE
 _NO_GANGS: Final[Mapping[str, GangGroup]] = MappingProxyType({})
 _NO_SCORERS: Final[Mapping[str, PlacementScorer]] = MappingProxyType({})
@@ -170,7 +170,7 @@ class Decisions:
         self._preempt_pod = measured_preemption(preempt_for_pod, seconds, context.clock)
         self._wake = asyncio.Event()
         self._left: list[Unit] = []  # popped and not decided yet
-        self._suspects: set[str] = set()  # names of units of which one was in a fault
+        self._tried_alone: set[str] = set()  # names of units of which one was in a fault
 
     def wake(self) -> None:
         """Something may be ready."""
@@ -234,7 +234,7 @@ class Decisions:
             if self._aside.waits(unit) or self._unrecorded.waits(unit):
                 queue.give_up(unit, clock.monotonic())
                 continue
-            if name_of(unit) in self._suspects:
+            if name_of(unit) in self._tried_alone:
                 if units:
                     self._left.insert(0, unit)
                     break
@@ -249,9 +249,9 @@ class Decisions:
             self._state.queue.give_up(units[0], self._context.clock.monotonic())
             return
         log.exception("nothing was decided about %d units, each is tried alone", len(units))
-        if len(self._suspects) > _MOST_SUSPECTS:
-            self._suspects.clear()
-        self._suspects.update(map(name_of, units))
+        if len(self._tried_alone) > _MOST_TRIED_ALONE:
+            self._tried_alone.clear()
+        self._tried_alone.update(map(name_of, units))
         self._left = [*units, *self._left]
 
     def _set_aside(self, units: list[Unit], failure: Exception) -> bool:
@@ -292,7 +292,7 @@ class Decisions:
         self._left = [*left, *self._left]
         doubtful = self._state.disturbed != disturbed
         for each in decided:
-            self._suspects.discard(name_of(each.unit))
+            self._tried_alone.discard(name_of(each.unit))
             self._aside.forget(each.unit)
             try:
                 held = self._commit(each, snapshot, doubtful)
