@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -69,7 +69,10 @@ async def test_a_decision_that_cannot_be_stopped_is_left_and_its_answer_is_not_u
         solver.close()
 
 
-async def test_the_process_is_given_up_when_four_decisions_are_left_at_the_same_time() -> None:
+@pytest.mark.parametrize("say", [at_work_on, NotedPace().begin], ids=["each", "the whole"])
+async def test_the_process_is_given_up_when_four_decisions_are_left_at_the_same_time(
+    say: Callable[[str], None],
+) -> None:
     said: list[tuple[str, list[str]]] = []
 
     def give_up(reason: str, accused: Sequence[Accused]) -> None:
@@ -79,13 +82,13 @@ async def test_the_process_is_given_up_when_four_decisions_are_left_at_the_same_
     released = threading.Event()
 
     def sleep(name: str) -> None:
-        at_work_on(name)
+        say(name)
         released.wait()
 
     try:
         for number in range(4):
             assert said == []
-            with pytest.raises(TookTooLong):
+            with pytest.raises(TookTooLong, match=f"about gang-{number} took"):
                 await solver.run(sleep, f"gang-{number}")
     finally:
         released.set()

@@ -100,7 +100,6 @@ def at_work_on(what: str) -> None:
     """Say what the decision in this thread is at from now on; elsewhere this does nothing."""
     job = _current()
     if job is not None:
-        job.what = what
         job.late = False
         job.steps += 1
         job.note(what)
@@ -167,11 +166,12 @@ class _Job:
         self.late = False  # it is to end at its next step
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Any] = self.loop.create_future()
-        self.what = ""
+        self.what = ""  # it was at last
         self.steps = 0
 
     def note(self, what: str) -> None:
-        """Write down what it is at where a process of its own reads it."""
+        """Write down what it is at where a process of its own reads it, nothing at its end."""
+        self.what = what or self.what
         self._noted(self, what)
 
     def tell(self, result: Any, failure: BaseException | None) -> None:
@@ -206,7 +206,10 @@ class _Thread(threading.Thread):
 
     def _do(self, job: _Job) -> None:
         try:
-            result = job.work()
+            try:
+                result = job.work()
+            finally:
+                job.note("")  # before anybody has the answer
         except DecisionStopped:
             raise
         except Exception as failure:
@@ -216,8 +219,6 @@ class _Thread(threading.Thread):
             job.tell(None, RuntimeError(f"{type(failure).__name__}: {failure}"))
         else:
             job.tell(result, None)
-        finally:
-            job.note("")
 
     def stop(self) -> None:
         """Raise `DecisionStopped` at the thread's next step of Python."""
