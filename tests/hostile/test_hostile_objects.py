@@ -207,9 +207,9 @@ def tracebacks(lines: list[str]) -> list[str]:
     """Return the line before each traceback of the log, and what it ends with."""
     found = []
     for number, line in enumerate(lines):
-        if line.startswith("Traceback"):
-            end = next((e for e in lines[number + 1 :] if not e.startswith(" ")), "")
-            found.append(f"{lines[number - 1][:300]}: {end[:300]}")
+        if line.startswith("  Traceback"):
+            end = next((e for e in lines[number + 1 :] if not e.startswith("    ")), "")
+            found.append(f"{lines[number - 1][:300]}: {end.strip()[:300]}")
     return found
 
 

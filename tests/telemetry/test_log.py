@@ -87,6 +87,21 @@ def test_no_control_character_reaches_the_terminal_that_shows_a_line(form: str) 
     assert "\\u009b" in line
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_traceback_forges_a_line_or_steers_the_terminal(form: str) -> None:
+    controls = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)))
+    with Log(form) as written:
+        try:
+            raise ValueError(f"no number: {controls}\n2026-03-04T10:15:00.123Z ERROR forged")
+        except ValueError:
+            log.exception("evaluation failed")
+    told, *trace = written.lines()
+    assert "evaluation failed" in told
+    assert all(line.startswith("  ") for line in trace)
+    assert not set(controls) & set("".join((told, *trace)))
+    assert "ERROR forged" in "".join((told, *trace))
+
+
 def test_a_traceback_is_a_member_in_json() -> None:
     with Log("json") as written:
         try:

@@ -47,7 +47,9 @@ class TextFormatter(logging.Formatter):
         # terminal that shows it.
         line = line.translate(_CONTROLS)
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            # Nor must that of an exception: a traceback's lines are known by their indentation.
+            for each in self.formatException(record.exc_info).split("\n"):
+                line += f"\n  {each.translate(_CONTROLS)}"
         return line
 
 
