@@ -19,7 +19,16 @@ from reprieve.api.reprieve import (
     Proof,
     Victim,
 )
-from reprieve.execution.parts import SIZES, PartsMissing, Sizes, Split, joined, split, whole
+from reprieve.execution.parts import (
+    SIZES,
+    PartsMissing,
+    Sizes,
+    Split,
+    joined,
+    left,
+    split,
+    whole,
+)
 
 NAME = "scheduling-0a1b2c3d-0000-4000-8000-000000000000-7"
 AT = "2026-03-04T10:15:00Z"
@@ -208,3 +217,25 @@ def test_a_plan_whose_parts_are_not_all_there_is_no_plan() -> None:
     other = msgspec.structs.replace(parts[0], plan_id="p2")
     with pytest.raises(PartsMissing):
         joined(apart.head, [other, *parts[1:]])
+
+
+def test_of_a_plan_whose_parts_are_not_all_there_the_others_can_be_read() -> None:
+    planned = spec(victims(900))
+    apart = split(NAME, "ns", planned, Sizes(part=20_000))
+    parts = [part.spec for part in apart.parts]
+    torn = msgspec.structs.replace(parts[1], victims="no JSON")
+    for missing, lost in ((parts[1:], parts[:1]), ([parts[0], torn, *parts[2:]], parts[1:2])):
+        gone = {each.root.uid for part in lost for each in left(apart.head, [part]).victims}
+        found = left(apart.head, missing)
+        assert gone
+        assert found.victims == [each for each in planned.victims if each.root.uid not in gone]
+        assert (found.parts, found.number_of_victims) == (apart.head.parts, 900)
+
+
+def test_an_input_whose_parts_are_not_all_there_is_told_and_the_plan_is_whole() -> None:
+    planned = spec(victims(3), input={"version": 1, "data": "x" * 50_000})
+    apart = split(NAME, "ns", planned, Sizes(part=20_000))
+    assert len(apart.inputs) == 3
+    found = whole(apart.head, [part.spec for part in (*apart.inputs[1:], *apart.parts)])
+    assert found.victims == planned.victims
+    assert found.input == {"version": 1, "unwritten": "2 of 3 parts of it are there"}

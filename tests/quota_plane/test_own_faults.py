@@ -9,6 +9,8 @@ import pytest
 
 from reprieve.controllers.quota import decisions, jobs, state, statuses
 from reprieve.engine.quota.nominations import Nominations
+from reprieve.kube.resource import PREEMPTIONS
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.quota.test_faults import breaking
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
@@ -193,3 +195,43 @@ async def test_odd_jobs_in_the_cache_cost_no_other_job_anything(tmp_path: Path) 
             return {"some", "other"} <= await cluster.running()
 
         await cluster.until("the others run", run)
+
+
+async def test_a_record_that_lost_its_parts_keeps_nobody_from_being_admitted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with site(tmp_path, *base(6)) as cluster:
+        await cluster.stop()
+        for phase in ("Completed", "Evicting"):
+            await _leave_a_head(cluster, phase)
+        await cluster.start()
+        await cluster.create(job("some", priority="low"))
+        await cluster.until_admitted("some")
+
+        async def closed() -> bool:
+            phases = [each["status"]["phase"] for each in await cluster.intents()]
+            return sorted(phases) == ["Abandoned", "Completed"]
+
+        await cluster.until("both records are closed", closed)
+        assert "0 of 1 parts are there, with 0 of 5 victims" in caplog.text
+
+
+async def _leave_a_head(cluster: Site, phase: str) -> None:
+    name = f"quota-former-{phase.lower()}"
+    metadata = {"name": name, "namespace": OPERATOR_NAMESPACE}
+    spec = {
+        "plane": "quota",
+        "planId": name,
+        "attempt": 1,
+        "proof": {"level": "Quota", "need": {}, "freed": {}},
+        "victims": [],
+        "parts": [f"{name}-a"],
+        "victimCount": 5,
+        "decidedAt": "2026-03-04T10:00:00Z",
+    }
+    record = {"apiVersion": "reprieve.dev/v1alpha1", "kind": "Preemption", "metadata": metadata}
+    await cluster.client.create(PREEMPTIONS, {**record, "spec": spec}, dict)
+    status = {"status": {"phase": phase, "victimCount": 5, "numbersByState": {"Evicted": "0-4"}}}
+    await cluster.client.patch(
+        PREEMPTIONS, OPERATOR_NAMESPACE, name, status, dict, subresource="status"
+    )

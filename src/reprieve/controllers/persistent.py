@@ -1,4 +1,4 @@
-"""Endless work that goes on after a fault of ours, and steps over many of which one may fail.
+"""Work that goes on after a fault of ours, and steps over many of which one may fail.
 
 A fault is logged with its traceback and counted (`telemetry.faults`); the work begins anew after a
 pause that grows while it fails again and again. Only the loss of the lease ends it. Source: the
@@ -18,7 +18,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE, SECOND
 
-__all__ = ["Pauses", "alone", "persistent"]
+__all__ = ["Pauses", "alone", "persistent", "recovered"]
 
 _FIRST: Final = SECOND
 _LONGEST: Final = MINUTE
@@ -83,3 +83,29 @@ async def persistent(
         if clock.monotonic() - started > 2 * _LONGEST:
             pauses.well()
         await clock.sleep(pauses.after_fault())
+
+
+async def recovered(
+    recover: Callable[[], Awaitable[None]], clock: Clock, told: logging.Logger
+) -> None:
+    """Take over the open intents of a former process, and try again until that is done.
+
+    Nobody is evicted before what was begun is known.
+
+    Raises:
+        Deposed: the fence is closed.
+    """
+    pauses = Pauses()
+    while True:
+        try:
+            await recover()
+        except ApiError as failure:
+            told.warning("open intents cannot be taken over: %s", failure)
+            await clock.sleep(_FIRST)
+        except Deposed:
+            raise
+        except Exception:
+            told.exception("open intents cannot be taken over")
+            await clock.sleep(pauses.after_fault())
+        else:
+            return

@@ -39,7 +39,16 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.plan import Plan, Ref
 from reprieve.execution.fence import Fence
-from reprieve.execution.parts import SIZES, PartsMissing, Sizes, joined, split, whole
+from reprieve.execution.parts import (
+    SIZES,
+    PartsMissing,
+    Sizes,
+    joined,
+    left,
+    omitted,
+    split,
+    whole,
+)
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.reader import Reader
@@ -174,8 +183,7 @@ class IntentLog:
         )
         if lost is not None:
             log.warning("preemption %s is recorded without its input: %s", name, lost)
-            omitted = {"version": 1, "unwritten": str(lost)}
-            head = msgspec.structs.replace(head, input=omitted, input_parts=[])
+            head = msgspec.structs.replace(head, input=omitted(str(lost)), input_parts=[])
         labels = {DRY_RUN_LABEL: "true"} if spec.dry_run else {}
         intent = Preemption(Metadata(name, self.namespace, labels=labels), head)
         try:
@@ -200,6 +208,17 @@ class IntentLog:
             found += map(_bare if bare else _without_input, page.items)
         return found
 
+    async def current(self, name: str) -> Preemption | None:
+        """Return an intent as it is stored now, without its parts, None where it is gone.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        with contextlib.suppress(NotFound):
+            found = await self._client.get(PREEMPTIONS, self.namespace, name, Preemption)
+            return _without_input(found)
+        return None
+
     async def whole(self, intent: Preemption) -> Preemption:
         """Return an intent with its victims; of parts that are gone it has none.
 
@@ -207,6 +226,20 @@ class IntentLog:
             ApiError: a part could not be read.
         """
         return _without_input(await _with_parts(self._client, intent))
+
+    async def all_whole(self, intents: Iterable[Preemption]) -> Sequence[Preemption]:
+        """Return many intents as `whole` does, some at a time, in the order given.
+
+        Raises:
+            ApiError: a part could not be read.
+        """
+        at_once = asyncio.Semaphore(_AT_ONCE)
+
+        async def read(intent: Preemption) -> Preemption:
+            async with at_once:
+                return await self.whole(intent)
+
+        return await asyncio.gather(*map(read, intents))
 
     async def sweep(self, plane: str, heads: Iterable[Preemption]) -> None:
         """Remove parts of a plane that have had no head for ten minutes; looks every five minutes.
@@ -264,13 +297,14 @@ class IntentLog:
         """Write `Completed` or `Abandoned` with what became of each victim.
 
         Of a plan in parts those are listed that were not evicted, as far as there is room; the
-        states of all of them stand there by number.
+        states of all of them stand there by number, unless parts are gone.
 
         Raises:
             Deposed: the fence is closed.
             Conflict: somebody else wrote the intent since it was read.
         """
         states, spec = list(victims), intent.spec
+        by_number = spec.parts and len(spec.victims) == spec.number_of_victims
         return await self._write(
             intent,
             phase=phase,
@@ -278,7 +312,7 @@ class IntentLog:
             victim_count=spec.number_of_victims,
             victims=_listed(states) if spec.parts else states,
             victims_by_state=dict(Counter(str(each.state) for each in states)),
-            numbers_by_state=numbers_by_state(spec.victims, states) if spec.parts else {},
+            numbers_by_state=numbers_by_state(spec.victims, states) if by_number else {},
             owner=self._fence.identity,
             epoch=self._fence.epoch,
             finished_at=format_instant(self._clock.wall()),
@@ -300,18 +334,21 @@ class IntentLog:
         One at a time, behind all other writes, fewer may go than come on a slow API server.
 
         Raises:
-            ApiError: one could not be deleted; others are.
+            ApiError: one could not be deleted; all others were tried.
         """
-        left = iter(intents)
+        waiting = iter(intents)
+        failures: list[ApiError] = []
 
         async def remove() -> None:
-            for intent in left:
-                await self.remove(intent)
+            for intent in waiting:
+                try:
+                    await self.remove(intent)
+                except ApiError as failure:
+                    failures.append(failure)
 
-        ended = await asyncio.gather(*(remove() for _ in range(_AT_ONCE)), return_exceptions=True)
-        for failure in ended:
-            if failure is not None:
-                raise failure
+        await asyncio.gather(*(remove() for _ in range(_AT_ONCE)))
+        if failures:
+            raise failures[0]
 
     async def _remove_part(self, name: str, uid: str = "") -> None:
         writer = self._client.at(Priority.STATUS)
@@ -376,13 +413,10 @@ async def _with_parts(reader: Reader, intent: Preemption) -> Preemption:
         return _of(intent, joined(spec, [part.spec for part in parts]))
     except PartsMissing as missing:
         log.error("preemption %s: %s", intent.metadata.name, missing)
-    known = msgspec.structs.replace(
-        spec,
-        parts=[part.metadata.name for part in parts],
-        victim_count=sum(len(part.spec.victims) for part in parts),
-    )
-    found = joined(known, [part.spec for part in parts])
-    return _of(intent, msgspec.structs.replace(found, parts=spec.parts))
+    # Numbers count victims from the plan's first, who may be missing.
+    status = msgspec.structs.replace(intent.status, numbers_by_state={})
+    found = left(spec, [part.spec for part in parts])
+    return msgspec.structs.replace(intent, spec=found, status=status)
 
 
 async def _read_parts(

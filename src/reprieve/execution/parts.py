@@ -13,6 +13,7 @@ design's "Intent log and executor".
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +38,17 @@ from reprieve.api.reprieve import (
 )
 from reprieve.units.errors import ReprieveError
 
-__all__ = ["SIZES", "PartsMissing", "Sizes", "Split", "joined", "split", "whole"]
+__all__ = [
+    "SIZES",
+    "PartsMissing",
+    "Sizes",
+    "Split",
+    "joined",
+    "left",
+    "omitted",
+    "split",
+    "whole",
+]
 
 T = TypeVar("T")
 _DIGITS: Final = 12
@@ -100,7 +111,7 @@ def joined(head: PreemptionSpec, parts: Iterable[PartSpec]) -> PreemptionSpec:
     Raises:
         PartsMissing: some are not there. The message counts them.
     """
-    known = sorted((p for p in parts if p.plan_id == head.plan_id), key=lambda part: part.index)
+    known = _ordered(head, parts)
     victims = [victim for part in known for victim in _victims(part)]
     if len(known) != len(head.parts) or len(victims) != head.victim_count:
         raise PartsMissing(
@@ -115,22 +126,48 @@ def joined(head: PreemptionSpec, parts: Iterable[PartSpec]) -> PreemptionSpec:
     )
 
 
+def left(head: PreemptionSpec, parts: Iterable[PartSpec]) -> PreemptionSpec:
+    """Return the spec with what is left where not all of its parts are there, or can be read."""
+    spec = head
+    for part in _ordered(head, parts):
+        with contextlib.suppress(PartsMissing):
+            spec = msgspec.structs.replace(
+                spec,
+                victims=[*spec.victims, *_victims(part)],
+                placement=[*spec.placement, *_placement(part)],
+                guards=[*spec.guards, *_guards(part)],
+            )
+    return spec
+
+
 def whole(head: PreemptionSpec, parts: Iterable[PartSpec]) -> PreemptionSpec:
     """Return the spec as it was before it was split; `parts`: of both sorts.
 
+    Where a part of the input is missing, the input says so.
+
     Raises:
-        PartsMissing: some are not there.
+        PartsMissing: some of the others are not there.
     """
     known = [part for part in parts if part.plan_id == head.plan_id]
     spec = joined(head, [part for part in known if not part.input]) if head.parts else head
     if head.input_parts:
         pieces = sorted((part for part in known if part.input), key=lambda part: part.index)
         if len(pieces) != len(head.input_parts):
-            number = len(head.input_parts)
-            raise PartsMissing(f"{len(pieces)} of {number} parts of the input are there")
-        data = "".join(part.input for part in pieces)
-        spec = msgspec.structs.replace(spec, input={**(head.input or {}), _DATA: data})
+            said = f"{len(pieces)} of {len(head.input_parts)} parts of it are there"
+            found = omitted(said)
+        else:
+            found = {**(head.input or {}), _DATA: "".join(part.input for part in pieces)}
+        spec = msgspec.structs.replace(spec, input=found)
     return msgspec.structs.replace(spec, parts=[], input_parts=[], victim_count=0)
+
+
+def omitted(why: str) -> dict[str, Any]:
+    """Return what stands in place of an input that is not there."""
+    return {"version": 1, "unwritten": why}
+
+
+def _ordered(head: PreemptionSpec, parts: Iterable[PartSpec]) -> list[PartSpec]:
+    return sorted((p for p in parts if p.plan_id == head.plan_id), key=lambda part: part.index)
 
 
 def _input_apart(

@@ -9,18 +9,21 @@ design's "Recovery".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import IntentPhase, Preemption
 from reprieve.execution.fence import Fence
 from reprieve.execution.intents import IntentLog
-from reprieve.kube.errors import Conflict, NotFound
+from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, parse_instant
 
-__all__ = ["Unbegun", "claim_open", "expired"]
+__all__ = ["Unbegun", "claim_open", "expired", "remove_old"]
+
+log: Final = logging.getLogger("reprieve.execution")
 
 _UNSETTLED: Final = MINUTE
 _LOOK_EVERY: Final = 10 * SECOND
@@ -41,42 +44,81 @@ class Unbegun:
         """The intent of this name could not be begun; `now` is monotonic."""
         self._names[name] = now + _UNSETTLED
 
-    async def settle(self, log: IntentLog, now: int) -> None:
+    async def settle(self, intents: IntentLog, now: int) -> None:
         """Abandon those of them that are there.
 
         Raises:
             Deposed: the fence is closed.
-            ApiError: to be tried again.
+            ApiError: they cannot be listed, to be tried again.
         """
         if not self._names or now < self._next:
             return
         self._next = now + _LOOK_EVERY
-        for intent in await log.list(bare=True):
-            if intent.metadata.name in self._names and intent.status.phase.open:
+        for intent in await intents.list(bare=True):
+            if intent.metadata.name not in self._names or not intent.status.phase.open:
+                continue
+            try:
                 with contextlib.suppress(Conflict, NotFound):
-                    await log.finish(intent, IntentPhase.ABANDONED, "it could not be begun", ())
+                    await intents.finish(intent, IntentPhase.ABANDONED, "it could not be begun", ())
+            except ApiError as failure:
+                log.warning("preemption %s stays open: %s", intent.metadata.name, failure)
         self._names = {name: until for name, until in self._names.items() if now < until}
 
 
-async def claim_open(log: IntentLog, fence: Fence, clock: Clock, plane: str) -> list[Preemption]:
-    """Return the open intents of a plane, all under this process's epoch; not those of dry runs.
+async def claim_open(
+    intents: IntentLog, fence: Fence, clock: Clock, records: Iterable[Preemption]
+) -> list[Preemption]:
+    """Return the open ones of a plane's records, all under this process's epoch, but dry runs.
+
+    `records`: listed since the process leads.
 
     Raises:
         Deposed: the fence closed on the way.
         ApiError: to be tried again.
     """
     claimed: list[Preemption] = []
-    for intent in await log.list():
-        if intent.spec.plane != plane or intent.spec.dry_run or not intent.status.phase.open:
+    for intent in records:
+        if intent.spec.dry_run or not intent.status.phase.open:
             continue
-        try:
-            claimed.append(await log.whole(await log.start(intent)))
-        except (Conflict, NotFound):
-            # The former holder wrote in this moment: the watch shows the intent again.
-            continue
+        started = await _started(intents, intent)
+        if started is not None:
+            claimed.append(await intents.whole(started))
     if claimed:
         await clock.sleep(fence.request_timeout)
     return claimed
+
+
+async def _started(intents: IntentLog, intent: Preemption) -> Preemption | None:
+    """Return the intent under this process's epoch, None when it is gone or over meanwhile."""
+    found: Preemption | None = intent
+    while found is not None and found.status.phase.open:
+        try:
+            return await intents.start(found)
+        except NotFound:
+            return None
+        except Conflict:
+            # The former holder wrote in this moment.
+            found = await intents.current(intent.metadata.name)
+    return None
+
+
+async def remove_old(
+    intents: IntentLog,
+    plane: str,
+    records: Sequence[Preemption],
+    now: Nanos,
+    time_to_live: int,
+    cap: int,
+) -> None:
+    """Remove those of a plane's records that are `expired`, and parts without a head.
+
+    Raises:
+        ApiError: one could not be removed; all others were tried.
+    """
+    try:
+        await intents.remove_all(expired(records, now, time_to_live, cap))
+    finally:
+        await intents.sweep(plane, records)
 
 
 def expired(

@@ -246,3 +246,35 @@ def _dies_at_the_head(cluster: Memory) -> Callable[[str, Target], FakeAnswer | N
         return None
 
     return hook
+
+
+@pytest.mark.parametrize("number", range(2))
+async def test_a_record_that_lost_a_part_is_carried_on_with_what_is_left_of_it(number: int) -> None:
+    story = STORIES["gang in parts"]
+    async with memory() as cluster:
+        _low_side(cluster)
+        cluster.start(**story.context)
+        await cluster.settle()
+        deletions = 0
+
+        def hook(verb: str, where: Target) -> FakeAnswer | None:
+            nonlocal deletions
+            deletions += (verb, where.kind) == ("delete", "pods")
+            if deletions == 3:
+                cluster.kill()
+            return None
+
+        cluster.api.before = hook
+        cluster.create(*story.preemptor)
+        await cluster.pass_time(SECOND)
+        assert cluster.dead and len(cluster.victims()) == 2
+        cluster.api.before = lambda verb, where: None
+        (intent,) = cluster.intents()
+        gone = intent["spec"]["parts"][number]
+        cluster.api.remove("preemptionparts.reprieve.dev", "reprieve-system", gone)
+        cluster.start(**story.context)
+        await cluster.until(lambda: cluster.placed().keys() >= story.names or cluster.end_all())
+        assert set(cluster.api.deleted.values()) == {1}, "somebody was deleted twice"
+        # Without its placement nobody knows any more for whom it was.
+        over = {"Completed"} if number == 0 else {"Abandoned", "Completed"}
+        await cluster.until(lambda: {each["status"]["phase"] for each in cluster.intents()} == over)

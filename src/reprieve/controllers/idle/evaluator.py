@@ -37,7 +37,7 @@ from reprieve.engine.plan import Plan, Plane, Ref
 from reprieve.execution.executor import Begun, Executor, Outcome
 from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
-from reprieve.execution.recovery import expired
+from reprieve.execution.recovery import remove_old
 from reprieve.kube.errors import ApiError, Conflict
 from reprieve.telemetry.record import encode
 from reprieve.units.durations import HOUR, SECOND
@@ -334,8 +334,7 @@ class Evaluator:
     async def remove_expired(self) -> None:
         """Remove records beyond their time to live or the cap, and parts that no record names."""
         now, records = self._context.clock.wall(), self._intents()
-        await self._log.remove_all(expired(records, now, RECORD_TIME_TO_LIVE, RECORD_CAP))
-        await self._log.sweep(Plane.IDLE, records)
+        await remove_old(self._log, Plane.IDLE, records, now, RECORD_TIME_TO_LIVE, RECORD_CAP)
 
     async def _record_dry_run(
         self, plans: Sequence[Plan], snapshot: IdleSnapshot, now: Nanos

@@ -36,7 +36,7 @@ from reprieve.controllers.idle.workloads import (
 )
 from reprieve.controllers.measured import PollReport
 from reprieve.controllers.metric_sources import MetricReader, metric_source, open_session
-from reprieve.controllers.persistent import persistent
+from reprieve.controllers.persistent import persistent, recovered
 from reprieve.controllers.scraper import Poll, Scraper
 from reprieve.controllers.solve import Solver
 from reprieve.controllers.workers import look_at_each
@@ -187,7 +187,7 @@ class IdlePlane:
                 await self.watches.synced()
                 self._changes.subscribe()
                 if not self.context.dry_run:
-                    await claim_open(self._log, self.context.fence, self.context.clock, Plane.IDLE)
+                    await recovered(self._recover, self.context.clock, log)
                 await self._housekeeping.look_for_kaiwo()
                 await self._roots.expect(
                     pod_found(pod) for pod in self.watches.pods.cache if pod.row.gpus
@@ -222,6 +222,11 @@ class IdlePlane:
         finally:
             self.ready = False
             self._solver.close()
+
+    async def _recover(self) -> None:
+        """Write this process's epoch into the open intents; the evaluator takes them over."""
+        records = [each for each in await self._log.list() if each.spec.plane == Plane.IDLE]
+        await claim_open(self._log, self.context.fence, self.context.clock, records)
 
     async def _find_kueue(self) -> None:
         """Read Kueue's Workloads as they are stored, where that version is served."""

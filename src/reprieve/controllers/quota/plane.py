@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from reprieve.controllers.dirty import DirtyKeys
 from reprieve.controllers.idle.coexistence import KaiwoWatch
-from reprieve.controllers.persistent import Pauses, persistent
+from reprieve.controllers.persistent import persistent, recovered
 from reprieve.controllers.quota.admissions import Admissions
 from reprieve.controllers.quota.consumption import ConsumptionSampler
 from reprieve.controllers.quota.context import QuotaContext, QuotaOptions, log, reference_of
@@ -170,7 +170,8 @@ class QuotaPlane:
             self.state.idle.start(tasks)
             self._nodes.start(tasks)
             self._subscribe()
-            await self._recover()
+            if self.context.writes:
+                await recovered(self.preemptions.recover, clock, log)
             if self.context.writes:
                 tasks.create_task(look_at_each(self._jobs_due, self._look_at_job, clock))
                 tasks.create_task(look_at_each(self._workloads_due, self._look_at_workload, clock))
@@ -318,23 +319,6 @@ class QuotaPlane:
             self.state.tallies.changed.update(self.state.configuration.cluster_queues)
             self.state.tallies.changed.update(self.state.configuration.local_queues)
             log.warning("%s", why or "Kueue's lease is free: the quota plane decides")
-
-    async def _recover(self) -> None:
-        pauses = Pauses()
-        while self.context.writes:
-            try:
-                await self.preemptions.recover()
-            except ApiError as failure:
-                log.warning("open intents cannot be read: %s", failure)
-                await self.context.clock.sleep(SECOND)
-            except Deposed:
-                raise
-            except Exception:
-                # Nobody is evicted before what was begun is known.
-                log.exception("open intents cannot be taken over")
-                await self.context.clock.sleep(pauses.after_fault())
-            else:
-                return
 
     async def _housekeeping(self) -> None:
         while True:

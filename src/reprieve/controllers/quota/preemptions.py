@@ -35,7 +35,7 @@ from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.engine.plan import Plan, Plane, Ref
 from reprieve.engine.quota import model
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
-from reprieve.execution.recovery import Unbegun, claim_open, expired
+from reprieve.execution.recovery import Unbegun, claim_open, remove_old
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import (
     ApiError,
@@ -114,17 +114,14 @@ class Preemptions:
             Deposed: the fence is closed.
             ApiError: to be tried again.
         """
-        listed = [
-            await self._log.whole(each)
-            for each in await self._log.list()
-            if each.spec.plane == Plane.QUOTA
-        ]
+        records = [each for each in await self._log.list() if each.spec.plane == Plane.QUOTA]
+        listed = await self._log.all_whole(records)
         for intent in listed:
             if intent.spec.preemptor is not None:
                 uid = intent.spec.preemptor.uid
                 self._attempts[uid] = max(self._attempts.get(uid, 0), intent.spec.attempt)
         context = self._context
-        for intent in await claim_open(self._log, context.fence, context.clock, Plane.QUOTA):
+        for intent in await claim_open(self._log, context.fence, context.clock, records):
             found = _Open(intent, {}, {})
             for victim in intent.spec.victims:
                 subject = victim.subject
@@ -231,7 +228,7 @@ class Preemptions:
                 condition_of(workload.status.conditions, "Evicted")
             ):
                 self._leave(found, uid)
-        if not found.marked and len(found.states) == found.intent.spec.number_of_victims:
+        if not found.marked and len(found.states) == len(found.intent.spec.victims):
             await self._close(name, found)
 
     def _action(self, victim: Ref) -> Action:
@@ -262,6 +259,9 @@ class Preemptions:
                     self._unbegun.add(name, self._context.clock.monotonic())
                     raise
                 await self._context.client.transport.pause(failures)
+            except ApiError:
+                self._unbegun.add(name, self._context.clock.monotonic())
+                raise
 
     async def _mark(self, found: _Open, marking: Marking) -> Workload | None:
         victim = marking.victim
@@ -310,7 +310,7 @@ class Preemptions:
         try:
             await self._log.finish(found.intent, phase, reason, states)
         except (Conflict, NotFound):
-            current = next((i for i in await self._log.list() if i.metadata.name == name), None)
+            current = await self._log.current(name)
             if current is not None and current.status.phase.open:
                 found.intent = replace(current, spec=found.intent.spec)
                 return
@@ -324,8 +324,7 @@ class Preemptions:
         since = format_instant(Nanos(wall - self._context.options.loop_window))
         late = sum(record.metadata.creation_timestamp > since for record in records)
         cap = min(max(_RECORD_CAP, late), _RECORDS_AT_MOST)
-        await self._log.remove_all(expired(records, wall, _RECORD_TIME_TO_LIVE, cap))
-        await self._log.sweep(Plane.QUOTA, records)
+        await remove_old(self._log, Plane.QUOTA, records, wall, _RECORD_TIME_TO_LIVE, cap)
 
 
 def _evicted_since(workload: Workload, intent: Preemption) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from reprieve.controllers.gangs.outcomes import GangOutcomes
 from reprieve.controllers.gangs.plane import GangPlane, QueueFacts
-from reprieve.controllers.persistent import Pauses, persistent
+from reprieve.controllers.persistent import persistent, recovered
 from reprieve.controllers.scheduling.bindings import Bindings
 from reprieve.controllers.scheduling.context import SchedulingContext, log
 from reprieve.controllers.scheduling.decisions import Decisions
@@ -30,7 +30,6 @@ from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
-from reprieve.execution.fence import Deposed
 from reprieve.execution.turns import NodeTurns
 from reprieve.kube.errors import ApiError
 from reprieve.units.durations import MINUTE, SECOND
@@ -135,7 +134,8 @@ class SchedulingPlane:
             tasks.create_task(self.watches.run())
             tasks.create_task(self.gangs.run())
             await self.watches.synced()
-            await self._recover()
+            if not self.context.dry_run:
+                await recovered(self.preemptions.recover, self.context.clock, log)
             tasks.create_task(self.statuses.run())
             tasks.create_task(self.decisions.run())
             clock = self.context.clock
@@ -145,23 +145,6 @@ class SchedulingPlane:
                 tasks.create_task(persistent(tidying, clock, log, "the removal of old records"))
             names = ", ".join(sorted(self.context.scheduler_names))
             log.info("scheduling pods of %s", names)
-
-    async def _recover(self) -> None:
-        pauses = Pauses()
-        while not self.context.dry_run:
-            try:
-                await self.preemptions.recover()
-            except ApiError as failure:
-                log.warning("open intents cannot be read: %s", failure)
-                await self.context.clock.sleep(SECOND)
-            except Deposed:
-                raise
-            except Exception:
-                # Nobody is evicted before what was begun is known.
-                log.exception("open intents cannot be taken over")
-                await self.context.clock.sleep(pauses.after_fault())
-            else:
-                return
 
     async def _housekeeping(self) -> None:
         clock, queue = self.context.clock, self.state.queue

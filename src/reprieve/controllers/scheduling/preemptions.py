@@ -37,7 +37,7 @@ from reprieve.execution.executor import Outcome
 from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentLog, IntentTaken
 from reprieve.execution.preempt import PodPreemption, is_torn
-from reprieve.execution.recovery import claim_open, expired
+from reprieve.execution.recovery import claim_open, remove_old
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.series_events import Reference
 from reprieve.telemetry.victim_states import victim_states
@@ -138,11 +138,11 @@ class Preemptions:
             Deposed: the process lease is lost.
             ApiError: to be tried again.
         """
-        records = await self._intents.list()
+        listed = await self._intents.list()
+        records = [each for each in listed if each.spec.plane == Plane.SCHEDULING]
         self._recording.restore(records)
-        claimed = await claim_open(
-            self._intents, self._context.fence, self._context.clock, Plane.SCHEDULING
-        )
+        context = self._context
+        claimed = await claim_open(self._intents, context.fence, context.clock, records)
         gone = await self._evicted_by(records) if claimed else set()
         for intent in sorted(claimed, key=lambda each: each.spec.decided_at):
             needed = self._needed(intent.spec)
@@ -156,13 +156,13 @@ class Preemptions:
 
     async def _evicted_by(self, records: Iterable[Preemption]) -> set[str]:
         """Return the uids of those who stand as evicted in a record that is over."""
-        found: set[str] = set()
-        for record in records:
-            if record.spec.plane != Plane.SCHEDULING or record.status.phase.open:
-                continue
-            states = victim_states(await self._intents.whole(record))
-            found.update(u for u, each in states.items() if each.state is VictimState.EVICTED)
-        return found
+        closed = [record for record in records if not record.status.phase.open]
+        return {
+            uid
+            for record in await self._intents.all_whole(closed)
+            for uid, each in victim_states(record).items()
+            if each.state is VictimState.EVICTED
+        }
 
     def begin(
         self,
@@ -233,8 +233,9 @@ class Preemptions:
         self._recording.forget_all_but(records)
         self._failures.clear()
         wall = self._context.clock.wall()
-        await self._intents.remove_all(expired(records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP))
-        await self._intents.sweep(Plane.SCHEDULING, records)
+        await remove_old(
+            self._intents, Plane.SCHEDULING, records, wall, _RECORD_TIME_TO_LIVE, _RECORD_CAP
+        )
 
     async def _look_at(self, name: str, each: _Open, now: int) -> None:
         for uid, deadline in list(each.deadlines.items()):
