@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reprieve.controllers.lease_keeper import _Shared
 from reprieve.controllers.suspects import (
     Accused,
     Ended,
@@ -82,3 +83,20 @@ async def test_whose_pause_is_over_is_decided_about() -> None:
     assert suspects.until(Plane.IDLE, "team/soon") is not None
     await clock.advance(SECOND)
     suspects.refuse(Plane.IDLE, "team/soon")
+
+
+@pytest.mark.parametrize("what", ["team/g\u00e9", "team/" + 1_000 * "g", "team/" + 400 * "\u00e9"])
+@pytest.mark.parametrize("how", ["silent", "gave up"])
+def test_work_with_an_odd_or_a_long_name_waits_as_any_other(what: str, how: str) -> None:
+    """Whether it was read from memory by the keeper or told to it: it is found, and it alone."""
+    clock, shared = VirtualClock(), _Shared()
+    shared.note(Plane.SCHEDULING, what, 1)
+    accused = list(shared.noted()) if how == "silent" else [Accused(Plane.SCHEDULING, what)]
+    found = accused_again((), accused, clock.wall())
+    found = accused_again(read_suspects(written(found)), accused, clock.wall())
+    assert [each.count for each in found] == [2]
+    suspects = Suspects(clock)
+    suspects.take(read_suspects(written(found)))
+    assert suspects.until(Plane.SCHEDULING, f"{what}-2") is None
+    assert suspects.taken(Plane.SCHEDULING, what) == clock.monotonic() + 20 * MINUTE
+    assert suspects.until(Plane.SCHEDULING, what) is None

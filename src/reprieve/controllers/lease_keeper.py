@@ -49,10 +49,10 @@ from typing import Final
 
 from reprieve.controllers.suspects import (
     ANNOTATION,
-    MOST_CHARACTERS,
     Accused,
     Suspect,
     accused_again,
+    key_of,
     read_suspects,
     written,
 )
@@ -130,7 +130,7 @@ class _Shared:
     def note(self, plane: Plane, what: str, thread: int) -> None:
         """Say what a thread is at for a plane; nothing for the empty text."""
         start = self._slots[plane]
-        text = what[:MOST_CHARACTERS].encode("ascii", "replace")
+        text = key_of(what).encode("ascii")
         self._numbers[start // 8 + 1] = 0
         self._memory[start + 16 : start + 16 + len(text)] = text
         self._numbers[start // 8] = thread

@@ -13,6 +13,7 @@ Source: the design's "Processes and time".
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,18 +28,19 @@ from reprieve.units.untrusted import Unreadable, read_json
 
 __all__ = [
     "ANNOTATION",
-    "MOST_CHARACTERS",
     "Accused",
     "Ended",
     "Suspect",
     "Suspects",
     "accused_again",
+    "key_of",
     "read_suspects",
     "written",
 ]
 
 ANNOTATION: Final = "reprieve.dev/ended-deciding"
-MOST_CHARACTERS: Final = 900  # of what is being decided; those beyond it are left out
+_MOST_CHARACTERS: Final = 900
+_DIGEST: Final = 16  # characters of it
 _MOST: Final = 16
 _FIRST_PAUSE: Final = 10 * MINUTE
 _LONGEST_PAUSE: Final = 24 * HOUR
@@ -80,16 +82,29 @@ def pause_after(count: int) -> int:
     return min(_FIRST_PAUSE << min(count - 1, 10), _LONGEST_PAUSE)
 
 
+def key_of(what: str) -> str:
+    """Return what work is known by from one process to the next: ASCII, 900 characters at most."""
+    if what.isascii() and len(what) <= _MOST_CHARACTERS:
+        return what
+    text = what.encode("ascii", "backslashreplace").decode("ascii")
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    # Two that begin alike are not one.
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()[:_DIGEST]
+    return f"{text[: _MOST_CHARACTERS - _DIGEST]}{digest}"
+
+
 def accused_again(
     before: Sequence[Suspect], accused: Iterable[Accused], now: Nanos
 ) -> tuple[Suspect, ...]:
     """Return the suspects once these are accused as well; the latest come last."""
     known = {(each.plane, each.what): each for each in before if each.until + _REMEMBERED > now}
     for each in accused:
-        earlier = known.pop((each.plane, each.what), None)
+        what = key_of(each.what)
+        earlier = known.pop((each.plane, what), None)
         count = 1 + (earlier.count if earlier is not None else 0)
         until = Nanos(now + pause_after(count))
-        known[each.plane, each.what] = Suspect(each.plane, each.what, count, until)
+        known[each.plane, what] = Suspect(each.plane, what, count, until)
     return tuple(known.values())[-_MOST:]
 
 
@@ -139,13 +154,13 @@ class Suspects:
         for each in suspects:
             left = min(each.until - wall, pause_after(each.count))
             if left > 0:
-                self._until[each.plane, each.what] = now + left
+                self._until[each.plane, key_of(each.what)] = now + left
 
     def until(self, plane: Plane, what: str) -> Nanos | None:
         """Return until when work waits, in monotonic time; None when it does not."""
         if not self._until:
             return None
-        key = plane, what[:MOST_CHARACTERS]
+        key = plane, key_of(what)
         until = self._until.get(key)
         if until is None:
             return None
@@ -161,7 +176,7 @@ class Suspects:
         """Return until when work waits, for one who keeps that in mind: it is forgotten here."""
         until = self.until(plane, what)
         if until is not None:
-            del self._until[plane, what[:MOST_CHARACTERS]]
+            del self._until[plane, key_of(what)]
         return until
 
     def refuse(self, plane: Plane, what: str) -> None:
