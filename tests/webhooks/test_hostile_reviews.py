@@ -252,9 +252,10 @@ async def test_who_sends_slowly_is_left(door: Door, monkeypatch: pytest.MonkeyPa
     assert (await kept.answer())[0] == 200
     monkeypatch.setattr(webhook_connections, "HEAD_S", 0.2)
     monkeypatch.setattr(webhook_requests, "_BODY_S", 0.2)
-    silent, half = await door.connect(), await door.connect()
-    await half.send(b"POST /convert HTTP/1.1\r\nHo")
-    assert await silent.closed() and await half.closed()
+    first, second = await door.connect(), await door.connect()
+    await first.send(b"POST")
+    await second.send(b"POST /convert HTTP/1.1\r\nHo")
+    assert await first.closed() and await second.closed()
     assert door.refused == {"slow-head": 2}
     # A connection that is kept may be idle for longer; the next head may not take longer.
     await kept.send(request)
@@ -268,6 +269,22 @@ async def test_who_sends_slowly_is_left(door: Door, monkeypatch: pytest.MonkeyPa
     code, status = await slow.answer()
     assert (code, status["reason"]) == (408, "Timeout")
     assert door.refused == {"slow-head": 3, "slow-body": 1}
+
+
+async def test_a_connection_may_wait_for_its_first_request_as_long_as_for_the_next(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = admission()
+    monkeypatch.setattr(webhook_connections, "HEAD_S", 0.2)
+    unused, half = await door.connect(), await door.connect()
+    await half.send(b"POST")
+    assert await half.closed()
+    await unused.send(_head(PATH, f"Content-Length: {len(body)}") + body)
+    assert (await unused.answer())[0] == 200
+    assert door.refused == {"slow-head": 1}
+    monkeypatch.setattr(webhook_connections, "IDLE_S", 0.2)
+    assert await (await door.connect()).closed()
+    assert door.refused == {"slow-head": 1, "unused": 1}
 
 
 async def test_there_are_only_so_many_connections(

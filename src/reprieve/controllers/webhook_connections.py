@@ -5,9 +5,12 @@ A connection is closed when
 1. `MOST_CONNECTIONS` are open already
 2. the handshake of TLS, or the head of a request once its first byte came, takes too long
 3. its peer does not read an answer for too long
+4. nothing was asked on it for `IDLE_S`, after an answer or from the start: the API server opens
+   connections that it uses later, and does not ask again where the first request on one fails
 
-An idle connection is kept longer than the API server keeps one, so that it is the API server that
-closes. How long a body may take, and how large it may be, is for `webhook_requests`.
+That is longer than the API server keeps an idle connection, so that it is the API server that
+closes. After an answer aiohttp takes that time. How long a body may take, and how large it may be,
+is for `webhook_requests`.
 
 Source: the threat model in `docs/security.md`.
 """
@@ -87,6 +90,7 @@ class _Connection(asyncio.Protocol):
         self._taken = False
         self._in_request = False
         self._transport: asyncio.Transport | None = None
+        self._unused: asyncio.TimerHandle | None = None
         self._head: asyncio.TimerHandle | None = None
         self._write: asyncio.TimerHandle | None = None
 
@@ -98,57 +102,54 @@ class _Connection(asyncio.Protocol):
             self._close("connections")
             return
         self._inner.connection_made(transport)
-        self._await_head()
+        self._unused = self._close_after(IDLE_S, "unused")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self._inner)
-        self._stop_head()
-        self._stop_write()
+        for timer in (self._unused, self._head, self._write):
+            _stop(timer)
         if self._taken:
             self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if not self._taken:
             return
+        _stop(self._unused)
         if not self._in_request and self._head is None:
-            self._await_head()
+            self._head = self._close_after(HEAD_S, "slow-head")
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received() if self._taken else None
 
     def pause_writing(self) -> None:
-        self._write = asyncio.get_running_loop().call_later(WRITE_S, self._close, "slow-reader")
+        self._write = self._close_after(WRITE_S, "slow-reader")
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        self._stop_write()
+        _stop(self._write)
         self._inner.resume_writing()
 
     def began(self) -> None:
         self._in_request = True
-        self._stop_head()
+        _stop(self._head)
+        self._head = None
 
     def ended(self) -> None:
         self._in_request = False
 
-    def _await_head(self) -> None:
-        self._head = asyncio.get_running_loop().call_later(HEAD_S, self._close, "slow-head")
-
-    def _stop_head(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
-
-    def _stop_write(self) -> None:
-        if self._write is not None:
-            self._write.cancel()
-            self._write = None
+    def _close_after(self, seconds: float, why: str) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, self._close, why)
 
     def _close(self, why: str) -> None:
         self._refused(why)
         if self._transport is not None:
             self._transport.abort()
+
+
+def _stop(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 @asynccontextmanager
