@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from reprieve.controllers.idle.set_aside import Evaluated, SetAside
+from reprieve.controllers.suspects import Ended
 from reprieve.scenarios.model import NodeSpec
 from tests.idle.site import Object, Site, container, deployment, job, open_site
 
@@ -293,3 +298,28 @@ async def test_the_time_to_live_ends_a_record_and_zero_keeps_it(site: Site) -> N
 
 
 _WORKLOADS = "gpuworkloads.kaiwo.silogen.ai"
+
+
+async def test_that_an_open_preemption_is_about_who_ended_a_process_is_no_fault_and_said_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, waits = SetAside.evaluate, [True]
+
+    async def evaluate(*asked: Any) -> Evaluated:
+        if waits:
+            raise Ended("team/job-idle", 600)
+        return await real(*asked)
+
+    monkeypatch.setattr(SetAside, "evaluate", evaluate)
+    await site.create(job("idle", container(gpu=8), enabled="true"))
+    operator = await site.run()
+    await site.until_phase("Job/idle", "Idle")
+    await site.create(job("demand", container(gpu=8), enabled="true"))
+    site.busy("Job/demand", 80)
+    await site.until_phase("Job/demand", "PendingGpu")
+    await asyncio.sleep(10)
+    assert len(operator.said("an open preemption is about team/job-idle")) == 1
+    waits.clear()
+    await site.until_phase("Job/demand", "Active")
+    assert operator.said("decisions go on") and not operator.said("fault of ours")
+    await operator.stop()

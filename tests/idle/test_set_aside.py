@@ -123,3 +123,20 @@ async def test_who_ended_an_earlier_process_is_left_out_for_that_long() -> None:
     aside.put(odd, Nanos(now + 600 * SECOND), Ended(odd.key, 600))
     later = Nanos(now + 601 * SECOND)
     assert (await aside.evaluate(at_once, snapshot(odd), later)).odd == (odd,), "tried again"
+
+
+async def test_who_ended_an_earlier_process_holds_up_no_preemption_that_is_not_about_it() -> None:
+    """Another one that is left out is claimed: that one is evaluated again, and nobody else."""
+    aside, hung, was_odd = SetAside(), workload("endless-0"), workload("idle-0")
+    aside.put(hung, Nanos(NOW + 600 * SECOND), Ended(hung.key, 600))
+
+    async def breaks(part: IdleSnapshot) -> Evaluation:
+        if was_odd in part.workloads:
+            raise ZeroDivisionError("the test says so")
+        return await at_once(part)
+
+    found = await aside.evaluate(breaks, snapshot(was_odd, hung), NOW)
+    assert found.odd == (was_odd,) and found.snapshot.workloads == ()
+    claims = {Uid("idle-0-uid"): GpuWorkloadKey("ml-team/demand")}
+    found = await aside.evaluate(at_once, snapshot(was_odd, hung, claims=claims), NOW)
+    assert found.snapshot.workloads == (was_odd,)

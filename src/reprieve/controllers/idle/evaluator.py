@@ -133,6 +133,8 @@ class Evaluator:
                     await self._once()
                 except Deposed:
                     raise
+                except Ended as waits:
+                    self._hold_back(f"an open preemption is about {waits.what}: {waits}", _RETRY)
                 except ApiError as failure:
                     log.warning("evaluation put off: %s", failure)
                     self.ask_at(Nanos(self._context.clock.wall() + _RETRY))
@@ -152,17 +154,14 @@ class Evaluator:
                 return
             await self.open_intents.look()
         held_back = self._held_back()
-        if held_back != self._said_back:
-            self._said_back = held_back
-            if held_back:
-                log.warning("nothing is decided: %s", held_back)
-            else:
-                log.info("decisions go on")
         if held_back:
-            self.ask_at(Nanos(context.clock.wall() + _RETRY))
+            self._hold_back(held_back, _RETRY)
             return
         now = context.clock.wall()
         snapshot, evaluation = await self._decide(now)
+        if self._said_back:
+            self._said_back = ""
+            log.info("decisions go on")
         self._note(evaluation)
         if not evaluation.plans:
             return
@@ -196,6 +195,13 @@ class Evaluator:
             # Only now: what the others have begun has to be carried through.
             if isinstance(failure, BaseException):
                 raise failure
+
+    def _hold_back(self, why: str, pause: int) -> None:
+        """Say once why nothing is decided, and look again after a pause."""
+        if why != self._said_back:
+            self._said_back = why
+            log.warning("nothing is decided: %s", why)
+        self.ask_at(Nanos(self._context.clock.wall() + pause))
 
     async def _decide(self, now: Nanos) -> tuple[IdleSnapshot, Evaluation]:
         context = self._context

@@ -4,8 +4,8 @@ Which those are is found by halves: a part that an evaluation of its own breaks 
 are left out for 10 s, twice as long after each time in a row, at most ten minutes, or until they
 change their settings or their phase; then all are evaluated again. One whose evaluation ended an
 earlier process waits for as long as that says (`suspects`). Whoever an open intent is about
-is never left out, as what is freed for it would be freed again: then nothing is decided. Source:
-the design's "Bad input".
+is never left out, as what is freed for it would be freed again: then nothing is decided if the
+evaluation breaks on it, or if one of it ended an earlier process. Source: the design's "Bad input".
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class SetAside:
         for key in self._seen.keys() - rows.keys():
             self._forget(key)
         left_out = {key for key in self._seen if self._waits(rows[key], now)}
-        if any(_is_claimed(snapshot, rows[key]) for key in left_out):
-            for key in left_out & self._ended.keys():
-                raise self._ended[key]
-            left_out.clear()
+        claimed = {key for key in left_out if _is_claimed(snapshot, rows[key])}
+        for key in sorted(claimed & self._ended.keys()):
+            raise self._ended[key]
+        left_out -= claimed
         found = await evaluate_others(evaluate, without(snapshot, left_out))
         odd = {each.key for each in found.odd}
         for row in found.odd:
