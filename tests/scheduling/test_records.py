@@ -92,13 +92,16 @@ def _too_large(verb: str, where: Target) -> FakeAnswer | None:
     return None
 
 
-async def test_whoever_cannot_have_a_plan_recorded_is_told_and_tried_less_and_less_often() -> None:
+@pytest.mark.parametrize("gate", [True, False], ids=["beside", "within the attempt"])
+async def test_whoever_cannot_have_a_plan_recorded_is_told_and_tried_less_and_less_often(
+    gate: bool,
+) -> None:
     async with memory() as cluster:
         _full(cluster)
         cluster.api.before = _too_large
         members = [pod(f"high-{n}", 4, group="high", priority="high") for n in range(2)]
         cluster.create(group("high", min_count=2, priority="high"), *members)
-        cluster.start()
+        cluster.start(section={"featureGates": {"SchedulerAsyncPreemption": gate}})
         tries = []
         for _ in range(5):
             before = len(cluster.api.writes)
@@ -112,6 +115,8 @@ async def test_whoever_cannot_have_a_plan_recorded_is_told_and_tried_less_and_le
         )
         assert (status, reason) == ("False", "SchedulerError")
         assert "cannot be recorded" in message and "request is too large" in message
+        status, reason, message = cluster.condition(cluster.pod("high-0"), "PodScheduled")
+        assert reason == "SchedulerError" and "cannot be recorded" in message
         (told,) = {(e["type"], e["regarding"]["kind"]) for e in cluster.events(NOT_RECORDED)}
         assert told == ("Warning", "PodGroup")
         registry = cluster.planes[0].context.metrics.registry
@@ -124,6 +129,30 @@ async def test_whoever_cannot_have_a_plan_recorded_is_told_and_tried_less_and_le
         await cluster.until(lambda: len(cluster.victims()) == 4, 11 * MINUTE)
         cluster.end_all()
         await cluster.until(lambda: {"high-0", "high-1"} <= cluster.placed().keys())
+
+
+async def test_the_log_says_why_a_victim_stays_though_another_one_was_gone_already(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One victim is deleted by somebody else before its mark, the other one nobody may delete."""
+
+    def refused(verb: str, where: Target) -> FakeAnswer | None:
+        if (verb, where.part, where.name) == ("patch", "status", "low-0"):
+            cluster.end("low-0")
+        if (verb, where.kind, where.name) == ("delete", "pods", "low-1"):
+            return refusal(403, "Forbidden", "nobody may delete it")
+        return None
+
+    async with memory() as cluster:
+        cluster.nodes([4])
+        for index in range(2):
+            cluster.running(pod(f"low-{index}", 2, priority="low"), "node-0")
+        cluster.api.before = refused
+        cluster.create(pod("high", 4, priority="high"))
+        cluster.start()
+        await cluster.until(lambda: "preemption for high" in caplog.text)
+        (line,) = [r for r in caplog.messages if r.startswith("preemption for high")][:1]
+        assert "nobody may delete it" in line
 
 
 async def test_the_removal_of_old_records_goes_several_at_a_time_and_holds_nothing_up(

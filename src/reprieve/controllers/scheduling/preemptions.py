@@ -267,6 +267,7 @@ class Preemptions:
         clock, scheduler = self._context.clock, self._context.scheduler_metrics
         start = clock.monotonic()
         failed, aside = True, 0
+        unrecorded: ApiError | None = None
         try:
             outcome = await self._delete(plan, preemptor, lower, record)
             for pause in _PAUSES:
@@ -275,7 +276,8 @@ class Preemptions:
                     outcome = await self._pods.complete(outcome)
             failed = not all(v.state.over for v in outcome.victims)
             if failed:
-                detail = next(v.message for v in outcome.victims if v.message)
+                stay = (v for v in outcome.victims if not v.state.over)
+                detail = next((v.message for v in stay if v.message), "a victim stays")
                 log.warning("preemption for %s: %s", preemptor.key, detail)
                 if is_torn(outcome):
                     self._watch(outcome, preemptor)
@@ -292,7 +294,7 @@ class Preemptions:
             log.warning("preemption for %s: %s", preemptor.key, taken)
             await clock.sleep(_AGAIN)
         except ApiError as failure:
-            aside = self._unrecorded.put_unrecorded(preemptor.unit, failure)
+            unrecorded = failure
         except Deposed:
             raise
         except Exception:
@@ -307,6 +309,9 @@ class Preemptions:
             outcome_word = "failed" if failed else "evicted"
             self._context.metrics.count_plan(plan.id, plan.plane, outcome_word)
             after()
+            if unrecorded is not None:
+                # Only now: what is told of it takes the place of what the attempt itself tells.
+                aside = self._unrecorded.put_unrecorded(preemptor.unit, unrecorded)
             again = failed and not aside
             self._state.queue.release(preemptor.key, clock.monotonic(), activate=again)
             if aside:
