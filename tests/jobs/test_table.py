@@ -353,3 +353,11 @@ def test_a_variable_that_a_container_names_twice_is_named_once_by_the_workload(k
     assert {each["name"]: each["value"] for each in container["env"]} == {"A": "3", "B": "2"}
     assert len(container["env"]) == 2
     assert len(values) == 3
+
+
+@pytest.mark.parametrize("odd", [["x"], "x", 5])
+def test_odd_annotations_of_a_template_ask_for_no_topology(odd: object) -> None:
+    row, job = ROWS["Job"], obj("Job")
+    plain = pod_sets_of(row, job)
+    job["spec"]["template"].setdefault("metadata", {})["annotations"] = odd
+    assert [set(each) for each in pod_sets_of(row, job)] == [set(each) for each in plain]

@@ -64,6 +64,13 @@ async def test_an_api_version_that_is_none_is_not_served(text: str) -> None:
         await Stage().mapper.resource_for(text, "Job")
 
 
+async def test_a_version_with_a_hyphen_is_asked_for() -> None:
+    stage = Stage()
+    stage.served["/apis/example.com/v1-beta"] = [_entry("things", "Thing")]
+    found = await stage.mapper.resource_for("example.com/v1-beta", "Thing")
+    assert found == Resource("example.com", "v1-beta", "things", "Thing")
+
+
 async def test_a_forgotten_group_version_is_asked_for_at_once() -> None:
     stage = Stage()
     await stage.mapper.resource_for("batch/v1", "Job")

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -82,6 +83,25 @@ def test_a_class_of_no_source_is_kept_beside_and_its_priority_stays() -> None:
     again = convert(newer, OLD)
     assert again["spec"] == {k: v for k, v in given["spec"].items() if k != "priorityClassSource"}
     assert again["metadata"] == given["metadata"]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        '{"priorityClassName":"\\ud800"}',
+        '{"priorityClassName":123456789012345678901234567890}',
+        '{"specGates":["gate"],"statusGates":[{"name":7}]}',
+        '{"constraints":{"main":5},"concurrentAdmissionPolicy":"x","other":[1]}',
+        '{"priorityClassName":NaN}',
+    ],
+)
+def test_what_no_version_could_have_kept_comes_back_in_none(kept: str) -> None:
+    for made, version in ((workload(), OLD), (old(workload()), NEW)):
+        wanted = convert(made, version)
+        given = {**made, "metadata": {**made["metadata"], "annotations": {KEPT: kept}}}
+        found = convert(given, version)
+        orjson.dumps(found)  # as the answer to a review
+        assert found == wanted
 
 
 def test_the_misspelt_seconds_are_spelt() -> None:

@@ -125,3 +125,9 @@ def test_a_value_is_shown_quoted_and_cut() -> None:
     assert all(len(shown(c * n)) < 90 for c in ("\x00", "\ud800", "'", "ä") for n in (30, 5_000))
     assert cut("a" * 200) == "a" * 200
     assert cut("a" * 201) == "a" * 197 + "..."
+
+
+@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", '"\\ud800"', '{"a": "\\udc00"}', "1e999"])
+def test_what_json_cannot_say_again_is_no_json(text: str) -> None:
+    with pytest.raises(Unreadable, match="is not JSON"):
+        read_json(text)

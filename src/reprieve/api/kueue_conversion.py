@@ -26,6 +26,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from reprieve.api.kueue import API_VERSION, OLD_API_VERSION
 from reprieve.units.untrusted import Unreadable, read_json
 
@@ -51,6 +53,22 @@ _CONSTRAINTS: Final = "podsetSliceRequiredTopologyConstraints"
 # characters of all objects of a review, of which etcd would not store so many in one.
 _MOST_LEVELS: Final = 16
 _MOST_CHARACTERS: Final = 4 * 2**20
+
+
+class _Gate(msgspec.Struct, rename="camel"):
+    name: str = ""
+    position: str = ""
+    last_transition_time: str | None = None
+
+
+#: What may stand in the annotation, and in which form.
+_FORMS: Final[Mapping[str, Any]] = {
+    "concurrentAdmissionPolicy": dict[str, Any],
+    "constraints": dict[str, list[dict[str, Any]]],
+    "priorityClassName": str,
+    "specGates": list[_Gate],
+    "statusGates": list[_Gate],
+}
 
 
 class UnknownVersion(ValueError):
@@ -142,7 +160,17 @@ def _taken(obj: Json) -> Json:
         found = read_json(text, _LONGEST) if isinstance(text, str) else None
     except Unreadable:
         return {}
-    return found if isinstance(found, dict) else {}
+    kept = found if isinstance(found, dict) else {}
+    return {name: value for name, value in kept.items() if _fits(name, value)}
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a field may come back: whoever reads the object expects it in this form."""
+    try:
+        msgspec.convert(value, _FORMS[name])
+    except (KeyError, msgspec.ValidationError):
+        return False
+    return True
 
 
 def _keep(obj: Json, kept: Json) -> None:

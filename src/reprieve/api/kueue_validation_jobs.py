@@ -167,7 +167,7 @@ def pod_errors(pod: Json) -> Iterator[str]:
         prebuilt = notes.get(PREBUILT_WORKLOAD) or labels.get(PREBUILT_WORKLOAD)
         if prebuilt and prebuilt != group:
             yield wrong.invalid(where, group, "prebuilt workload and pod group should be equal")
-    if total is not None and (_number(total) or 0) <= 0:
+    if total is not None and (integer_or_none(total) or 0) <= 0:
         why = (
             f"incorrect annotation value '{GROUP_TOTAL}={total}': group total count should be "
             "greater than zero"
@@ -193,7 +193,7 @@ def _least_errors(job: Json) -> Iterator[str]:
     least = notes.get(MIN_PARALLELISM)
     if least is not None:
         at = _annotation(MIN_PARALLELISM)
-        count = _number(least)
+        count = integer_or_none(least)
         if count is None:
             yield wrong.invalid(at, least, _not_a_number(least))
         elif not 0 < count < parallelism:
@@ -247,16 +247,11 @@ def _prebuilt(job: Json) -> Iterator[tuple[str, str]]:
 
 def _seconds(text: str) -> Iterator[str]:
     at = _label(MAX_EXEC_TIME)
-    seconds = _number(text)
+    seconds = integer_or_none(text)
     if seconds is None:
         yield wrong.invalid(at, text, _not_a_number(text))
     elif seconds <= 0:
         yield wrong.invalid(at, seconds, "should be greater than 0")
-
-
-def _number(text: str) -> int | None:
-    """Return an int32, None where the text is none."""
-    return integer_or_none(text)
 
 
 def _not_a_number(text: str) -> str:

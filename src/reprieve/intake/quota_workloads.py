@@ -137,7 +137,7 @@ def workload_row(
     reserved, requeued = conditions.get("QuotaReserved"), conditions.get("Requeued")
     rows, invalid = _pod_sets(spec.pod_sets, pod_sets)
     if status.admission is None:
-        invalid = invalid or required_topology(spec.pod_sets)
+        invalid = invalid or _required_topology(spec.pod_sets)
     admission = None
     if status.admission is not None:
         admission, unreadable = _admission(status.admission, rows)
@@ -178,7 +178,7 @@ def workload_row(
     )
 
 
-def required_topology(pod_sets: Sequence[kueue.PodSet]) -> str:
+def _required_topology(pod_sets: Sequence[kueue.PodSet]) -> str:
     """Return why a Workload waits whose pods require a level of a topology, empty for none."""
     for each in pod_sets:
         asked = each.topology_request

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reprieve.units.untrusted import integer_or_none
-
-__all__ = ["first", "number", "put", "total", "values"]
+__all__ = ["first", "put", "total", "values"]
 
 Json = dict[str, Any]
 
@@ -45,11 +43,6 @@ def total(obj: Any, path: str) -> int:
         elif isinstance(value, int):
             found += value
     return found
-
-
-def number(text: str) -> int | None:
-    """Return what a label or an annotation says as a number; None where that is no int32."""
-    return integer_or_none(text)
 
 
 def put(obj: Json, path: str, value: Any) -> None:

@@ -16,11 +16,11 @@ from typing import Any, Final
 from reprieve.api.kueue_topology import topology_request
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import Asked, Components, JobKind, PodSetSource
-from reprieve.jobs.paths import Json, first, number, values
+from reprieve.jobs.paths import Json, first, values
 from reprieve.jobs.suspendable_rows import JOB_SET
 from reprieve.jobs.table import BUILT_IN
 from reprieve.jobs.training import job_set_of
-from reprieve.units.untrusted import Form
+from reprieve.units.untrusted import Form, integer_or_none
 
 __all__ = ["Found", "found_pod_sets", "pod_count", "pod_sets_of"]
 
@@ -63,7 +63,7 @@ def found_pod_sets(kind: JobKind, job: Json) -> list[Found]:
         for one in _of_source(source, item, job)
     ]
     annotations = first(job, "metadata.annotations") or {}
-    least = number(annotations.get(kind.min_count, "")) if kind.min_count else None
+    least = integer_or_none(annotations.get(kind.min_count, "")) if kind.min_count else None
     if least is not None and found and 0 <= least < found[0].count:
         whole_set = found[0]
         found[0] = Found(whole_set.name, whole_set.count, whole_set.template, least)
@@ -81,8 +81,8 @@ def pod_sets_of(kind: JobKind, job: Json) -> list[Json]:
 
 
 def _pod_set(kind: JobKind, found: Found) -> Json:
-    annotations = first(found.template, "metadata.annotations") or {}
-    request = topology_request(annotations)
+    annotations = first(found.template, "metadata.annotations")
+    request = topology_request(annotations if isinstance(annotations, dict) else {})
     return {
         "name": found.name,
         "count": found.count,

@@ -12,8 +12,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from reprieve.jobs.paths import Json, first, number
+from reprieve.jobs.paths import Json, first
 from reprieve.units.instants import Nanos, parse_instant
+from reprieve.units.untrusted import integer_or_none
 
 __all__ = [
     "FAST",
@@ -173,12 +174,12 @@ def prebuilt_of(pod: Json) -> str:
 
 def ordinal_of(pod: Json) -> int | None:
     """Return the ordinal of a StatefulSet's pod; None where it has none."""
-    return number(labels_of(pod).get(_ORDINAL, ""))
+    return integer_or_none(labels_of(pod).get(_ORDINAL, ""))
 
 
 def total_of(pod: Json) -> int:
     """Return the number of pods in the pod's group; 0 where it says nothing of use."""
-    return max(0, number(annotations_of(pod).get(GROUP_TOTAL, "")) or 0)
+    return max(0, integer_or_none(annotations_of(pod).get(GROUP_TOTAL, "")) or 0)
 
 
 def role_of(pod: Json) -> str:

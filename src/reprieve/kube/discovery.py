@@ -32,7 +32,7 @@ _ASK_AGAIN: Final = 10 * SECOND
 #: Group versions that are not served and remembered as such.
 MAXIMUM_UNSERVED: Final = 256
 _LONGEST_SHOWN: Final = 100
-_GROUP_VERSION: Final = Form(r"(?:[a-z0-9][a-z0-9.-]{0,252}+/)?+[a-z0-9]{1,63}+", 320)
+_GROUP_VERSION: Final = Form(r"(?:[a-z0-9][a-z0-9.-]{0,252}+/)?+[a-z0-9][a-z0-9-]{0,62}+", 320)
 
 
 class NotServed(ClusterError):

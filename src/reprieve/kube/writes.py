@@ -82,7 +82,7 @@ class WriteGate:
             return
         turn = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (priority, next(self._arrivals), turn))
-        # Places can be free beside waiters only if all of those were cancelled.
+        # Places can be free beside waiters that were cancelled, or events that are held up.
         self._admit()
         try:
             await turn

@@ -17,10 +17,11 @@ from reprieve.controllers.quota.job_lookup import queue_name
 from reprieve.controllers.quota.watches import Watches
 from reprieve.intake.quota_workloads import JOB_UID
 from reprieve.jobs.model import JobKind
-from reprieve.jobs.paths import Json, first, number
+from reprieve.jobs.paths import Json, first
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import Reference
 from reprieve.kube.writes import Priority
+from reprieve.units.untrusted import integer_or_none
 from reprieve.wording.kueue import Event
 
 __all__ = ["PRIORITY_CLASS", "Composer", "labels_of", "most_seconds", "owner", "typed"]
@@ -127,7 +128,7 @@ def labels_of(job: Json) -> dict[str, str]:
 
 def most_seconds(job: Json) -> int | None:
     """Return for how long a job may run at most."""
-    seconds = number(labels_of(job).get(_MOST_SECONDS, ""))
+    seconds = integer_or_none(labels_of(job).get(_MOST_SECONDS, ""))
     return None if seconds is None or seconds < 0 else seconds
 
 

@@ -29,7 +29,7 @@ from reprieve.controllers.quota.pod_steps import PodSteps
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.jobs.model import JobKind, PassesOn
-from reprieve.jobs.paths import Json, first, number
+from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pod_sets import pod_sets_of
 from reprieve.jobs.pods import (
     FAST,
@@ -46,6 +46,7 @@ from reprieve.jobs.pods import (
     ordinal_of,
 )
 from reprieve.jobs.writing import Injection
+from reprieve.units.untrusted import integer_or_none
 from reprieve.wording.kueue import Event
 from reprieve.wording.kueue_jobs import surplus_replica, surplus_replicas
 
@@ -239,7 +240,8 @@ def _index(passes_on: PassesOn, pod: Json) -> int | None:
     if not passes_on.groups:
         return 0
     labels = labels_of(pod)
-    index = number(labels.get(passes_on.index_label) or labels.get(passes_on.index_else, ""))
+    said = labels.get(passes_on.index_label) or labels.get(passes_on.index_else, "")
+    index = integer_or_none(said)
     return None if index is None or index < 0 else index
 
 

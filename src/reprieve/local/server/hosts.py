@@ -2,8 +2,8 @@
 
 There a request without a token is the administrator's, so that a web page must not get a browser
 to send one: neither under the page's own name that now leads to this machine (DNS rebinding, seen
-in `Host`) nor from another site (seen in `Origin`). Who has the loopback address, or a name of
-this machine, means this server; other names have to be given.
+in `Host`) nor from another site (seen in `Origin`). Who has a loopback address, or
+`localhost`, means this server; other names have to be given.
 """
 
 from __future__ import annotations
