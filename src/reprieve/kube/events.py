@@ -14,26 +14,17 @@ from typing import Any, Final
 
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
-from reprieve.kube.errors import (
-    AlreadyExists,
-    ApiError,
-    NotFound,
-    ServerError,
-    TooManyRequests,
-    Unreachable,
-)
+from reprieve.kube.errors import NotFound
 from reprieve.kube.event_correlation import Correlator, Happening, Regarding, Series
-from reprieve.kube.event_refusals import EventRefusals
+from reprieve.kube.event_delivery import EventDelivery
 from reprieve.kube.resource import EVENTS
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
-from reprieve.units.errors import UsageError
 from reprieve.units.instants import format_instant
 
 __all__ = ["EventRecorder", "Regarding"]
 
 _QUEUE: Final = 1_000
-_ATTEMPTS: Final = 5
 
 
 class EventRecorder:
@@ -58,20 +49,22 @@ class EventRecorder:
         queue: int = _QUEUE,
         report: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        self.dropped = 0
         self._client = client.at(Priority.EVENT)
         self._clock = clock
         self._component = component
         self._instance = instance
-        self._report = report
-        self._reported: set[str] = set()
         self._limit = queue
         self._correlator = Correlator()
-        self._refusals = EventRefusals(clock)
+        self._delivery = EventDelivery(self._client, clock, report)
         self._waiting: deque[Happening] = deque()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @property
+    def dropped(self) -> int:
+        """The number of events that were dropped."""
+        return self._delivery.dropped
 
     def event(
         self,
@@ -92,7 +85,7 @@ class EventRecorder:
             annotations: of the Event object.
         """
         if len(self._waiting) >= self._limit:
-            self.dropped += 1
+            self._delivery.dropped += 1
             return
         self._waiting.append(
             Happening(
@@ -117,12 +110,12 @@ class EventRecorder:
                 try:
                     series = self._correlator.observe(happening)
                     if series is None:
-                        self.dropped += 1
+                        self._delivery.dropped += 1
                     else:
                         await self._write(happening, series)
                 except Exception as fault:
                     # An event is never worth the others.
-                    self._drop(fault)
+                    self._delivery.drop(fault)
             self._arrived.clear()
             self._idle.set()
 
@@ -132,26 +125,10 @@ class EventRecorder:
 
     async def _write(self, happening: Happening, series: Series) -> None:
         namespace = _namespace_of(happening)
-        if self._refusals.holds(namespace):
-            self.dropped += 1
+        if self._delivery.refuses(namespace):
             return
-        for attempt in range(_ATTEMPTS):
-            try:
-                await self._once(happening, series)
-            except (ServerError, TooManyRequests, Unreachable) as error:
-                if attempt == _ATTEMPTS - 1:
-                    self._drop(error)
-                    return
-                await self._client.transport.pause(attempt)
-            except (ApiError, UsageError) as error:
-                # Refused for good: no rights, a namespace that goes away, an unknown namespace.
-                if isinstance(error, ApiError):
-                    self._refusals.note(namespace, error)
-                self._drop(error)
-                return
-            else:
-                series.written = True
-                return
+        if await self._delivery.deliver(namespace, lambda: self._once(happening, series)):
+            series.written = True
 
     async def _once(self, happening: Happening, series: Series) -> None:
         namespace = _namespace_of(happening)
@@ -170,11 +147,7 @@ class EventRecorder:
                 series.written = False
             else:
                 return
-        try:
-            await self._client.create(EVENTS, self._body(happening, series, namespace), dict)
-        except AlreadyExists:
-            # An earlier attempt whose answer was lost.
-            return
+        await self._client.create(EVENTS, self._body(happening, series, namespace), dict)
 
     def _body(self, happening: Happening, series: Series, namespace: str) -> Json:
         about = happening.regarding
@@ -201,13 +174,6 @@ class EventRecorder:
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
         }
-
-    def _drop(self, error: Exception) -> None:
-        self.dropped += 1
-        key = type(error).__name__
-        if key not in self._reported:
-            self._reported.add(key)
-            self._report(error)
 
 
 def _namespace_of(happening: Happening) -> str:

@@ -20,28 +20,19 @@ from typing import Any, Final
 
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
-from reprieve.kube.errors import (
-    AlreadyExists,
-    ApiError,
-    NotFound,
-    ServerError,
-    TooManyRequests,
-    Unreachable,
-)
-from reprieve.kube.event_refusals import EventRefusals
+from reprieve.kube.errors import NotFound
+from reprieve.kube.event_delivery import EventDelivery
 from reprieve.kube.resource import Resource
 from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
-from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos, format_micro
 
 __all__ = ["Reference", "SeriesEvents"]
 
 _EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 _QUEUE: Final = 4_000
-_ATTEMPTS: Final = 5
 _WRITERS: Final = 4
 #: While more than so many other writes per second are made, only so many events per second are.
 _ALLOWANCE: Final = Allowance(burst=200, quiet=100, busy=20, many=10)
@@ -116,14 +107,11 @@ class SeriesEvents:
         instance: str,
         report: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        self.dropped = 0
         self._client = client.at(Priority.EVENT)
         self._clock = clock
         self._instance = instance
-        self._report = report
-        self._reported: set[str] = set()
         self._budget = WriteBudget(clock, lambda: client.passed_before(Priority.EVENT), _ALLOWANCE)
-        self._refusals = EventRefusals(clock)
+        self._delivery = EventDelivery(self._client, clock, report)
         self._warnings: deque[_Happening] = deque()
         self._others: deque[_Happening] = deque()
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
@@ -132,6 +120,11 @@ class SeriesEvents:
         self._open = 0
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @property
+    def dropped(self) -> int:
+        """The number of events that were dropped."""
+        return self._delivery.dropped
 
     def event(
         self,
@@ -149,7 +142,7 @@ class SeriesEvents:
         happening = _Happening(key, _cut(note), self._clock.wall(), self._clock.monotonic())
         full = len(self._warnings) + len(self._others) >= _QUEUE
         if full:
-            self.dropped += 1
+            self._delivery.dropped += 1
             if not self._others:
                 return
             self._others.popleft()
@@ -176,7 +169,7 @@ class SeriesEvents:
                 await self._write((self._warnings or self._others).popleft())
             except Exception as fault:
                 # An event is never worth the others.
-                self._drop(fault)
+                self._delivery.drop(fault)
             finally:
                 self._open -= 1
                 if not self._open:
@@ -184,8 +177,7 @@ class SeriesEvents:
 
     async def _write(self, happening: _Happening) -> None:
         namespace = _namespace_of(happening)
-        if self._refusals.holds(namespace):
-            self.dropped += 1
+        if self._delivery.refuses(namespace):
             return
         series = self._observe(happening)
         if series.count > 1:
@@ -194,22 +186,7 @@ class SeriesEvents:
                 return
             series.patched = happening.monotonic
         await self._budget.turn()
-        for attempt in range(_ATTEMPTS):
-            try:
-                await self._once(happening, series)
-            except (ServerError, TooManyRequests, Unreachable) as error:
-                if attempt == _ATTEMPTS - 1:
-                    self._drop(error)
-                    return
-                await self._client.transport.pause(attempt)
-            except (ApiError, UsageError) as error:
-                # Refused for good: no rights, or a namespace that is going away.
-                if isinstance(error, ApiError):
-                    self._refusals.note(namespace, error)
-                self._drop(error)
-                return
-            else:
-                return
+        await self._delivery.deliver(namespace, lambda: self._once(happening, series))
 
     def _observe(self, happening: _Happening) -> _Series:
         key, now = happening.key, happening.monotonic
@@ -238,11 +215,7 @@ class SeriesEvents:
                 pass
             else:
                 return
-        try:
-            await self._client.create(_EVENTS, self._body(happening, series, namespace), dict)
-        except AlreadyExists:
-            # An earlier attempt whose answer was lost.
-            return
+        await self._client.create(_EVENTS, self._body(happening, series, namespace), dict)
 
     def _series_json(self, happening: _Happening, series: _Series) -> Json:
         return {
@@ -268,13 +241,6 @@ class SeriesEvents:
         if series.count > 1:
             body["series"] = self._series_json(happening, series)
         return body
-
-    def _drop(self, error: Exception) -> None:
-        self.dropped += 1
-        key = type(error).__name__
-        if key not in self._reported:
-            self._reported.add(key)
-            self._report(error)
 
 
 def _namespace_of(happening: _Happening) -> str:
