@@ -51,6 +51,7 @@ __all__ = [
     "REPLACES",
     "PodSetRows",
     "condition_of",
+    "is_condition_true",
     "is_true",
     "queue_key",
     "workload_row",
@@ -199,6 +200,11 @@ def condition_of(conditions: Sequence[kueue.Condition] | None, kind: str) -> kue
         if condition.type == kind:
             return condition
     return None
+
+
+def is_condition_true(workload: kueue.Workload, kind: str) -> bool:
+    """Tell whether a Workload's condition of that type is True."""
+    return is_true(condition_of(workload.status.conditions, kind))
 
 
 def is_true(condition: kueue.Condition | None) -> TypeGuard[kueue.Condition]:

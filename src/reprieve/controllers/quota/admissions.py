@@ -24,7 +24,7 @@ from reprieve.engine.quota.cycle import undo_admission
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.execution.fence import Deposed
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.kube.errors import ApiError
 from reprieve.kube.writes import Priority
 from reprieve.units.durations import MILLISECOND
@@ -100,7 +100,7 @@ class Admissions:
         def change(workload: Workload) -> Workload | None:
             if (
                 workload.metadata.deletion_timestamp
-                or is_true(condition_of(workload.status.conditions, "Finished"))
+                or is_condition_true(workload, "Finished")
                 or not workload.spec.active
             ):
                 return None
@@ -131,5 +131,5 @@ class Admissions:
             reference,
             kueue.quota_reserved_event(entry.workload, queue, queued, decided, entry.assignment),
         )
-        if is_true(condition_of(stored.status.conditions, "Admitted")):
+        if is_condition_true(stored, "Admitted"):
             self._context.announce(reference, kueue.admitted_event(entry.workload, queue))

@@ -20,7 +20,7 @@ from reprieve.controllers.quota.watches import Held, Watches
 from reprieve.engine.quota.amounts import UNLIMITED, text
 from reprieve.engine.quota.requests import held_amounts
 from reprieve.engine.quota.usage_based import Consumption, Consumptions, base_amounts
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.units.quantities import InvalidQuantity, parse_milli
@@ -149,4 +149,4 @@ def _quantity(amount: float) -> str:
 
 
 def _admitted(workload: Workload) -> bool:
-    return is_true(condition_of(workload.status.conditions, "Admitted"))
+    return is_condition_true(workload, "Admitted")

@@ -25,7 +25,7 @@ from reprieve.controllers.quota.transitions import (
 )
 from reprieve.engine.quota import model
 from reprieve.engine.quota.checks import required_checks
-from reprieve.intake.quota_workloads import ADMISSION_GATED_BY, condition_of, is_true
+from reprieve.intake.quota_workloads import ADMISSION_GATED_BY, condition_of, is_condition_true
 from reprieve.units.instants import Nanos
 from reprieve.wording.kueue_queues import queue_blocker
 
@@ -76,7 +76,11 @@ def followed(
         workload = checks_kept(workload, required_checks(queue, row.admission), now)
     if row.admission is None:
         return _explained(workload, row, configuration, inactive, now)
-    if queue is None or _true(workload, "Evicted") or _true(workload, "Admitted"):
+    if (
+        queue is None
+        or is_condition_true(workload, "Evicted")
+        or is_condition_true(workload, "Admitted")
+    ):
         return workload
     return admitted_by_checks(workload, required_checks(queue, row.admission), now)
 
@@ -164,7 +168,3 @@ def _is_over(condition: Condition | None) -> bool:
     if condition.reason not in ("Misconfigured", "Inadmissible"):
         return False
     return condition.message.endswith((" doesn't exist", " is terminating or missing"))
-
-
-def _true(workload: Workload, kind: str) -> bool:
-    return is_true(condition_of(workload.status.conditions, kind))

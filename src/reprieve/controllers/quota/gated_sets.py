@@ -27,7 +27,7 @@ from reprieve.controllers.quota.job_workloads import JobWorkloads
 from reprieve.controllers.quota.pod_lookup import PodLookup
 from reprieve.controllers.quota.pod_steps import PodSteps
 from reprieve.controllers.quota.state import QuotaState
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.jobs.model import JobKind, PassesOn
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pod_sets import pod_sets_of
@@ -115,7 +115,7 @@ class SetReconciler:
             if total > 0:
                 await self._make(kind, obj, at)
             return
-        if workload.metadata.deletion_timestamp or _true(workload, "Finished"):
+        if workload.metadata.deletion_timestamp or is_condition_true(workload, "Finished"):
             return
         hold = f"{kind.kind} scaled to zero; workload on hold" if total == 0 else ""
         await self._workloads.hold(at, workload, hold)
@@ -251,7 +251,3 @@ def _count(workload: Workload) -> int:
 
 def _bare(template: Json) -> Json:
     return {"spec": template["spec"]}
-
-
-def _true(workload: Workload, kind: str) -> bool:
-    return is_true(condition_of(workload.status.conditions, kind))

@@ -14,7 +14,7 @@ from reprieve.api.kueue import Workload
 from reprieve.controllers.quota.composing import Composer, labels_of, owner
 from reprieve.controllers.quota.job_lookup import queue_name
 from reprieve.controllers.quota.transitions import pods_ready, reclaimed, with_condition
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.groups import Roster
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
@@ -68,7 +68,7 @@ def observed(workload: Workload, here: Roster, now: Nanos, *, waited: bool = Tru
     Where nobody waits for pods (`waited`), nobody is told whether they are ready.
     """
     present = [pod for pod in here.kept if is_runnable(pod)]
-    admitted = is_true(condition_of(workload.status.conditions, "Admitted"))
+    admitted = is_condition_true(workload, "Admitted")
     wanted = sum(each.count for each in workload.spec.pod_sets)
     ready = admitted and len(present) >= wanted and all(is_ready(pod) for pod in present)
     fast = any(is_fast(pod) for pod in here.kept)

@@ -22,7 +22,7 @@ from reprieve.controllers.persistent import alone
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.watches import CHECKS, CLUSTER_QUEUES, FLAVORS, Held, Watches
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import Resource
@@ -126,4 +126,4 @@ def _has(queue: ClusterQueue, flavor: str) -> bool:
 
 
 def _finished(workload: Workload) -> bool:
-    return is_true(condition_of(workload.status.conditions, "Finished"))
+    return is_condition_true(workload, "Finished")

@@ -38,7 +38,7 @@ from reprieve.intake.quota_workloads import (
     ADMISSION_GATED_BY,
     ON_HOLD,
     condition_of,
-    is_true,
+    is_condition_true,
 )
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
@@ -151,7 +151,7 @@ class JobWorkloads:
         if digest(wanted) != made:
             return False
         # Admission adds tolerations.
-        injected = _true(workload, "Admitted") or is_injected(kind, job)
+        injected = is_condition_true(workload, "Admitted") or is_injected(kind, job)
         return injected or digest(wanted, tolerations=True) == tolerated
 
     async def update(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
@@ -215,7 +215,7 @@ class JobWorkloads:
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
-            if _true(current, "Finished"):
+            if is_condition_true(current, "Finished"):
                 return None
             return finished(current, reason, message, now)
 
@@ -228,14 +228,14 @@ class JobWorkloads:
 
     async def finish_orphan(self, at: str, workload: Workload) -> bool:
         """Declare a Workload finished whose job is gone; tell whether it ends only now."""
-        if _true(workload, "Finished"):
+        if is_condition_true(workload, "Finished"):
             return False
         if workload.metadata.deletion_timestamp:
             return True  # the garbage collector was faster
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
-            if _true(current, "Finished"):
+            if is_condition_true(current, "Finished"):
                 return None
             return finished(current, *_ORPHAN, now)
 
@@ -249,7 +249,7 @@ class JobWorkloads:
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
-            if _true(current, "Finished") or not current.spec.active:
+            if is_condition_true(current, "Finished") or not current.spec.active:
                 return None
             condition = condition_of(current.status.conditions, "QuotaReserved")
             held = condition is not None and condition.reason == ON_HOLD
@@ -293,7 +293,7 @@ class JobWorkloads:
 
     async def observe(self, kind: JobKind, job: Json, at: str, workload: Workload) -> None:
         """Show in the Workload whether the pods are ready, and which are not needed any more."""
-        admitted = _true(workload, "Admitted")
+        admitted = is_condition_true(workload, "Admitted")
         ready = admitted and not is_suspended(kind, job) and is_ready(kind, job)
         surplus = reclaimable(kind, job)
         reclaims = bool(kind.min_count) or kind.progress is not None
@@ -301,7 +301,10 @@ class JobWorkloads:
         unasked = self._context.options.pods_ready is None
 
         def change(current: Workload) -> Workload | None:
-            if _true(current, "Finished") or _true(current, "Admitted") != admitted:
+            if (
+                is_condition_true(current, "Finished")
+                or is_condition_true(current, "Admitted") != admitted
+            ):
                 return None
             # Where nobody waits for pods, nobody is told of them.
             changed = current if unasked else pods_ready(current, ready, now)
@@ -360,7 +363,3 @@ class JobWorkloads:
 def _levels(pod_sets: Sequence[Json]) -> list[str]:
     """Return the level of a topology that each pod set requires."""
     return [required_level(each.get("topologyRequest") or {}) for each in pod_sets]
-
-
-def _true(workload: Workload, kind: str) -> bool:
-    return is_true(condition_of(workload.status.conditions, kind))

@@ -44,7 +44,7 @@ from reprieve.controllers.quota.watches import Watches
 from reprieve.controllers.quota.workloads import WorkloadReconciler
 from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.execution.jobs import JobWriter
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pod_sets import pod_sets_of
@@ -176,7 +176,7 @@ class JobReconciler:
             if over is None:
                 await self._stop(kind, job, DELETED)
             await self._releasing.look(at)
-        elif _true(workload, "Finished"):
+        elif is_condition_true(workload, "Finished"):
             return
         elif over is not None:
             reason = "Succeeded" if over.succeeded else "Failed"
@@ -202,7 +202,7 @@ class JobReconciler:
             await self._workloads.own(at, workload, [owner(kind, job)])
         suspended, active = is_suspended(kind, job), is_active(kind, job)
         eviction = condition_of(workload.status.conditions, "Evicted")
-        admission, admitted = workload.status.admission, _true(workload, "Admitted")
+        admission, admitted = workload.status.admission, is_condition_true(workload, "Admitted")
         if is_true(eviction) and admission is not None:
             if not suspended:
                 await self._stop(kind, job, eviction.message)
@@ -267,11 +267,7 @@ class JobReconciler:
 
     async def _follow_ancestor(self, kind: JobKind, job: Json, above: Ancestor) -> None:
         workload = self._state.workload(above.workload)
-        if not kind.suspend or (workload is not None and _true(workload, "Admitted")):
+        if not kind.suspend or (workload is not None and is_condition_true(workload, "Admitted")):
             return
         if not is_suspended(kind, job) and end(kind, job) is None:
             await self._stop(kind, job, CHILD, "Suspended")
-
-
-def _true(workload: Workload, kind: str) -> bool:
-    return is_true(condition_of(workload.status.conditions, kind))

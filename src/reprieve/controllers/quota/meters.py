@@ -16,7 +16,7 @@ from reprieve.controllers.quota.watches import Held
 from reprieve.engine.lost_work import devices_of, lost_device_seconds
 from reprieve.intake.cluster.metadata import checkpoint_of
 from reprieve.intake.quota_requests import amounts_of
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.telemetry.quota import Place
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import parse_instant
@@ -102,9 +102,7 @@ class Meters:
 
 
 def _became(before: Workload, after: Workload, kind: str) -> bool:
-    return is_true(condition_of(after.status.conditions, kind)) and not is_true(
-        condition_of(before.status.conditions, kind)
-    )
+    return is_condition_true(after, kind) and not is_condition_true(before, kind)
 
 
 def _queued_for(workload: Workload, now: int) -> float:

@@ -31,7 +31,7 @@ from reprieve.controllers.quota.pod_steps import PodSteps, Why
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.workloads import WorkloadReconciler
 from reprieve.controllers.quota.writing import StatusWriter
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.groups import Roster, group_over, roster, surplus
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
@@ -116,7 +116,7 @@ class GroupReconciler:
         elif not prebuilt and (workload.metadata.annotations or {}).get(IS_GROUP) != "true":
             text = conflicting_workload(at.partition("/")[2])
             self._tell(kind, members[0], "Warning", "WorkloadNameConflict", text)
-        elif _true(workload, "Finished"):
+        elif is_condition_true(workload, "Finished"):
             await self._finalize(members)
         else:
             message = group_over(members)
@@ -127,14 +127,14 @@ class GroupReconciler:
                 await self._keep(kind, at, workload, members, below=below)
 
     async def _without_members(self, at: str, workload: Workload | None) -> None:
-        if workload is None or _true(workload, "Finished"):
+        if workload is None or is_condition_true(workload, "Finished"):
             return
         owners = {each.kind for each in workload.metadata.owner_references or ()}
         if (workload.metadata.annotations or {}).get(IS_GROUP) != "true":
             return
         if owners == {"Pod"}:
             await self._workloads.finish_orphan(at, workload)
-        elif is_true(condition_of(workload.status.conditions, "Evicted")):
+        elif is_condition_true(workload, "Evicted"):
             await self._releasing.release(at, workload)
 
     # Before there is a Workload
@@ -190,7 +190,7 @@ class GroupReconciler:
         for pod in here.replaced:
             await self._steps.writer.finalize(pod)
         eviction = condition_of(workload.status.conditions, "Evicted")
-        admitted = _true(workload, "Admitted")
+        admitted = is_condition_true(workload, "Admitted")
         if is_true(eviction):
             why = f"{Why.EVICTED}{eviction.reason}"
             for pod in here.kept:
@@ -237,7 +237,7 @@ class GroupReconciler:
         now, waited = self._context.clock.wall(), self._context.options.pods_ready is not None
 
         def change(current: Workload) -> Workload | None:
-            if _true(current, "Finished"):
+            if is_condition_true(current, "Finished"):
                 return None
             return observed(current, here, now, waited=waited)
 
@@ -250,7 +250,3 @@ class GroupReconciler:
 
     def _tell(self, kind: JobKind, pod: Json, level: str, reason: str, text: str) -> None:
         self._composer.tell(kind, pod, Event("", level, reason, text))
-
-
-def _true(workload: Workload, kind: str) -> bool:
-    return is_true(condition_of(workload.status.conditions, kind))

@@ -24,7 +24,7 @@ from reprieve.controllers.quota.job_workloads import JobWorkloads
 from reprieve.controllers.quota.pod_steps import PodSteps, Why
 from reprieve.controllers.quota.state import QuotaState
 from reprieve.controllers.quota.workloads import WorkloadReconciler
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
 from reprieve.jobs.pods import PARENT, annotations_of, group_of, is_gated, is_managed
@@ -72,7 +72,7 @@ class PodReconciler:
             await self._steps.stop(kind, pod, Why.DELETED, DELETED, all_pods=True)
             await self._steps.writer.finalize(pod)
             return
-        finished = workload is None or _true(workload, "Finished")
+        finished = workload is None or is_condition_true(workload, "Finished")
         over = end(kind, pod)
         if first(pod, "metadata.deletionTimestamp"):
             # What becomes of it on its way out is no end of its own.
@@ -112,7 +112,7 @@ class PodReconciler:
             if workload.status.admission is not None:
                 await self._releasing.release(at, workload)
                 return
-        admitted = _true(workload, "Admitted")
+        admitted = is_condition_true(workload, "Admitted")
         if not gated and not admitted:
             await self._steps.stop(kind, pod, Why.NOT_ADMITTED, NOT_ADMITTED)
             return
@@ -137,7 +137,3 @@ class PodReconciler:
 
 def _eviction(workload: Workload) -> Condition | None:
     return condition_of(workload.status.conditions, "Evicted")
-
-
-def _true(workload: Workload, kind: str) -> bool:
-    return is_true(condition_of(workload.status.conditions, kind))

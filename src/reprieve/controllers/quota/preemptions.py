@@ -36,7 +36,7 @@ from reprieve.engine.plan import Plan, Plane, Ref
 from reprieve.engine.quota import model
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
 from reprieve.execution.recovery import Unbegun, claim_open, remove_old
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.kube.errors import (
     ApiError,
     Conflict,
@@ -221,12 +221,10 @@ class Preemptions:
             workload = self._state.workload(key)
             if workload is None or workload.metadata.uid != uid:
                 self._leave(found, uid, "gone")
-            elif is_true(condition_of(workload.status.conditions, "Finished")):
+            elif is_condition_true(workload, "Finished"):
                 # It ended before it could be stopped, and keeps its admission for good.
                 self._leave(found, uid, "finished")
-            elif workload.status.admission is None or not is_true(
-                condition_of(workload.status.conditions, "Evicted")
-            ):
+            elif workload.status.admission is None or not is_condition_true(workload, "Evicted"):
                 self._leave(found, uid)
         if not found.marked and len(found.states) == len(found.intent.spec.victims):
             await self._close(name, found)
@@ -268,10 +266,10 @@ class Preemptions:
         now = self._context.clock.wall()
 
         def change(workload: Workload) -> Workload | None:
-            over = is_true(condition_of(workload.status.conditions, "Finished"))
+            over = is_condition_true(workload, "Finished")
             if workload.status.admission is None or over:
                 return None
-            if is_true(condition_of(workload.status.conditions, "Evicted")):
+            if is_condition_true(workload, "Evicted"):
                 return workload
             return preempted(workload, marking.reason, marking.message, now)
 

@@ -40,6 +40,7 @@ from reprieve.intake.quota import (
 from reprieve.intake.quota_workloads import (
     PodSetRows,
     condition_of,
+    is_condition_true,
     is_true,
     queue_key,
     workload_row,
@@ -399,7 +400,7 @@ class QuotaState:
 
 
 def _is_finished(workload: kueue.Workload) -> bool:
-    return is_true(condition_of(workload.status.conditions, "Finished"))
+    return is_condition_true(workload, "Finished")
 
 
 def _offers(workload: Workload) -> object:

@@ -25,7 +25,7 @@ from reprieve.api.kueue import (
 )
 from reprieve.engine.quota import model
 from reprieve.engine.quota.amounts import text
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.wording import kueue
@@ -177,7 +177,7 @@ def evicted(workload: Workload, reason: str, message: str, now: Nanos, cause: st
     """
     word = f"{reason}DueTo{cause}" if reason == DEACTIVATED and cause else reason
     workload = with_condition(workload, "Evicted", True, word, message, now)
-    if is_true(condition_of(workload.status.conditions, "BlockedOnPreemptionGates")):
+    if is_condition_true(workload, "BlockedOnPreemptionGates"):
         workload = with_condition(workload, "BlockedOnPreemptionGates", False, word, message, now)
     at = format_instant(now)
     stats = workload.status.scheduling_stats or SchedulingStats()
@@ -229,7 +229,7 @@ def evictions_of(workload: Workload, reason: str, cause: str = "") -> int:
 
 def deactivation_asked(workload: Workload, reason: str, message: str, now: Nanos) -> Workload:
     """The Workload is to be made inactive; `reason` is what its eviction will name as its cause."""
-    if is_true(condition_of(workload.status.conditions, "DeactivationTarget")):
+    if is_condition_true(workload, "DeactivationTarget"):
         return workload
     return with_condition(workload, "DeactivationTarget", True, reason, message, now)
 
@@ -237,7 +237,7 @@ def deactivation_asked(workload: Workload, reason: str, message: str, now: Nanos
 def deactivated(workload: Workload, now: Nanos) -> Workload:
     """An inactive Workload is evicted, once, and its backoff is over."""
     asked = condition_of(workload.status.conditions, "DeactivationTarget")
-    if not is_true(condition_of(workload.status.conditions, "Evicted")):
+    if not is_condition_true(workload, "Evicted"):
         cause, message = "", DEACTIVATED_MESSAGE
         if is_true(asked):
             cause, message = asked.reason, f"{message} due to {asked.message}"
@@ -302,7 +302,7 @@ def pods_ready(workload: Workload, ready: bool, now: Nanos) -> Workload:
     """The pods are ready, are not yet, or are not any more."""
     before = condition_of(workload.status.conditions, "PodsReady")
     lost = before is not None and before.reason in ("Started", "Recovered", "WaitForRecovery")
-    admitted = is_true(condition_of(workload.status.conditions, "Admitted"))
+    admitted = is_condition_true(workload, "Admitted")
     if ready:
         recovered = before is not None and before.reason in ("WaitForRecovery", "Recovered")
         reason = "Recovered" if recovered else "Started"

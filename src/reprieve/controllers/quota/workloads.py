@@ -43,7 +43,7 @@ from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.engine.quota.model import Configuration
 from reprieve.engine.quota.requeuing import EvictionReason, backoff_end, eviction_reason
 from reprieve.engine.quota.state import inactive_queues
-from reprieve.intake.quota_workloads import condition_of, is_true
+from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.kube.errors import NotFound
 from reprieve.kube.writes import Priority
 from reprieve.units.durations import SECOND
@@ -99,10 +99,10 @@ class WorkloadReconciler:
             if not self._jobs.has_pods(workload):  # else looked at again when its job changes
                 await self._retention.let_go(key, workload)
             return
-        if _true(workload, "Finished"):
+        if is_condition_true(workload, "Finished"):
             await self._retention.keep_finished(key, workload)
             return
-        if workload.spec.active and _true(workload, "DeactivationTarget"):
+        if workload.spec.active and is_condition_true(workload, "DeactivationTarget"):
             await self._deactivate(key, workload)
             return
         if not workload.spec.active:
@@ -112,11 +112,15 @@ class WorkloadReconciler:
             workload = await self._follow(key, workload)
         if workload is None:
             return
-        if workload.status.admission is not None and not _true(workload, "Evicted"):
+        if workload.status.admission is not None and not is_condition_true(workload, "Evicted"):
             await self._hold(key, workload)
             return
         owned = self._jobs.owner_of(workload) is not None
-        if _true(workload, "Evicted") and workload.status.admission is not None and not owned:
+        if (
+            is_condition_true(workload, "Evicted")
+            and workload.status.admission is not None
+            and not owned
+        ):
             await self.release(key, workload)
         await self._retention.keep_deactivated(key, workload)
 
@@ -175,7 +179,7 @@ class WorkloadReconciler:
     async def _follow_stop(self, key: str, workload: Workload) -> bool:
         """Give the quota back where the queues are stopped; tell whether it was."""
         configuration, row = self._state.configuration, self._state.row(workload)
-        if _true(workload, "Admitted"):
+        if is_condition_true(workload, "Admitted"):
             found = eviction_reason(configuration, row)
             if found is not None:
                 await self._evict(key, workload, str(found), _STOPPED[found])
@@ -186,7 +190,7 @@ class WorkloadReconciler:
         now, word = self._context.clock.wall(), self._word(reason)
 
         def change(current: Workload) -> Workload | None:
-            if current.status.admission is None or _true(current, "Admitted"):
+            if current.status.admission is None or is_condition_true(current, "Admitted"):
                 return None
             return unreserved(current, word, message, now)
 
@@ -236,7 +240,7 @@ class WorkloadReconciler:
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
-            if current.status.admission is None or _true(current, "Evicted"):
+            if current.status.admission is None or is_condition_true(current, "Evicted"):
                 return None
             asked = deactivation_asked(current, reason, message, now)
             if reason != _TOO_LONG[0]:
@@ -258,7 +262,7 @@ class WorkloadReconciler:
         now = self._context.clock.wall()
 
         def change(current: Workload) -> Workload | None:
-            if current.status.admission is None or _true(current, "Evicted"):
+            if current.status.admission is None or is_condition_true(current, "Evicted"):
                 return None
             return evicted(prepare(current), reason, message, now, cause)
 
@@ -267,7 +271,7 @@ class WorkloadReconciler:
             self._count_eviction(stored, reason, message, cause)
 
     async def _evict_inactive(self, key: str, workload: Workload) -> Workload | None:
-        now, before = self._context.clock.wall(), _true(workload, "Evicted")
+        now, before = self._context.clock.wall(), is_condition_true(workload, "Evicted")
         asked = condition_of(workload.status.conditions, "DeactivationTarget")
 
         def change(current: Workload) -> Workload | None:
@@ -310,7 +314,7 @@ class WorkloadReconciler:
     async def _follow(self, key: str, workload: Workload) -> Workload | None:
         """Let the Workload follow its queue, its checks and its backoff; None where it is gone."""
         configuration, now = self._state.configuration, self._context.clock.wall()
-        was = _true(workload, "Admitted")
+        was = is_condition_true(workload, "Admitted")
 
         if self._inactive[0] is not configuration:
             self._inactive = (configuration, inactive_queues(configuration))
@@ -324,7 +328,11 @@ class WorkloadReconciler:
             if changed is None:
                 return None
             self._announce_gates(workload, changed)
-            if _true(changed, "Admitted") and not was and changed.status.admission is not None:
+            if (
+                is_condition_true(changed, "Admitted")
+                and not was
+                and changed.status.admission is not None
+            ):
                 row, queue = self._state.row(changed), changed.status.admission.cluster_queue
                 waited = (now - (row.reserved_at or now)) // SECOND
                 event = kueue.admitted_event(row, queue, waited)
@@ -355,7 +363,3 @@ class WorkloadReconciler:
     def _word(self, reason: str) -> str:
         gates = self._state.configuration.settings.gates
         return reason if gates.unadmitted_workloads_observability else "Inadmissible"
-
-
-def _true(workload: Workload, kind: str) -> bool:
-    return is_true(condition_of(workload.status.conditions, kind))
