@@ -16,11 +16,10 @@ only where it is not a tenant's.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any, Final
-
-import orjson
 
 __all__ = [
     "INT32",
@@ -179,10 +178,27 @@ def read_json(text: str, longest: int = LONGEST_JSON) -> Any:
     if text.count("[") + text.count("{") > _DEEPEST and _depth(text) > _DEEPEST:
         raise Unreadable(f"{shown(text)} is nested too deeply; accepted: {_DEEPEST} levels of JSON")
     try:
-        # Unlike the standard library it takes no NaN and no half of a surrogate pair.
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Unreadable(f"{shown(text)} is not JSON: {error.msg}") from None
+        value = json.loads(
+            text, parse_int=_json_integer, parse_float=_json_number, parse_constant=_json_number
+        )
+        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except (ValueError, RecursionError) as error:
+        why = error.msg if isinstance(error, json.JSONDecodeError) else "a value is none of JSON's"
+        raise Unreadable(f"{shown(text)} is not JSON: {why}") from None
+    return value
+
+
+def _json_integer(text: str) -> int | float:
+    """Return a number as `encoding/json` has it: what is no int64 is a float."""
+    number = int(text) if len(text) <= len(str(INT64[0])) else math.inf
+    return number if INT64[0] <= number <= INT64[1] else _json_number(text)
+
+
+def _json_number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 def _depth(text: str) -> int:
