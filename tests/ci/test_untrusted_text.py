@@ -90,6 +90,7 @@ REVIEWED: Final = {
     "telemetry/replay.py": "records of the operator",
     "telemetry/victim_states.py": "records of the operator",
     "wording/kube_scheduler.py": "counts that the engine made",
+    "api/kueue_conversion.py": "the form of a value that `read_json` has read",
     "api/kueue_validation.py": "digits that a Form has matched",
     "api/kueue_validation_jobs.py": "numbers of the Job's schema",
 }
