@@ -68,6 +68,11 @@ class OperatorInProcess:
         )
         self._task.add_done_callback(self._ended)
 
+    async def end(self) -> object:
+        """Wait until it ends by itself; return how `run_operator` did."""
+        assert self._task is not None
+        return await self._task
+
     async def stop(self) -> None:
         """End it as a signal does, or as it ended by itself."""
         task, self._task = self._task, None

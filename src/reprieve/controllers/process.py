@@ -20,6 +20,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from reprieve.controllers.collector import freeze_records, relax_collector
@@ -34,13 +35,14 @@ from reprieve.controllers.process_settings import (
 )
 from reprieve.controllers.solve import DecisionLimit
 from reprieve.controllers.suspects import Accused, Suspects
+from reprieve.controllers.until_answered import until_answered
 from reprieve.engine.plan import Plane as Decider
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.discovery import RestMapper
-from reprieve.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
+from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.resource import KAIWO_CONFIGS, NAMESPACES
 from reprieve.kube.series_events import SeriesEvents
@@ -56,10 +58,9 @@ from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 
 if TYPE_CHECKING:
-    from reprieve.controllers.quota.live_configuration import LiveConfiguration, StoredSettings
+    from reprieve.controllers.quota.live_configuration import LiveConfiguration
     from reprieve.controllers.scheduling.state import ClusterState
     from reprieve.controllers.webhook_process import ProcessWebhooks
-    from reprieve.settings.quota import QuotaSource
 
 __all__ = ["End", "OperatorOptions", "Plane", "run_operator"]
 
@@ -168,9 +169,18 @@ async def _run(
                 profile,
                 plugin,
             )
+
+    def away(failure: Exception) -> None:
+        log.warning("waiting for the API server: %s", failure)
+
     given = None
     if settings.quota is not None:
-        given = await _stored_settings(client, settings.quota, clock, stop)
+        from reprieve.controllers.quota.live_configuration import stored_settings
+
+        stored = partial(stored_settings, client, settings.quota)
+        given = await until_answered(stored, clock, stop, away)
+        if given is None:
+            return End.STOPPED
         for notice in given.settings.notices:
             log.warning("%s is %r: %s", notice.where, notice.value, notice.text)
     if IDLE in options.controllers and not options.dry_run:
@@ -218,6 +228,10 @@ async def _run(
         from reprieve.controllers.idle.provable import with_provable_fit
         from reprieve.wording.kaiwo import COMPONENT
 
+        fitting = partial(with_provable_fit, client, start)
+        proven = await until_answered(fitting, clock, stop, away)
+        if proven is None:
+            return End.STOPPED
         events = EventRecorder(client, clock, component=COMPONENT, instance=identity, report=report)
         recorders.append(events)
         idle = IdleContext(
@@ -227,7 +241,7 @@ async def _run(
             fence=fence,
             events=events,
             metrics=metrics,
-            start=await with_provable_fit(client, start),
+            start=proven,
             lagging=lagging,
             decision_limit=limit,
             dry_run=options.dry_run,
@@ -428,22 +442,6 @@ async def _end(tasks: list[asyncio.Task[object]] | list[asyncio.Task[None]]) -> 
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _stored_settings(
-    client: Client, source: QuotaSource, clock: Clock, stop: asyncio.Event
-) -> StoredSettings:
-    """Read them as soon as the API server answers: who begins anew may find it away."""
-    from reprieve.controllers.quota.live_configuration import stored_settings
-
-    while True:
-        try:
-            return await stored_settings(client, source)
-        except Unreachable as failure:
-            if stop.is_set():
-                raise
-            log.warning("quota.configurationMap: %s", failure)
-            await clock.sleep(2 * SECOND)
 
 
 async def _require_namespace(client: Client, namespace: str) -> None:

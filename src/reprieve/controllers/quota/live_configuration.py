@@ -15,8 +15,9 @@ from typing import Final
 
 from reprieve.controllers.config_map import CONFIG_MAPS, ConfigMap, config_map_reflector
 from reprieve.controllers.quota.context import QuotaContext, QuotaOptions, log
+from reprieve.controllers.until_answered import AWAY
 from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, NotFound, Unreachable
+from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.series_events import Reference
 from reprieve.settings.quota import QuotaSettings, QuotaSource
 from reprieve.settings.quota_changes import configuration_changes
@@ -44,7 +45,7 @@ async def stored_settings(client: Client, source: QuotaSource) -> StoredSettings
 
     Raises:
         UsageError: the ConfigMap cannot be read, or what it has is not accepted.
-        Unreachable: the API server does not answer.
+        ApiError: the API server is away (`AWAY`).
     """
     settings = source.settings()
     if not settings.configuration_map:
@@ -59,7 +60,7 @@ async def stored_settings(client: Client, source: QuotaSource) -> StoredSettings
             f"quota.configurationMap: {where} does not exist; accepted: a ConfigMap of the "
             f"operator's namespace with the key {CONFIG_MAP_KEY}"
         ) from None
-    except Unreachable:
+    except AWAY:
         raise
     except ApiError as failure:
         raise UsageError(f"quota.configurationMap: {where} cannot be read: {failure}") from None
