@@ -41,6 +41,7 @@ REVIEWED: Final = {
     "controllers/idle/evaluation_lease.py": "seconds of a Lease, by its schema",
     "controllers/idle/open_intents.py": "attempt numbers in names that the operator gave",
     "controllers/lease_keeper.py": "what the operator says to a process of its own",
+    "controllers/lease_process.py": "what the operator says to a process of its own",
     "controllers/metric_sources.py": "ports in URLs of the administrator",
     "controllers/prometheus_answer.py": "answers of Prometheus, of bounded size",
     "controllers/quota/composing.py": "structures of the operator's own Workloads",

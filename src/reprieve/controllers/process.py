@@ -24,7 +24,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from reprieve.controllers.collector import freeze_records, relax_collector
-from reprieve.controllers.lease_keeper import LeaseKeeper, WantedLease
+from reprieve.controllers.lease_keeper import LeaseKeeper
+from reprieve.controllers.lease_link import WantedLease
 from reprieve.controllers.measured import CountedWire
 from reprieve.controllers.metrics_access import metrics_protection
 from reprieve.controllers.process_settings import (
