@@ -76,10 +76,7 @@ def keep_until_the_end(keeping: Keeping) -> None:
 
 async def _keep(keeping: Keeping) -> None:
     clock, shared, link = keeping.clock, keeping.shared, keeping.link
-    loop = asyncio.get_running_loop()
-    said = await loop.sock_recv(link, 65_536)
-    while said and not said.endswith(b"\n"):
-        said += await loop.sock_recv(link, 65_536)
+    said = await _first_line(link)
     if not said:
         return
     wanted = WantedLease(**json.loads(said))
@@ -142,9 +139,10 @@ async def _keep(keeping: Keeping) -> None:
             f"{(duration + times.longest_retry) // SECOND} s after it fell silent",
         )
 
+    watch = asyncio.create_task(_watch(keeping, wanted, last_words))
     work = [
+        watch,
         asyncio.create_task(elector.run()),
-        asyncio.create_task(_watch(keeping, wanted, last_words)),
         asyncio.create_task(_say_whom_it_waits_for(elector, clock, stand_by)),
     ]
     ends = {over, asyncio.create_task(lost.wait()), *work}
@@ -153,6 +151,9 @@ async def _keep(keeping: Keeping) -> None:
         if task.done():
             tell(logging.ERROR, f"its keeper failed: {task.exception()!r}")
     if over.done():
+        # From here on the operator may be another program, under the same process id.
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
         accused = over.result()
         if accused:
             accuse(accused)
@@ -175,6 +176,17 @@ async def _say_whom_it_waits_for(
         if elector.holder not in ("", said, elector.identity):
             said = elector.holder
             say()
+
+
+async def _first_line(link: socket.socket) -> bytes:
+    """Return what the operator says first; nothing where it has gone before it had said it."""
+    said = b""
+    while not said.endswith(b"\n"):
+        heard = await asyncio.get_running_loop().sock_recv(link, 65_536)
+        if not heard:
+            return b""
+        said += heard
+    return said
 
 
 async def _until_closed(link: socket.socket) -> list[Accused]:
