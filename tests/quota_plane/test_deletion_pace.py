@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.controllers.quota.deletion_pace import DeletionPace
+from reprieve.controllers.quota.pod_lookup import PodLookup
+from reprieve.controllers.quota.pod_records import pod_indexes
+from reprieve.controllers.quota.pod_steps import PodSteps
+from reprieve.controllers.quota.watches import Held
+from reprieve.kube.cache import Cache
+from reprieve.kube.resource import PODS
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
+from tests.jobs.builders import pod
+from tests.quota_plane.kind_stories import ROWS
+from tests.quota_plane.site import NAMESPACE, cluster_queue, flavor, local_queue, site
 
 TENTH = SECOND // 10
 
@@ -74,6 +90,81 @@ def test_all_that_were_there_before_go_at_once() -> None:
     assert [pace.take("owner", before) for _ in range(50)] == [None] * 50
     assert pace.take("owner", created(clock)) == clock.wall() + SECOND
     assert pace.take("another", created(clock)) is None
+
+
+def test_however_many_there_were_before_they_go_at_once_and_those_made_again_do_not() -> None:
+    clock = Standing()
+    pace, before = DeletionPace(clock), created(clock)
+    clock.advance(5 * SECOND)
+    assert {pace.take("owner", before, lambda: 1_000) for _ in range(1_000)} == {None}
+    assert pace.take("owner", before, lambda: 1_000) == clock.wall() + SECOND
+    clock.advance(SECOND)
+    made = created(clock)
+    assert {pace.take("owner", before, lambda: 100) for _ in range(100)} == {None}
+    assert pace.take("owner", made, lambda: 100) == clock.wall() + 2 * SECOND
+
+
+@pytest.mark.parametrize("owner", ["controller", "group"])
+def test_all_pods_of_one_owner_count_as_there(owner: str) -> None:
+    kind = ROWS["Pod"]
+    cache: Cache[Any, Any] = Cache(Held.of, pod_indexes([kind]))
+    watches: Any = SimpleNamespace(jobs={kind.key: SimpleNamespace(cache=cache)})
+    context: Any = SimpleNamespace(client=None, fence=None, clock=Standing())
+    asked: list[object] = []
+    steps = PodSteps(
+        context,
+        watches,
+        PodLookup(watches, [kind]),
+        SimpleNamespace(),  # type: ignore[arg-type]
+        DeletionPace(context.clock),
+        lambda key, at: asked.append(key),
+    )
+    owners = [{"kind": "ReplicaSet", "name": "set", "uid": "set-uid", "controller": True}]
+    labels = {"managed": "true", **({"pod-group-name": "group"} if owner == "group" else {})}
+    made = [pod(f"p-{number}", labels=labels) for number in range(100)]
+    for number, each in enumerate(made):
+        each["metadata"] |= {"resourceVersion": str(number + 1)}
+        if owner == "controller":
+            each["metadata"]["ownerReferences"] = owners
+        cache.applied(each)
+    assert all(steps._may_delete(kind, each) for each in made)
+    assert not asked
+
+
+def _started(name: str, **spec: Any) -> Mapping[str, Any]:
+    """Return a member of a group of two that a webhook had gated, as its role says."""
+    made = pod(
+        name,
+        labels={"managed": "true", "queue-name": "q", "pod-group-name": "group"},
+        notes={"pod-group-total-count": "2", "role-hash": "role"},
+        **spec,
+    )
+    made["spec"]["containers"][0]["image"] = "busybox"
+    metadata = {k: v for k, v in made["metadata"].items() if k not in ("uid", "creationTimestamp")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**metadata, "namespace": NAMESPACE},
+        "spec": made["spec"],
+    }
+
+
+async def test_who_runs_without_quota_is_stopped_though_another_member_is_gated(
+    tmp_path: Path,
+) -> None:
+    """As where the others of a group were stopped already and are made again."""
+    queue = [flavor(), cluster_queue("cq", 1), local_queue("q", "cq")]
+    options = QuotaOptions(kinds=(ROWS["Pod"],))
+    async with site(tmp_path, *queue, options=options) as cluster:
+        for made in (_started("started"), _started("gated", gated=True)):
+            await cluster.client.create(PODS, made, dict)
+
+        async def leaves(name: str) -> bool:
+            found = await cluster.client.get(PODS, NAMESPACE, name, dict)
+            return "deletionTimestamp" in found["metadata"]
+
+        await cluster.until("the started one leaves", lambda: leaves("started"))
+        assert not await leaves("gated")
 
 
 def test_an_owner_that_was_left_alone_begins_anew() -> None:

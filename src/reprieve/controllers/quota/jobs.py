@@ -101,7 +101,7 @@ class JobReconciler:
         self._workloads = JobWorkloads(context, state, writer, composer, pace, again)
         self._ancestry = Ancestry(context, watches, jobs, composer, namespace)
         self._writer = JobWriter(context.client, context.fence)
-        steps = PodSteps(context, watches, composer, pace, again)
+        steps = PodSteps(context, watches, jobs.pods, composer, pace, again)
         exposure = ExposureEvents(watches, state, composer)
         self._pods = PodReconciler(context, state, steps, self._workloads, workloads, exposure)
         self._groups = GroupReconciler(

@@ -41,6 +41,7 @@ from reprieve.jobs.pods import (
     annotations_of,
     gone_at,
     is_gated,
+    is_missed,
     is_runnable,
     prebuilt_of,
     role_of,
@@ -200,8 +201,8 @@ class GroupReconciler:
         elif admitted:
             if not await self._start(kind, at, workload, here.kept):
                 return
-        elif not any(is_suspended(kind, pod) for pod in here.kept):
-            for pod in here.kept:
+        elif started := _started(kind, here.kept):
+            for pod in started:
                 await self._steps.stop(kind, pod, Why.NOT_ADMITTED, NOT_ADMITTED)
         elif not below:
             await self._workloads.follow_labels(kind, here.kept[0], at, workload)
@@ -250,3 +251,11 @@ class GroupReconciler:
 
     def _tell(self, kind: JobKind, pod: Json, level: str, reason: str, text: str) -> None:
         self._composer.tell(kind, pod, Event("", level, reason, text))
+
+
+def _started(kind: JobKind, members: Sequence[Json]) -> list[Json]:
+    """Return who runs or may begin to; none that was never gated while others are held back."""
+    started = [pod for pod in members if not is_suspended(kind, pod)]
+    if len(started) == len(members):
+        return started
+    return [pod for pod in started if not is_missed(pod, kind.gate)]

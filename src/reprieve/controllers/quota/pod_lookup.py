@@ -1,4 +1,4 @@
-"""Queued pods by what they belong to: their group, or the set that they stand below.
+"""Queued pods by what they belong to: their group, the set that they stand below, who made them.
 
 Source: specification of the quota plane, section 10.4.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from reprieve.controllers.quota.pod_records import GROUP, SET, owner_name, set_key
+from reprieve.controllers.quota.pod_records import CONTROLLER, GROUP, SET, owner_name, set_key
 from reprieve.controllers.quota.watches import Held, Watches
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json
-from reprieve.jobs.pods import PARENT, annotations_of, group_of, is_managed
+from reprieve.jobs.pods import PARENT, annotations_of, controller_of, group_of, is_managed
 
 __all__ = ["GROUP_PREFIX", "PodLookup", "group_key"]
 
@@ -43,6 +43,17 @@ class PodLookup:
         """Return the pods of one set, by name."""
         return self._by(SET, set_key(kind, namespace, name))
 
+    def owner(self, pod: Json) -> str:
+        """Return whose pods are counted together: those of one controller, or of one group."""
+        metadata = pod["metadata"]
+        name = group_of(pod) or metadata["name"]
+        return controller_of(pod) or f"{metadata['namespace']}/{name}"
+
+    def number(self, pod: Json) -> int:
+        """Return how many queued pods the owner of this one has."""
+        index = CONTROLLER if controller_of(pod) else GROUP
+        return len(self._found(index, self.owner(pod)))
+
     def keys(self, held: Held[Json]) -> Iterator[tuple[JobKind | None, str]]:
         """Yield what to look at when a pod has changed: a kind and a name, or a group."""
         pod = held.object
@@ -56,7 +67,10 @@ class PodLookup:
             yield (None, group) if group else (self.kind, held.name)
 
     def _by(self, index: str, key: str) -> list[Json]:
+        found = self._found(index, key)
+        return [held.object for held in sorted(found, key=lambda held: held.name)]
+
+    def _found(self, index: str, key: str) -> list[Held[Json]]:
         if self.kind is None:
             return []
-        found = self._watches.jobs[self.kind.key].cache.by(index, key)
-        return [held.object for held in sorted(found, key=lambda held: held.name)]
+        return self._watches.jobs[self.kind.key].cache.by(index, key)

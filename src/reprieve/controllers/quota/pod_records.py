@@ -1,8 +1,8 @@
 """What is kept of pods: those that are queued whole, of all others the name.
 
 Queued are pods that were taken in at their creation, and those below a kind whose pods are gated.
-They are found by their group, and by the set that they stand below. Source: specification of the
-quota plane, section 10.4; the design's "State that can be trusted".
+They are found by their group, by the set that they stand below, and by what makes them again.
+Source: specification of the quota plane, section 10.4; the design's "State that can be trusted".
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ from typing import Any, Final
 
 from reprieve.jobs.model import JobKind, PassesOn
 from reprieve.jobs.paths import Json, first
-from reprieve.jobs.pods import PARENT, annotations_of, group_of, is_managed, labels_of
+from reprieve.jobs.pods import (
+    PARENT,
+    annotations_of,
+    controller_of,
+    group_of,
+    is_managed,
+    labels_of,
+)
 
-__all__ = ["GROUP", "SET", "owner_name", "pod_indexes", "set_key", "slim"]
+__all__ = ["CONTROLLER", "GROUP", "SET", "owner_name", "pod_indexes", "set_key", "slim"]
 
 #: Names of the indexes of the cache of pods.
 GROUP: Final = "group"
 SET: Final = "set"
+CONTROLLER: Final = "controller"
 _KEPT: Final = ("name", "namespace", "uid", "resourceVersion")
 
 
@@ -61,4 +69,8 @@ def pod_indexes(kinds: Sequence[JobKind]) -> Mapping[str, Callable[[Any], Iterab
             return ()
         return (set_key(kind, record.namespace, owner_name(kind.passes_on, pod)),)
 
-    return {GROUP: groups, SET: sets}
+    def controllers(record: Any) -> Iterable[str]:
+        uid = controller_of(record.object)
+        return (uid,) if uid else ()
+
+    return {GROUP: groups, SET: sets, CONTROLLER: controllers}

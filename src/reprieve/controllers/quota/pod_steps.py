@@ -16,14 +16,14 @@ from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.controllers.quota.deletion_pace import DeletionPace
 from reprieve.controllers.quota.injections import injections
 from reprieve.controllers.quota.job_lookup import job_key
-from reprieve.controllers.quota.pod_lookup import group_key
+from reprieve.controllers.quota.pod_lookup import PodLookup, group_key
 from reprieve.controllers.quota.watches import Watches
 from reprieve.execution.pods import PodWriter
 from reprieve.intake.quota_workloads import condition_of
 from reprieve.jobs.groups import Excess, excess_of
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
-from reprieve.jobs.pods import SURPLUS, controller_of, group_of, is_missed, is_surplus
+from reprieve.jobs.pods import SURPLUS, group_of, is_missed, is_surplus
 from reprieve.jobs.reading import is_suspended
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant
@@ -51,6 +51,7 @@ class PodSteps:
         self,
         context: QuotaContext,
         watches: Watches,
+        pods: PodLookup,
         composer: Composer,
         pace: DeletionPace,
         again: Callable[[str, Nanos], None],
@@ -59,6 +60,7 @@ class PodSteps:
         self._pace = pace
         self._again = again
         self._watches = watches
+        self._pods = pods
         self._composer = composer
         self.writer = PodWriter(context.client, context.fence, context.clock)
 
@@ -135,8 +137,8 @@ class PodSteps:
         """Tell whether a pod may be deleted now; otherwise it is looked at again."""
         metadata, group = pod["metadata"], group_of(pod)
         namespace, name = metadata["namespace"], metadata["name"]
-        owner = controller_of(pod) or f"{namespace}/{group or name}"
-        due = self._pace.take(owner, str(metadata.get("creationTimestamp") or ""))
+        created = str(metadata.get("creationTimestamp") or "")
+        due = self._pace.take(self._pods.owner(pod), created, lambda: self._pods.number(pod))
         if due is not None:
             at = group_key(namespace, group) if group else job_key(kind, namespace, name)
             self._again(at, due)
