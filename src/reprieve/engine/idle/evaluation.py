@@ -207,12 +207,7 @@ def _serve(run: _Run, demand: Workload) -> None:
         run.covered.extend(_take_room(run, search, credit))
         run.declined.append(Declined(demand.ref, Reason.COVERED, search.incoming))
         return
-    for candidate in run.idle:
-        if candidate.root.uid not in run.taken and search.useful(candidate):
-            search.add(candidate)
-            if search.fits():
-                break
-    else:
+    if not search.collect(run.idle):
         run.declined.append(search.declined(run.idle))
         return
     spare = search.spare()

@@ -8,7 +8,7 @@ sections 14 and 17; the design's promise "Feasible".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from reprieve.engine.idle.model import PodRow, Workload
 from reprieve.engine.idle.outcome import Declined, Reason
@@ -32,8 +32,7 @@ class Search:
         pods: its pods that wait for a node, each of which has to have one; none for a sum.
         need: GPUs that it asks for, per resource name.
         incoming: what is on its way to it, per resource name.
-        room: where there are pods, what it may use on each node before anybody else goes; changed
-            here.
+        room: where there are pods, what it may use on each node before anybody else goes.
         taken: roots that make way for others.
     """
 
@@ -52,47 +51,107 @@ class Search:
         self.incoming = incoming
         self.victims: list[Workload] = []
         self.placement: tuple[tuple[Uid, str], ...] = ()
-        # `after`: with the victims so far gone. `gained`: nodes, since no placement was found.
-        self.after = room
-        self.gained = set(self.after)
+        self.before = room
+        self.after = room  # with the victims gone
         self.taken = taken
+        # One pod of each kind: those that fit the same nodes.
+        self.kinds = {(pod.nodes, frozenset(pod.amounts.items())): pod for pod in pods}.values()
         # Incoming and freed so far, for every name of the need.
         self.sum = dict(incoming)
 
-    def add(self, victim: Workload) -> None:
-        self.victims.append(victim)
-        for name in self.need:
-            self.sum[name] += victim.gpus.get(name, 0)
-        if self.pods:
-            leave(self.after, victim.pods)
-            self.gained.update(pod.node for pod in victim.pods if pod.node in self.after)
-
-    def useful(self, candidate: Workload) -> bool:
-        """Return whether it adds to a short name, or frees GPUs of a node that some pod may use."""
+    def fits(self) -> bool:
+        """Return whether the demand fits without the victims, and where its pods go then."""
         if not self.pods:
-            return any(
+            return covered(self.need, self.sum)
+        usable = add(*(self._usable(node) for node in self.after))
+        if not covered(self.need, usable):
+            return False
+        self.placement = place(self.pods, self.after) or ()
+        return bool(self.placement)
+
+    def collect(self, idle: Iterable[Workload]) -> bool:
+        """Make those of `idle` victims, in their order, that it takes until the demand fits."""
+        return self._collect_on_nodes(idle) if self.pods else self._collect_sum(idle)
+
+    def _collect_sum(self, idle: Iterable[Workload]) -> bool:
+        for candidate in idle:
+            if candidate.root.uid not in self.taken and any(
                 candidate.gpus.get(name, 0) > 0 and self.sum[name] < count
                 for name, count in self.need.items()
-            )
+            ):
+                self.victims.append(candidate)
+                for name in self.need:
+                    self.sum[name] += candidate.gpus.get(name, 0)
+                if self.fits():
+                    return True
+        return False
+
+    def _collect_on_nodes(self, idle: Iterable[Workload]) -> bool:
+        """Find how many of the useful ones are the fewest, with few searches for a placement.
+
+        From the number with which the nodes that take some pod have the sum that is needed it goes
+        on by steps that double, then back by halves, since more room is never worse.
+        """
+        useful = [c for c in idle if c.root.uid not in self.taken and self._useful(c)]
+        enough = self._enough(useful)
+        fewer, step = enough - 1, 1
+        self._go(useful, min(enough, len(useful)))
+        if enough > len(useful):
+            return False
+        while not self.fits():
+            if enough == len(useful):
+                return False
+            fewer, enough, step = enough, min(enough + step, len(useful)), 2 * step
+            self._go(useful, enough)
+        placement = self.placement
+        while enough - fewer > 1:
+            middle = (fewer + enough) // 2
+            self._go(useful, middle)
+            if self.fits():
+                enough, placement = middle, self.placement
+            else:
+                fewer = middle
+        self._go(useful, enough)
+        self.placement = placement
+        return True
+
+    def _enough(self, useful: Sequence[Workload]) -> int:
+        """Return how many have to go before the sum is there; one more than all if it never is."""
+        self._go(useful, 0)
+        usable = {node: self._usable(node) for node in self.after}
+        total = {name: sum(each.get(name, 0) for each in usable.values()) for name in self.need}
+        for number, victim in enumerate(useful, 1):
+            leave(self.after, victim.pods)
+            for node in {pod.node for pod in victim.pods if pod.node in self.after and pod.node}:
+                usable[node], old = self._usable(node), usable[node]
+                for name in self.need:
+                    total[name] += usable[node].get(name, 0) - old.get(name, 0)
+            if covered(self.need, total):
+                return number
+        return len(useful) + 1
+
+    def _go(self, useful: Sequence[Workload], number: int) -> None:
+        """Make the first ones the victims."""
+        self.victims = [*useful[:number]]
+        self.after = {node: dict(amounts) for node, amounts in self.before.items()}
+        for victim in self.victims:
+            leave(self.after, victim.pods)
+
+    def _usable(self, node: str) -> Mapping[str, int]:
+        """Return what the demand could use of a node if its pods did not need it in one piece."""
+        if not any(takes(self.after, node, pod) for pod in self.kinds):
+            return {}
+        return {name: max(0, self.after[node].get(name, 0)) for name in self.need}
+
+    def _useful(self, candidate: Workload) -> bool:
+        """Return whether it frees GPUs of a node that some pod may use."""
         return any(
-            victim.node in self.after
+            victim.node in self.before
             and (pod.nodes is None or victim.node in pod.nodes)
             and any(victim.gpus.get(name, 0) > 0 for name in pod.gpus)
             for victim in candidate.pods
-            for pod in self.pods
+            for pod in self.kinds
         )
-
-    def fits(self) -> bool:
-        if not self.pods:
-            return covered(self.need, self.sum)
-        # Without a node that gained and now takes some pod, nothing has changed since last time.
-        if not any(takes(self.after, n, p) for n in self.gained for p in self.pods):
-            self.gained.clear()
-            return False
-        placement = place(self.pods, self.after)
-        self.placement = placement or ()
-        self.gained.clear()
-        return placement is not None
 
     def spare(self) -> list[Workload]:
         """Return the victims that can be put back one after the other, youngest idle first."""
@@ -145,6 +204,8 @@ class Search:
         missing = {n: c - total.get(n, 0) for n, c in self.need.items() if total.get(n, 0) < c}
         if missing:
             return Declined(self.demand.ref, Reason.SHORT, missing)
-        alone = (pod for pod in self.pods if not any(takes(self.after, n, pod) for n in self.after))
+        alone = (
+            pod for pod in self.kinds if not any(takes(self.after, n, pod) for n in self.after)
+        )
         first = next(alone, self.pods[0])
         return Declined(self.demand.ref, Reason.NO_PLACEMENT, first.amounts)

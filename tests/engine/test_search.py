@@ -1,0 +1,64 @@
+"""What it costs to find who makes way on nodes: counted, never timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from reprieve.engine.idle import search
+from reprieve.engine.idle.evaluation import evaluate
+from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Policy, Workload
+from tests.engine.rows import NOW, demand, pod, snapshot, workload
+
+POLICY = Policy(fit=Fit.NODE)
+GPU = "amd.com/gpu"
+
+
+def counted(function: Callable[..., Any]) -> tuple[list[int], Callable[..., Any]]:
+    """The function, and a list that gets an entry with each call of it."""
+    calls: list[int] = []
+
+    def call(*arguments: Any) -> Any:
+        calls.append(1)
+        return function(*arguments)
+
+    return calls, call
+
+
+def idle_on(nodes: int, each: int = 8) -> list[Workload]:
+    """Idle workloads of one GPU each, node after node."""
+    return [
+        workload(f"v{n:03}", gpus=1, pods=[pod(f"v{n:03}-0", gpus={GPU: 1}, node=f"n{n // each}")])
+        for n in range(nodes * each)
+    ]
+
+
+def gang_of(sizes: Sequence[int]) -> Workload:
+    pods = [pod(f"d-{n}", "Pending", gpus={GPU: s}, demand=True) for n, s in enumerate(sizes)]
+    return demand("d", gpus=sum(sizes), pods=pods)
+
+
+def full(nodes: int, *rows: Workload) -> IdleSnapshot:
+    return snapshot(*rows, nodes=tuple(NodeRow(f"n{n}", {GPU: 0}) for n in range(nodes)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "victims", "searches"),
+    [
+        pytest.param([1] * 40, 40, 1, id="as-many-as-the-sum"),
+        pytest.param([8] * 4, 32, 1, id="whole-nodes"),
+        # A node has room for two pods of 3 or 4, or one of each: what is left of it is lost.
+        pytest.param([3, 4] * 8, 56, 12, id="pieces-are-left-over"),
+        pytest.param([5] * 12, None, 12, id="never"),
+    ],
+)
+def test_a_placement_is_searched_for_a_few_times_whatever_the_number_of_victims(
+    sizes: list[int], victims: int | None, searches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, place = counted(search.place)
+    monkeypatch.setattr(search, "place", place)
+    plans = evaluate(full(10, *idle_on(10), gang_of(sizes)), POLICY, NOW).plans
+    assert [len(plan.victims) for plan in plans] == ([] if victims is None else [victims])
+    assert len(calls) <= searches
