@@ -13,6 +13,7 @@ from itertools import cycle, islice
 from typing import Any, Final
 
 import msgspec
+import orjson
 
 from reprieve.api import gangs, kueue
 from reprieve.api.kaiwo import ANNOTATION_PREFIX, DERIVED_ANNOTATION, SUFFIXES, GpuWorkload
@@ -21,6 +22,12 @@ from reprieve.api.kueue_validation import workload_errors
 from reprieve.api.kueue_validation_jobs import pod_errors
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.api.scheduling import LabelSelector, PodGroup, PodObject
+from reprieve.controllers.webhook_reviews import (
+    MalformedReview,
+    admission_review,
+    conversion_review,
+    kueue_hooks,
+)
 from reprieve.engine.gangs.records import Defaults
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.resources import DEFAULT_VENDORS
@@ -43,7 +50,6 @@ from reprieve.intake.gpuworkloads import status_from_api
 from reprieve.intake.quota import Unusable, local_queue_row
 from reprieve.intake.quota_requests import UnreadableRequest, amount_of, pod_requests
 from reprieve.intake.quota_workloads import PRIORITY_BOOST, PodSetRows, workload_row
-from reprieve.jobs.paths import number
 from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.jobs.reading import reclaimable
 from reprieve.jobs.table import BUILT_IN
@@ -53,7 +59,15 @@ from reprieve.settings.idle import derive, overrides_of, read_derived
 from reprieve.units.durations import SECOND, parse_duration
 from reprieve.units.instants import parse_instant
 from reprieve.units.quantities import InvalidQuantity, parse_exact, parse_milli, parse_quantity
-from reprieve.units.untrusted import TOLD, Unreadable, read_float, read_integer, read_json, shown
+from reprieve.units.untrusted import (
+    TOLD,
+    Unreadable,
+    integer_or_none,
+    read_float,
+    read_integer,
+    read_json,
+    shown,
+)
 
 __all__ = ["POD_NOTES", "TARGETS"]
 
@@ -106,7 +120,7 @@ def values(data: bytes) -> None:
             amount_of(resource, text)
         except InvalidQuantity as error:
             assert len(str(error)) <= TOLD
-    number(text)
+    integer_or_none(text)
     assert len(shown(text)) <= TOLD
 
 
@@ -301,9 +315,38 @@ def answers(data: bytes) -> None:
                 decode()
 
 
+def reviews(data: bytes) -> None:
+    """Questions to the webhooks: the whole body, or the object in it."""
+    for version, other in (("v1beta1", "v1beta2"), ("v1beta2", "v1beta1")):
+        converted = _REVIEW % (b"ConversionReview", b"apiextensions.k8s.io")
+        asked = b'"desiredAPIVersion":"kueue.x-k8s.io/%s","objects":[%s]'
+        marked = data.replace(b"VERSION", b"kueue.x-k8s.io/" + other.encode())
+        for body in (data, converted % (asked % (version.encode(), marked))):
+            with contextlib.suppress(MalformedReview):
+                orjson.dumps(conversion_review(body))
+    admitted = _REVIEW % (b"AdmissionReview", b"admission.k8s.io")
+    asked = b'"operation":"UPDATE","namespace":"work","object":%s,"oldObject":%s' % (data, data)
+    for hook in _HOOKS:
+        for body in (data, admitted % asked):
+            with contextlib.suppress(MalformedReview):
+                orjson.dumps(admission_review(body, hook.judge))
+
+
+_REVIEW: Final = b'{"kind":"%s","apiVersion":"%s/v1","request":{"uid":"u",%%s}}'
+_HOOKS: Final = kueue_hooks(partial_admission=False)
+
 TARGETS: Final[Mapping[str, Target]] = {
     target.__name__: target
-    for target in (values, pod_texts, group_texts, idle_texts, quota_texts, selectors, answers)
+    for target in (
+        values,
+        pod_texts,
+        group_texts,
+        idle_texts,
+        quota_texts,
+        selectors,
+        answers,
+        reviews,
+    )
 }
 
 
