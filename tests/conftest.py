@@ -27,11 +27,9 @@ _IN_REAL_TIME = (
     "docs",
     "integration",
     "kubectl",
-    "kueue",
     "local",
     "peers",
     "scenarios",
-    "walkthrough",
 )
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
