@@ -27,7 +27,6 @@ _IN_REAL_TIME = (
     "docs",
     "integration",
     "kubectl",
-    "local",
     "peers",
     "scenarios",
 )

@@ -20,6 +20,8 @@ from aiohttp import ClientError, ClientSession
 from reprieve.local.cluster import EmbeddedCluster
 from tests.local.server.builders import CONFIG_MAPS, config_map
 
+pytestmark = pytest.mark.real_time  # the server is a process of its own
+
 SERVE = """
 import asyncio, sys
 from pathlib import Path

@@ -13,6 +13,8 @@ import yaml
 from reprieve.local.cluster import EmbeddedCluster
 from tests.local.server.builders import definition, job, pod, task
 
+pytestmark = pytest.mark.real_time  # kubectl is a process of its own
+
 Run = Callable[..., Awaitable[tuple[int, str, str]]]
 
 
@@ -46,7 +48,7 @@ async def test_a_job_from_create_to_delete(run: Run) -> None:
         ("label", "job", "train", "team=red"),
         ("patch", "job", "train", "--type=merge", "-p", '{"spec":{"suspend":true}}'),
         ("get", "job", "train", "-o", "jsonpath={.spec.suspend} {.metadata.labels.team}"),
-        ("delete", "job", "train", "--timeout=10s"),
+        ("delete", "job", "train", "--timeout=60s"),
     ]
     answers = [await run(*step, text=manifest) for step in steps]
 
@@ -97,7 +99,7 @@ async def test_typed_commands_send_protobuf(run: Run) -> None:
             ("create", "configmap", "c", "--from-literal=a=1", "-n", "team"),
             ("create", "job", "j", "--image=example.com/worker:1", "--", "run"),
             ("create", "serviceaccount", "s"),
-            ("delete", "namespace", "team", "--timeout=10s"),
+            ("delete", "namespace", "team", "--timeout=60s"),
         )
     ]
 
@@ -106,11 +108,11 @@ async def test_typed_commands_send_protobuf(run: Run) -> None:
 
 async def test_wait_sees_a_condition_and_an_end(run: Run) -> None:
     await run("create", "-f", "-", text=yaml.safe_dump(pod("p")))
-    waiting = asyncio.create_task(run("wait", "pod/p", "--for=condition=Ready", "--timeout=20s"))
+    waiting = asyncio.create_task(run("wait", "pod/p", "--for=condition=Ready", "--timeout=60s"))
     status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     await run("patch", "pod", "p", "--subresource=status", "--type=merge", "-p", json.dumps(status))
     ready = await waiting
-    waiting = asyncio.create_task(run("wait", "pod/p", "--for=delete", "--timeout=20s"))
+    waiting = asyncio.create_task(run("wait", "pod/p", "--for=delete", "--timeout=60s"))
     await run("delete", "pod", "p", "--wait=false")
     gone = await waiting
 
@@ -121,7 +123,7 @@ async def test_wait_sees_a_condition_and_an_end(run: Run) -> None:
 async def test_a_definition_is_established_and_its_objects_are_shown(run: Run) -> None:
     await run("apply", "-f", "-", text=yaml.safe_dump(definition()))
     established, _, _ = await run(
-        "wait", "crd/tasks.example.com", "--for=condition=Established", "--timeout=10s"
+        "wait", "crd/tasks.example.com", "--for=condition=Established", "--timeout=60s"
     )
     created, out, error = await run(
         "apply", "-f", "-", text=yaml.safe_dump(task("t", mode="Batch"))

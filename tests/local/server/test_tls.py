@@ -13,6 +13,8 @@ from aiohttp import ClientConnectorCertificateError, ClientSession
 from reprieve.local.cluster import EmbeddedCluster
 from reprieve.units.errors import UsageError
 
+pytestmark = pytest.mark.real_time  # kubectl is a process of its own
+
 
 async def kubectl_as(
     kubectl: Path, cluster: EmbeddedCluster, user: str, folder: Path, *arguments: str
