@@ -26,8 +26,6 @@ _IN_REAL_TIME = (
     "crash",
     "docs",
     "integration",
-    "kubectl",
-    "peers",
     "scenarios",
 )
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")

@@ -163,7 +163,7 @@ async def _output(*command: str) -> str:
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         told, log = await process.communicate()
     assert process.returncode == 0, log.decode()
     return told.decode()

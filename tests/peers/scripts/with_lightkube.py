@@ -60,7 +60,7 @@ def main(kubeconfig: str) -> None:
     status = {"status": {"phase": "Running"}}
     running = client.patch(Pod.Status, "worker", status, patch_type=PatchType.MERGE)
     client.delete(ConfigMap, "plan-1")
-    watching.join(20)
+    watching.join(60)
     print(
         json.dumps(
             {

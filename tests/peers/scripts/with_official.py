@@ -43,7 +43,7 @@ def main(kubeconfig: str) -> None:
     informer.add_event_handler("ADDED", added)
     informer.add_event_handler("DELETED", lambda one: gone.set())
     informer.start()
-    synced.wait(20)
+    synced.wait(60)
 
     configmaps = DynamicClient(client.ApiClient()).resources.get(api_version="v1", kind="ConfigMap")
     applied = configmaps.server_side_apply(
@@ -72,7 +72,7 @@ def main(kubeconfig: str) -> None:
         "worker", "default", {"status": {"phase": "Running"}}
     )
     core.delete_namespaced_config_map("plan-1", "default")
-    gone.wait(20)
+    gone.wait(60)
     cached = {one.metadata.name: one.data["step"] for one in informer.cache.list()}
     informer.stop()
 
@@ -82,7 +82,7 @@ def main(kubeconfig: str) -> None:
         "default",
         label_selector=SELECTOR,
         resource_version=found.metadata.resource_version,
-        timeout_seconds=20,
+        timeout_seconds=60,
     ):
         one = event["object"]
         events.append([event["type"], one.metadata.name, one.data["step"]])
