@@ -64,6 +64,6 @@ async def nothing_runs(site: Site) -> None:
 async def completed(site: Site) -> Object:
     async def over() -> Object | None:
         (record,) = await site.all(PREEMPTIONS)
-        return record if record["status"]["phase"] == "Completed" else None
+        return record if record.get("status", {}).get("phase") == "Completed" else None
 
     return await site.until(over, "the only intent is completed")

@@ -79,7 +79,7 @@ async def test_two_replicas_evict_once(site: Site) -> None:
 
     async def completed() -> Object | None:
         (record,) = await site.all(PREEMPTIONS)
-        return record if record["status"]["phase"] == "Completed" else None
+        return record if record.get("status", {}).get("phase") == "Completed" else None
 
     record = await site.until(completed, "the only intent is completed")
     (victim,) = record["status"]["victims"]

@@ -148,7 +148,8 @@ async def _every_victim_was_planned(cluster: Site) -> None:
 async def _until_closed(cluster: Site) -> None:
     async def closed() -> bool:
         intents = await cluster.intents()
-        phases = {intent["status"]["phase"] for intent in intents}
+        # One that was stored in the moment of a death has no status yet.
+        phases = {(intent.get("status") or {}).get("phase") for intent in intents}
         return bool(intents) and phases <= {"Completed", "Abandoned"}
 
     await cluster.until("every intent is closed", closed)

@@ -54,8 +54,9 @@ async def killed_at(k: int, stage: Stage, folder: Path) -> None:
         async def settled() -> bool:
             await cluster.end()
             intents = await cluster.intents()
-            closed = {each["status"]["phase"] for each in intents} <= {"Completed", "Abandoned"}
-            return closed and "high" in await cluster.placed()
+            # One that was stored in the moment of the death has no status yet.
+            phases = {(each.get("status") or {}).get("phase") for each in intents}
+            return phases <= {"Completed", "Abandoned"} and "high" in await cluster.placed()
 
         await cluster.until("the preemptor is bound and every intent closed", settled)
         assert not _UNIT & (await cluster.pods()).keys(), "a part of the unit is left"
