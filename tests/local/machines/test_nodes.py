@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprieve.local.machines.nodes import NodeSpec
-from tests.local.machines.cluster import gpu_node, running
+from tests.local.machines.cluster import Cluster, gpu_node, running
 
 
 def test_cpu_memory_and_pods_have_defaults() -> None:
@@ -34,6 +34,18 @@ async def test_a_node_is_registered_ready_with_labels_taints_and_amounts() -> No
             "PIDPressure": "False",
             "Ready": "True",
         }
+
+
+async def test_the_nodes_are_there_when_the_start_is_over() -> None:
+    names = [f"node-{number:02}" for number in range(20)]
+    cluster = Cluster([gpu_node(name) for name in names])
+    await cluster.machines.start()
+    try:
+        assert cluster.names("nodes") == names
+        ready = {name: cluster.conditions("nodes", name)["Ready"][0] for name in names}
+        assert ready == dict.fromkeys(names, "True")
+    finally:
+        await cluster.machines.stop()
 
 
 async def test_a_deleted_node_stays_away() -> None:

@@ -5,6 +5,7 @@ What is not said of a node: 32 CPUs, 256Gi of memory, 110 pods. Capacity is what
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -62,7 +63,8 @@ class NodeMachine:
     The annotation `sim.reprieve.dev/ready` decides the conditions (`simulation`).
 
     A node that is deleted while the machine runs stays away, as if its machine had been switched
-    off; one that is there already keeps its labels and taints and gets its status.
+    off; one that is there already keeps its labels and taints and gets its status. `complete` once
+    each has stood in the store with its status.
     """
 
     name = "nodes"
@@ -76,6 +78,10 @@ class NodeMachine:
         self._specs = {spec.name: spec for spec in specs}
         self._indexes = {name: index for index, name in enumerate(self._specs)}
         self._registered: set[str] = set()
+        self._missing = set(self._specs)
+        self.complete = asyncio.Event()
+        if not self._missing:
+            self.complete.set()
 
     def names(self) -> list[str]:
         """Return the names to look at when starting."""
@@ -90,6 +96,7 @@ class NodeMachine:
         node = self._informer.get("nodes", "", key)
         if node is None:
             if key in self._registered:
+                self._stood(key)
                 return
             try:
                 node = await self._informer.create("nodes", self._object(spec))
@@ -106,6 +113,12 @@ class NodeMachine:
         if any((node.get("status") or {}).get(name) != value for name, value in status.items()):
             merged = {**(node.get("status") or {}), **status}
             await self._informer.update("nodes", {**node, "status": merged}, subresource="status")
+        self._stood(key)
+
+    def _stood(self, key: str) -> None:
+        self._missing.discard(key)
+        if not self._missing:
+            self.complete.set()
 
     def _object(self, spec: NodeSpec) -> Object:
         labels = {

@@ -62,11 +62,12 @@ _BATCH: Final = 50
 class Machines:
     """The imitated cluster around a store.
 
-    `start` returns when everything that exists has been seen and the exporter answers; `stop` ends
-    what it started; both once. `seed` decides generated names; `exporter_service` has the exporter
-    found through a Service (`exposure`). `without` names machines that are not to run, because a
-    real controller does their work: `IN_CONTROLLER_MANAGER` next to a kube-controller-manager.
-    `more` makes further machines. Nobody here schedules pods: that is the scheduling plane's work.
+    `start` returns when everything that exists has been seen, the nodes are there and the exporter
+    answers; `stop` ends what it started; both once. `seed` decides generated names;
+    `exporter_service` has the exporter found through a Service (`exposure`). `without` names
+    machines that are not to run, because a real controller does their work: `IN_CONTROLLER_MANAGER`
+    next to a kube-controller-manager. `more` makes further machines. Nobody here schedules pods:
+    that is the scheduling plane's work.
     """
 
     def __init__(
@@ -149,6 +150,7 @@ class Machines:
         self.informer.listeners += [self.gpus.notice, workloads.notice]
         self.informer.listeners += [worker.notice for worker in self._workers.values()]
         self._synced = asyncio.Event()
+        self._nodes = node_machine.complete if node_machine.name not in without else self._synced
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -159,11 +161,11 @@ class Machines:
         """
         await self.exporter.start()
         self._running = asyncio.create_task(self.run(), name="machines")
-        synced = asyncio.create_task(self._synced.wait())
+        started = asyncio.create_task(self._started())
         try:
-            await asyncio.wait({self._running, synced}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._running, started}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            synced.cancel()
+            started.cancel()
         if self._running.done():
             self._running.result()
 
@@ -173,6 +175,10 @@ class Machines:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
         await self.exporter.stop()
+
+    async def _started(self) -> None:
+        await self._synced.wait()
+        await self._nodes.wait()
 
     async def run(self) -> None:
         """Work until cancelled. The exporter is started and stopped apart from this."""
