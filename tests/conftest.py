@@ -1,8 +1,7 @@
 """Fixtures for every folder, and a report of what became of each test.
 
-The report goes to the file `$REPRIEVE_TEST_REPORT`, for `.ci/skips.py`. Tests of clusters and
-processes in real time get a second try, which CI names: a machine that stalls is no fault of the
-product, and one that fails twice is.
+The report goes to the file `$REPRIEVE_TEST_REPORT`, for `.ci/skips.py`. No folder of tests has a
+second try: a test that fails now and then is a race, in itself or in the product.
 """
 
 from __future__ import annotations
@@ -21,13 +20,6 @@ from tests.kubectl_binary import find_kubectl
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-_IN_REAL_TIME = (
-    "chart",
-    "crash",
-    "docs",
-    "integration",
-    "scenarios",
-)
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
 
@@ -62,13 +54,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="recorded answers of kubectl, a file per group (default: ../shared/observed/kubectl)",
     )
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.relative_to(here).parts[0] in _IN_REAL_TIME:
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
