@@ -41,8 +41,8 @@ class Discovered:
     def __init__(self, client: Client, clock: SystemClock) -> None:
         self.pods: Cache[Pod, PodRecord] = Cache(pod_converter((AMD,)), {BY_OWNER: _owners})
         self.reflector = Reflector(client, PODS, Pod, self.pods, clock)
-        self.ownership = Ownership(self.pods)
         self.roots = Roots(client, RestMapper(client, clock), LiteralSwitches(), lambda _: None)
+        self.ownership = Ownership(self.pods, self.roots.knows)
 
     async def list_pods(self) -> None:
         running = asyncio.create_task(self.reflector.run())

@@ -203,6 +203,50 @@ async def test_a_pod_that_names_another_ones_stateful_set_ends_alone(site: Site)
     assert await site.get("pods", "db-0") is not None
 
 
+async def test_an_owner_that_could_not_be_read_at_first_denies_a_pod_that_names_it(
+    site: Site,
+) -> None:
+    rights = site.embedded.stage.rights
+    assert rights is not None
+    await rights.deny("get", "batch", "jobs")
+    theirs = await site.create(job("training", container(gpu=4), grace_period="1h"))
+    beside = pod("beside", 1, grace_period="1h")
+    beside["metadata"]["ownerReferences"] = owned_by(theirs, controller=False)
+    await site.create(beside)
+    await site.run()
+    await site.until_phase("Pod/beside", "Idle")
+
+    await rights.allow("get", "batch", "jobs")
+
+    found = await site.until_phase("Job/training", "Idle")
+    assert found["spec"]["gpuResources"] == {"amd.com/gpu": 4}
+
+
+async def test_nothing_is_read_only_because_a_pod_names_it_beside_its_controller(
+    site: Site,
+) -> None:
+    named = [
+        await site.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": f"named-{number}", "namespace": NAMESPACE},
+            }
+        )
+        for number in range(20)
+    ]
+    greedy = pod("greedy", 1, grace_period="1h")
+    greedy["metadata"]["ownerReferences"] = [
+        reference for each in named for reference in owned_by(each, controller=False)
+    ]
+    await site.create(greedy)
+    await site.run()
+
+    await site.until_phase("Pod/greedy", "Idle")
+
+    assert site.cluster.requests[OPERATOR_USER, "get", "", "configmaps"] == 0
+
+
 async def test_a_preemption_that_failed_is_not_said_to_be_complete(site: Site) -> None:
     rights = site.embedded.stage.rights
     assert rights is not None

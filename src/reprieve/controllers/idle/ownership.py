@@ -9,7 +9,7 @@ section 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from reprieve.api.core import Pod
@@ -27,7 +27,7 @@ BY_GROUP = "group"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """From a pod to its root: the uids of all owners on it, and of those that deny the pod."""
+    """From a pod to its root: the uids of all owners on it, and of one that denies the pod."""
 
     root: Root
     ancestors: frozenset[str]
@@ -41,15 +41,19 @@ def pod_found(pod: PodRecord) -> Found:
 
 
 class Ownership:
-    """The way up of every GPU pod, and the pods below every root."""
+    """The way up of every GPU pod, and the pods below every root.
 
-    def __init__(self, pods: Cache[Pod, PodRecord]) -> None:
+    `knows`: whether a root may have a pod that names it beside its controller.
+    """
+
+    def __init__(self, pods: Cache[Pod, PodRecord], knows: Callable[[Ref, Found], bool]) -> None:
         self._pods = pods
+        self._knows = knows
         # All and only pods whose root is known and that still exist.
         self._roots: dict[str, Root] = {}
         self._ancestors: dict[str, frozenset[str]] = {}
         self._below: dict[str, set[str]] = {}
-        # By uid of the pod: the uids of objects that it names and that do not know it.
+        # By uid of the pod: the uid of the controller that it names and that does not know it.
         self._denied: dict[str, frozenset[str]] = {}
 
     def root_of(self, pod_uid: str) -> Root | None:
@@ -87,13 +91,19 @@ class Ownership:
             if itself is not None:
                 found[itself.uid] = itself
         for record in self._pods.by(BY_OWNER, root.uid):
-            if root.uid not in self._denied.get(record.uid, ()):
+            if self._has(root, record):
                 found[record.uid] = record
         for uid in self._below.get(root.uid, ()):
             below = self._pods.get(uid)
             if below is not None:
                 found[uid] = below
         return [record for record in found.values() if record.namespace == root.namespace]
+
+    def _has(self, root: Ref, pod: PodRecord) -> bool:
+        """Return whether a root has a pod that names it."""
+        if any(owner.controller and owner.uid == root.uid for owner in pod.owners):
+            return root.uid not in self._denied.get(pod.uid, ())
+        return self._knows(root, pod_found(pod))
 
     def owners_of(self, pod: PodRecord) -> set[str]:
         """Return the uids of everything this pod may count for."""

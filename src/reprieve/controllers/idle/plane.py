@@ -86,9 +86,9 @@ class IdlePlane:
         )
         self._namespace = operator_namespace
         self.workloads = TrackedWorkloads(start.policy)
-        self._ownership = Ownership(self.watches.pods.cache)
         self._due = Due(self.workloads, clock)
         self._roots = Roots(client, context.mapper, start.policy.literal, self._due.root)
+        self._ownership = Ownership(self.watches.pods.cache, self._roots.knows)
         self._queued = Queued(self.watches, self._roots, tuple(start.vendors))
         # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
         self._known_roots: dict[str, Root] = {}
@@ -306,7 +306,8 @@ class IdlePlane:
             living = {held.root.uid for held in self.workloads if not held.over}
             living |= {root.ref.uid for root in self._ownership.roots()}
             living |= {root.ref.uid for root in self._queued.roots()}
-            await self._roots.read_all(root.ref for uid, root in alive.items() if uid in living)
+            wanted = (root.ref for uid, root in alive.items() if uid in living)
+            await self._roots.read_all(wanted, alive)
             self._roots.forget_between(self._ownership.between())
 
     # Facts for others

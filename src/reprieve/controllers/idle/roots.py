@@ -10,7 +10,7 @@ read by lists where the operator may list them. Source: specification of the idl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ import msgspec
 
 from reprieve.api.core import ObjectMeta, OwnedObject, TemplatedObject
 from reprieve.controllers.idle.ownership import Way
+from reprieve.engine.cluster.rows import Selector
 from reprieve.engine.idle import lifecycle
 from reprieve.engine.idle.discovery import (
     MAXIMUM_DEPTH,
@@ -79,6 +80,9 @@ class Roots:
         # One lock for each object that is being asked for now.
         self._asking: dict[str, asyncio.Lock] = {}
         self._facts: dict[str, RootFacts] = {}
+        # What roots select, by uid; None where the kind does not say. Of all that are known, since
+        # an eviction waits for the pods of a root that is gone.
+        self._selectors: dict[str, Selector] = {}
         self._unlistable: set[Resource] = set()
 
     def facts(self, uid: str) -> RootFacts | None:
@@ -116,23 +120,20 @@ class Roots:
         if root.denied_by is not None:
             denied.add(root.denied_by.uid)
             met = met[: [thing.ref for thing in met].index(root.denied_by)]
-        if not self._literal.owner_uid_unchecked:
-            denied |= await self._denied_beside(pod)
-        ancestors = {owner.uid for thing in (pod, *met) for owner in thing.owners}
+        ancestors = {owner.uid for thing in met for owner in thing.owners}
+        ancestors |= {owner.uid for owner in pod.owners if owner.controller}
         ancestors |= {thing.ref.uid for thing in met}
         return Way(root, frozenset(map(str, ancestors - denied)), frozenset(map(str, denied)))
 
-    async def _denied_beside(self, pod: Found) -> set[Uid]:
-        """Return the owners beside the controller that the pod names and that do not know it."""
-        denied = set()
-        for owner in pod.owners:
-            if not owner.controller:
-                answer = await self._answer(
-                    Lookup(owner.api_version, owner.kind, pod.ref.namespace, owner.name, owner.uid)
-                )
-                if isinstance(answer, Found) and not selects_child(answer, pod):
-                    denied.add(owner.uid)
-        return denied
+    def knows(self, root: Ref, pod: Found) -> bool:
+        """Return whether a root may have a pod that names it beside its controller.
+
+        By its last good read; before that it is believed. Only roots are asked, which are read
+        anyway: how many objects a pod names, and which, is for whoever creates it.
+        """
+        if root.uid not in self._selectors or self._literal.owner_uid_unchecked:
+            return True
+        return selects_child(Found(root, selector=self._selectors[root.uid]), pod)
 
     async def resolve_owner(self, owner: Owner, namespace: str) -> Root:
         """Return the root above an owner, which may be the owner itself.
@@ -175,8 +176,11 @@ class Roots:
         )
         return self._learn(root, answer, metadata)
 
-    async def read_all(self, roots: Iterable[Ref]) -> None:
-        """Read all these roots again, and forget the others."""
+    async def read_all(self, roots: Iterable[Ref], known: Container[str]) -> None:
+        """Read all these roots again, and forget the others.
+
+        `known`: the uids of roots of which is remembered what they select.
+        """
         by_kind: dict[tuple[str, str], list[Ref]] = {}
         wanted: set[str] = set()
         for root in roots:
@@ -184,6 +188,8 @@ class Roots:
             wanted.add(root.uid)
         for uid in [uid for uid in self._facts if uid not in wanted]:
             del self._facts[uid]
+        for uid in [uid for uid in self._selectors if uid not in known]:
+            del self._selectors[uid]
         async with asyncio.TaskGroup() as group:
             for members in by_kind.values():
                 group.create_task(self._read_kind(members))
@@ -286,6 +292,8 @@ class Roots:
                 )
                 annotations = metadata.annotations or {}
                 facts = RootFacts(state, annotations if ref.uid == root.uid else kept)
+                if ref.uid == root.uid:
+                    self._selectors[root.uid] = answer.selector
             case Missing():
                 facts = RootFacts(lifecycle.Missing(), kept)
             case Forbidden(detail):
