@@ -31,6 +31,8 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
 from tests.oracle import quota as oracle
 from tests.quota.cases import NOW, Scene, Size, plain, scene
 
@@ -339,3 +341,29 @@ def test_grouped_pod_sets_keep_their_counts_when_their_targets_are_found_anew() 
         for entry in result.entries
         if entry.assignment is not None
     ] == [{"a": 1, "b": 5, "c": 2}] * 2
+
+
+def test_who_cannot_have_its_preemptions_recorded_waits_alone_and_longer_each_time() -> None:
+    """Also if it could be decided about in between: that is no success."""
+    configuration = one_queue(preemption=Preemption(Policy.LOWER_PRIORITY))
+    holdings, queues, _ = run(configuration, job("low", 4))
+    cycle(holdings, queues, NOW, 1)
+    queues.push(job("high", 4, priority=2))
+    queues.push(job("other", 4, priority=1))
+    now, pauses = NOW, []
+    for number in range(2, 5):
+        (entry,) = cycle(holdings, queues, now, number).of(Outcome.PREEMPTING)
+        assert entry.workload.name == "high"
+        preemptions_failed(holdings, queues, entry, ["ns/low"])
+        until = queues.fail_to_record("ns/high", now)
+        assert until is not None
+        pauses.append((until - now) // SECOND)
+        now = until
+    assert pauses == [10, 20, 40]
+    early = Nanos(now - 1)
+    assert [each.workload.name for each in cycle(holdings, queues, early, 5).entries] == ["other"]
+    queues.push(job("high", 4, priority=3))
+    assert "ns/high" not in queues.unrecorded, "it has changed"
+    queues.delete("ns/high")
+    assert queues.fail_to_record("ns/high", now) is None
+    assert "ns/high" not in queues.unrecorded

@@ -24,6 +24,7 @@ from reprieve.engine.scheduling.outcome import (
 )
 from reprieve.units.untrusted import cut
 from reprieve.wording.rejections import reason_text
+from reprieve.wording.unrecorded import PREEMPTION_NOT_RECORDED
 
 __all__ = [
     "CLUSTER",
@@ -52,7 +53,6 @@ __all__ = [
     "min_runtime_note",
     "not_enqueued",
     "not_read",
-    "not_recorded",
     "pod_condition",
     "preempted",
     "preemption_not_recorded",
@@ -321,17 +321,9 @@ def decision_stopped(message: str) -> EventText:
     return EventText("Warning", "DecisionStopped", "Scheduling", message)
 
 
-def not_recorded(failure: str, pause: int) -> str:
-    """Return the message of work whose plan cannot be written down; `pause` in seconds."""
-    return cut(
-        f"nobody makes way, as the plan cannot be recorded ({failure}); it is tried again after "
-        f"{pause} s, or when the work changes"
-    )
-
-
 def preemption_not_recorded(message: str) -> EventText:
     """Return the event of work whose plan cannot be written down."""
-    return EventText("Warning", "PreemptionNotRecorded", "Preempting", _note(message))
+    return EventText("Warning", PREEMPTION_NOT_RECORDED, "Preempting", _note(message))
 
 
 def scheduler_error(type: str, message: str) -> ConditionText:

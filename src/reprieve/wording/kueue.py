@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from reprieve.engine.quota.assignment import Assignment, Considered
 from reprieve.engine.quota.model import Reason, Workload
 from reprieve.units.instants import Nanos
+from reprieve.wording.unrecorded import PREEMPTION_NOT_RECORDED, not_recorded
 
 __all__ = [
     "Event",
@@ -22,6 +23,7 @@ __all__ = [
     "pending_event",
     "preempted_workload_event",
     "preemption_message",
+    "preemption_not_recorded",
     "quota_reserved_event",
     "quota_reserved_message",
     "slice_replaced_message",
@@ -96,6 +98,12 @@ def preempted_workload_event(
         f"Preempted workload {name} (UID: {preemptee.uid}) in ClusterQueue {cluster_queue}; "
         f"{priorities(preemptor, preemptee, boosted)}",
     )
+
+
+def preemption_not_recorded(preemptor: Workload, failure: str, pause: int) -> Event:
+    """Return the event about whose plan cannot be written down; `pause` in seconds."""
+    message = not_recorded(failure, pause)
+    return Event(preemptor.key, "Warning", PREEMPTION_NOT_RECORDED, message)
 
 
 def pending_event(workload: Workload, reason: str, message: str) -> Event:

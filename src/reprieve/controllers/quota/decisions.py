@@ -32,7 +32,6 @@ from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.quota import model
 from reprieve.engine.quota.cycle import preemptions_failed
 from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
-from reprieve.engine.quota.faults import Faults
 from reprieve.engine.quota.plans import plan_of
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ApiError
@@ -71,14 +70,13 @@ class Decisions:
         self._admissions = admissions
         self._spawn = spawn
         self._held_back = held_back
-        self._unrecorded_plans = Faults()
         self._solver = Solver(Plane.QUOTA, context.decision_limit, interrupts=False)
         self._wake = asyncio.Event()
         self._number = 0
         self._held_pairs = held_pairs
         self._explanations = explanations
         self._nodes = nodes
-        # ClusterQueues in which somebody was spared for a time.
+        # ClusterQueues in which somebody was spared for a time, or set aside.
         self.retries: DirtyKeys[str] = DirtyKeys(context.clock)
         self._last_skips: set[str] = set()
 
@@ -236,42 +234,49 @@ class Decisions:
         decision_input: dict[str, Any] | None,
     ) -> None:
         failed = {marking.victim.key for marking in markings}
+        unrecorded: ApiError | None = None
         try:
             failed = await self._preemptions.carry(
                 plan, preemptor, entry.cluster_queue, markings, self._evicted, decision_input
             )
-            self._unrecorded_plans.forget(preemptor.metadata.uid)
         except Deposed:
             raise
         except ApiError as failure:
-            await self._unrecorded(preemptor, plan, failure)
+            unrecorded = failure
         except Exception:
             log.exception("plan %s was not begun", plan.id)
+        else:
+            await self._recorded(entry.workload.key)
         if failed:
             async with self._state.engine:
                 preemptions_failed(self._state.holdings, self._state.queues, entry, failed)
                 victims = (m.victim.uid for m in markings if m.victim.key in failed)
                 self._held_pairs.failed(entry.workload.uid, victims)
+                if unrecorded is not None:
+                    self._set_aside(entry, preemptor, plan, unrecorded)
             for key in failed:
                 self._state.look_at(key)
             self._explanations.tell(entry)
         self._held_pairs.written(entry.workload.uid, (each.victim.uid for each in markings))
 
-    async def _unrecorded(self, preemptor: Workload, plan: Plan, failure: ApiError) -> None:
-        """Tell whose plan could not be recorded, and pause, for longer each time in a row."""
-        clock, uid = self._context.clock, preemptor.metadata.uid
-        until = self._unrecorded_plans.add(uid, clock.monotonic())
-        pause = until - clock.monotonic()
+    async def _recorded(self, preemptor: str) -> None:
+        """Begin anew with the pauses of one whose earlier plans could not be recorded."""
+        unrecorded = self._state.queues.unrecorded
+        if preemptor in unrecorded:
+            async with self._state.engine:
+                unrecorded.forget(preemptor)
+
+    def _set_aside(self, entry: Entry, preemptor: Workload, plan: Plan, failure: ApiError) -> None:
+        """Let wait and tell whose plan could not be recorded; nobody else waits for it."""
         log.error("plan %s was not begun: %s", plan.id, failure)
         self._context.metrics.unrecorded.labels(plan.plane.value).inc()
-        note = (
-            f"Nobody makes way, as the plan cannot be recorded ({failure}); it is tried again "
-            f"after {pause // SECOND} s"
-        )
-        key = f"{preemptor.metadata.namespace}/{preemptor.metadata.name}"
-        event = kueue.Event(key, "Warning", "PreemptionNotRecorded", note)
-        self._context.announce(reference_of(preemptor), event)
-        await clock.sleep(pause)
+        now = self._context.clock.wall()
+        until = self._state.queues.fail_to_record(entry.workload.key, now)
+        if until is not None:
+            self.retries.add_at(entry.cluster_queue, until)
+            pause = (until - now) // SECOND
+            event = kueue.preemption_not_recorded(entry.workload, str(failure), pause)
+            self._context.announce(reference_of(preemptor), event)
 
     def _evicted(self, stored: Workload, marking: Marking) -> None:
         self._context.quota_metrics.evicted(

@@ -29,6 +29,7 @@ from reprieve.engine.scheduling.outcome import Unit
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording import kube_scheduler as wording
+from reprieve.wording.unrecorded import not_recorded
 
 __all__ = ["SetAside", "name_of"]
 
@@ -101,7 +102,7 @@ class SetAside:
         pause, until = self._put(unit, 1)
         log.error("the plan for %s cannot be recorded: %s", name_of(unit), failure)
         self._context.metrics.unrecorded.labels(Plane.SCHEDULING.value).inc()
-        message = wording.not_recorded(str(failure), pause)
+        message = not_recorded(str(failure), pause)
         self._tell(unit, message, wording.preemption_not_recorded(message))
         return until
 

@@ -12,8 +12,9 @@ A head that was not admitted goes back into the queue at once, or is set aside a
 (`heads`), in a BestEffortFIFO queue perhaps with everything of the same shape, what comes later
 included. What is set aside comes back by `flush`, but not before its backoff ends or while it is
 not requeued. A head about which deciding failed by a fault of ours is set aside for a while
-(`faults`), unless it changes; so is a ClusterQueue whose head cannot be taken. Not queued at all is
-what is not active or gated, and what has no ClusterQueue or a stopped LocalQueue.
+(`faults`), unless it changes; so is a ClusterQueue whose head cannot be taken, and who was to
+preempt others when that could not be recorded. Not queued at all is what is not active or gated,
+and what has no ClusterQueue or a stopped LocalQueue.
 
 Source: specification of the quota plane, sections 4, 8.4 and 9.
 """
@@ -52,6 +53,8 @@ class Queues:
         # Workloads that could not be decided about, and ClusterQueues that gave no head.
         self._faults = Faults()
         self._queue_faults = Faults()
+        #: Workloads whose preemptions could not be recorded.
+        self.unrecorded = Faults()
         #: ClusterQueues in whose tree somebody holds quota that is not counted: no head is taken.
         self.uncounted: frozenset[str] = frozenset()
         #: ClusterQueues whose head could not be taken this time, and why.
@@ -99,7 +102,7 @@ class Queues:
         queued = before is not None and not aside
         preempts = self.awaits_preemption(key)
         if before is not None and not same:
-            self._faults.forget(key)
+            self._forget_faults(key)
         self._remove(key)
         self._count(workload, 1)
         name = self._cluster_queue(workload)
@@ -122,8 +125,12 @@ class Queues:
 
     def delete(self, key: str) -> None:
         """Forget a workload; one that is not known changes nothing."""
-        self._faults.forget(key)
+        self._forget_faults(key)
         self._remove(key)
+
+    def _forget_faults(self, key: str) -> None:
+        self._faults.forget(key)
+        self.unrecorded.forget(key)
 
     def _remove(self, key: str) -> None:
         waiting = self._waiting.pop(key, None)
@@ -177,6 +184,16 @@ class Queues:
         until = self._faults.add(key, self._now)
         self._taken.discard(key)
         known = self._workloads.get(key, workload)
+        self._remove(key)
+        self.push(known)
+        return until
+
+    def fail_to_record(self, key: str, now: Nanos) -> Nanos | None:
+        """Set aside whose preemptions could not be recorded; return until when, if it is there."""
+        known = self._workloads.get(key)
+        if known is None:
+            return None
+        until = self.unrecorded.add(key, now)
         self._remove(key)
         self.push(known)
         return until
@@ -307,7 +324,8 @@ class Queues:
         until = workload.requeue_at
         if not workload.requeued or (until is not None and until > self._now):
             return True
-        return self._faults.waits(workload.key, self._now)
+        faults = (self._faults, self.unrecorded)
+        return any(each.waits(workload.key, self._now) for each in faults)
 
     def _due(self) -> None:
         """Queue what has waited for its backoff."""
