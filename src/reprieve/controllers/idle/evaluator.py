@@ -62,9 +62,9 @@ class Evaluator:
     """Runs evaluations one at a time, whenever asked and when time alone may change the answer.
 
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
-    operator's namespace; `pods_left` whether pods of a root still exist; `lost_with` what work is
-    lost with it; `action_of` what a root's owner wants to happen to it; `held_back` why nothing may
-    be decided now.
+    plane; `pods_left` whether pods of a root still exist; `lost_with` what work is lost with it;
+    `action_of` what a root's owner wants to happen to it; `held_back` why nothing may be decided
+    now.
     """
 
     def __init__(
