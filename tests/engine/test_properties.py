@@ -29,13 +29,16 @@ REFUSALS = (Reason.SHORT, Reason.NO_PLACEMENT)
 
 
 def hold(
-    promise: Callable[[Case, Evaluation], None], most_demands: int = 3, **options: Any
+    promise: Callable[[Case, Evaluation], None],
+    most_demands: int = 3,
+    examples: int = 150,
+    **options: Any,
 ) -> None:
     """Run `promise` on many clusters and see that they were worth it."""
     counted: Counter[str] = Counter()
 
     @settings(
-        max_examples=150,
+        max_examples=examples,
         deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow],
@@ -108,7 +111,7 @@ def test_somebody_goes_with_the_node_fit_if_and_only_if_the_demand_then_has_node
                 assert not naive.fits_together(places, case, [*anyway, *rest])
             counted["free room used"] += bool(plan.proof.free)
 
-    hold(promise, most_demands=1, fit=Fit.NODE)
+    hold(promise, most_demands=1, examples=400, fit=Fit.NODE)
     assert counted["useless by the sum"] >= 5, counted
     assert counted["missed by the sum"] >= 5, counted
     assert counted["free room used"] >= 4, counted

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from reprieve.engine.check import check
 from reprieve.engine.idle import search
 from reprieve.engine.idle.evaluation import evaluate
-from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Policy, Workload
+from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, PodRow, Policy, Workload
 from tests.engine.rows import NOW, demand, pod, snapshot, workload
 
 POLICY = Policy(fit=Fit.NODE)
@@ -27,11 +28,12 @@ def counted(function: Callable[..., Any]) -> tuple[list[int], Callable[..., Any]
     return calls, call
 
 
-def idle_on(nodes: int, each: int = 8) -> list[Workload]:
-    """Idle workloads of one GPU each, node after node."""
+def idle_on(nodes: int, *, spread: bool = False) -> list[Workload]:
+    """Idle workloads of one GPU each, eight to a node: node after node, or `spread` in turns."""
+    places = [n % nodes if spread else n // 8 for n in range(8 * nodes)]
     return [
-        workload(f"v{n:03}", gpus=1, pods=[pod(f"v{n:03}-0", gpus={GPU: 1}, node=f"n{n // each}")])
-        for n in range(nodes * each)
+        workload(f"v{n:03}", gpus=1, pods=[pod(f"v{n:03}-0", gpus={GPU: 1}, node=f"n{place}")])
+        for n, place in enumerate(places)
     ]
 
 
@@ -62,3 +64,32 @@ def test_a_placement_is_searched_for_a_few_times_whatever_the_number_of_victims(
     plans = evaluate(full(10, *idle_on(10), gang_of(sizes)), POLICY, NOW).plans
     assert [len(plan.victims) for plan in plans] == ([] if victims is None else [victims])
     assert len(calls) <= searches
+
+
+def test_who_is_put_back_is_found_without_comparing_everybody_with_everybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [*idle_on(10, spread=True), demand("d", gpus=8)]
+    snap = full(10, *rows)
+    calls, equal = counted(Workload.__eq__)
+    monkeypatch.setattr(Workload, "__eq__", equal)
+    (plan,) = evaluate(snap, POLICY, NOW).plans
+    assert (len(plan.victims), plan.reprieved) == (8, {"NotNeeded": 63})
+    assert len(calls) <= len(rows)
+
+
+def test_a_plan_is_checked_by_reading_each_row_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = [demand(f"other-{n}", gpus=9, created=NOW) for n in range(20)]
+    snap = full(10, *idle_on(10), gang_of([8] * 6), *others)
+    (plan,) = evaluate(snap, POLICY, NOW).plans
+    assert len(plan.victims) == 48
+    keys, key = counted(Workload.key.fget)
+    monkeypatch.setattr(Workload, "key", property(key))
+    amounts, read = counted(PodRow.amounts.fget)
+    monkeypatch.setattr(PodRow, "amounts", property(read))
+    assert check(plan, snap, POLICY, NOW) == ()
+    pods = sum(len(row.pods) for row in snap.workloads)
+    assert len(keys) <= 4 * len(snap.workloads)
+    assert len(amounts) <= 4 * pods

@@ -16,9 +16,11 @@ no victim can be put back unless the plan says `compatible`. Source: promises
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.idle.model import (
@@ -32,11 +34,13 @@ from reprieve.engine.idle.model import (
     Workload,
 )
 from reprieve.engine.idle.samples import SampleState, freshness
-from reprieve.engine.plan import Plan, Plane, ProofLevel, Ref, Victim, plan_id
+from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 
 __all__ = ["Fault", "Violation", "check", "check_all"]
+
+_Place: TypeAlias = tuple[str, str]  # node, resource name
 
 
 class Fault(StrEnum):
@@ -107,7 +111,7 @@ def _identity(plan: Plan, policy: Policy) -> Iterator[Violation]:
     roots = [victim.root.uid for victim in plan.victims]
     if plan.id != plan_id(Plane.IDLE, preemptor, roots, policy.fingerprint()):
         yield Violation(Fault.WRONG_ID, detail=plan.id)
-    for uid in sorted({uid for uid in roots if roots.count(uid) > 1}):
+    for uid in sorted(uid for uid, times in Counter(roots).items() if times > 1):
         yield Violation(Fault.NAMED_TWICE, uid)
 
 
@@ -177,7 +181,8 @@ def _proof(
                 need[name] = need.get(name, 0) + count
     if dict(proof.need) != need:
         yield Violation(Fault.WRONG_NEED, key)
-    incoming = [w for w in snapshot.workloads if _incoming(w, demand, snapshot, policy, now)]
+    heirs = _heirs(snapshot)
+    incoming = [w for w in snapshot.workloads if _incoming(w, demand, heirs, snapshot, policy, now)]
     for name, count in need.items():
         freed = sum(victim.amounts.get(name, 0) for victim in plan.victims)
         flight = proof.in_flight.get(name, 0)
@@ -190,20 +195,39 @@ def _proof(
             yield Violation(Fault.NOT_FEASIBLE, key, f"{name}: {flight} + {freed} < {count}")
     leaving = [pod for w in incoming for pod in w.pods]
     victims = [workloads[_key(v.subject)] for v in plan.victims if _key(v.subject) in workloads]
+    spare = _spare_of_sum(proof, need, victims)
     if on_nodes:
         pods = [pod for w in victims for pod in w.pods]
-        if not _placed(plan, demand, snapshot, [*leaving, *pods]):
+        left = _left(plan, demand, snapshot, [*leaving, *pods])
+        if left is None:
             yield Violation(Fault.NOT_PLACED, key)
+        spare = [] if left is None else _spare_on_nodes(left, victims)
     if not proof.compatible:
-        for victim in victims:
-            kept = [w for w in victims if w is not victim]
-            enough = on_nodes or all(
-                proof.in_flight.get(name, 0) + sum(w.gpus.get(name, 0) for w in kept) >= count
-                for name, count in need.items()
-            )
-            pods = [*leaving, *(pod for w in kept for pod in w.pods)]
-            if enough and (not on_nodes or _placed(plan, demand, snapshot, pods)):
-                yield Violation(Fault.REDUCIBLE, victim.key)
+        for victim in spare:
+            yield Violation(Fault.REDUCIBLE, victim.key)
+
+
+def _spare_of_sum(
+    proof: Proof, need: Mapping[str, int], victims: Sequence[Workload]
+) -> list[Workload]:
+    """Return who could stay while all others go."""
+    over = {
+        name: proof.in_flight.get(name, 0) + sum(w.gpus.get(name, 0) for w in victims) - count
+        for name, count in need.items()
+    }
+    return [w for w in victims if all(w.gpus.get(name, 0) <= over[name] for name in need)]
+
+
+def _spare_on_nodes(left: Mapping[_Place, int], victims: Sequence[Workload]) -> list[Workload]:
+    """Return who could stay while all others go, given what is left where pods are placed."""
+    spare = []
+    for victim in victims:
+        held: Counter[_Place] = Counter()
+        for place, count in _held(victim.pods):
+            held[place] += count
+        if all(count <= left[place] for place, count in held.items() if place in left):
+            spare.append(victim)
+    return spare
 
 
 def _is_row_of(victim: Victim, workload: Workload) -> bool:
@@ -220,22 +244,41 @@ def _measured(workload: Workload, policy: Policy, now: Nanos) -> bool:
     return freshness(workload, policy, now).state is SampleState.FRESH
 
 
+@dataclass(frozen=True, slots=True)
+class _Heirs:
+    """Keys and names of those that wait, and of those that have taken what was for them."""
+
+    named: frozenset[str]
+    served: frozenset[str]
+
+
+def _heirs(snapshot: IdleSnapshot) -> _Heirs:
+    demands = [w for w in snapshot.workloads if w.status.phase is Phase.PENDING_GPU]
+    return _Heirs(
+        frozenset(name for each in demands for name in (each.key, each.ref.name)),
+        frozenset(name for key in snapshot.served for name in (key, key.split("/")[1])),
+    )
+
+
 def _incoming(
-    workload: Workload, demand: Workload, snapshot: IdleSnapshot, policy: Policy, now: Nanos
+    workload: Workload,
+    demand: Workload,
+    heirs: _Heirs,
+    snapshot: IdleSnapshot,
+    policy: Policy,
+    now: Nanos,
 ) -> bool:
     """Whether these GPUs may be credited to the demand: on their way to it, or to nobody."""
     status = workload.status
     nobody_counts = not policy.literal.always_not_credited
-    demands = [w for w in snapshot.workloads if w.status.phase is Phase.PENDING_GPU]
-    named = {name for each in demands for name in (each.key, each.ref.name)}
-    served = {name for key in snapshot.served for name in (key, key.split("/")[1])}
 
     def to_it(whom: str, *ours: str) -> bool:
         if whom in ours:
             return True
         # Nobody, or one that waits no longer and has not taken the room.
-        left = not whom or (whom not in named and (bool(workload.pods) or whom not in served))
-        return nobody_counts and left
+        if whom and (whom in heirs.named or (whom in heirs.served and not workload.pods)):
+            return False
+        return nobody_counts
 
     if workload.root.uid in snapshot.claims and status.phase is not Phase.DELETED:
         whom = snapshot.claims[workload.root.uid]
@@ -259,32 +302,39 @@ def _incoming(
     return ours and on_its_way and not policy.literal.preempted_not_in_flight
 
 
-def _placed(
+def _left(
     plan: Plan, demand: Workload, snapshot: IdleSnapshot, leaving: Iterable[PodRow]
-) -> bool:
+) -> dict[_Place, int] | None:
+    """Return what the placement leaves of all that it takes of; None where it does not hold."""
     waiting = {pod.uid: pod for pod in _waiting(demand)}
     places: dict[Uid, str] = dict(plan.placement)
     if len(places) != len(plan.placement) or places.keys() != waiting.keys() or not waiting:
-        return False
+        return None
     room = {(node.name, name): c for node in snapshot.nodes for name, c in node.free.items()}
-    for pod in leaving:
-        if pod.node is not None and pod.phase not in ("Succeeded", "Failed"):
-            for name, count in pod.amounts.items():
-                room[(pod.node, name)] = room.get((pod.node, name), 0) + count
+    for place, count in _held(leaving):
+        room[place] = room.get(place, 0) + count
     for held in snapshot.reservations:
         if held.demand != demand.key:
             for name, count in held.amounts.items():
                 room[(held.node, name)] = room.get((held.node, name), 0) - count
     known = {node.name for node in snapshot.nodes}
-    asked: set[tuple[str, str]] = set()
+    asked: set[_Place] = set()
     for uid, node in places.items():
         pod = waiting[uid]
         if node not in known or (pod.nodes is not None and node not in pod.nodes):
-            return False
+            return None
         for name, count in pod.amounts.items():
             asked.add((node, name))
             room[(node, name)] = room.get((node, name), 0) - count
-    return all(room[place] >= 0 for place in asked)
+    left = {place: room[place] for place in asked}
+    return left if all(count >= 0 for count in left.values()) else None
+
+
+def _held(pods: Iterable[PodRow]) -> Iterator[tuple[_Place, int]]:
+    for pod in pods:
+        if pod.node is not None and pod.phase not in ("Succeeded", "Failed"):
+            for name, count in pod.amounts.items():
+                yield (pod.node, name), count
 
 
 def _waiting(demand: Workload) -> list[PodRow]:

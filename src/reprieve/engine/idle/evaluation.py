@@ -74,7 +74,7 @@ class _Run:
     declined: list[Declined] = field(default_factory=list)
     due: list[Nanos] = field(default_factory=list)
     idle: list[Workload] = field(default_factory=list)  # eligible, OnPressure, oldest idle first
-    reprieved: list[Workload] = field(default_factory=list)
+    reprieved: set[Uid] = field(default_factory=set)  # roots that were put back
     roots: set[Uid] = field(default_factory=set)  # of eligible workloads: each counts once
     taken: set[Uid] = field(default_factory=set)  # roots claimed in this run
     waiting: set[str] = field(default_factory=set)  # keys and names of all demands
@@ -123,7 +123,7 @@ def evaluate(
             _serve(run, demand)
     for workload in run.idle:
         if workload.root.uid not in run.taken:
-            spared = Reason.REPRIEVED if workload in run.reprieved else Reason.NO_DEMAND
+            spared = Reason.REPRIEVED if workload.root.uid in run.reprieved else Reason.NO_DEMAND
             run.declined.append(Declined(workload.ref, spared))
     return Evaluation(
         tuple(run.plans),
@@ -213,8 +213,9 @@ def _serve(run: _Run, demand: Workload) -> None:
     spare = search.spare()
     trim = on_nodes or run.policy.irreducible
     if trim:
-        search.victims = [v for v in search.victims if v not in spare]
-        run.reprieved.extend(spare)
+        spared = {victim.root.uid for victim in spare}
+        search.victims = [v for v in search.victims if v.root.uid not in spared]
+        run.reprieved.update(spared)
     _take_room(run, search, credit)
     run.taken.update(v.root.uid for v in search.victims)
     run.plans.append(
