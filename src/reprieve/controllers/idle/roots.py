@@ -10,6 +10,7 @@ read by lists where the operator may list them. Source: specification of the idl
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -211,34 +212,40 @@ class Roots:
             resource = await self._mapper.resource_for(roots[0].api_version, roots[0].kind)
             if resource in self._unlistable:
                 return False
-            page = await self._client.list(resource, OwnedObject)
+            left: dict[tuple[str, str], list[Ref]] = {}
+            for root in roots:
+                namespace = root.namespace if resource.namespaced else ""
+                left.setdefault((namespace, root.name), []).append(root)
+            async for page in self._client.list_pages(resource, OwnedObject):
+                self._learn_page(page.items, left)
         except (errors.Forbidden, errors.NotFound):
             self._unlistable.add(resource)
             return False
         except (errors.ApiError, NotServed):
             return False
-        named = {(item.metadata.namespace, item.metadata.name): item for item in page.items}
-        for root in roots:
-            item = named.get((root.namespace if resource.namespaced else "", root.name))
-            if item is None:
-                self._learn(root, Missing(), ObjectMeta())
-            else:
+        for root in itertools.chain.from_iterable(left.values()):
+            self._learn(root, Missing(), ObjectMeta())
+        return True
+
+    def _learn_page(self, items: list[OwnedObject], left: dict[tuple[str, str], list[Ref]]) -> None:
+        """Learn those of a page that are `left`; it is not kept, as it holds the whole answer."""
+        for item in items:
+            for root in left.pop((item.metadata.namespace, item.metadata.name), ()):
                 typed = _typed(item, root.api_version, root.kind)
                 self._learn(root, found(typed), item.metadata)
-        return True
 
     async def _learn_by_list(self, api_version: str, kind: str, uids: set[str]) -> list[Found]:
         try:
             resource = await self._mapper.resource_for(api_version, kind)
-            page = await self._client.list(resource, OwnedObject)
+            learned = []
+            async for page in self._client.list_pages(resource, OwnedObject):
+                for item in page.items:
+                    if item.metadata.uid in uids:
+                        thing = found(_typed(item, api_version, kind))
+                        self._keep(thing, item.metadata)
+                        learned.append(thing)
         except (errors.ApiError, NotServed):
             return []
-        learned = []
-        for item in page.items:
-            if item.metadata.uid in uids:
-                thing = found(_typed(item, api_version, kind))
-                self._keep(thing, item.metadata)
-                learned.append(thing)
         return learned
 
     async def _answer(self, wanted: Lookup) -> Answer:
