@@ -133,7 +133,10 @@ def test_a_stateful_set_that_does_not_select_a_pod_is_not_its_root() -> None:
     assert (root.ref, root.chain, root.denied_by) == (forged.ref, "Pod/p", theirs.ref)
 
 
-@pytest.mark.parametrize(("name", "known"), [("db-0", True), ("db-12", True), ("mine", False)])
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("db-0", True), ("db-12", True), ("mine", False), ("0", False), ("123", False)],
+)
 def test_a_pod_with_the_labels_of_a_stateful_set_needs_a_name_of_its_too(
     name: str, known: bool
 ) -> None:

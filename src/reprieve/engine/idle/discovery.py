@@ -250,8 +250,9 @@ def selects_child(owner: Found, child: Found) -> bool:
     if group == "apps":
         if owner.ref.kind == "Deployment" and child.ref.kind != "ReplicaSet":
             return False
-        number = child.ref.name.removeprefix(f"{owner.ref.name}-")
-        if owner.ref.kind == "StatefulSet" and not _ORDINAL.fullmatch(number):
+        name, _, number = child.ref.name.rpartition("-")
+        ours = name == owner.ref.name and _ORDINAL.fullmatch(number)
+        if owner.ref.kind == "StatefulSet" and not ours:
             return False
     return owner.selector is None or selects(owner.selector, child.labels)
 
