@@ -10,13 +10,25 @@ from collections import Counter
 
 import pytest
 
-from reprieve.engine.placement.filters.device_costs import MAX_COST, Budget, CostExceeded
+from reprieve.engine.cluster.devices import Reach
+from reprieve.engine.placement.filters.device_costs import (
+    MAX_COST,
+    Budget,
+    CostExceeded,
+    SelectorError,
+)
+from reprieve.engine.placement.filters.device_inventory import (
+    Pool,
+    PoolDevice,
+    Selected,
+    SelectionFailed,
+)
 from reprieve.engine.placement.filters.device_patterns import pattern_of
 from reprieve.engine.placement.filters.device_selectors import (
     UnsupportedSelector,
     compile_selector,
 )
-from reprieve.engine.placement.filters.device_values import facts_of
+from reprieve.engine.placement.filters.device_values import DeviceFacts, facts_of
 from tests.engine.builders import node, pod, snapshot_of
 from tests.engine.devices.drivers import (
     asks,
@@ -150,6 +162,8 @@ def test_nothing_around_it_makes_a_value_of_what_was_too_costly(expression: str)
         "//" * 5000,
         "\u00a0" * 3000,
         "has(device[has(device[" * 400,
+        "has(" * 300 + "x" + ".a)" * 300,
+        "has(" * 1400 + "x" + ".a)" * 1400,
         "x[0].a" * 1000,
         "device.attributes[" + "[0" + ".a" * 58 + "]" * 0,
         "device.attributes['a']" + ".a" * 59 + " == 1 || " + "true || " * 1000 + "true",
@@ -219,3 +233,51 @@ def test_a_selector_that_is_too_costly_is_said_as_the_scheduler_says_it() -> Non
         " CEL runtime error: operation cancelled: actual cost limit exceeded"
     )
     assert refusals(simulation) == [f"DEVICES {text}"] * 2
+
+
+def test_what_devices_cost_is_bounded_where_selectors_have_no_value_for_them() -> None:
+    asked: list[int] = []
+
+    def evaluate(facts: DeviceFacts, budget: Budget | None = None) -> bool:
+        assert budget is not None
+        asked.append(budget.left)
+        budget.spend(900_000)
+        raise SelectorError("no such key: nope")
+
+    selected = Selected([(0, evaluate, None)])
+    pool = Pool("gpu.example.com", "n1")
+    devices = [
+        PoolDevice(("gpu.example.com", "n1", f"gpu-{n}"), device(f"gpu-{n}"), pool, Reach())
+        for n in range(40)
+    ]
+    said = []
+    for each in [*devices, *devices]:
+        with pytest.raises(SelectionFailed) as failed:
+            selected.holds(each)
+        said.append(str(failed.value))
+    # Ten million units for all; the twelfth found too little left, and ended it for all others.
+    assert len(asked) == 12
+    assert asked[-2:] == [1_000_000, 102_400]
+    assert said[:2] == [
+        f"selector #0 on device gpu.example.com/n1/gpu-{n}: CEL runtime error: no such key: nope"
+        for n in (0, 1)
+    ]
+    assert said[11].endswith("actual cost limit exceeded")
+    assert said[40:51] == said[:11]
+
+
+def test_a_selector_without_a_value_for_a_device_is_not_asked_about_it_again() -> None:
+    asked: list[str] = []
+
+    def evaluate(facts: DeviceFacts, budget: Budget | None = None) -> bool:
+        asked.append(facts.driver)
+        raise SelectorError("no such key: nope")
+
+    selected = Selected([(0, evaluate, "gpus")])
+    pool = Pool("gpu.example.com", "n1")
+    one = PoolDevice(("gpu.example.com", "n1", "gpu-0"), device("gpu-0"), pool, Reach())
+    for _ in range(2):
+        with pytest.raises(SelectionFailed, match="class gpus: selector #0") as failed:
+            selected.holds(one)
+        assert not failed.value.of_claim
+    assert asked == ["gpu.example.com"]

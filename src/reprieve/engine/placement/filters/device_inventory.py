@@ -89,7 +89,8 @@ class Selected:
     """Which devices the selectors of a class and a request select, as far as it was asked.
 
     A selector that was too costly for one device is asked about no other, and what all devices
-    together may cost beyond the ordinary is bounded, since devices are many.
+    together may cost beyond the ordinary is bounded, since devices are many, whether the selectors
+    have a value for them or not.
     """
 
     def __init__(self, tests: Sequence[tuple[int, Evaluate, str | None]]) -> None:
@@ -98,6 +99,7 @@ class Selected:
         self._extra = _EXTRA_COST
         self._too_costly: tuple[str, bool] | None = None
         self.known: dict[DeviceId, bool] = {}
+        self._failed: dict[DeviceId, tuple[str, bool]] = {}
 
     def holds(self, device: PoolDevice) -> bool:
         """Return whether all selectors select a device.
@@ -106,20 +108,23 @@ class Selected:
             SelectionFailed: one has no value for it.
         """
         found = self.known.get(device.id)
-        if found is None:
-            if self._too_costly is not None:
-                raise SelectionFailed(*self._too_costly)
-            left = self._extra + _ORDINARY_COST
-            found, left = self._ask(device, left)
-            self._extra = min(self._extra, left)
-            self.known[device.id] = found
+        if found is not None:
+            return found
+        failed = self._failed.get(device.id, self._too_costly)
+        if failed is not None:
+            raise SelectionFailed(*failed)
+        try:
+            found = self.known[device.id] = self._ask(device)
+        except SelectionFailed as error:
+            self._failed[device.id] = str(error), error.of_claim
+            raise
         return found
 
-    def _ask(self, device: PoolDevice, left: int) -> tuple[bool, int]:
-        """Return the answer, and what is left of the cost that is allowed."""
+    def _ask(self, device: PoolDevice) -> bool:
+        left = self._extra + _ORDINARY_COST
         for number, evaluate, class_name in self._tests:
-            budget = Budget(min(MAX_COST, left))
-            left -= budget.left
+            allowed = min(MAX_COST, left)
+            budget = Budget(allowed)
             try:
                 if device.facts is None:
                     device.facts = facts_of(device.id[0], device.row)
@@ -131,10 +136,12 @@ class Selected:
                 if isinstance(error, CostExceeded):
                     self._too_costly = (text, class_name is None)
                 raise SelectionFailed(text, class_name is None) from None
-            left += budget.left
+            finally:
+                left -= allowed - budget.left
+                self._extra = min(self._extra, left)
             if not holds:
-                return False, left
-        return True, left
+                return False
+        return True
 
 
 class Inventory:

@@ -257,6 +257,8 @@ class _Parser:
             raise UnsupportedSelector("has() takes the name of a member")
         inner = _Parser(self._tokens[start:last])
         inner._names, inner._depth = self._names, self._depth + 1
+        if inner._depth > _DEPTH:
+            raise UnsupportedSelector("the expression is nested too deeply")
         node = inner._member()
         inner.end()
         self._expect(")")
