@@ -323,3 +323,23 @@ async def test_that_an_open_preemption_is_about_who_ended_a_process_is_no_fault_
     await site.until_phase("Job/demand", "Active")
     assert operator.said("decisions go on") and not operator.said("fault of ours")
     await operator.stop()
+
+
+async def test_a_demand_whose_plan_cannot_be_recorded_is_told_when_it_is_tried_again(
+    site: Site,
+) -> None:
+    rights = site.embedded.stage.rights
+    assert rights is not None
+    await site.create(job("idle", container(gpu=8), enabled="true"))
+    operator = await site.run()
+    await site.until_phase("Job/idle", "Idle")
+    await rights.deny("create", "reprieve.dev", "preemptions")
+    site.busy("Job/demand", 80)
+    await site.create(job("demand", container(gpu=8), enabled="true"))
+    reason = "PreemptionNotRecorded"
+    for pause in (1, 2, 4):
+        await site.until_event("GpuWorkload/job-demand", reason, f"tried again after {pause} s")
+    assert await site.phase("Job/idle") == "Idle"
+    await rights.allow("create", "reprieve.dev", "preemptions")
+    await site.until_phase("Job/demand", "Active")
+    await operator.stop()

@@ -29,6 +29,8 @@ from reprieve.units.durations import SECOND, format_duration
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.quantities import quantity_text
+from reprieve.units.untrusted import cut
+from reprieve.wording.undecided import DECISION_FAILED, FAULT, PREEMPTION_NOT_RECORDED, not_recorded
 
 __all__ = [
     "COMPONENT",
@@ -37,13 +39,17 @@ __all__ = [
     "EventText",
     "amounts_text",
     "conditions_after",
+    "decision_failed",
+    "decision_stopped",
     "declined_text",
     "event_text",
     "marked_conditions",
     "not_served",
+    "preemption_not_recorded",
     "preemption_reason",
     "preemption_started",
     "resolution_error_text",
+    "took_too_long",
     "with_reasons",
 ]
 
@@ -230,6 +236,29 @@ def not_served(declined: Declined, *, by_sum: bool) -> EventText | None:
     beside = "; with fit: Sum free GPUs do not count" if by_sum else ""
     message = f"No idle workload makes way for it: {declined_text(declined)}{beside}"
     return EventText(_NORMAL, "NobodyMakesWay", message)
+
+
+def preemption_not_recorded(failure: str, pause: int) -> EventText:
+    """Return the event on a demand whose plan cannot be written down; `pause` in seconds."""
+    return EventText(_WARNING, PREEMPTION_NOT_RECORDED, not_recorded(failure, pause, sooner=""))
+
+
+def took_too_long(seconds: float) -> EventText:
+    """Return the event on a GpuWorkload about which deciding took more than these seconds."""
+    return decision_stopped(
+        f"Deciding about it took more than {seconds:g} s and was stopped; it is tried again later, "
+        "or when it changes"
+    )
+
+
+def decision_stopped(message: str) -> EventText:
+    """Return the event on a GpuWorkload about which deciding did not come to an end."""
+    return EventText(_WARNING, "DecisionStopped", cut(message))
+
+
+def decision_failed() -> EventText:
+    """Return the event on a GpuWorkload on which the evaluation breaks."""
+    return EventText(_WARNING, DECISION_FAILED, FAULT)
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:

@@ -24,7 +24,7 @@ from reprieve.engine.scheduling.outcome import (
 )
 from reprieve.units.untrusted import cut
 from reprieve.wording.rejections import reason_text
-from reprieve.wording.unrecorded import PREEMPTION_NOT_RECORDED
+from reprieve.wording.undecided import PREEMPTION_NOT_RECORDED
 
 __all__ = [
     "CLUSTER",

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from reprieve.engine.quota.assignment import Assignment, Considered
 from reprieve.engine.quota.model import Reason, Workload
 from reprieve.units.instants import Nanos
-from reprieve.wording.unrecorded import PREEMPTION_NOT_RECORDED, not_recorded
+from reprieve.wording.undecided import DECISION_FAILED, FAULT, PREEMPTION_NOT_RECORDED, not_recorded
 
 __all__ = [
     "Event",
     "admitted_event",
+    "decision_failed",
     "eviction_events",
     "flavors_considered",
     "pending_event",
@@ -104,6 +105,11 @@ def preemption_not_recorded(preemptor: Workload, failure: str, pause: int) -> Ev
     """Return the event about whose plan cannot be written down; `pause` in seconds."""
     message = not_recorded(failure, pause)
     return Event(preemptor.key, "Warning", PREEMPTION_NOT_RECORDED, message)
+
+
+def decision_failed(key: str, message: str = FAULT) -> Event:
+    """Return the event about a workload about which a fault of ours keeps us from deciding."""
+    return Event(key, "Warning", DECISION_FAILED, message)
 
 
 def pending_event(workload: Workload, reason: str, message: str) -> Event:

@@ -43,8 +43,16 @@ from reprieve.telemetry.record import encode
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
-from reprieve.units.untrusted import cut
-from reprieve.wording.kaiwo import EventText, declined_text, not_served, with_reasons
+from reprieve.wording.kaiwo import (
+    EventText,
+    decision_failed,
+    decision_stopped,
+    declined_text,
+    not_served,
+    preemption_not_recorded,
+    took_too_long,
+    with_reasons,
+)
 
 __all__ = ["RECORD_CAP", "RECORD_TIME_TO_LIVE", "Evaluator"]
 
@@ -225,20 +233,10 @@ class Evaluator:
                 log.error("%s is left out of the evaluation: %s", each.key, found.fault)
                 stopped = self._context.metrics.decisions_stopped
                 stopped.labels(Plane.IDLE.value, "left" if found.fault.left else "stopped").inc()
-                text = EventText(
-                    "Warning",
-                    "DecisionStopped",
-                    f"Deciding about it took more than {found.fault.seconds:g} s and was stopped; "
-                    "it is tried again later, or when it changes",
-                )
+                text = took_too_long(found.fault.seconds)
             else:
                 log.error("%s is left out of the evaluation", each.key, exc_info=found.fault)
-                text = EventText(
-                    "Warning",
-                    "DecisionFailed",
-                    "A fault of the operator keeps it from being decided about; its log has the "
-                    "details",
-                )
+                text = decision_failed()
             self._context.announce(each.ref, text)
         later = self._aside.next_try(now)
         if later is not None:
@@ -254,8 +252,7 @@ class Evaluator:
                 ended = Ended(each.key, (until - self._context.clock.monotonic()) // SECOND + 1)
                 log.error("%s; it is tried again when it changes, too", ended)
                 self._aside.put(each, Nanos(now + ended.pause * SECOND), ended)
-                text = EventText("Warning", "DecisionStopped", cut(str(ended)))
-                self._context.announce(each.ref, text)
+                self._context.announce(each.ref, decision_stopped(str(ended)))
 
     async def _recorded(self, snapshot: IdleSnapshot, now: Nanos, plans: int) -> dict[str, Any]:
         """Return what the records of a run hold of the snapshot that it was decided on."""
@@ -319,19 +316,19 @@ class Evaluator:
         """Hold a plan whose record or marks could not be written, and tell whom it was for."""
         log.error("plan %s was not begun: %s", plan.id, failure)
         self._context.metrics.unrecorded.labels(plan.plane).inc()
-        self._hold(plan)
+        pause = self._hold(plan)
         if plan.preemptor is not None:
-            message = f"Nobody makes way, as the plan cannot be recorded: {failure}"
-            text = EventText("Warning", "PreemptionNotRecorded", message)
+            text = preemption_not_recorded(str(failure), pause // SECOND)
             self._context.announce(plan.preemptor, text, plan.id)
 
-    def _hold(self, plan: Plan) -> None:
-        """Keep a plan that came to nothing from being tried again at once."""
+    def _hold(self, plan: Plan) -> int:
+        """Keep a plan that came to nothing from being tried again at once; return for how long."""
         clock = self._context.clock
         _, pause = self._held.get(plan.id, (0, _RETRY // 2))
         pause = min(2 * pause, _LONGEST_PAUSE)
         self._held[plan.id] = (clock.monotonic() + pause, pause)
         self.ask_at(Nanos(clock.wall() + pause))
+        return pause
 
     def _holds(self, plan: Plan) -> bool:
         until, _ = self._held.get(plan.id, (0, 0))

@@ -177,7 +177,7 @@ class Decisions:
                 log.error("deciding about %s failed", key, exc_info=entry.failure)
                 workload = self._state.workload(key)
                 if workload is not None:
-                    event = kueue.Event(key, "Warning", "DecisionFailed", entry.message)
+                    event = kueue.decision_failed(key, entry.message)
                     self._context.announce(reference_of(workload), event)
         for entry in last.values():
             if entry.outcome is not Outcome.ADMITTED:

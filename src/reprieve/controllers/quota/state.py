@@ -48,7 +48,7 @@ from reprieve.intake.quota_workloads import (
 from reprieve.kube.objects import version_number
 from reprieve.kube.series_events import Reference
 from reprieve.units.durations import SECOND
-from reprieve.wording.kueue import Event
+from reprieve.wording.kueue import Event, decision_failed
 
 __all__ = ["QuotaState", "key_of", "says_why"]
 
@@ -257,8 +257,7 @@ class QuotaState:
             self._uncounted[key] = admission.cluster_queue
         else:
             self._uncounted.pop(key, None)
-        text = "A fault of the operator keeps it from being decided about; its log has the details"
-        self._context.announce(reference_of(found), Event(key, "Warning", "DecisionFailed", text))
+        self._context.announce(reference_of(found), decision_failed(key))
 
     def decided(self, key: str) -> None:
         """The admission of a workload was written, or given up."""

@@ -29,7 +29,7 @@ from reprieve.engine.scheduling.outcome import Unit
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording import kube_scheduler as wording
-from reprieve.wording.unrecorded import not_recorded
+from reprieve.wording.undecided import not_recorded
 
 __all__ = ["SetAside", "name_of"]
 
