@@ -1,7 +1,9 @@
 """Pairs of workloads that took turns too often: held by the engine, named here.
 
 The ledger is the engine's. It is filled again from the Preemptions that a former process has left,
-so that a restart lets no pair go. When a pair becomes held, both workloads get an event; while it
+so that a restart lets no pair go. They do not say who got quota then: of a plan that was completed
+its preemptor is taken to have got it, so that a strictly higher priority is not held for turns that
+were not in vain. When a pair becomes held, both workloads get an event; while it
 is, the metric names it. Source: the design's "Where the planes meet".
 """
 
@@ -12,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from reprieve.api.kueue import API_VERSION
-from reprieve.api.reprieve import ObjectRef, Preemption, VictimState
+from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, VictimState
 from reprieve.controllers.quota.context import QuotaContext, log
 from reprieve.engine.quota.protection import Ledger, Pair
 from reprieve.kube.series_events import Reference
@@ -58,6 +60,8 @@ class HeldPairs:
                     self.ledger.record(preemptor.uid, victim.subject.uid, at)
                     self._known[preemptor.uid] = preemptor
                     self._known[victim.subject.uid] = victim.subject
+            if intent.status.phase is IntentPhase.COMPLETED:
+                self.ledger.admitted(preemptor.uid, at)
 
     def issued(self, preemptor: ObjectRef, victim: ObjectRef) -> None:
         """The engine has preempted one by the other, which is to be written now."""

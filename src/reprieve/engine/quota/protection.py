@@ -80,20 +80,20 @@ class Ledger:
             self._causes[pair] = cause
         self._concerned.update(pair)
         heappush(self._oldest, (at, min(pair), max(pair)))
-        while self._oldest[0][0] + self.window <= at:
+        while self._oldest and self._oldest[0][0] + self.window <= at:
             instant, first, second = heappop(self._oldest)
-            self._forget(frozenset((first, second)), instant)
+            old = frozenset((first, second))
+            self._forget(old, [each for each in self._turns.get(old, ()) if each.at == instant])
 
     def undo(self, preemptor: str, victim: str) -> None:
-        """Take back the last preemption that was noted: it did not happen."""
+        """Take back its last preemption of the other that was noted: it did not happen."""
         pair = frozenset((preemptor, victim))
-        if pair in self._turns:
-            self._forget(pair, self._turns[pair][-1].at)
+        self._forget(pair, [t for t in self._turns.get(pair, ()) if t.preemptor == preemptor])
 
     def admitted(self, uid: str, at: Nanos) -> None:
         """Note that a workload has got quota: what it preempted for it was not in vain."""
         if self.concerns(uid):
-            self._admitted[uid] = at
+            self._admitted[uid] = max(at, self._admitted.get(uid, at))
 
     def refuse(self, preemptor: str, victim: str, until: Nanos) -> None:
         """Hold one back from the other, whatever they did."""
@@ -153,12 +153,12 @@ class Ledger:
             return None
         return Nanos(within[-limit] + self.window)
 
-    def _forget(self, pair: Pair, instant: Nanos) -> None:
-        turns = self._turns.get(pair, [])
-        found = next((each for each in reversed(turns) if each.at == instant), None)
-        if found is None:
+    def _forget(self, pair: Pair, among: Sequence[_Turn]) -> None:
+        """Forget the last of these turns of a pair, if there are any."""
+        if not among:
             return
-        turns.remove(found)
+        turns = self._turns[pair]
+        turns.remove(among[-1])
         if len(turns) < self.limit:
             self._often.pop(pair, None)
         if not turns:
