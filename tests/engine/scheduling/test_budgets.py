@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from reprieve.engine.cluster.rows import Operator, Requirement
+from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
-from reprieve.engine.scheduling.budgets import budget_matches
+from reprieve.engine.scheduling import budgets
+from reprieve.engine.scheduling.budgets import BudgetMatches, budget_matches
 from reprieve.engine.selectors import selects
 from tests.engine.builders import budget, node, pod, snapshot_of
 
@@ -24,16 +29,15 @@ def test_budgets_select_the_labelled_pods_of_their_namespace_that_their_selector
             pod(f"p{n}", namespace=chance.choice(_NAMESPACES), node="n1", labels=_labels(chance))
             for n in range(chance.randint(0, 12))
         ]
-        budgets = [
+        rows = [
             replace(
                 budget(f"b{n}", {}, namespace=chance.choice((*_NAMESPACES, "d"))),
                 selector=_asks(chance),
             )
             for n in range(6)
         ]
-        snapshot = snapshot_of(node("n1"), pods, budgets)
-        policy = Policy()
-        found = budget_matches(Simulation(snapshot, policy, policy.profiles[0]))
+        snapshot = snapshot_of(node("n1"), pods, rows)
+        found = _matches_in(snapshot)
         expected = {
             each.name: [
                 number
@@ -43,7 +47,7 @@ def test_budgets_select_the_labelled_pods_of_their_namespace_that_their_selector
                 and entry.namespace == each.namespace
                 and selects(each.selector, dict(entry.labels))
             ]
-            for each in budgets
+            for each in rows
             if each.selector
         }
         selected = {
@@ -63,6 +67,31 @@ def test_budgets_select_the_labelled_pods_of_their_namespace_that_their_selector
         counted["several"] += max(count, default=0) > 1
     assert counted["none"] >= 5
     assert counted["several"] >= 50
+
+
+def test_which_pods_have_labels_is_asked_once_for_all_budgets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[object] = []
+    labelled = budgets._labelled
+
+    def counted(*given: Any) -> Any:
+        calls.append(given)
+        return labelled(*given)
+
+    monkeypatch.setattr(budgets, "_labelled", counted)
+    absent = (Requirement("nope", Operator.DOES_NOT_EXIST, ()),)
+    rows = [replace(budget(f"b{n}", {}), selector=absent) for n in range(20)]
+    pods = [pod(f"p{n}", node="n1", labels={"index": str(n)} if n else {}) for n in range(20)]
+    found = _matches_in(snapshot_of(node("n1"), pods, rows))
+    assert len(calls) == 1
+    assert found.count.tolist().count(20) == 19
+    assert set(found.count.tolist()) == {0, 20}
+
+
+def _matches_in(snapshot: Snapshot) -> BudgetMatches:
+    policy = Policy()
+    return budget_matches(Simulation(snapshot, policy, policy.profiles[0]))
 
 
 def _labels(chance: random.Random) -> dict[str, str]:

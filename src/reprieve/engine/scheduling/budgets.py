@@ -54,22 +54,26 @@ def budget_matches(view: View) -> BudgetMatches:
     budgets = tuple(budget for budget in snapshot.budgets if budget.selector)
     count = np.zeros(len(snapshot.labels), np.int64)
     first = np.zeros(len(snapshot.labels), np.int64)
+    labelled: Mask | None = None  # made when a budget is met that would select pods without labels
     selected = []
     for index, budget in enumerate(budgets):
         assert budget.selector, "others are left out"
         hit = selection.sets_in(budget.namespace, budget.selector)
         if selects(budget.selector, {}):
             # Pods without labels are under no budget.
-            hit = np.array([n for n in hit.tolist() if _labelled(snapshot, n)], np.int64)
+            labelled = _labelled(snapshot) if labelled is None else labelled
+            hit = hit[labelled[hit]]
         first[hit[count[hit] == 0]] = index
         count[hit] += 1
         selected.append(hit)
     return BudgetMatches(budgets, tuple(selected), count, first)
 
 
-def _labelled(snapshot: Snapshot, number: int) -> bool:
-    entry = snapshot.labels[number]
-    return entry is not None and bool(entry.labels)
+def _labelled(snapshot: Snapshot) -> Mask:
+    """Return which of the labels have any label in them: (labels,)."""
+    entries = snapshot.labels
+    found = (entry is not None and bool(entry.labels) for entry in entries)
+    return np.fromiter(found, np.bool_, len(entries))
 
 
 def violating_pods(units: Units, order: I64, matches: BudgetMatches) -> I64:
