@@ -97,6 +97,25 @@ async def test_the_process_is_given_up_when_four_decisions_are_left_at_the_same_
     assert said == [("4 decisions could not be stopped, the last about gang-3", gangs)]
 
 
+async def test_a_decision_that_was_left_and_has_ended_since_does_not_count() -> None:
+    said: list[str] = []
+    limit = DecisionLimit(SHORT // 2, lambda reason, accused: said.append(reason))
+    solver = Solver(Plane.SCHEDULING, limit)
+    before = set(threading.enumerate())
+    released = threading.Event()
+    for number in range(6):
+        with pytest.raises(TookTooLong) as stopped:
+            await solver.run(released.wait)
+        assert stopped.value.left
+        if number % 3 == 2:
+            released.set()
+            for left in set(threading.enumerate()) - before:
+                left.join()
+            released.clear()
+    assert said == []
+    solver.close()
+
+
 async def test_a_slice_of_many_decisions_may_take_longer_than_one() -> None:
     solver = Solver(Plane.SCHEDULING, DecisionLimit(SHORT))
 
@@ -135,6 +154,21 @@ async def test_a_decision_that_may_not_be_interrupted_ends_at_its_own_step_and_g
         return done
 
     assert await solver.run(heads) == ["quick", "slow 0.5", "next"]
+    solver.close()
+
+
+async def test_who_comes_after_one_that_took_too_long_has_its_own_time() -> None:
+    solver = Solver(Plane.SCHEDULING, DecisionLimit(SHORT), interrupts=False)
+    pace = SolverPace(Plane.QUOTA, Suspects(SystemClock()))
+
+    def heads() -> str:
+        pace.begin("slow, and comes to no step")
+        time.sleep(3 * SHORT / SECOND)
+        pace.begin("next")
+        pace.check()
+        return "decided"
+
+    assert await solver.run(heads) == "decided"
     solver.close()
 
 

@@ -194,6 +194,23 @@ def test_a_pod_that_names_another_ones_replica_set_is_not_of_its_deployment() ->
     assert (root.ref, root.denied_by) == (forged.ref, middle.ref)
 
 
+def test_of_several_owners_that_do_not_know_their_child_the_nearest_counts() -> None:
+    up = (Owner("apps/v1", "Deployment", "web", Uid("web"), True),)
+    middle = owner("ReplicaSet", "web-1", owners=up, labels={"app": "mine"}, app="web")
+    forged = below("ReplicaSet", "web-1", app="other")
+    root = way_up(forged, middle, owner("Deployment", "web", app="web"))
+    assert (root.ref, root.chain, root.denied_by) == (forged.ref, "Pod/p", middle.ref)
+
+
+def test_a_pod_that_names_another_ones_job_is_not_of_its_cron_job() -> None:
+    up = (Owner("batch/v1", "CronJob", "tick", Uid("tick"), True),)
+    job = owner("Job", "j", "batch/v1", owners=up, controller_uid="j")
+    forged = below("Job", "j", "batch/v1", controller_uid="k")
+    listed = owner("CronJob", "tick", "batch/v1", children=frozenset({Uid("j")}))
+    root = way_up(forged, job, listed)
+    assert (root.ref, root.denied_by) == (forged.ref, job.ref)
+
+
 def test_with_the_literal_switch_whatever_a_pod_names_is_its_root() -> None:
     theirs = owner("StatefulSet", "db", app="db")
     literal = LiteralSwitches(owner_uid_unchecked=True)

@@ -62,6 +62,14 @@ async def test_few_go_while_others_have_much_and_plenty_a_second_after_that(stag
         assert await stage.advance(2) == pytest.approx(100, abs=2)
 
 
+async def test_it_is_busy_as_soon_as_so_many_have_gone_first(stage: Stage) -> None:
+    await stage.clock.advance(MILLISECOND)
+    stage.passed += ALLOWANCE.many
+    assert not stage.budget.busy
+    stage.passed += 1
+    assert stage.budget.busy
+
+
 async def test_no_more_goes_than_the_budget_has_and_never_nothing() -> None:
     random_numbers, seen = random.Random(5), Counter[str]()
     for _ in range(12):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from reprieve.controllers.quota import deletion_pace
 from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.controllers.quota.deletion_pace import DeletionPace
 from reprieve.controllers.quota.pod_lookup import PodLookup
@@ -173,3 +174,16 @@ def test_an_owner_that_was_left_alone_begins_anew() -> None:
     assert len(storm(pace, clock, MINUTE)) == 6
     clock.advance(12 * MINUTE)
     assert storm(pace, clock, MINUTE) == [0, 10, 30, 70, 150, 310]
+
+
+def test_of_many_owners_the_one_whose_round_is_oldest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deletion_pace, "_KEPT", 2)
+    clock = Standing()
+    pace = DeletionPace(clock)
+    for owner in ("first", "second", "third"):
+        assert pace.take(owner, created(clock)) is None
+    assert pace.take("third", created(clock)) is not None
+    assert pace.take("second", created(clock)) is not None
+    assert pace.take("first", created(clock)) is None

@@ -10,11 +10,18 @@ from tests.reliability.audit import Findings
 Object = dict[str, Any]
 
 
-def record(phase: str, *named: str, parts: tuple[str, ...] = (), **states: str) -> Object:
+def record(
+    phase: str,
+    *named: str,
+    parts: tuple[str, ...] = (),
+    numbers: dict[str, str] | None = None,
+    **states: str,
+) -> Object:
     listed = [{"uid": uid, "state": state} for uid, state in states.items()]
     victims = [{"root": {"uid": uid}, "subject": {"uid": uid}} for uid in named]
     spec = {"victims": victims, "parts": list(parts)}
-    return {"spec": spec, "status": {"phase": phase, "victims": listed}}
+    status = {"phase": phase, "victims": listed, "numbersByState": numbers or {}}
+    return {"spec": spec, "status": status}
 
 
 def test_records_that_say_what_the_log_says_differ_in_nothing() -> None:
@@ -24,6 +31,18 @@ def test_records_that_say_what_the_log_says_differ_in_nothing() -> None:
     )
     assert dict(found.states) == {"Evicted": 2, "Spared": 1}
     assert not (found.evicted_twice or found.not_deleted or found.not_evicted or found.examples)
+
+
+def test_of_a_record_in_parts_the_states_are_told_by_number_and_the_rest_is_evicted() -> None:
+    findings = Findings(told_to_go={"d"}, parts={"p": ["a", "b"], "q": ["c", "d"]})
+    over = record("Completed", parts=("p", "q"), numbers={"Gone": "0-1", "Spared": "2"})
+    assert dict(compare([over], findings).states) == {"Gone": 2, "Spared": 1, "Evicted": 1}
+
+
+def test_of_an_open_record_in_parts_nobody_is_evicted_yet() -> None:
+    findings = Findings(parts={"p": ["a", "b"]})
+    found = compare([record("Evicting", parts=("p",), a="Evicted")], findings)
+    assert {state: number for state, number in found.states.items() if number} == {"Evicted": 1}
 
 
 def test_who_is_evicted_in_two_records_is_named() -> None:

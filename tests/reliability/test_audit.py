@@ -76,15 +76,19 @@ def bound(at: float, name: str, node: str) -> list[Object]:
     return entry(at, "create", "pods/binding", name, asked=asked)
 
 
-def recorded(at: float, *names: str) -> list[Object]:
+def recorded(at: float, *names: str, dry_run: bool = False) -> list[Object]:
     refs = [{"uid": f"uid-{name}"} for name in names]
-    victims = [{"root": ref, "subject": ref} for ref in refs]
-    return entry(at, "create", "preemptions", "", asked={"spec": {"victims": victims}})
+    spec = {"victims": [{"root": ref, "subject": ref} for ref in refs], "dryRun": dry_run}
+    return entry(at, "create", "preemptions", "", asked={"spec": spec})
 
 
-def recorded_in_parts(at: float, *names: str) -> list[Object]:
-    """Return the lines of a record whose victims stand in a part, which is written before."""
-    lines = "\n".join(f'["{name}","uid-{name}",0]' for name in names)
+def recorded_in_parts(at: float, *names: str, subject: str = "") -> list[Object]:
+    """Return the lines of a record whose victims stand in a part, which is written before.
+
+    `subject`: what is marked for each of them, where that is another object.
+    """
+    more = f',null,null,"uid-{subject}"' if subject else ""
+    lines = "\n".join(f'["{name}","uid-{name}",0{more}]' for name in names)
     asked = {"metadata": {"name": "n-1"}, "spec": {"victims": lines}}
     part = entry(at, "create", "preemptionparts", "n-1", asked=asked)
     head = entry(at + 0.2, "create", "preemptions", "n", asked={"spec": {"parts": ["n-1"]}})
@@ -133,6 +137,8 @@ def test_a_preemption_as_it_should_be_is_found_right(tmp_path: Path) -> None:
 def test_who_stands_in_a_part_is_recorded_once_the_head_is_there(tmp_path: Path) -> None:
     after = deleted(2, "a"), deleted(2, "b"), deleted(2, "c")
     assert found(tmp_path, recorded_in_parts(1, "a", "b"), *after).without_record == ["uid-c"]
+    marked = recorded_in_parts(1, "root", subject="a")
+    assert found(tmp_path, marked, *after).without_record == ["uid-b", "uid-c"]
     headless = recorded_in_parts(1, "a", "b")[:2]
     assert set(found(tmp_path, headless, *after).without_record) == {"uid-a", "uid-b", "uid-c"}
 
@@ -144,6 +150,7 @@ def test_who_stands_in_a_part_is_recorded_once_the_head_is_there(tmp_path: Path)
         ("without_record", [deleted(2, "low")]),
         ("without_record", [deleted(2, "low"), recorded(3, "low")]),
         ("without_record", [recorded(1, "other"), deleted(2, "low")]),
+        ("without_record", [recorded(1, "low", dry_run=True), deleted(2, "low")]),
         (
             "overcommitted",
             [created(0, "a"), created(0, "b"), bound(1, "a", "node-0"), bound(2, "b", "node-0")],
