@@ -140,3 +140,23 @@ async def test_who_ended_an_earlier_process_holds_up_no_preemption_that_is_not_a
     claims = {Uid("idle-0-uid"): GpuWorkloadKey("ml-team/demand")}
     found = await aside.evaluate(at_once, snapshot(was_odd, hung, claims=claims), NOW)
     assert found.snapshot.workloads == (was_odd,)
+
+
+@pytest.mark.parametrize("how", ["gone", "well"])
+async def test_who_was_gone_or_well_meanwhile_is_left_out_for_the_shortest_time_again(
+    how: str,
+) -> None:
+    aside, odd = SetAside(), workload("odd-0")
+
+    async def calm(part: IdleSnapshot) -> Evaluation:
+        return Evaluation((), (), None, ())
+
+    for second, pause in ((0, 10), (10, 20)):
+        now = Nanos(NOW + second * SECOND)
+        await aside.evaluate(at_once, snapshot(odd), now)
+        assert aside.next_try(now) == now + pause * SECOND
+    meanwhile = Nanos(NOW + 30 * SECOND)
+    await aside.evaluate(calm, snapshot(*([odd] if how == "well" else [])), meanwhile)
+    assert aside.next_try(meanwhile) is None
+    await aside.evaluate(at_once, snapshot(odd), meanwhile)
+    assert aside.next_try(meanwhile) == meanwhile + 10 * SECOND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections import Counter
 from typing import Any, cast
@@ -21,7 +22,12 @@ from reprieve.units.clock import SystemClock, VirtualClock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
-USERS = {"prometheus": "reader", "tenant": "stranger"}
+USERS = {
+    "prometheus": "reader",
+    "tenant": "stranger",
+    "barred": "barred",
+    "expired": "reader",
+}
 
 
 class Reviews:
@@ -39,11 +45,12 @@ class Reviews:
         if resource.kind == "TokenReview":
             name = USERS.get(spec["token"])
             user = {"username": name, "groups": ["g"], "extra": {"a": ["b"]}}
-            return {"status": {"authenticated": True, "user": user} if name else {}}
+            known = {"authenticated": spec["token"] != "expired", "user": user}
+            return {"status": known if name else {}}
         assert spec["groups"] == ["g"] and spec["extra"] == {"a": ["b"]}
         assert spec["nonResourceAttributes"]["verb"] == "get"
-        allowed = spec["user"] == "reader" and spec["nonResourceAttributes"]["path"] == "/metrics"
-        return {"status": {"allowed": allowed}}
+        allowed = spec["nonResourceAttributes"]["path"] == "/metrics" and spec["user"] != "stranger"
+        return {"status": {"allowed": allowed, "denied": spec["user"] == "barred"}}
 
 
 def client(reviews: Reviews) -> Client:
@@ -51,7 +58,8 @@ def client(reviews: Reviews) -> Client:
 
 
 async def test_only_those_who_may_get_the_path_read_it_and_probes_are_open() -> None:
-    protection = metrics_protection(client(Reviews()), SystemClock())
+    reviews = Reviews()
+    protection = metrics_protection(client(reviews), SystemClock())
     pages = {"a": Page(document={"b": 1})}
     trust = ssl.create_default_context()
     trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
@@ -70,6 +78,14 @@ async def test_only_those_who_may_get_the_path_read_it_and_probes_are_open() -> 
         basic = {"Authorization": "Basic prometheus"}
         async with session.get("/metrics", headers=basic, ssl=trust) as response:
             assert response.status == 401
+        for token, status in (("barred", 403), ("expired", 401)):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with session.get("/metrics", headers=headers, ssl=trust) as response:
+                assert response.status == status, token
+        reviews.out_of_order = True
+        headers = {"Authorization": "Bearer another"}
+        async with session.get("/metrics", headers=headers, ssl=trust) as response:
+            assert response.status == 503
     assert {found[token, path] for token, path in found if path in ("/healthz", "/readyz")} == {200}
     assert [found[token, "/metrics"] for token in ("", "prometheus", "tenant", "nobody")] == [
         401,
@@ -90,18 +106,44 @@ async def test_answers_are_kept_for_a_while_and_only_so_many(
     for _ in range(3):
         assert await access("prometheus", "/metrics") is Access.ALLOWED
         assert await access("nobody", "/metrics") is Access.UNKNOWN
-    assert reviews.asked == {"TokenReview": 2, "SubjectAccessReview": 1}
+        assert await access("tenant", "/metrics") is Access.DENIED
+    assert reviews.asked == {"TokenReview": 3, "SubjectAccessReview": 2}
     await clock.advance(11 * SECOND)
     assert await access("prometheus", "/metrics") is Access.ALLOWED
     assert await access("nobody", "/metrics") is Access.UNKNOWN
-    assert reviews.asked == {"TokenReview": 3, "SubjectAccessReview": 1}
+    assert await access("tenant", "/metrics") is Access.DENIED
+    assert reviews.asked == {"TokenReview": 5, "SubjectAccessReview": 3}
     await clock.advance(50 * SECOND)
     assert await access("prometheus", "/metrics") is Access.ALLOWED
-    assert reviews.asked["TokenReview"] == 4
+    assert reviews.asked["TokenReview"] == 6
     monkeypatch.setattr(metrics_access, "_KEPT", 10)
     for number in range(50):
         await access(f"invented-{number}", "/metrics")
     assert len(access._known) == 10
+
+
+async def test_who_invents_tokens_has_four_asked_about_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics_access, "_WAIT_S", 0.05)
+    reviews, answered = Reviews(), asyncio.Event()
+    create = reviews.create
+
+    async def slow(resource: Resource, body: dict[str, Any], kind: type) -> dict[str, Any]:
+        found = await create(resource, body, kind)
+        await answered.wait()
+        return found
+
+    reviews.create = slow  # type: ignore[method-assign]
+    access = MetricsAccess(client(reviews), VirtualClock())
+    asking = [asyncio.create_task(access(f"invented-{n}", "/metrics")) for n in range(10)]
+    done: set[asyncio.Task[Access]] = set()
+    while len(done) < 6:
+        done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+    assert {task.result() for task in done} == {Access.UNDECIDED}
+    assert reviews.asked == {"TokenReview": 4}
+    answered.set()
+    assert Counter(await asyncio.gather(*asking)) == {Access.UNDECIDED: 6, Access.UNKNOWN: 4}
 
 
 async def test_while_the_api_server_does_not_say_nobody_is_let_in() -> None:

@@ -125,6 +125,7 @@ def test_a_value_is_shown_quoted_and_cut() -> None:
     assert all(len(shown(c * n)) < 90 for c in ("\x00", "\ud800", "'", "ä") for n in (30, 5_000))
     assert cut("a" * 200) == "a" * 200
     assert cut("a" * 201) == "a" * 197 + "..."
+    assert str(Unreadable("a" * 5_000)) == cut("a" * 5_000)
 
 
 @pytest.mark.parametrize("text", ["NaN", "[-Infinity]", '"\\ud800"', '{"a": "\\udc00"}', "1e999"])

@@ -244,6 +244,33 @@ async def test_of_64_at_once_so_many_as_there_are_places_are_in_flight_and_the_r
     assert door.refused == {"busy": 64 - PLACES}
 
 
+async def test_who_finds_the_line_full_is_told_at_once(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_requests, "_WAIT_S", 600.0)
+    monkeypatch.setattr(webhook_requests, "_WAITING", 3)
+    go_on = threading.Event()
+
+    def judge(asked: Asked) -> Verdict:
+        go_on.wait(60)
+        return Verdict()
+
+    door.judge = judge
+    body = admission()
+    talks = [await door.connect() for _ in range(PLACES + 3 + 5)]
+    for talk in talks:
+        await talk.send(_head(PATH, f"Content-Length: {len(body)}") + body)
+    waiting = {asyncio.create_task(talk.answer()) for talk in talks}
+    answers: list[int] = []
+    while len(answers) < 5:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+        assert done, "whom there is no room for waits"
+        answers += [task.result()[0] for task in done]
+    assert answers == [429] * 5
+    go_on.set()
+    assert [(await task)[0] for task in waiting] == [200] * (PLACES + 3)
+
+
 async def test_who_sends_slowly_is_left(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     body = admission()
     request = _head(PATH, f"Content-Length: {len(body)}") + body
