@@ -319,7 +319,10 @@ def test_room_that_its_demand_has_taken_is_for_nobody_else() -> None:
     ended = workload("s1", Phase.PREEMPTED, pods=[], preempted_for="d1", preempted_at=ago(5))
     rows = (ended, workload("s2"), demand("d2"))
     assert evaluate(snapshot(*rows), POLICY, NOW).plans == ()  # d1 is gone, and left it behind
-    served = snapshot(*rows, served=frozenset({GpuWorkloadKey("ml-team/d1")}))
+    runs = frozenset({GpuWorkloadKey("ml-team/d1")})
+    ending = replace(ended, pods=(pod("s1-0", terminating=True, ends=ago(-20)),))
+    assert evaluate(snapshot(ending, *rows[1:], served=runs), POLICY, NOW).plans == ()
+    served = snapshot(*rows, served=runs)
     (plan,) = evaluate(served, POLICY, NOW).plans
     assert names(plan) == ["s2"]
     assert check(plan, served, POLICY, NOW) == ()

@@ -57,7 +57,7 @@ def test_an_idle_workload_waits_for_its_grace_period() -> None:
 
 def test_samples_of_gpus_that_a_pod_does_not_hold_do_not_make_it_look_idle() -> None:
     forged = [sample(0.0, gpu_id=f"x{index}") for index in range(9)]
-    row = workload(phase=Phase.ACTIVE, samples={"w-0": [sample(32.0), *forged]}, gpus=1)
+    row = workload(phase=Phase.ACTIVE, samples={"w-0": [*forged, sample(32.0), *forged]}, gpus=1)
     decided = step(row, OURS, POLICY, NOW)
     assert (decided.status.phase, decided.status.aggregated_utilization) == (Phase.ACTIVE, 32.0)
 

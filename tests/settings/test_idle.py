@@ -143,9 +143,10 @@ def test_what_was_derived_and_then_spoilt_counts_as_missing(text: str) -> None:
     assert read_derived({DERIVED_ANNOTATION: text}) is None
 
 
-def test_a_derived_number_that_is_no_float_is_unset() -> None:
-    text = f'{{"utilizationThreshold": {"9" * 4_000}, "gracePeriod": "5m"}}'
-    assert read_derived({DERIVED_ANNOTATION: text}) == Overrides(grace_period=5 * MINUTE)
+@pytest.mark.parametrize("number", ["9" * 4_000, "1e999"])
+def test_what_was_derived_counts_as_missing_where_a_number_in_it_is_no_float(number: str) -> None:
+    text = f'{{"utilizationThreshold": {number}, "gracePeriod": "5m"}}'
+    assert read_derived({DERIVED_ANNOTATION: text}) is None
 
 
 def test_one_bad_field_of_the_kaiwo_config_costs_only_itself() -> None:

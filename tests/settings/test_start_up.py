@@ -165,6 +165,7 @@ PINNED = "prometheus+http://p:9090?query="
         ('gpu_gfx_activity{exported_job="exporter"}', True),
         ('gpu_gfx_activity{job!="exporter"}', True),
         ('gpu_gfx_activity{pod="job=x"}', True),
+        ('gpu_gfx_activity{pod="x,job=y"}', True),
         ('{__name__=~"gpu_.*"}', True),
         ('{__name__=~"gpu_.*", job="exporter"}', False),
         ("max by (namespace, pod) (gpu_gfx_activity)", True),

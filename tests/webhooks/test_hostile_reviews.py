@@ -252,7 +252,7 @@ async def test_who_finds_the_line_full_is_told_at_once(
     go_on = threading.Event()
 
     def judge(asked: Asked) -> Verdict:
-        go_on.wait(60)
+        go_on.wait(30)
         return Verdict()
 
     door.judge = judge
