@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from reprieve.engine.cluster import facts
+from reprieve.engine.cluster.facts import Column
 from reprieve.engine.cluster.rows import Operator, Requirement
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
@@ -22,7 +25,11 @@ _NAMESPACES = ("a", "b", "c")
 _VALUES = ("x", "y", "z")
 
 
-def test_budgets_select_the_labelled_pods_of_their_namespace_that_their_selector_means() -> None:
+@pytest.mark.parametrize("most_columns", [64, 2])
+def test_budgets_select_the_labelled_pods_of_their_namespace_that_their_selector_means(
+    most_columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts, "_MOST_COLUMNS", most_columns)
     chance, counted = random.Random(3), Counter[str]()
     for _ in range(200):
         pods = [
@@ -87,6 +94,27 @@ def test_which_pods_have_labels_is_asked_once_for_all_budgets(
     assert len(calls) == 1
     assert found.count.tolist().count(20) == 19
     assert set(found.count.tolist()) == {0, 20}
+
+
+def test_budgets_on_ever_new_labels_do_not_each_make_a_column_of_all_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+    column_of = facts.column_of
+
+    def counted(column: Sequence[str | None]) -> Column:
+        made.append(column)
+        return column_of(column)
+
+    monkeypatch.setattr(facts, "column_of", counted)
+    pods = [pod(f"p{n}", node="n1", labels={f"key-{n}": "x", "app": "a"}) for n in range(300)]
+    rows = [budget(f"b{n:03}", {f"key-{n}": "x"}) for n in range(300)]
+    snapshot = snapshot_of(node("n1"), pods, rows)
+    made.clear()
+    found = _matches_in(snapshot)
+    assert [len(numbers) for numbers in found.selected] == [1] * 300
+    assert sorted(found.count.tolist())[-300:] == [1] * 300
+    assert len(made) <= 64
 
 
 def _matches_in(snapshot: Snapshot) -> BudgetMatches:

@@ -20,6 +20,7 @@ from reprieve.engine.cluster.rows import NodeRow, Taint
 if TYPE_CHECKING:
     from reprieve.engine.cluster.snapshot import I32, Mask, PodLabels
 
+_MOST_COLUMNS: Final = 64  # that are made and carried on for selectors of tenants
 _NAMESPACE: Final = ""  # stands for the namespace among keys, none of which is empty
 
 __all__ = ["Column", "LabelFacts", "NodeFacts", "column_of"]
@@ -107,6 +108,15 @@ class LabelFacts:
         if column is None:
             column = self._columns[key] = _Growing.of([_fact(each, key) for each in self._sets])
         return Column(tuple(column.values), column.numbers)
+
+    def label_if_few(self, key: str) -> Column | None:
+        """Return each set's value of a label, None where there are too many columns for another.
+
+        A column costs as much as there are sets, and every later state has it.
+        """
+        if key in self._columns or len(self._columns) < _MOST_COLUMNS:
+            return self.label(key)
+        return None
 
     @property
     def namespaces(self) -> Column:

@@ -8,10 +8,9 @@ of whole selectors are kept with the view they were made for. Source: specificat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import eq
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -57,16 +56,9 @@ def _spread(column: Column, requirement: Requirement) -> Mask:
     return column.numbers == wanted[0] if len(wanted) == 1 else np.isin(column.numbers, wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """The distinct values of a label in a namespace.
-
-    `of`: the numbers of the label sets with each value, None where it is missing. `places`: for
-    each label set of the namespace the place of its value in `of`.
-    """
-
-    of: dict[str | None, I64]
-    places: I64
+_Values: TypeAlias = dict[str, I64]
+"""The label sets of a namespace by their value of a label: places among the namespace's sets, in
+order. Those without the label are left out, so that labels of few cost little."""
 
 
 class Selection:
@@ -78,6 +70,7 @@ class Selection:
         self._pods: dict[object, Mask] = {}
         self._nodes: dict[object, Mask] = {}
         self._in_namespaces: dict[tuple[str, str], _Values] = {}
+        self._held: dict[str, dict[str, _Values]] = {}
 
     def domains(self, key: str) -> Column:
         """Return the topology domain of each node: its value of the label, (nodes,)."""
@@ -130,7 +123,8 @@ class Selection:
     def sets_in(self, namespace: str, requirements: Iterable[Requirement]) -> I64:
         """Return the numbers of the namespace's label sets that satisfy all of these, in order.
 
-        It costs what the namespace has, so that thousands of selectors can be asked about.
+        It costs what the namespace has, so that thousands of selectors can be asked about; only for
+        the first keys of all is there a column of all label sets.
         """
         sets = self._by_namespace.get(namespace)
         if sets is None:
@@ -138,13 +132,17 @@ class Selection:
         wanted = tuple(requirements)
         if len(wanted) == 1 and wanted[0].operator is Operator.IN and len(wanted[0].values) == 1:
             values = self._values_in(namespace, wanted[0].key)
-            return values.of.get(wanted[0].values[0], sets[:0])
+            return sets[values.get(wanted[0].values[0], sets[:0])]
         found = np.ones(len(sets), np.bool_)
         for requirement in wanted:
-            values = self._values_in(namespace, requirement.key)
             test = partial(requirement_holds, requirement.operator, requirement.values)
-            holds = np.fromiter(map(test, values.of), np.bool_, len(values.of))
-            found &= holds[values.places]
+            without = test(None)
+            values = self._values_in(namespace, requirement.key)
+            others = [places for value, places in values.items() if test(value) is not without]
+            holds = np.full(len(sets), without, np.bool_)
+            if others:
+                holds[np.concatenate(others)] = not without
+            found &= holds
         return sets[found]
 
     @cached_property
@@ -160,13 +158,35 @@ class Selection:
     def _values_in(self, namespace: str, key: str) -> _Values:
         found = self._in_namespaces.get((namespace, key))
         if found is None:
-            column, sets = self._snapshot.label_facts.label(key), self._by_namespace[namespace]
-            distinct, places = np.unique(column.numbers[sets], return_inverse=True)
-            grouped = sets[np.argsort(places, kind="stable")]
-            edges = [0, *np.cumsum(np.bincount(places)).tolist()]
-            values = (column.values[n] if n >= 0 else None for n in distinct.tolist())
-            of = {v: grouped[edges[at] : edges[at + 1]] for at, v in enumerate(values)}
-            found = self._in_namespaces[namespace, key] = _Values(of, places)
+            column = self._snapshot.label_facts.label_if_few(key)
+            if column is None:
+                found = self._held_in(namespace).get(key, {})
+            else:
+                numbers = column.numbers[self._by_namespace[namespace]]
+                places = np.argsort(numbers, kind="stable")
+                distinct, first = np.unique(numbers[places], return_index=True)
+                edges = [*first.tolist(), len(places)]
+                found = {
+                    column.values[number]: places[edges[at] : edges[at + 1]]
+                    for at, number in enumerate(distinct.tolist())
+                    if number >= 0
+                }
+            self._in_namespaces[namespace, key] = found
+        return found
+
+    def _held_in(self, namespace: str) -> dict[str, _Values]:
+        """Return the values of all labels that the sets of a namespace have, by key."""
+        found = self._held.get(namespace)
+        if found is None:
+            places: dict[str, dict[str, list[int]]] = {}
+            for place, number in enumerate(self._by_namespace[namespace].tolist()):
+                entry = self._snapshot.labels[number]
+                for key, value in () if entry is None else entry.labels:
+                    places.setdefault(key, {}).setdefault(value, []).append(place)
+            found = self._held[namespace] = {
+                key: {value: np.array(those, np.int64) for value, those in values.items()}
+                for key, values in places.items()
+            }
         return found
 
     def pods_of_term(self, term: AffinityTerm) -> Mask:
