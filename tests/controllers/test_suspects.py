@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.controllers.lease_keeper import _Shared
+from reprieve.controllers.lease_link import Shared
 from reprieve.controllers.suspects import (
     Accused,
     Ended,
@@ -89,7 +89,7 @@ async def test_whose_pause_is_over_is_decided_about() -> None:
 @pytest.mark.parametrize("how", ["silent", "gave up"])
 def test_work_with_an_odd_or_a_long_name_waits_as_any_other(what: str, how: str) -> None:
     """Whether it was read from memory by the keeper or told to it: it is found, and it alone."""
-    clock, shared = VirtualClock(), _Shared()
+    clock, shared = VirtualClock(), Shared()
     shared.note(Plane.SCHEDULING, what, 1)
     accused = list(shared.noted()) if how == "silent" else [Accused(Plane.SCHEDULING, what)]
     found = accused_again((), accused, clock.wall())
