@@ -262,6 +262,18 @@ def test_fit_node_takes_nobody_where_something_else_is_short() -> None:
     assert len(one(*rows, nodes=nodes).victims) == 1  # which the sum does not see
 
 
+def test_pods_that_fit_alone_but_not_together_are_told_so() -> None:
+    pods = [pod(f"d-{n}", "Pending", gpus={GPU: 4}, demand=True) for n in range(2)]
+    nodes = (NodeRow("a", {GPU: 6}), NodeRow("b", {GPU: 2}))
+    (declined,) = evaluate(
+        snapshot(demand(gpus=8, pods=pods), nodes=nodes), Policy(fit=Fit.NODE), NOW
+    ).declined
+    assert declined.reason is Reason.NO_PLACEMENT
+    assert declined_text(declined) == (
+        "each of its pods would have a node, but not all of them together"
+    )
+
+
 def test_fit_node_counts_what_victims_free_beside_gpus() -> None:
     idle = pod("v-0", gpus={GPU: 1}, asks={"cpu": 60_000}, node="a")
     wanting = pod("d-0", "Pending", gpus={GPU: 1}, asks={"cpu": 32_000}, demand=True)

@@ -205,6 +205,8 @@ def declined_text(declined: Declined) -> str:
         case Reason.SHORT:
             return f"all eligible idle workloads together are short of {amounts}"
         case Reason.NO_PLACEMENT:
+            if not amounts:
+                return "each of its pods would have a node, but not all of them together"
             return (
                 "there are GPUs enough, but no node would have room for a pod that asks for "
                 f"{amounts_text({n: a for n, a in declined.amounts.items() if n != 'pods'})}"

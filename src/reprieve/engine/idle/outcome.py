@@ -48,7 +48,8 @@ class Declined:
     """A workload for which, or to which, nothing happens, and why.
 
     `amounts`: what is missing per resource name (SHORT), what is on its way (COVERED), or what a
-    pod without a node asks for (NO_PLACEMENT). `until`: when time alone changes the answer.
+    pod without a node asks for (NO_PLACEMENT; nothing where each has one, but not all together).
+    `until`: when time alone changes the answer.
     """
 
     subject: Ref

@@ -207,5 +207,6 @@ class Search:
         alone = (
             pod for pod in self.kinds if not any(takes(self.after, n, pod) for n in self.after)
         )
-        first = next(alone, self.pods[0])
-        return Declined(self.demand.ref, Reason.NO_PLACEMENT, first.amounts)
+        first = next(alone, None)
+        amounts = {} if first is None else first.amounts
+        return Declined(self.demand.ref, Reason.NO_PLACEMENT, amounts)
