@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from reprieve.engine.gangs import job_preemption
 from reprieve.engine.gangs.job import JobPolicy, JobReason, Placement
 from tests.gangs.worlds import attempt, world
 from tests.oracle.gangs import Node, Outcome, Pod, World, faults
@@ -46,6 +49,14 @@ def test_of_two_placements_the_one_with_fewer_victims_is_taken() -> None:
     _, in_order = attempt(given, JobPolicy(placement=Placement.FIRST_FIT))
     assert len(outcome.victims) == len(in_order.victims) == 2
     assert faults(given, outcome) == []
+
+
+def test_a_placement_in_member_order_comes_without_what_a_search_cut_off_would_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(job_preemption, "search", lambda *given: None)
+    found, _ = attempt(mixed(), JobPolicy(), explain=True)
+    assert (found.reason, found.statuses) == (JobReason.SUCCESS, {})
 
 
 def test_over_random_clusters_a_search_evicts_no_more_than_member_order() -> None:

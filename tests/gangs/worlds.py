@@ -101,7 +101,7 @@ def snapshot_of(given: World) -> Snapshot:
 
 
 def attempt(
-    given: World, policy: JobPolicy, order: Sequence[int] | None = None
+    given: World, policy: JobPolicy, order: Sequence[int] | None = None, *, explain: bool = False
 ) -> tuple[JobPreemption, Outcome]:
     """The engine's answer; `order`: of the members as they are handed in."""
     snapshot = snapshot_of(given)
@@ -110,7 +110,7 @@ def attempt(
     handed: list[Pending] = [members[i] for i in order] if order is not None else members
     job = Job("default/g", members[0], tuple(handed))
     respect_others(simulation, job)
-    found = preempt_for_job(simulation, job, policy)
+    found = preempt_for_job(simulation, job, policy, explain=explain)
     names = {pending.row.uid: pending.row.name for pending in members}
     nodes = {names[uid]: node for uid, node in found.nominated}
     victims = frozenset(snapshot.pod_keys[slot].partition("/")[2] for slot in found.slots)

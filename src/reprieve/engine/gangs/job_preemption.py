@@ -192,6 +192,8 @@ class _DryRun:
             placements = [each for each in (nodes if found_all else None, *others) if each]
             if not placements:
                 placed = len(nodes or ())
+                if not self._said_while_placing:
+                    self._explain(members, candidates, possible, said)
                 found = self._failure(self._named(said), _counted(said), members[placed:], possible)
                 return found, []
             placement, reprieved = self._smallest(members, placements, units, matches)
@@ -262,40 +264,35 @@ class _DryRun:
         possible: Possible,
         said: Statuses,
     ) -> list[int] | None:
-        simulation = self.simulation
+        order = self._order(possible)
+        if self.policy.placement is Placement.SEARCH:
+            return search(self.simulation, members, order, candidates)
+        told = said if self._said_while_placing else None
+        return first_fit(self.simulation, members, order, candidates, narrowing=True, said=told)
+
+    @property
+    def _said_while_placing(self) -> bool:
+        """Whether what is said of nodes is what was found when members were placed."""
+        return self.explain and self.policy.placement is Placement.FIRST_FIT
+
+    def _order(self, possible: Possible) -> I64:
         if self.policy.placement is Placement.FIRST_FIT:
-            order = by_cost(possible.cost)
-            nodes = first_fit(
-                simulation,
-                members,
-                order,
-                candidates,
-                narrowing=True,
-                said=said if self.explain else None,
-            )
-            if len(nodes) < len(members) and not self.explain:
-                self._explain(members, order, candidates, possible, said, narrowing=True)
-            return nodes
+            return by_cost(possible.cost)
         # A node where nobody has to go comes before all others.
-        order = by_cost(np.where(possible.here, possible.cost + 1, 0))
-        found = search(simulation, members, order, candidates)
-        if found is None:
-            self._explain(members, order, candidates, possible, said, narrowing=False)
-        return found
+        return by_cost(np.where(possible.here, possible.cost + 1, 0))
 
     def _explain(
         self,
         members: Sequence[Pending],
-        order: I64,
         candidates: Mask,
         possible: Possible,
         said: Statuses,
-        *,
-        narrowing: bool,
     ) -> None:
-        """Fill in what is said of nodes when members are placed one after the other."""
+        """Fill in what is said of nodes when members are placed one after the other, in vain."""
         empty = np.flatnonzero(candidates & ~possible.here).tolist()
         said.update(dict.fromkeys(empty, (NodeVerdict.NO_VICTIMS,)))
+        narrowing = self.policy.placement is Placement.FIRST_FIT
+        order = self._order(possible)
         first_fit(self.simulation, members, order, candidates, narrowing=narrowing, said=said)
 
     # Victims.
