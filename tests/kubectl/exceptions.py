@@ -10,13 +10,12 @@ import yaml
 
 from tests.integration.control_plane import Binaries
 
-__all__ = ["EMBEDDED", "SOMETIMES", "embedded_markdown", "of_real_server"]
+__all__ = ["EMBEDDED", "embedded_markdown", "of_real_server"]
 
 _ALL: Final[Mapping[str, Mapping[str, str]]] = yaml.safe_load(
     Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
 EMBEDDED: Final = _ALL["embedded"]
-SOMETIMES: Final = _ALL["sometimes"]
 
 
 def of_real_server(binaries: Binaries) -> Mapping[str, str]:
