@@ -124,7 +124,7 @@ def test_a_pair_is_held_from_its_last_allowed_preemption_until_the_window_has_pa
     assert ledger.held(later(600)) == {pair: later(3_600)}
     assert ledger.held_until("b", "a", later(3_599)) == later(3_600)
     assert ledger.held_until("a", "b", later(3_600)) is None
-    ledger.undo("a", "b")
+    ledger.undo("b", "a")
     assert ledger.held_until("a", "b", later(600)) is None
     assert ledger.concerns("a") and ledger.concerns("b") and not ledger.concerns("c")
     ledger.record("c", "d", later(4_000))
