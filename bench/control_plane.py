@@ -1,7 +1,8 @@
 """`python -m bench.control_plane KUBECONFIG`: a real API server for the other benches.
 
-Starts the etcd and kube-apiserver that the tests use (see CONTRIBUTING), without controllers,
-writes a kubeconfig of an administrator, says that it is ready, and serves until it is ended.
+Starts the etcd and kube-apiserver that the tests use (see CONTRIBUTING), without controllers and
+with PodGroups where it has them, writes a kubeconfig of an administrator, says that it is ready,
+and serves until it is ended.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.integration.control_plane import (
     control_plane,
     find_binaries,
 )
+from tests.integration.group_plane import group_flags
 
 __all__ = ["main"]
 
@@ -29,6 +31,7 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         binaries = replace(find_binaries(), controller_manager=None)
+        flags = {"kube-apiserver": group_flags()} if binaries.release >= (1, 37) else {}
     except NoBinaries as absent:
         print(absent, file=sys.stderr)
         return 2
@@ -36,7 +39,7 @@ def main(arguments: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with (
         tempfile.TemporaryDirectory() as folder,
-        control_plane(binaries, Path(folder), {ADMINISTRATOR: "system:masters"}) as running,
+        control_plane(binaries, Path(folder), {ADMINISTRATOR: "system:masters"}, flags) as running,
     ):
         running.write_kubeconfig(Path(arguments[0]), ADMINISTRATOR)
         print(f"ready: {running.url}", flush=True)

@@ -262,10 +262,13 @@ class ControlPlane:
 
 @contextlib.contextmanager
 def control_plane(
-    binaries: Binaries, folder: Path, users: dict[str, str]
+    binaries: Binaries,
+    folder: Path,
+    users: dict[str, str],
+    flags: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[ControlPlane]:
-    """Run it; `users` maps user names to their group."""
-    running = ControlPlane(binaries, folder, users)
+    """Run it; `users` maps user names to their group, `flags` are as `ControlPlane` has them."""
+    running = ControlPlane(binaries, folder, users, flags or {})
     try:
         running.start()
         yield running

@@ -6,8 +6,9 @@ else schedules; Jobs and what makes pods are played by kube-controller-manager w
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.integration.control_plane import (
     ADMINISTRATOR,
     Binaries,
     ControlPlane,
+    control_plane,
 )
 
 __all__ = ["group_flags", "group_plane", "on_plane"]
@@ -36,17 +38,12 @@ def group_flags(*, on: bool = True) -> tuple[str, ...]:
     return (gate, _SERVED) if on else (gate,)
 
 
-@contextmanager
-def group_plane(binaries: Binaries, folder: Path) -> Iterator[ControlPlane]:
+def group_plane(
+    binaries: Binaries, folder: Path
+) -> contextlib.AbstractContextManager[ControlPlane]:
     """Run a control plane of 1.37 or newer."""
-    flags = {"kube-apiserver": group_flags()}
     users = {ADMINISTRATOR: "system:masters", OPERATOR_USER: "system:masters"}
-    running = ControlPlane(binaries, folder, users, flags)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
+    return control_plane(binaries, folder, users, {"kube-apiserver": group_flags()})
 
 
 @asynccontextmanager
