@@ -159,12 +159,16 @@ class Preemptions:
     ) -> set[str]:
         """Write the intent and the marks; return the keys of victims that could not be marked.
 
-        `decision_input` is what the plan was decided on, for the record.
+        `decision_input` is what the plan was decided on, for the record. A plan whose victims have
+        all ended by themselves since it was made is not written.
 
         Raises:
             Deposed: the fence is closed.
             ApiError: the intent could not be written; nobody is marked.
         """
+        if not any(self._holds_quota(marking.victim) for marking in markings):
+            log.info("plan %s is over before it begins: no victim holds quota any more", plan.id)
+            return {marking.victim.key for marking in markings}
         intent = await self._begin(plan, decision_input)
         found = _Open(intent, {}, {})
         self._open[intent.metadata.name] = found
@@ -194,6 +198,15 @@ class Preemptions:
                 marking.reason,
             )
         return failed
+
+    def _holds_quota(self, victim: model.Workload) -> bool:
+        workload = self._state.workload(victim.key)
+        return (
+            workload is not None
+            and workload.metadata.uid == victim.uid
+            and workload.status.admission is not None
+            and not is_condition_true(workload, "Finished")
+        )
 
     async def look(self) -> None:
         """Close the intents that are over.
