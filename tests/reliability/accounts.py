@@ -65,13 +65,13 @@ def _states(records: Iterable[Object], parts: Mapping[str, list[str]]) -> Iterat
         status, spec = record.get("status") or {}, record["spec"]
         listed = {victim["uid"]: victim["state"] for victim in status.get("victims") or ()}
         yield from listed.items()
-        over = status.get("phase") in ("Completed", "Abandoned")
+        # Of what could not be begun nobody was marked; else whoever is not listed was evicted.
+        rest = {"Completed": "Evicted", "Abandoned": "Spared"}.get(status.get("phase"), _OPEN)
         of_parts = [uid for part in spec.get("parts") or () for uid in parts.get(part, ())]
         named = [victim["root"]["uid"] for victim in spec.get("victims") or ()]
         told = dict(_by_number(status.get("numbersByState") or {}, of_parts))
-        rest = "Evicted" if over else _OPEN
         yield from ((uid, told.get(uid, rest)) for uid in of_parts if uid not in listed)
-        if not over:
+        if rest == _OPEN:
             yield from ((uid, _OPEN) for uid in named if uid not in listed)
 
 

@@ -45,6 +45,14 @@ def test_of_an_open_record_in_parts_nobody_is_evicted_yet() -> None:
     assert {state: number for state, number in found.states.items() if number} == {"Evicted": 1}
 
 
+def test_of_a_record_in_parts_that_could_not_be_begun_nobody_is_evicted() -> None:
+    findings = Findings(told_to_go={"a", "b"}, parts={"p": ["a", "b"]})
+    both = [record("Abandoned", parts=("p",)), record("Completed", parts=("p",))]
+    found = compare(both, findings)
+    assert dict(found.states) == {"Spared": 2, "Evicted": 2}
+    assert not (found.evicted_twice or found.examples)
+
+
 def test_who_is_evicted_in_two_records_is_named() -> None:
     both = [record("Completed", a="Evicted"), record("Completed", a="Evicted")]
     assert compare(both, Findings(told_to_go={"a"})).evicted_twice == ["a"]
