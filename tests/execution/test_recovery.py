@@ -8,16 +8,26 @@ from random import Random
 
 import pytest
 
-from reprieve.api.reprieve import IntentPhase, Preemption, PreemptionSpec, Proof
+from reprieve.api.reprieve import (
+    IntentPhase,
+    Preemption,
+    PreemptionSpec,
+    Proof,
+    VictimState,
+    VictimStatus,
+)
 from reprieve.execution.fence import Fence
 from reprieve.execution.intents import IntentLog
+from reprieve.execution.parts import SIZES, Sizes
 from reprieve.execution.recovery import Unbegun, claim_open, remove_old
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
 from reprieve.kube.transport import Transport
+from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
+from tests.execution.test_parts import spec, victims
 from tests.kube.fakes import FakeAnswer, refusal
 from tests.scheduling.memory import LEASE, Held, MemoryApi, Target, Wire
 
@@ -29,17 +39,17 @@ _NAMESPACE = "ns"
 class Records:
     """An API server with records, a clock, and a log of intents on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes = SIZES) -> None:
         self.clock = VirtualClock()
         self.api = MemoryApi(self.clock)
         client = Client(Transport(Wire(self.api), self.clock, jitter=Random(7)))
         self.fence = Fence(Held(self.clock), self.clock, LEASE)
-        self.log = IntentLog(client, _NAMESPACE, self.fence, self.clock)
+        self.log = IntentLog(client, _NAMESPACE, self.fence, self.clock, sizes)
 
     async def opened(self, name: str) -> Preemption:
         at = format_instant(self.clock.wall())
-        spec = PreemptionSpec("quota", name, 1, Proof("Quota"), [], at)
-        return await self.log.create(name, spec)
+        planned = PreemptionSpec("quota", name, 1, Proof("Quota"), [], at)
+        return await self.log.create(name, planned)
 
     def phases(self) -> dict[str, str]:
         return {
@@ -118,6 +128,37 @@ async def test_records_that_cannot_be_removed_keep_no_others_and_no_parts_withou
         await records.clock.advance(15 * MINUTE)
     assert sorted(records.phases()) == sorted(refused)
     assert not records.api.objects[_PARTS]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+async def test_states_by_number_are_neither_read_nor_written_where_parts_are_gone(
+    closed: bool,
+) -> None:
+    """A number counts victims from the plan's first, who may be the one that is missing."""
+    records = Records(Sizes(head=10, part=900))
+    planned = spec(victims(20))
+    opened = await records.log.start(await records.log.create("a", planned))
+    states = [
+        VictimStatus(each.root.uid, VictimState.GONE if number < 10 else VictimState.EVICTED)
+        for number, each in enumerate(planned.victims)
+    ]
+    if closed:
+        await records.log.finish(opened, IntentPhase.COMPLETED, "", states)
+    first = opened.spec.parts[0]
+    records.api.remove(_PARTS, _NAMESPACE, first)
+    (stored,) = await records.log.list()
+    torn = await records.log.whole(stored)
+    left = {each.root.uid for each in torn.spec.victims}
+    assert 0 < len(left) < 20
+    if closed:
+        wanted = {each.uid: each.state for each in states}
+        found = {uid: each.state for uid, each in victim_states(torn).items()}
+        assert found and found == {uid: wanted[uid] for uid in found}
+    else:
+        told = [each for each in states if each.uid in left]
+        await records.log.finish(torn, IntentPhase.COMPLETED, "", told)
+        status = records.api.objects[_KIND][_NAMESPACE, "a"]["status"]
+        assert not status.get("numbersByState")
 
 
 async def _with_time(records: Records, work: Callable[[], Awaitable[None]]) -> None:

@@ -48,3 +48,32 @@ async def test_another_one_preempts_whom_a_plan_was_about_that_cannot_be_recorde
         (intent,) = await cluster.intents()
         assert "other" in intent["spec"]["preemptor"]["name"]
         await cluster.until_admitted("other")
+
+
+async def test_a_record_that_could_not_be_begun_is_closed_whatever_refused_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy takes the record, and refuses its status the first time."""
+    start, refused = IntentLog.start, []
+
+    async def once(log: IntentLog, intent: Any) -> Any:
+        if not refused:
+            refused.append(intent.metadata.name)
+            raise Invalid("the test says so", code=422)
+        return await start(log, intent)
+
+    async with site(tmp_path, *base(4, preemption=LOWER)) as cluster:
+        await cluster.create(job("low", priority="low", pods=4))
+        await cluster.until_admitted("low")
+        monkeypatch.setattr(IntentLog, "start", once)
+        await cluster.create(job("high", priority="high", pods=4))
+
+        async def closed() -> bool:
+            found = {
+                each["metadata"]["name"]: each.get("status") for each in await cluster.intents()
+            }
+            first = found.get(refused[0]) if refused else None
+            return bool(first) and first["phase"] == "Abandoned"
+
+        await cluster.until("the first record is closed", closed)
+        await cluster.until_admitted("high")
