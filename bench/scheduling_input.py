@@ -219,9 +219,11 @@ def _grouped(chance: random.Random, pods: list[PodRow], share: int = 4) -> list[
     """Put one pod of `share` into groups that go as a whole; returns the groups."""
     rows: list[Change] = []
     chosen = chance.sample(range(len(pods)), len(pods) // share)
-    while chosen:
-        size = min(chance.randint(8, 64), len(chosen))
-        members, chosen = chosen[:size], chosen[size:]
+    taken = 0
+    while taken < len(chosen):
+        size = min(chance.randint(8, 64), len(chosen) - taken)
+        members = chosen[taken : taken + size]
+        taken += size
         name, priority = f"g-{len(rows):05}", chance.randint(0, 50)
         rows.append(
             GroupRow(
