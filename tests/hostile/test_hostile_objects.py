@@ -166,9 +166,11 @@ def good(number: int) -> list[Object]:
 
 def configuration() -> list[Object]:
     queue = {"name": "cpu", "nominalQuota": "1000"}
+    # Without it, a Job of 2^31-1 pods that ask for nothing is admitted and fills the store.
+    pods = {"name": "pods", "nominalQuota": "20000"}
     group = {
-        "coveredResources": ["cpu"],
-        "flavors": [{"name": "default-flavor", "resources": [queue]}],
+        "coveredResources": ["cpu", "pods"],
+        "flavors": [{"name": "default-flavor", "resources": [queue, pods]}],
     }
     api = "kueue.x-k8s.io/v1beta2"
     spec = {"namespaceSelector": {}, "resourceGroups": [group]}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from reprieve.local.machines.indexes import INDEX
+from reprieve.local.machines.indexes import INDEX, free_indexes
+from reprieve.local.machines.objects import Change, Object
 from tests.local.machines.cluster import job, running, sim
 
 
@@ -22,6 +23,26 @@ async def test_a_job_makes_a_pod_that_runs_on_a_node_with_room() -> None:
         assert pod["status"]["phase"] == "Running"
         status = cluster.one("jobs.batch", "train")["status"]
         assert (status["active"], status["ready"], status["terminating"]) == (1, 1, 0)
+
+
+async def test_a_job_of_many_pods_leaves_other_jobs_their_turn() -> None:
+    async with running() as cluster:
+        made: list[str] = []
+
+        def watch(change: Change, before: Object | None) -> None:
+            if change.resource == "pods" and before is None:
+                made.append(change.object["metadata"]["labels"]["job-name"])
+
+        cluster.machines.informer.listeners.append(watch)
+        await cluster.create(job("large", parallelism=1_200), job("small"))
+        await cluster.wait(60)
+        assert made.index("small") == 500
+        assert (made.count("large"), made.count("small")) == (1_200, 1)
+
+
+def test_the_first_free_indexes_of_the_largest_job_are_found_without_all_others() -> None:
+    spec = {"completions": 2**31 - 1}
+    assert free_indexes(spec, {"completedIndexes": "0-2,4"}, [], 3) == [3, 5, 6]
 
 
 async def test_the_same_seed_gives_the_same_names() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final
 
 from reprieve.local.machines.failurepolicy import judge
@@ -36,13 +37,16 @@ def completed_indexes(status: dict[str, Any], pods: Iterable[Object]) -> set[int
     return done
 
 
-def free_indexes(spec: dict[str, Any], status: dict[str, Any], pods: list[Object]) -> list[int]:
-    """Return the indexes that are neither done, failed nor worked on, lowest first."""
+def free_indexes(
+    spec: dict[str, Any], status: dict[str, Any], pods: list[Object], most: int
+) -> list[int]:
+    """Return up to `most` indexes that are neither done, failed nor worked on, lowest first."""
     taken = completed_indexes(status, pods) | failed_indexes(spec, status, pods)
     for pod in pods:
         if is_active(pod):
             taken |= _index(pod)
-    return [index for index in range(spec.get("completions") or 0) if index not in taken]
+    free = (index for index in range(spec.get("completions") or 0) if index not in taken)
+    return list(islice(free, most))
 
 
 def failed_indexes(spec: dict[str, Any], status: dict[str, Any], pods: list[Object]) -> set[int]:

@@ -52,6 +52,7 @@ _CONTROLLER: Final = "batch.kubernetes.io/controller-uid"
 _COMPLETED: Final = ("CompletionsReached", "Reached expected number of succeeded pods")
 _LOST: Final = ("FailedIndexes", "Job has failed indexes")
 _TIMES: Final = ("lastTransitionTime", "lastProbeTime")
+_MOST_CREATED: Final = 500  # at a look, as kube-controller-manager; the new pods ask for the next
 
 
 class JobController:
@@ -237,8 +238,10 @@ class JobController:
         }
         created: list[Object] = []
         indexed = job["spec"].get("completionMode") == "Indexed"
-        free = free_indexes(job["spec"], job.get("status") or {}, pods) if indexed else []
-        for number in range(max(0, count)):
+        count = min(max(0, count), _MOST_CREATED)
+        status = job.get("status") or {}
+        free = free_indexes(job["spec"], status, pods, count) if indexed else []
+        for number in range(count):
             extra: dict[str, str] = {}
             stem, notes = name, {}
             if indexed:
