@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,7 @@ from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, NODES, PODS, Resource
 from tests.reliability import etcd
 from tests.reliability.churn import gang_of, pod
+from tests.reliability.job_churn import JobChurn
 from tests.reliability.moments import ANSWERED, RECEIVED, follow, until_moment
 from tests.reliability.operators import Operators, Usage
 from tests.reliability.plans import plan_api_server_killed, plan_operator_killed
@@ -205,6 +207,9 @@ async def _expired(run: Run) -> int:
 
 async def namespace_deleted(run: Run) -> None:
     """Victims' namespace, and then a preemptor's, goes as soon as a plan for them is recorded."""
+    if isinstance(run.load, JobChurn):
+        await _namespace_of_jobs_deleted(run, run.load)
+        return
     stand = run.stand
     hit = 0
     for turn in range(run.times):
@@ -228,6 +233,27 @@ async def namespace_deleted(run: Run) -> None:
         await asyncio.sleep(8)
         await stand.delete(PODS, [f"deleted-{turn}-{i}" for i in range(4)], place)
     run.said["deleted_in_a_plan"] = hit
+
+
+async def _namespace_of_jobs_deleted(run: Run, load: JobChurn) -> None:
+    stand, hit = run.stand, Counter[str]()
+    for turn in range(run.times):
+        name, role = f"doomed-{turn}", "victims" if turn % 2 else "preemptor"
+        await stand.create(NAMESPACES, {"metadata": {"name": name}})
+        await load.settle(name)
+        for _ in range(400):
+            if any(_is_of(record, name, role) for record in await stand.records()):
+                hit[role] += 1
+                break
+            await asyncio.sleep(0.1)
+        await tried(stand.client.delete(NAMESPACES, "", name))
+        await asyncio.sleep(8)
+    run.said["deleted_in_a_plan"] = dict(hit)
+
+
+def _is_of(record: Mapping[str, Any], namespace: str, role: str) -> bool:
+    """Tell whether the record's preemptor, or one of its victims, is in the namespace."""
+    return f'"{namespace}"' in json.dumps(record["spec"].get(role))
 
 
 async def node_deleted(run: Run) -> None:
@@ -390,7 +416,6 @@ FAULTS: Final[Mapping[str, Fault]] = {
         times=8,
         flags={"kube-controller-manager": (_MORE_CONTROLLERS,)},
         churn={"every_s": 6.0},
-        own=True,
     ),
     "node-deleted": Fault(
         "a node deleted in a plan",

@@ -24,7 +24,7 @@ __all__ = ["IdleChurn"]
 _PREFIX: Final = "kaiwo.silogen.ai/gpu-preemption."
 
 
-def _job(name: str, gpus: int, policy: str) -> Object:
+def _job(name: str, gpus: int, policy: str, namespace: str = NAMESPACE) -> Object:
     """Return a Job of one pod."""
     amounts = {"cpu": str(gpus), "amd.com/gpu": str(gpus)}
     container = {
@@ -34,7 +34,7 @@ def _job(name: str, gpus: int, policy: str) -> Object:
     }
     annotations = {f"{_PREFIX}enabled": "true", f"{_PREFIX}policy": policy}
     return {
-        "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
         "spec": {
             "backoffLimit": 100,
             "template": {
@@ -97,6 +97,10 @@ class IdleChurn(JobChurn):
             return
         self.made += 1
         await self.come(gpus, _job(f"demand-{self.made}", gpus, "OnPressure"))
+
+    async def settle(self, namespace: str) -> None:
+        jobs = (_job(f"{namespace}-{i}", 2, "OnPressure", namespace) for i in range(8))
+        await self.stand.create(JOBS, *jobs)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         lines = ["# TYPE gpu_gfx_activity gauge"]

@@ -63,6 +63,10 @@ class JobChurn:
         """Have one more Job come, if there could be room for it."""
         raise NotImplementedError
 
+    async def settle(self, namespace: str) -> None:
+        """Have Jobs come in another namespace that others make way for, and that make way then."""
+        raise NotImplementedError
+
     async def run(self) -> None:
         """Come and go until cancelled."""
         random, last = Random(self.seed), time.monotonic()

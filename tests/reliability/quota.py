@@ -56,6 +56,7 @@ class QuotaChurn(JobChurn):
             cluster_queue("cq", self.cpus, preemption=_LOWER),
             local_queue("q", "cq"),
             priority_class("low", 100),
+            priority_class("middle", 1_000),
             priority_class("high", 10_000),
         ):
             await self.stand.create(_RESOURCES[obj["kind"]], obj)
@@ -72,6 +73,16 @@ class QuotaChurn(JobChurn):
         self.made += 1
         cpus = random.choice((1, 2, _MOST_CPUS))
         await self.come(cpus * _PODS, self._job(f"high-{self.made}", "high", cpus))
+
+    async def settle(self, namespace: str) -> None:
+        """They hold all that higher ones leave, so that the next of these wants theirs."""
+        queue = local_queue("q", "cq")
+        queue["metadata"]["namespace"] = namespace
+        await self.stand.create(_RESOURCES["LocalQueue"], queue)
+        jobs = [self._job(f"{namespace}-{i}", "middle", 2) for i in range(self.cpus // 2 // _PODS)]
+        for each in jobs:
+            each["metadata"]["namespace"] = namespace
+        await self.stand.create(JOBS, *jobs)
 
     @staticmethod
     def _job(name: str, priority: str, cpus: int) -> Object:
