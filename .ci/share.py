@@ -8,18 +8,27 @@ from pathlib import Path
 LIMIT_PERCENT = 30
 
 
-def lines(folder: Path) -> int:
-    """Return the number of lines of all Python files below `folder`."""
-    return sum(len(file.read_bytes().splitlines()) for file in folder.rglob("*.py"))
+def lines(package: Path) -> int:
+    """Return the number of lines of a package's Python files, its tests left out.
+
+    What it shares with another by a link is not counted again.
+    """
+    return sum(
+        len(file.read_bytes().splitlines())
+        for folder in (package, *package.iterdir())
+        if folder.is_dir() and not folder.is_symlink() and folder.name != "tests"
+        for file in (folder.glob("*.py") if folder == package else folder.rglob("*.py"))
+    )
 
 
-def main(sources: Path) -> int:
+def main(root: Path) -> int:
     """Return the exit code."""
-    local, whole = lines(sources / "local"), lines(sources)
+    local = lines(root / "kubelocal" / "src" / "kubelocal")
+    whole = local + lines(root / "src" / "reprieve")
     percent = 100 * local / whole
-    print(f"local: {local} of {whole} lines, {percent:.1f} % (at most {LIMIT_PERCENT} %)")
+    print(f"kubelocal: {local} of {whole} lines, {percent:.1f} % (at most {LIMIT_PERCENT} %)")
     return 0 if percent <= LIMIT_PERCENT else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(__file__).parents[1] / "src" / "reprieve"))
+    sys.exit(main(Path(__file__).parents[1]))

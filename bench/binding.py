@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reprieve.local.machines.events import EventLog
-from reprieve.local.machines.informer import Informer, Key, key_of
-from reprieve.local.machines.objects import Change, ChangeType, Object
-from reprieve.units.clock import Clock
+from kubelocal.machines.events import EventLog
+from kubelocal.machines.informer import Informer, Key, key_of
+from kubelocal.machines.objects import Change, ChangeType, Object
+from kubelocal.units.clock import Clock
 
 __all__ = ["with_binder"]
 

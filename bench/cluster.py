@@ -16,11 +16,11 @@ from typing import Any
 from aiohttp import web
 
 from bench.api_server import PODS_PER_JOB, job_uid, namespace_of, pod_text
+from kubelocal.cluster import EmbeddedCluster
 from reprieve.api.crds import all_crds
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import Resource
-from reprieve.local.cluster import EmbeddedCluster
 from reprieve.units.clock import SystemClock
 
 __all__ = ["OPERATOR_NAMESPACE", "opted_in"]

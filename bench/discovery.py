@@ -15,10 +15,6 @@ import aiohttp
 from bench.api_server import PODS_PER_JOB, job_uid, namespace_of, pod_uid
 from bench.measuring import Stopwatch, best_of, other_process, peak_mib, print_line
 from reprieve.api.core import Pod
-from reprieve.controllers.collector import relax_collector
-from reprieve.controllers.idle.ownership import BY_OWNER, Ownership, pod_found
-from reprieve.controllers.idle.records import PodRecord, pod_converter
-from reprieve.controllers.idle.roots import Roots
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.vendors import AMD
 from reprieve.kube.cache import Cache
@@ -27,6 +23,10 @@ from reprieve.kube.credentials import Connection, Headers
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import PODS
+from reprieve.operator.collector import relax_collector
+from reprieve.planes.idle.ownership import BY_OWNER, Ownership, pod_found
+from reprieve.planes.idle.records import PodRecord, pod_converter
+from reprieve.planes.idle.roots import Roots
 from reprieve.units.clock import SystemClock
 
 __all__ = ["run_discovery"]

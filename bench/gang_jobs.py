@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 from bench.measuring import Stopwatch, best_of, peak_mib, print_line
 from bench.scheduling_input import GIB, Scenario, Unrest, generated
-from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.engine.cluster.rows import Change, GroupRow, PodClass, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.gangs.cycle import GANG_KEY, GangGroup, GangState
@@ -27,6 +26,7 @@ from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.operator.collector import freeze_records, relax_collector
 
 __all__ = ["main"]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.large_gang_objects import low_pod, node, objects_first
-from reprieve.controllers.collector import freeze_records
+from kubelocal.cluster import EmbeddedCluster
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import NODES, PODS
-from reprieve.local.cluster import EmbeddedCluster
+from reprieve.operator.collector import freeze_records
 from reprieve.units.clock import SystemClock
 
 __all__: list[str] = []

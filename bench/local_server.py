@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from reprieve.controllers.collector import relax_collector
-from reprieve.local.cluster import EmbeddedCluster
+from kubelocal.cluster import EmbeddedCluster
+from reprieve.operator.collector import relax_collector
 
 __all__ = ["serve"]
 

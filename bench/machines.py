@@ -22,16 +22,16 @@ from typing import Any
 from bench.binding import with_binder
 from bench.core import CoreClock, CoreLoop
 from bench.measuring import peak_mib, print_line
-from reprieve.controllers.collector import freeze_records, relax_collector
-from reprieve.local.cluster import EmbeddedCluster
-from reprieve.local.machines import podstatus
-from reprieve.local.machines.embedded import EmbeddedObjects
-from reprieve.local.machines.kubelet import KubeletTimes
-from reprieve.local.machines.nodes import NodeSpec
-from reprieve.local.machines.objects import Change, ChangeType, Object
-from reprieve.local.machines.run import Machines
+from kubelocal.cluster import EmbeddedCluster
+from kubelocal.machines import podstatus
+from kubelocal.machines.embedded import EmbeddedObjects
+from kubelocal.machines.kubelet import KubeletTimes
+from kubelocal.machines.nodes import NodeSpec
+from kubelocal.machines.objects import Change, ChangeType, Object
+from kubelocal.machines.run import Machines
+from kubelocal.units.instants import Nanos, format_instant, format_micro
+from reprieve.operator.collector import freeze_records, relax_collector
 from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos, format_instant, format_micro
 
 __all__ = ["main"]
 

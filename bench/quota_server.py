@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.quota_shapes import BASELINE, LARGE, QUICK, Object
+from kubelocal.cluster import EmbeddedCluster
 from reprieve.api.crds import all_crds, kueue_crds
-from reprieve.controllers.collector import relax_collector
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists, NotFound
@@ -25,7 +25,7 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
-from reprieve.local.cluster import EmbeddedCluster
+from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
 
 __all__ = ["OPERATOR_NAMESPACE", "create_all", "remove_all", "serve"]

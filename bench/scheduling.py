@@ -37,7 +37,6 @@ from bench.scheduling_input import (
     with_devices,
 )
 from bench.scheduling_load import run_ratios, run_throughput
-from reprieve.controllers.collector import freeze_records, relax_collector
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import FilterName, Gates, Policy, Profile
 from reprieve.engine.placement.simulation import Simulation
@@ -46,6 +45,7 @@ from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.pod_preemption import find_candidates
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
+from reprieve.operator.collector import freeze_records, relax_collector
 
 __all__ = ["main"]
 

@@ -15,13 +15,13 @@ from dataclasses import replace
 
 from bench.measuring import peak_mib, print_line
 from bench.scheduling_input import GIB, generated
-from reprieve.controllers.collector import freeze_records
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import Change, GroupRow, NodeRow, PodClass, PodRow
 from reprieve.engine.placement.profile import Gates, Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
+from reprieve.operator.collector import freeze_records
 from reprieve.units.ids import Uid
 
 __all__ = ["run_ratios", "run_throughput"]

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from bench.measuring import print_line
 from bench.scheduling_input import Scenario, most_free_cpu, recorded
-from reprieve.controllers.collector import freeze_records, relax_collector
-from reprieve.controllers.solve import Solver
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import Session
+from reprieve.operator.collector import freeze_records, relax_collector
+from reprieve.planes.common.solve import Solver
 
 _AIM_MS = 20.0
 _POLICY = Policy()

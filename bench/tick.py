@@ -17,13 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.exporters import FAMILY, GPUS_PER_NODE, node_address, pod_of, use_of
 from bench.measuring import Stopwatch, best_of, other_process, peak_mib, print_line
-from reprieve.controllers.metric_sources import (
-    MetricReader,
-    ReadyAddress,
-    metric_source,
-    open_session,
-)
-from reprieve.controllers.scraper import Poll, Scraper
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import Facts, Present, step
 from reprieve.engine.idle.model import (
@@ -43,6 +36,13 @@ from reprieve.engine.idle.samples import merge
 from reprieve.engine.idle.vendors import AMD
 from reprieve.engine.plan import Ref
 from reprieve.intake.readings import readings_by_namespace
+from reprieve.planes.idle.measures.metric_sources import (
+    MetricReader,
+    ReadyAddress,
+    metric_source,
+    open_session,
+)
+from reprieve.planes.idle.measures.scraper import Poll, Scraper
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid

@@ -6,36 +6,17 @@ second try: a test that fails now and then is a race, in itself or in the produc
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-from tests.kubectl_binary import find_kubectl
+from kubelocal.tests.conftest import kubectl, pytest_configure
 
-# Tests assert no times: how long one example takes says something of the machine.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+__all__ = ["kubectl", "pytest_configure"]
 
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
-
-
-@pytest.fixture(scope="session")
-def kubectl() -> Path:
-    """The path of a real kubectl; tests that want one are skipped where there is none."""
-    found = find_kubectl()
-    if found is None:
-        pytest.skip("no kubectl: set $KUBECTL, or put 1.32 or newer on PATH")
-    return found
-
-
-def pytest_configure() -> None:
-    # Else pytest-asyncio's first look for a loop makes one that nobody closes, and whichever test
-    # runs when it is collected fails.
-    asyncio.set_event_loop(None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from reprieve.cli.run import operator_options, run
-from reprieve.controllers.process import run_operator
+from reprieve.operator.process import run_operator
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.telemetry.log import TextFormatter
 from reprieve.units.clock import Clock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.webhook_server import webhook_options
+from reprieve.planes.quota.webhooks.server import webhook_options
 from reprieve.settings.quota import quota_settings, read_quota
 from tests.chart.helm import RenderingFailed, render
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from kubelocal.cluster import EmbeddedCluster
+from kubelocal.server.options import WriteOptions
 from reprieve.api.crds import NAMES, load
-from reprieve.local.cluster import EmbeddedCluster
-from reprieve.local.server.options import WriteOptions
 from tests.chart.helm import CHART, helm_binary
 
 GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS = NAMES

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from reprieve.api.crds import KUEUE_NAMES, NAMES, load, text
-from reprieve.controllers.webhook_server import webhook_options
 from reprieve.engine.quota.model import Strategy
+from reprieve.planes.quota.webhooks.server import webhook_options
 from reprieve.settings.quota import QuotaSettings, quota_settings, read_quota
 from reprieve.settings.start_up import read_config
 from tests.chart.helm import CHART, RenderingFailed, render

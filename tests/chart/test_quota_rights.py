@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from reprieve.controllers.webhook_registration import MUTATING, VALIDATING
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, PODS, Resource
+from reprieve.planes.quota.webhooks.registration import MUTATING, VALIDATING
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock

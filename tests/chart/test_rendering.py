@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from kubelocal.server.cel import condition_holds
 from reprieve.api.crds import NAMES, all_crds, text
-from reprieve.local.server.cel import condition_holds
 from reprieve.settings.scheduling import read_scheduling, scheduling_settings
 from reprieve.units.durations import SECOND
 from tests.chart.helm import CHART, ROOT, RenderingFailed, render, run_helm

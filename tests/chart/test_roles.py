@@ -10,8 +10,8 @@ import yaml
 from click.testing import CliRunner
 
 from reprieve.cli.webhooks import webhooks
-from reprieve.controllers.webhook_registration import CONFIGURATIONS
 from reprieve.jobs.table import job_kinds
+from reprieve.planes.quota.webhooks.registration import CONFIGURATIONS
 from tests.chart.helm import Rendered, render
 
 READ = {"get", "list", "watch"}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from reprieve.cli.main import cli
-from reprieve.controllers.lease_keeper import LeaseKeeper
+from reprieve.operator.lease_keeper import LeaseKeeper
 from reprieve.units.errors import ReprieveError
 
 # In here it is pytest's own process that is forked, which has threads; the program's has none then

@@ -40,6 +40,7 @@ from reprieve.units.ids import Uid
 from reprieve.units.instants import parse_instant
 from reprieve.wording import koordinator as wording
 from tests.engine.api_objects import cluster_of, key_of
+from tests.gangs.proofs import faults_of_job
 
 Json = dict[str, Any]
 
@@ -113,6 +114,8 @@ class Played:
         self.found = preempt_for_job(
             self.simulation, self.job, policy, statuses=self._statuses(), explain=True
         )
+        if self.found.reason is JobReason.SUCCESS and self.found.slots:
+            assert faults_of_job(self.snapshot, ENGINE_POLICY, self.job, self.found) == ()
 
     def _attempted(self) -> str:
         """The table keeps the message of the earlier attempt only in what it expects."""
@@ -234,7 +237,7 @@ class Played:
     def _event(self, snapshot: Snapshot, slot: int) -> str:
         uid = self.case_uid(self.trigger)
         text = wording.preempted(uid, snapshot.nodes[int(snapshot.pod_node[slot])].name)
-        return f"{text.type} {text.reason} {text.note}"
+        return str(text)
 
     def case_uid(self, key: str) -> str:
         for each in self.case["pods"]:

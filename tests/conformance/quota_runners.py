@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import cmp_to_key
 from typing import Any
 
+from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.quota.amounts import clamp, text
 from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import (
@@ -21,7 +22,13 @@ from reprieve.engine.quota.assignment import (
     PreemptionMode,
     is_preferred,
 )
-from reprieve.engine.quota.candidates import order_holders, preemptor, satisfies
+from reprieve.engine.quota.candidates import (
+    Preemptor,
+    Target,
+    order_holders,
+    preemptor,
+    satisfies,
+)
 from reprieve.engine.quota.cycle import (
     cycle,
     reserved_amounts,
@@ -41,6 +48,8 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.partial import reduced
 from reprieve.engine.quota.preemption import Possibility, SearchOracle, find_targets
+from reprieve.engine.quota.proof import Fault, faults_of
+from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.shares import Share, Shares, share
 from reprieve.engine.quota.state import (
@@ -125,6 +134,10 @@ def run_targets(case: Json) -> Outcomes:
         ),
         key=repr,
     )
+    if targets:
+        outcome["faults"] = [each.fault for each in proven(snapshot, holdings, who, case, targets)]
+        # Who asks for nothing needs nobody gone; no nomination comes to that.
+        expected["faults"] = [] if case["requests"] else [Fault.NOTHING_LACKS]
     expected["preempted"] = sorted(expect["preempted"], key=lambda e: repr(ordered(e)))
     if "targetsInOrder" in expect:
         outcome["order"] = [t.holder.key for t in targets]
@@ -141,6 +154,21 @@ def run_targets(case: Json) -> Outcomes:
         outcome["events"] = sorted_events(statuses.events)
         expected["events"] = sorted_events(expect["events"])
     return outcome, expected
+
+
+def proven(
+    snapshot: Snapshot,
+    holdings: Holdings,
+    who: Preemptor,
+    case: Json,
+    targets: Sequence[Target],
+) -> tuple[PlanFault, ...]:
+    """Return what the proof has against the targets."""
+    requests = columns(snapshot.tree, case["requests"])
+    victims = tuple(Victim(target.holder, target.reason) for target in targets)
+    now = parse_instant(case["now"])
+    plan = Preempting(who.workload, who.queue, requests, victims, now)
+    return faults_of(plan, snapshot, snapshot, holdings.holders)
 
 
 def ordered(each: Json) -> Json:

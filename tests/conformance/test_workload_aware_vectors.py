@@ -17,10 +17,12 @@ from dataclasses import replace
 
 import pytest
 
+from reprieve.engine.scheduling.placing import best_node
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from tests.conformance import deviations, workload_aware_engine, workload_aware_runs
 from tests.conformance.workload_aware_vectors import Vector
+from tests.engine.api_objects import cluster_of, policy_of
 from tests.engine.scheduling import agreement, engine_cycle
 from tests.oracle.scheduling import preemption
 from tests.oracle.scheduling.group import Outcome
@@ -72,6 +74,7 @@ def test_with_the_second_reprieve_pass(executed_vector: Vector) -> None:
     assert (choice.code, choice.nominated) == (without.code, without.nominated)
     assert len(choice.victims) <= len(without.victims)
     _assert_all_fits(vector, found)
+    _assert_proven(vector)
     cluster = Cluster.of({**vector.case, "everyFilterAtReprieve": True})
     if choice.victims and "podGroup" in vector.case["preemptor"]:
         assert preemption.returnable(choice, cluster, vector.case["pending"]) == []
@@ -144,3 +147,13 @@ def _assert_all_fits(vector: Vector, found: Outcome) -> None:
     choice = found.choice or preemption.Choice("Success", "", nominated=found.bound)
     if choice.code == "Success":
         assert preemption.refused_with(choice, Cluster.of(case), case["pending"]) == []
+
+
+def _assert_proven(vector: Vector) -> None:
+    """The plan with the second pass has no fault: no victim could stay."""
+    snapshot = cluster_of(vector.case).snapshot()
+    policy = policy_of(vector.case, second_reprieve_pass=True)
+    choose = best_node if vector.imposed is None else engine_cycle.imposed_by(vector.imposed)
+    attempt = engine_cycle.attempt_of(vector.case, snapshot, policy, choose)
+    if attempt is not None and attempt.plan is not None:
+        engine_cycle.assert_proven(snapshot, policy, attempt)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import Flag, Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code, Rejection
@@ -14,10 +16,11 @@ from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.budgets import budget_matches, violating_pods
 from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.group_preemption import preempt_for_group, select_victims
-from reprieve.engine.scheduling.hierarchy import effective_priority
+from reprieve.engine.scheduling.hierarchy import as_preemptor, effective_priority
 from reprieve.engine.scheduling.importance import importance_order
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Preemption, Sentence, Unit
 from reprieve.engine.scheduling.placing import best_node
+from reprieve.engine.scheduling.plans import plan_of
 from reprieve.engine.scheduling.pod_preemption import choose_node, preempt_after
 from reprieve.engine.scheduling.units import Units, potential_units
 from tests.conformance.workload_aware_comparison import COMPARED, preemptor_pod
@@ -186,7 +189,22 @@ def _group_choice(case: Json, found: Preemption, snapshot: Snapshot) -> Choice:
     attempt = Attempt(unit, Code.UNSCHEDULABLE, members, preemption=found)
     choice = engine_cycle.told(case, snapshot, policy_of(case), attempt).choice
     assert choice is not None
+    group = snapshot.group_rows[snapshot.group_index[unit.group]]
+    assert group is not None
+    queued = [snapshot.pending[uid] for uid in unit.pods]
+    _assert_proven(case, snapshot, attempt, as_preemptor(snapshot, policy_of(case), group, queued))
     return choice._replace(message=choice.message.removeprefix("pod group preemption: "))
+
+
+def _assert_proven(
+    case: Json, snapshot: Snapshot, attempt: Attempt, preemptor: GroupRow | Pending
+) -> None:
+    """Fail where the plan that is made of a preemption does not pass its proof."""
+    found = attempt.preemption
+    if found is not None and found.code is Code.SUCCESS and found.evaluated:
+        queued = [snapshot.pending[uid] for uid in attempt.unit.pods]
+        plan = plan_of(snapshot, preemptor, queued, found, "")
+        engine_cycle.assert_proven(snapshot, policy_of(case), replace(attempt, plan=plan))
 
 
 # Pods.
@@ -266,6 +284,7 @@ def _pod_choice(vector: Vector, statuses: Mapping[str, str]) -> Choice:
     )
     choice = engine_cycle.told(vector.case, snapshot, policy, attempt).choice
     assert choice is not None
+    _assert_proven(vector.case, snapshot, attempt, pending)
     return choice._replace(message=choice.message.removeprefix("preemption: "))
 
 
@@ -273,6 +292,11 @@ def _pod_choice(vector: Vector, statuses: Mapping[str, str]) -> Choice:
 
 
 def executed(vector: Vector) -> Outcome:
+    snapshot, policy = cluster_of(vector.case).snapshot(), policy_of(vector.case)
+    choose = best_node if vector.imposed is None else engine_cycle.imposed_by(vector.imposed)
+    attempt = engine_cycle.attempt_of(vector.case, snapshot, policy, choose)
+    if attempt is not None and attempt.plan is not None:
+        engine_cycle.assert_proven(snapshot, policy, attempt)
     return engine_cycle.cycle(vector.case, vector.imposed)
 
 

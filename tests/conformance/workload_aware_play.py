@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from reprieve.api.scheduling import PodObject
-from reprieve.controllers.scheduling.state import ClusterState
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import COMPOSITE, Gone, Kind, PodRow
@@ -27,14 +26,17 @@ from reprieve.engine.placement.scores.placements import FeasiblePlacement, best_
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.outcome import Attempt, Member, Nominate, Unit
 from reprieve.engine.scheduling.placing import Choose, best_node
+from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.queue import Outcome, Queue
 from reprieve.engine.scheduling.rejecting import rejecting_plugins
 from reprieve.engine.scheduling.session import Session
 from reprieve.intake.cluster.pods import pod_row
+from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording import kube_scheduler as wording
+from reprieve.wording.events import EventText
 from tests.engine.api_objects import ROWS, Json, key_of
 from tests.engine.scheduling import engine_cycle
 
@@ -187,6 +189,8 @@ class Play:
             self.tries[key] = self.tries.get(key, 0) + 1
         attempt = Session(snapshot, self.policy, choose=self.choose).attempt(unit)
         assert attempt is not None, "a session of one unit has placed nobody before"
+        if attempt.plan is not None:
+            assert faults_of(snapshot, self.policy, attempt) == ()
         if attempt.preemption is not None:
             self._record(attempt, snapshot)
         for part in attempt.parts:
@@ -266,9 +270,9 @@ class Play:
         self._record_event(key, related, wording.preempted(word, uid, target))
         self.delete(key)
 
-    def _record_event(self, key: str, related: str, text: wording.EventText) -> None:
+    def _record_event(self, key: str, related: str, text: EventText) -> None:
         event = {"object": f"v1.Pod:{key}", "related": related, "type": text.type}
-        event |= {"reason": text.reason, "action": text.action, "note": text.note}
+        event |= {"reason": text.reason, "action": text.action, "note": text.message}
         self.events.append(event)
 
     def _tell(self, attempt: Attempt, member: Member, keys: dict[Uid, str]) -> None:

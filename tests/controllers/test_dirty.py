@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from reprieve.controllers.dirty import DirtyKeys
+from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.controllers.idle.evaluation_lease import evaluation_lease
+from kubelocal.cluster import EmbeddedCluster
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import LEASES
-from reprieve.local.cluster import EmbeddedCluster
+from reprieve.planes.idle.evaluation_lease import evaluation_lease
 from reprieve.units.clock import SystemClock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_micro

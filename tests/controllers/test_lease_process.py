@@ -11,9 +11,9 @@ from dataclasses import asdict
 
 import pytest
 
-from reprieve.controllers import lease_process
-from reprieve.controllers.lease_link import Shared, WantedLease
-from reprieve.controllers.lease_process import Keeping
+from reprieve.operator import lease_process
+from reprieve.operator.lease_link import Shared, WantedLease
+from reprieve.operator.lease_process import Keeping
 from reprieve.units.durations import SECOND
 from tests.virtual_time import LoopClock, VirtualTimeLoop
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.controllers.process_settings import OperatorOptions, operator_settings
 from reprieve.engine.quota.model import Strategy
+from reprieve.planes.common.process_settings import OperatorOptions, operator_settings
 from reprieve.units.errors import UsageError
 
 FAIR = """\

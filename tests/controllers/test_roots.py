@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.controllers.idle.roots import Roots
 from reprieve.engine.idle import lifecycle
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.plan import Ref
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.transport import Request
+from reprieve.planes.idle.roots import Roots
 from reprieve.units.clock import VirtualClock
 from reprieve.units.ids import Uid
 from tests.kube.fakes import FakeAnswer, FakeWire, client_over, refusal

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.scheduling.decisions import decide
-from reprieve.controllers.scheduling.plugins import Installed, installed, load, load_scorers
 from reprieve.engine.cluster.rows import GroupRow, NodeRow, PodRow
 from reprieve.engine.placement.filtering import FeasiblePlacement, View
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.planes.common.plugins import Installed, installed, load, load_scorers
+from reprieve.planes.scheduling.decisions import decide
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.telemetry.scheduling_record import encode_scheduling
 from reprieve.telemetry.scheduling_replay import PluginMissing, decide_scheduling_again

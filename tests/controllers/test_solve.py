@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from reprieve.controllers.solve import (
+from reprieve.engine.plan import Plane
+from reprieve.planes.common.solve import (
     DecisionLimit,
     NotedPace,
     Solver,
@@ -17,8 +18,7 @@ from reprieve.controllers.solve import (
     TookTooLong,
     at_work_on,
 )
-from reprieve.controllers.suspects import Accused, Suspects
-from reprieve.engine.plan import Plane
+from reprieve.planes.common.suspects import Accused, Suspects
 from reprieve.units.clock import SystemClock
 from reprieve.units.durations import SECOND
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.controllers.lease_link import Shared
-from reprieve.controllers.suspects import (
+from reprieve.engine.plan import Plane
+from reprieve.operator.lease_link import Shared
+from reprieve.planes.common.suspects import (
     Accused,
     Ended,
     Suspect,
@@ -15,7 +16,6 @@ from reprieve.controllers.suspects import (
     read_suspects,
     written,
 )
-from reprieve.engine.plan import Plane
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos

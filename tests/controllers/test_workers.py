@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from reprieve.controllers.dirty import DirtyKeys
-from reprieve.controllers.workers import look_at_each, spawn
 from reprieve.execution.fence import Deposed
 from reprieve.kube.errors import ServerError
+from reprieve.planes.common.dirty import DirtyKeys
+from reprieve.planes.common.workers import look_at_each, spawn
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import SECOND
 

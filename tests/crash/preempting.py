@@ -21,11 +21,11 @@ from pathlib import Path
 
 import orjson
 
+from kubelocal.cluster import Stage, Write
+from kubelocal.server.errors import StatusError
 from reprieve.jobs.pods import GROUP_NAME, GROUP_TOTAL, gated
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import LEASES, PODS, PREEMPTION_PARTS
-from reprieve.local.cluster import Stage, Write
-from reprieve.local.server.errors import StatusError
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER
 from reprieve.scenarios.operator import OperatorProcesses
 from tests.crash.evicted import evicted, together

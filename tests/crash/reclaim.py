@@ -17,8 +17,8 @@ from typing import Any
 
 import orjson
 
-from reprieve.local.cluster import Stage, Write
-from reprieve.local.server.options import PatchType, WriteOptions
+from kubelocal.cluster import Stage, Write
+from kubelocal.server.options import PatchType, WriteOptions
 from reprieve.scenarios.embedded import (
     OPERATOR_NAMESPACE,
     OPERATOR_USER,

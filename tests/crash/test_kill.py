@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.local.cluster import Stage, Write
+from kubelocal.cluster import Stage, Write
 from tests.crash.reclaim import reclaim
 
 #: A calm run takes about forty writes; a number beyond the end of a run kills nobody.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.local.cluster import Stage
+from kubelocal.cluster import Stage
 from tests.crash.preempting import preempting
 
 STAGES = (Stage.BEFORE, Stage.STORED)

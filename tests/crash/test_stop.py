@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.local.cluster import Stage, Write
+from kubelocal.cluster import Stage, Write
 from tests.crash.reclaim import reclaim
 
 MOST_WRITES = 44

@@ -24,7 +24,11 @@ from tests.docs.quota_examples import fair_rows, preemption_rows
 from tests.kubectl.exceptions import embedded_markdown
 from tests.scheduling.filters.documentation import filters_markdown
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "docs"
+KUBELOCAL: Final = ROOT / "kubelocal"
+#: Where documents stand.
+FOLDERS: Final = (ROOT, DOCS, KUBELOCAL, KUBELOCAL / "docs")
 # What the exposition puts behind a family's name.
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
@@ -155,5 +159,5 @@ def tables_in(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    for document in sorted(DOCS.glob("*.md")):
+    for document in sorted(found for folder in FOLDERS for found in folder.glob("*.md")):
         document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")

@@ -17,6 +17,7 @@ PAGES: Final = {
     "the quota plane": "quota.md",
     "the scheduling plane": "scheduling.md",
     "gang jobs": "gang-jobs.md",
+    "disruptions": "disruptions.md",
     "": "scheduling.md",  # a bare "specification 7.5"
 }
 _NUMBER: Final = r"\d+(?:\.\d+)*"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.generated import DOCS, TABLES, filled, tables_in
+from tests.docs.generated import DOCS, FOLDERS, TABLES, filled, tables_in
 
 ROOT = DOCS.parent
-DOCUMENTS = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
+DOCUMENTS = sorted(document for folder in FOLDERS for document in folder.glob("*.md"))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

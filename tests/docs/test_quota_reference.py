@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from kubelocal.cluster import EmbeddedCluster
 from reprieve.api.crds import kueue_crds, load
 from reprieve.engine.quota.assignment import NoFitReason
 from reprieve.engine.quota.entries import Unready
@@ -18,7 +19,6 @@ from reprieve.jobs.table import BUILT_IN, job_kinds
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from reprieve.local.cluster import EmbeddedCluster
 from reprieve.scenarios.steps import PreemptionReason
 from reprieve.settings.quota import (
     PREEMPT_MIN_RUNTIME,

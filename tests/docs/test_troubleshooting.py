@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from kubelocal.cluster import EmbeddedCluster
 from reprieve.api.crds import all_crds
-from reprieve.local.cluster import EmbeddedCluster
 from tests.docs.generated import DOCS
 
 UID = "0a1b2c3d-0000-4000-8000-000000000000"

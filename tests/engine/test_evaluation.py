@@ -461,3 +461,46 @@ def test_a_run_s_plans_are_seen_one_after_the_other() -> None:
     plans = evaluate(rows, POLICY, NOW).plans
     seen = [len(before.claims) for _, before in before_each(plans, rows)]
     assert seen == [0, 1]
+
+
+def test_room_that_a_younger_demand_is_given_is_not_held_against_the_plan_of_an_older_one() -> None:
+    """The older one takes what is free on one node and what is idle on another."""
+    leaving = workload(
+        "leaving",
+        Phase.PREEMPTING,
+        pods=[pod("leaving-0", gpus={GPU: 2}, node="a", terminating=True)],
+        samples={},
+        preempted_for="young",
+    )
+    rows = snapshot(
+        on("b", "idle", 4),
+        leaving,
+        demand(
+            "old",
+            gpus=8,
+            pods=[pod(f"old-{number}", "Pending", gpus={GPU: 4}, demand=True) for number in (0, 1)],
+            created=ago(900),
+        ),
+        demand("young", gpus=2, created=ago(800)),
+        nodes=(NodeRow("a", {GPU: 4}), NodeRow("b", {GPU: 0})),
+    )
+    policy = Policy(fit=Fit.NODE)
+    decided = evaluate(rows, policy, NOW)
+    assert [names(plan) for plan in decided.plans] == [["idle"]]
+    assert [each.demand for each in decided.reservations] == ["ml-team/young"]
+    assert check_all(decided.plans, rows, policy, NOW, decided.reservations) == ()
+
+
+def test_room_that_an_older_demand_was_given_is_held_against_later_plans() -> None:
+    rows = snapshot(
+        on("a", "idle", 4),
+        demand("old", gpus=4, created=ago(900)),
+        demand("young", gpus=4, created=ago(800)),
+        nodes=(NodeRow("a", {GPU: 4}),),
+    )
+    policy = Policy(fit=Fit.NODE)
+    decided = evaluate(rows, policy, NOW)
+    assert [names(plan) for plan in decided.plans] == [["idle"]]
+    assert [each.demand for each in decided.reservations] == ["ml-team/old"]
+    ((_, seen),) = before_each(decided.plans, rows, decided.reservations)
+    assert seen.reservations == decided.reservations

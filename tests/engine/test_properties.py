@@ -200,14 +200,15 @@ def test_every_plan_is_irreducible_or_says_that_it_may_not_be(trim: bool) -> Non
     hold(promise, irreducible=trim)
 
 
+@pytest.mark.parametrize("trim", [False, True])
 @pytest.mark.parametrize("fit", list(Fit))
-def test_the_independent_check_accepts_every_plan(fit: Fit) -> None:
+def test_the_independent_check_accepts_every_plan(fit: Fit, trim: bool) -> None:
     def promise(case: Case, evaluation: Evaluation) -> None:
-        policy = policy_of(case, fit=fit)
+        policy = policy_of(case, fit=fit, irreducible=trim)
         now, held = Nanos(NOW * SECOND), evaluation.reservations
         assert check_all(evaluation.plans, rows_of(case), policy, now, held) == ()
 
-    hold(promise, fit=fit)
+    hold(promise, fit=fit, irreducible=trim)
 
 
 @pytest.mark.parametrize("fit", list(Fit))

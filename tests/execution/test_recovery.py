@@ -42,9 +42,9 @@ class Records:
     def __init__(self, sizes: Sizes = SIZES) -> None:
         self.clock = VirtualClock()
         self.api = MemoryApi(self.clock)
-        client = Client(Transport(Wire(self.api), self.clock, jitter=Random(7)))
+        self.client = Client(Transport(Wire(self.api), self.clock, jitter=Random(7)))
         self.fence = Fence(Held(self.clock), self.clock, LEASE)
-        self.log = IntentLog(client, _NAMESPACE, self.fence, self.clock, sizes)
+        self.log = IntentLog(self.client, _NAMESPACE, self.fence, self.clock, sizes)
 
     async def opened(self, name: str) -> Preemption:
         at = format_instant(self.clock.wall())
@@ -56,6 +56,14 @@ class Records:
             name: (record.get("status") or {}).get("phase", "Planned")
             for (_, name), record in self.api.objects[_KIND].items()
         }
+
+
+async def with_time(records: Records, work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work while a clock that is turned by hand goes on."""
+    task = asyncio.ensure_future(work())
+    while not task.done():
+        await records.clock.advance(SECOND)
+    await task
 
 
 def _refused(verb: str, name: str) -> Callable[[str, Target], FakeAnswer | None]:
@@ -79,7 +87,7 @@ async def test_an_intent_that_its_former_holder_wrote_meanwhile_is_taken_over_as
     async def claim() -> None:
         claimed.extend(await claim_open(records.log, records.fence, records.clock, listed))
 
-    await _with_time(records, claim)
+    await with_time(records, claim)
     assert [(each.metadata.name, each.status.epoch) for each in claimed] == [("a", 1)]
     assert records.api.objects[_KIND][_NAMESPACE, "a"]["status"]["owner"] == "operator-1"
 
@@ -159,11 +167,3 @@ async def test_states_by_number_are_neither_read_nor_written_where_parts_are_gon
         await records.log.finish(torn, IntentPhase.COMPLETED, "", told)
         status = records.api.objects[_KIND][_NAMESPACE, "a"]["status"]
         assert not status.get("numbersByState")
-
-
-async def _with_time(records: Records, work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work while a clock that is turned by hand goes on."""
-    task = asyncio.ensure_future(work())
-    while not task.done():
-        await records.clock.advance(SECOND)
-    await task

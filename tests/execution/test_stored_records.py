@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubelocal.cluster import EmbeddedCluster
 from reprieve.api.crds import all_crds
 from reprieve.api.reprieve import (
     Guard,
@@ -33,7 +34,6 @@ from reprieve.kube.resource import (
     PREEMPTION_PARTS,
     PREEMPTIONS,
 )
-from reprieve.local.cluster import EmbeddedCluster
 from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.clock import SystemClock
 from tests.execution.stored_records import bounded

@@ -22,12 +22,6 @@ from reprieve.api.kueue_validation import workload_errors
 from reprieve.api.kueue_validation_jobs import pod_errors
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME
 from reprieve.api.scheduling import LabelSelector, PodGroup, PodObject
-from reprieve.controllers.webhook_reviews import (
-    MalformedReview,
-    admission_review,
-    conversion_review,
-    kueue_hooks,
-)
 from reprieve.engine.gangs.records import Defaults
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.resources import DEFAULT_VENDORS
@@ -55,6 +49,12 @@ from reprieve.jobs.reading import reclaimable
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.decoding import decode_event, decode_page
 from reprieve.kube.errors import ApiError
+from reprieve.planes.quota.webhooks.reviews import (
+    MalformedReview,
+    admission_review,
+    conversion_review,
+    kueue_hooks,
+)
 from reprieve.settings.idle import derive, overrides_of, read_derived
 from reprieve.units.durations import SECOND, parse_duration
 from reprieve.units.instants import parse_instant

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from reprieve.api.gangs import KOORDINATOR
-from reprieve.controllers.gangs.watches import RESOURCES
 from reprieve.kube.resource import PODS
+from reprieve.planes.scheduling.gangs.watches import RESOURCES
 from tests.scheduling.site import NAMESPACE, Site, node, pod, priority_class, site
 
 GROUPS = RESOURCES[KOORDINATOR.api_version]

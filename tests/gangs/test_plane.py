@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
-from reprieve.controllers.config_map import CONFIG_MAPS
-from reprieve.controllers.gangs.watches import RESOURCES
 from reprieve.kube.resource import NAMESPACES, Resource
+from reprieve.planes.common.config_map import CONFIG_MAPS
+from reprieve.planes.scheduling.gangs.watches import RESOURCES
 from reprieve.settings.coscheduling import CONFIG_MAP, CONFIG_NAMESPACE
 from tests.scheduling.site import NAMESPACE, Site, node, pod, priority_class, site
 

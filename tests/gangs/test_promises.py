@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
-from reprieve.engine.gangs.job import Budgets, JobPolicy, JobReason, Placement
-from tests.gangs.worlds import attempt, tight, world
+from reprieve.engine.gangs.job import (
+    Budgets,
+    Job,
+    JobPolicy,
+    JobReason,
+    Placement,
+    VictimGangs,
+)
+from reprieve.engine.gangs.job_preemption import preempt_for_job
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.proof import Fault
+from reprieve.units.ids import Uid
+from tests.engine import builders
+from tests.engine.scheduling.broken_rules import (
+    see_less_room,
+    skip_the_reprieve_of_groups,
+    take_one_too_many,
+)
+from tests.gangs.proofs import faults_of_job
+from tests.gangs.worlds import attempt, judged, tight, world
 from tests.oracle.gangs import faults, may_go, placed_in_turn
 
 #: So many random clusters, and all of them in the slow run.
@@ -60,3 +80,36 @@ def test_search_succeeds_wherever_first_fit_does(cases: int) -> None:
         more += ours.reason is JobReason.SUCCESS and literal.reason is not JobReason.SUCCESS
     assert both >= cases * 0.15
     assert more >= cases * 0.05
+
+
+@pytest.mark.parametrize("fault", [skip_the_reprieve_of_groups, take_one_too_many, see_less_room])
+@pytest.mark.parametrize("policy", [OURS, LITERAL], ids=["search", "first fit"])
+def test_the_proof_notices_a_job_that_takes_more_than_it_has_to(
+    fault: Callable[[pytest.MonkeyPatch], None],
+    policy: JobPolicy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fault(monkeypatch)
+    noticed = 0
+    for seed in range(200):
+        found = {each.fault for each in judged(world(seed), policy)[2]}
+        assert found <= {Fault.REDUCIBLE}
+        noticed += bool(found)
+    assert noticed >= 3
+
+
+def test_the_proof_notices_a_gang_that_is_taken_whole_where_one_pod_is_enough() -> None:
+    snapshot = builders.snapshot_of(
+        [builders.node(name, gpus=8) for name in "ab"],
+        [builders.pod(f"low-{name}", gpus=4, priority=1, node=name) for name in "ab"],
+        [builders.pod(f"high-{name}", gpus=4, priority=5000, node=name) for name in "ab"],
+        builders.pod("train", gpus=4, priority=1000),
+    )
+    train = builders.pending_of(snapshot, "train")
+    job = Job("default/train", train, (train,), gangs=((Uid("pod-low-a"), Uid("pod-low-b")),))
+    simulation = Simulation(snapshot, Policy(), Policy().profiles[0])
+    found = preempt_for_job(simulation, job, JobPolicy(victim_gangs=VictimGangs.ALL))
+    assert [len(pods) for pods in found.gangs] == [2]
+    assert faults_of_job(snapshot, Policy(), job, found) == ()
+    faults = faults_of_job(snapshot, Policy(), job, found, VictimGangs.POD)
+    assert [(each.fault, each.subject) for each in faults] == [(Fault.REDUCIBLE, "default/low-b")]

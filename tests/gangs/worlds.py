@@ -11,7 +11,9 @@ from reprieve.engine.gangs.job import Job, JobPolicy, JobPreemption
 from reprieve.engine.gangs.job_preemption import preempt_for_job, respect_others
 from reprieve.engine.placement.profile import Policy, Profile
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.scheduling.proof import PlanFault
 from tests.engine import builders
+from tests.gangs.proofs import faults_of_job
 from tests.oracle.gangs import DISABLED, JOB_KEY, PREEMPTIBLE, Node, Outcome, Pod, World
 
 GPU = builders.GPU
@@ -103,7 +105,16 @@ def snapshot_of(given: World) -> Snapshot:
 def attempt(
     given: World, policy: JobPolicy, order: Sequence[int] | None = None, *, explain: bool = False
 ) -> tuple[JobPreemption, Outcome]:
-    """The engine's answer; `order`: of the members as they are handed in."""
+    """The engine's answer, which is proven; `order`: of the members as they are handed in."""
+    found, outcome, faults = judged(given, policy, order, explain=explain)
+    assert faults == ()
+    return found, outcome
+
+
+def judged(
+    given: World, policy: JobPolicy, order: Sequence[int] | None = None, *, explain: bool = False
+) -> tuple[JobPreemption, Outcome, tuple[PlanFault, ...]]:
+    """The engine's answer, and what the proof says of it."""
     snapshot = snapshot_of(given)
     simulation = Simulation(snapshot, _POLICY, _POLICY.profiles[0])
     members = [builders.pending_of(snapshot, pod.name) for pod in given.members]
@@ -111,10 +122,11 @@ def attempt(
     job = Job("default/g", members[0], tuple(handed))
     respect_others(simulation, job)
     found = preempt_for_job(simulation, job, policy, explain=explain)
+    faults = faults_of_job(snapshot, _POLICY, job, found) if found.slots else ()
     names = {pending.row.uid: pending.row.name for pending in members}
     nodes = {names[uid]: node for uid, node in found.nominated}
     victims = frozenset(snapshot.pod_keys[slot].partition("/")[2] for slot in found.slots)
-    return found, Outcome(nodes, victims)
+    return found, Outcome(nodes, victims), faults
 
 
 def tight(seed: int) -> World:

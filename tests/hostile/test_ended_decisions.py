@@ -14,9 +14,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from reprieve.controllers.suspects import ANNOTATION, Suspect, read_suspects
 from reprieve.engine.plan import Plane
 from reprieve.kube.resource import EVENTS, LEASES
+from reprieve.planes.common.suspects import ANNOTATION, Suspect, read_suspects
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock

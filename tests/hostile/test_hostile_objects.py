@@ -22,10 +22,10 @@ from typing import Any, Final
 
 import pytest
 
+from kubelocal.server.errors import StatusError
+from kubelocal.server.options import WriteOptions
+from kubelocal.store import TooLarge
 from reprieve.api.kaiwo import ANNOTATION_PREFIX
-from reprieve.local.server.errors import StatusError
-from reprieve.local.server.options import WriteOptions
-from reprieve.local.store import TooLarge
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses

@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 import aiohttp
 import orjson
 
-from reprieve.local.cluster import EmbeddedCluster, Stage, Write
-from reprieve.local.machines.gpus import Root
-from reprieve.local.server.errors import StatusError
-from reprieve.local.server.options import DeleteOptions, PatchType, Propagation, WriteOptions
+from kubelocal.cluster import EmbeddedCluster, Stage, Write
+from kubelocal.machines.gpus import Root
+from kubelocal.server.errors import StatusError
+from kubelocal.server.options import DeleteOptions, PatchType, Propagation, WriteOptions
 from reprieve.scenarios.embedded import (
     OPERATOR_NAMESPACE,
     OPERATOR_USER,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprieve.local.cluster import Stage, Write
+from kubelocal.cluster import Stage, Write
 from reprieve.units.untrusted import TOLD
 from tests.idle.site import (
     GPU_WORKLOADS,

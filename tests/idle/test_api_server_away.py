@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from reprieve.controllers import process
-from reprieve.controllers.process import End
 from reprieve.kube.errors import ServerError, TooManyRequests, Unreachable
 from reprieve.kube.transport import Answer, HttpWire, Request
+from reprieve.operator import process
+from reprieve.operator.process import End
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.settings.quota_configuration import CONFIG_MAP_KEY
 from tests.idle.site import Site

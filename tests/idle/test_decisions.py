@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.idle.set_aside import Evaluated, SetAside
-from reprieve.controllers.suspects import Ended
+from reprieve.planes.common.suspects import Ended
+from reprieve.planes.idle.set_aside import Evaluated, SetAside
 from reprieve.scenarios.model import NodeSpec
 from tests.idle.site import Object, Site, container, deployment, job, open_site
 
@@ -337,7 +337,7 @@ async def test_a_demand_whose_plan_cannot_be_recorded_is_told_when_it_is_tried_a
     site.busy("Job/demand", 80)
     await site.create(job("demand", container(gpu=8), enabled="true"))
     reason = "PreemptionNotRecorded"
-    for pause in (1, 2, 4):
+    for pause in (10, 20, 40):
         await site.until_event("GpuWorkload/job-demand", reason, f"tried again after {pause} s")
     assert await site.phase("Job/idle") == "Idle"
     await rights.allow("create", "reprieve.dev", "preemptions")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.local.server.access import ADMINISTRATOR
+from kubelocal.server.access import ADMINISTRATOR
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.docs.generated import DOCS
 from tests.idle.site import NAMESPACE, Site, container, job

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.idle.set_aside import SetAside, evaluate_others
-from reprieve.controllers.solve import DecisionLimit, Solver, TookTooLong
-from reprieve.controllers.suspects import Ended
 from reprieve.engine.idle import evaluation
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
 from reprieve.engine.idle.outcome import Evaluation
 from reprieve.engine.plan import Plane
+from reprieve.planes.common.solve import DecisionLimit, Solver, TookTooLong
+from reprieve.planes.common.suspects import Ended
+from reprieve.planes.idle.set_aside import SetAside, evaluate_others
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos

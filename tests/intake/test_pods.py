@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from reprieve.api.core import KueueWorkload, Node, Pod
-from reprieve.controllers.idle import records
 from reprieve.engine.idle.resources import DEFAULT_VENDORS
 from reprieve.engine.idle.vendors import AMD, NVIDIA
 from reprieve.intake.pods import (
@@ -22,6 +21,7 @@ from reprieve.intake.pods import (
     pod_row,
     workload_gpus,
 )
+from reprieve.planes.idle import records
 
 
 def pod(**spec: Any) -> Pod:

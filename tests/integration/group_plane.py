@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from reprieve.local.machines.run import IN_CONTROLLER_MANAGER
+from kubelocal.machines.run import IN_CONTROLLER_MANAGER
 from reprieve.scenarios.embedded import OPERATOR_USER
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kubelocal.crds import permissive_definitions
+from kubelocal.machines.objects import AlreadyThere
+from kubelocal.machines.run import IN_CONTROLLER_MANAGER
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -29,9 +32,6 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
-from reprieve.local.crds import permissive_definitions
-from reprieve.local.machines.objects import AlreadyThere
-from reprieve.local.machines.run import IN_CONTROLLER_MANAGER
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, OPERATOR_USER, embedded_stage
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.operator import OperatorProcesses

@@ -21,12 +21,12 @@ import aiohttp
 import pytest
 import yaml
 
-from reprieve.controllers.webhook_registration import MUTATING, VALIDATING
 from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
 from reprieve.kube.resource import NAMESPACES, PODS, Resource
+from reprieve.planes.quota.webhooks.registration import MUTATING, VALIDATING
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock
 from tests.chart.helm import CHART, HelmMissing, helm_binary

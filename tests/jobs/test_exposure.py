@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from reprieve.api import kueue
-from reprieve.controllers.webhook_jobs import JobRules, job_hooks
-from reprieve.controllers.webhook_reviews import Asked
-from reprieve.controllers.webhook_tenancy import PlaneTenancy
 from reprieve.engine.quota.model import Configuration, LabelSelector, ResourceFlavor
 from reprieve.engine.quota.state import Holdings
 from reprieve.intake.quota import cluster_queue_row
 from reprieve.jobs.table import BUILT_IN
+from reprieve.planes.quota.webhooks.jobs import JobRules, job_hooks
+from reprieve.planes.quota.webhooks.reviews import Asked
+from reprieve.planes.quota.webhooks.tenancy import PlaneTenancy
 from tests.jobs.builders import Json, pod, template
 from tests.kueue.objects import cluster_queue, group, local_queue
 from tests.kueue.test_tenancy import Shelf

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.webhook_jobs import JobRules, job_hooks
-from reprieve.controllers.webhook_reviews import Asked, Hook, Verdict
 from reprieve.jobs.naming import workload_name
 from reprieve.jobs.pods import FINALIZER, MANAGED, PARENT, ROLE, SERVING, has_finalizer, is_gated
 from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.jobs.training import MANAGER
+from reprieve.planes.quota.webhooks.jobs import JobRules, job_hooks
+from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict
 from tests.jobs.builders import GATE, PREFIX, Json, pod, template
 from tests.kueue.test_job_webhooks import CLASS, QUEUE, Town
 

@@ -13,6 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubelocal.cluster import EmbeddedCluster
+from kubelocal.server.errors import StatusError
+from kubelocal.server.options import DeleteOptions, WriteOptions
 from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.cache import Cache
 from reprieve.kube.client import Client, connect
@@ -26,15 +29,13 @@ from reprieve.kube.errors import (
     NotFound,
     Unauthorized,
 )
-from reprieve.kube.events import EventRecorder, Regarding
+from reprieve.kube.events import EventRecorder
 from reprieve.kube.lease import LeaderElector, LeaseTimes
 from reprieve.kube.objects import Metadata, version_number
+from reprieve.kube.references import Reference
 from reprieve.kube.reflector import Health, Reflector
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, Resource
 from reprieve.kube.transport import Transport
-from reprieve.local.cluster import EmbeddedCluster
-from reprieve.local.server.errors import StatusError
-from reprieve.local.server.options import DeleteOptions, WriteOptions
 from reprieve.units.clock import SystemClock
 from reprieve.units.durations import MILLISECOND, SECOND
 from tests.background import in_background
@@ -356,7 +357,7 @@ async def test_a_lease_passes_from_one_process_to_the_next(
 
 async def test_events_are_stored_and_counted(client: Client) -> None:
     recorder = EventRecorder(client, SystemClock())
-    about = Regarding("v1", "ConfigMap", "default", "a", "u")
+    about = Reference("v1", "ConfigMap", "default", "a", "u")
     async with in_background(recorder.run()):
         for _ in range(3):
             recorder.event(about, "Normal", "Seen", "was here", annotations={"a": "b"})

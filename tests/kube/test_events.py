@@ -9,7 +9,8 @@ import pytest
 
 from reprieve.kube.errors import Forbidden, Unreachable
 from reprieve.kube.event_correlation import COMBINED
-from reprieve.kube.events import EventRecorder, Regarding
+from reprieve.kube.events import EventRecorder
+from reprieve.kube.references import Reference
 from reprieve.kube.resource import EVENTS
 from reprieve.kube.transport import Request
 from reprieve.units.clock import VirtualClock
@@ -17,7 +18,7 @@ from reprieve.units.durations import HOUR, MINUTE, SECOND
 from tests.background import in_background
 from tests.kube.fakes import Collection, FakeAnswer, FakeWire, client_over, refusal
 
-JOB = Regarding("batch/v1", "Job", "work", "train", "u1")
+JOB = Reference("batch/v1", "Job", "work", "train", "u1")
 
 
 class Stage:
@@ -30,7 +31,7 @@ class Stage:
             client_over(self.wire, self.clock), self.clock, queue=50, report=self.reports.append
         )
 
-    def say(self, message: str, about: Regarding = JOB, **rest: Any) -> None:
+    def say(self, message: str, about: Reference = JOB, **rest: Any) -> None:
         self.recorder.event(about, "Warning", "WorkloadPreempted", message, **rest)
 
     async def settle(self, nanoseconds: int = 0) -> None:
@@ -81,7 +82,7 @@ async def test_an_event_is_written_as_the_api_has_it(stage: Stage) -> None:
 
 
 async def test_events_about_cluster_wide_objects_go_to_default(stage: Stage) -> None:
-    stage.say("odd", Regarding("v1", "Node", "", "node-1", "u2"))
+    stage.say("odd", Reference("v1", "Node", "", "node-1", "u2"))
     await stage.recorder.flush()
     [(namespace, _)] = stage.events.objects
     assert namespace == "default"
@@ -120,7 +121,7 @@ async def test_a_burst_of_25_passes_then_one_every_five_minutes(stage: Stage) ->
     await stage.recorder.flush()
     assert stage.counts == [("again", 25)]
     assert stage.recorder.dropped == 15
-    stage.say("other", Regarding("batch/v1", "Job", "work", "another", "u3"))
+    stage.say("other", Reference("batch/v1", "Job", "work", "another", "u3"))
     await stage.settle(5 * MINUTE)
     assert stage.counts[1:] == [("other", 1)]
     stage.say("again")
@@ -141,7 +142,7 @@ async def test_two_events_of_one_instant_have_two_names(stage: Stage) -> None:
 async def test_the_name_of_an_event_is_a_valid_one_however_long_the_object_is(
     stage: Stage,
 ) -> None:
-    stage.say("one", Regarding("v1", "Pod", "work", "a" * 235 + "." + "b" * 17, "u4"))
+    stage.say("one", Reference("v1", "Pod", "work", "a" * 235 + "." + "b" * 17, "u4"))
     await stage.recorder.flush()
     name = stage.stored[0]["metadata"]["name"]
     assert len(name) <= 253
@@ -160,7 +161,7 @@ async def test_an_expired_event_goes_on_in_a_new_object(stage: Stage) -> None:
 
 async def test_a_full_queue_drops_and_the_caller_notices_nothing(stage: Stage) -> None:
     for number in range(60):
-        stage.say("x", Regarding("v1", "Pod", "work", f"pod-{number}", f"p{number}"))
+        stage.say("x", Reference("v1", "Pod", "work", f"pod-{number}", f"p{number}"))
     assert stage.recorder.dropped == 10
     await stage.recorder.flush()
     assert len(stage.stored) == 50
@@ -188,7 +189,7 @@ async def test_trouble_is_retried_a_few_times_then_dropped_and_reported_once(
 async def test_a_namespace_that_refused_an_event_is_left_alone_for_a_minute(stage: Stage) -> None:
     denial = 'User "x" cannot create resource "events" in API group "" in the namespace "work"'
     stage.events.refuse = lambda request: refusal(403, "Forbidden", denial)
-    elsewhere = Regarding("batch/v1", "Job", "play", "train", "u2")
+    elsewhere = Reference("batch/v1", "Job", "play", "train", "u2")
     stage.say("one")
     stage.say("two")
     await stage.settle(MINUTE - 1)

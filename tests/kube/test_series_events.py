@@ -9,8 +9,9 @@ import pytest
 
 from reprieve.kube import series_events
 from reprieve.kube.errors import ApiError
+from reprieve.kube.references import Reference
 from reprieve.kube.resource import Resource
-from reprieve.kube.series_events import Reference, SeriesEvents
+from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MINUTE, SECOND

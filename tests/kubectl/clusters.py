@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
+from kubelocal.cluster import EmbeddedCluster
+from kubelocal.machines.embedded import EmbeddedObjects
+from kubelocal.machines.kubelet import KubeletTimes
+from kubelocal.machines.run import Machines
 from reprieve.api.crds import all_crds
-from reprieve.local.cluster import EmbeddedCluster
-from reprieve.local.machines.embedded import EmbeddedObjects
-from reprieve.local.machines.kubelet import KubeletTimes
-from reprieve.local.machines.run import Machines
 from reprieve.units.clock import SystemClock
 from tests.integration.control_plane import ADMINISTRATOR, ControlPlane
 from tests.kubectl.golden import Group

@@ -25,7 +25,7 @@ def of_real_server(binaries: Binaries) -> Mapping[str, str]:
 
 
 def embedded_markdown() -> str:
-    """Return the list for `docs/embedded-cluster.md`: reasons, with the cases that share each."""
+    """Return the list for `kubelocal/docs/cluster.md`: reasons, with the cases that share each."""
     by_reason: dict[str, list[str]] = {}
     for case, reason in EMBEDDED.items():
         by_reason.setdefault(reason, []).append(f"`{case}`")

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kubelocal.cluster import EmbeddedCluster
+from kubelocal.tests.server.builders import Client
 from reprieve.api.crds import kueue_crds
-from reprieve.local.cluster import EmbeddedCluster
-from tests.local.server.builders import Client
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

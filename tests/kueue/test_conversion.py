@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kubelocal.server.structural import Validator
 from reprieve.api.crds import load
 from reprieve.api.kueue import API_VERSION, OLD_API_VERSION
 from reprieve.api.kueue_conversion import KEPT, UnknownVersion, convert
-from reprieve.local.server.structural import Validator
 from tests.kueue.objects import Json, cluster_queue, kueue_object, local_queue, pod_set, workload
 
 NEW, OLD = API_VERSION, OLD_API_VERSION

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kubelocal.tests.server.builders import Client
 from reprieve.api.crds import KUEUE_NAMES, kueue_crds, load
 from tests.kueue.objects import (
     API,
@@ -24,7 +25,6 @@ from tests.kueue.objects import (
     reserved,
     workload,
 )
-from tests.local.server.builders import Client
 
 QUEUES = f"{API}/clusterqueues"
 COHORTS = f"{API}/cohorts"

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.webhook_jobs import JobRules, job_hooks, selector_of
-from reprieve.controllers.webhook_reviews import Asked, Hook, Verdict, kueue_hooks
+from kubelocal.tests.server.builders import job as plain_job
 from reprieve.jobs.paths import first
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import Resource
+from reprieve.planes.quota.webhooks.jobs import JobRules, job_hooks, selector_of
+from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict, kueue_hooks
 from reprieve.settings.quota_configuration import quota_configuration
 from tests.kueue.objects import Json
 from tests.kueue.webhooks import site, webhooks
-from tests.local.server.builders import job as plain_job
 
 QUEUE, CLASS = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from reprieve.api.kueue import RESOURCE_IN_USE
-from reprieve.controllers.webhook_certificates import SECRETS
-from reprieve.controllers.webhook_registration import VALIDATING
 from reprieve.execution.jobs import resource_of
 from reprieve.kube.errors import ApiError
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from reprieve.planes.quota.webhooks.certificates import SECRETS
+from reprieve.planes.quota.webhooks.registration import VALIDATING
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses
 from tests.ports import free_ports

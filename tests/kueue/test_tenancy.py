@@ -8,13 +8,13 @@ from typing import Any, cast
 import msgspec
 
 from reprieve.api import kueue
-from reprieve.controllers.quota.state import QuotaState
-from reprieve.controllers.quota.watches import Watches
-from reprieve.controllers.webhook_tenancy import PlaneTenancy
 from reprieve.engine.quota.model import Configuration, LabelSelector, NodeExpression, ResourceFlavor
 from reprieve.engine.quota.state import Holdings
 from reprieve.intake.quota import cluster_queue_row
 from reprieve.jobs.table import BUILT_IN
+from reprieve.planes.quota.state import QuotaState
+from reprieve.planes.quota.watches import Watches
+from reprieve.planes.quota.webhooks.tenancy import PlaneTenancy
 from tests.kueue.objects import Json, cluster_queue, group, local_queue
 
 FLAVOR = "default-flavor"

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from reprieve.controllers.quota.context import QuotaContext, QuotaOptions
-from reprieve.controllers.quota.plane import QuotaPlane
-from reprieve.controllers.webhook_process import plane_hooks
-from reprieve.controllers.webhook_reviews import Asked, Verdict
 from reprieve.execution.fence import Fence
 from reprieve.kube.series_events import SeriesEvents
+from reprieve.planes.quota.context import QuotaContext, QuotaOptions
+from reprieve.planes.quota.plane import QuotaPlane
+from reprieve.planes.quota.webhooks.process import plane_hooks
+from reprieve.planes.quota.webhooks.reviews import Asked, Verdict
 from reprieve.settings.quota import QuotaSettings, quota_settings
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics

@@ -16,7 +16,10 @@ from cryptography import x509
 
 from reprieve.api.crds import kueue_crds
 from reprieve.api.kueue import RESOURCE_IN_USE
-from reprieve.controllers.webhook_certificates import (
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ApiError, Invalid
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource
+from reprieve.planes.quota.webhooks.certificates import (
     AUTHORITY_LIFE,
     SECRETS,
     SERVING_LIFE,
@@ -26,14 +29,14 @@ from reprieve.controllers.webhook_certificates import (
     new_certificates,
     renewed,
 )
-from reprieve.controllers.webhook_registration import (
+from reprieve.planes.quota.webhooks.registration import (
     MUTATING,
     VALIDATING,
     Place,
     configurations,
     register_webhooks,
 )
-from reprieve.controllers.webhook_reviews import (
+from reprieve.planes.quota.webhooks.reviews import (
     Asked,
     Hook,
     MalformedReview,
@@ -43,10 +46,7 @@ from reprieve.controllers.webhook_reviews import (
     json_patch,
     kueue_hooks,
 )
-from reprieve.controllers.webhook_server import webhook_options
-from reprieve.kube.client import Client
-from reprieve.kube.errors import ApiError, Invalid
-from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource
+from reprieve.planes.quota.webhooks.server import webhook_options
 from reprieve.settings.quota import quota_settings
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import HOUR, SECOND

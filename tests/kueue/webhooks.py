@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubelocal.cluster import EmbeddedCluster
 from reprieve.api.crds import kueue_crds
-from reprieve.controllers.webhook_registration import Place
-from reprieve.controllers.webhook_reviews import Hook, kueue_hooks
-from reprieve.controllers.webhook_server import Standing, WebhookOptions, run_webhooks
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS
-from reprieve.local.cluster import EmbeddedCluster
+from reprieve.planes.quota.webhooks.registration import Place
+from reprieve.planes.quota.webhooks.reviews import Hook, kueue_hooks
+from reprieve.planes.quota.webhooks.server import Standing, WebhookOptions, run_webhooks
 from reprieve.units.clock import Clock, SystemClock
 
 OPTIONS = WebhookOptions(

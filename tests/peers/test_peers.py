@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.local.cluster import EmbeddedCluster
-from tests.local.server.builders import Client, definition, task
+from kubelocal.cluster import EmbeddedCluster
+from kubelocal.tests.server.builders import Client, definition, task
 
 SCRIPTS = Path(__file__).parent / "scripts"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -4,8 +4,9 @@ The module of the engine is loaded with OLD replaced by NEW before anything else
 CHECK runs until one case notices: `targets` (random scenes against the oracle), `figures` (the same
 for the figures of the tree), `rebuild` (incremental state against a rebuild), `flows` and `plans`
 (whole cycles against flows of quota and the oracle), `ties`, `history` (objects that came in
-another order) or `vectors:FILE` (published cases). Prints how many cases were run and whether one
-noticed; with OLD equal to NEW none may.
+another order), `proof` (a plan of whole cycles is refused by its proof), `demand` (the same with
+several pod sets and flavors) or `vectors:FILE` (published cases). Prints how many cases were run
+and whether one noticed; with OLD equal to NEW none may.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 VECTORS = Path(__file__).resolve().parents[2].parent / "shared" / "conformance" / "quota"
 LIMIT = 4_000
@@ -93,6 +95,44 @@ def history() -> Iterator[bool]:
     )
 
 
+def proof() -> Iterator[bool]:
+    from tests.quota.cases import Size, scene
+
+    random = Random(72)
+    small, large = Size(admitted=12, pending=14), Size(queues=7, cohorts=5, admitted=25, pending=14)
+    while True:
+        for size in (small, large):
+            yield _refused(scene(random, size=size), random)
+
+
+def demand() -> Iterator[bool]:
+    from tests.quota.test_second_opinion import contended, flavored
+
+    random = Random(73)
+    while True:
+        yield _refused(flavored(random), random)
+        yield _refused(contended(random), random)
+
+
+def _refused(case: Any, random: Random) -> bool:
+    """Tell whether a plan of a few cycles is refused by its proof."""
+    from reprieve.engine.plan_faults import PlanRefused
+    from reprieve.engine.quota.cycle import cycle
+    from reprieve.units.instants import Nanos
+    from tests.quota.cases import NOW, SECOND
+    from tests.quota.test_cycle import start
+    from tests.quota.test_invariants import stop
+
+    holdings, queues = start(case)
+    for turn in range(3):
+        now = Nanos(NOW + turn * SECOND)
+        result = cycle(holdings, queues, now, turn)
+        if any(isinstance(entry.failure, PlanRefused) for entry in result.entries):
+            return True
+        stop(holdings, queues, random, now)
+    return False
+
+
 def _fails(test: Callable[[], None]) -> Iterator[bool]:
     try:
         test()
@@ -117,7 +157,7 @@ def vectors(file: str) -> Iterator[bool]:
 def main(module: str, old: str, new: str, check: str) -> None:
     install(f"reprieve.engine.quota.{module}", old, new)
     name, _, file = check.partition(":")
-    checks = (targets, figures, rebuild, flows, plans, ties, history)
+    checks = (targets, figures, rebuild, flows, plans, ties, history, proof, demand)
     named = {check.__name__: check for check in checks}
     cases = vectors(file) if name == "vectors" else named[name]()
     count, noticed = 0, False

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.cycle import cycles
+from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Outcome
 from reprieve.engine.quota.model import Configuration, Eviction, Workload
-from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.instants import Nanos
@@ -16,13 +17,19 @@ from tests.quota.cases import NOW, SECOND
 
 
 class Cluster:
-    """Steps of one second; an evicted workload gives its quota back `delays` steps later."""
+    """Steps of one second; an evicted workload gives its quota back `delays` steps later.
+
+    `returning`: what is evicted is deleted, and comes back as another object, of the same root
+    owner ("owner"), with the same label ("label"), or submitted again ("weak"). What is counted by
+    key is counted for all objects of a line of work.
+    """
 
     def __init__(
         self,
         configuration: Configuration,
         delays: tuple[int, ...] = (1,),
-        ledger: Ledger | None = None,
+        ledger: Displacements | None = None,
+        returning: str = "",
     ) -> None:
         self.ledger = ledger
         self.configuration = configuration
@@ -32,12 +39,14 @@ class Cluster:
         self.delays = delays
         self.stopping: dict[str, int] = {}
         self.preempted: Counter[str] = Counter()
-        self.pairs: Counter[frozenset[str]] = Counter()
+        self.pairs: Counter[tuple[str, str]] = Counter()
+        self.returning = returning
+        self.objects = 0
         self.results: list[CycleResult] = []
 
     def submit(self, *workloads: Workload) -> None:
         for workload in workloads:
-            self.queues.push(workload)
+            self.queues.push(self._known(workload))
 
     def finish(self, key: str) -> None:
         queue = self.holdings.tree.names[self.holdings.holders[key].queue]
@@ -54,8 +63,8 @@ class Cluster:
                 for target in entry.issued:
                     key = target.holder.key
                     delay = self.delays[sum(self.preempted.values()) % len(self.delays)]
-                    self.preempted[key] += 1
-                    self.pairs[frozenset((entry.workload.key, key))] += 1
+                    self.preempted[line_of(key)] += 1
+                    self.pairs[line_of(entry.workload.key), line_of(key)] += 1
                     self.stopping[key] = delay
         assert not self.results[-1].progress, "cycles go on for ever"
         happened = any(result.progress for result in self.results[before:]) or bool(self.stopping)
@@ -72,13 +81,39 @@ class Cluster:
         raise AssertionError(f"it does not settle: {self.preempted}")
 
     def admitted(self) -> set[str]:
-        return {key.split("/")[1] for key in self.holdings.holders}
+        return {line_of(key.split("/")[1]) for key in self.holdings.holders}
 
     def _stopped(self, key: str) -> None:
         workload = self.holdings.holders[key].workload
         self.finish(key)
         mark = Eviction("Preempted", workload.evicted.at if workload.evicted else self.now)
-        self.queues.push(replace(workload, admission=None, reserved_at=None, evicted=mark))
+        waiting = replace(workload, admission=None, reserved_at=None, evicted=mark)
+        if self.returning:
+            self.objects += 1
+            name, uid = f"{line_of(workload.name)}~{self.objects}", f"{workload.uid}~{self.objects}"
+            # As old as it was: its age is no other one where its owner makes it again.
+            waiting = self._known(replace(waiting, name=name, uid=uid, evicted=None))
+        self.queues.push(waiting)
+
+    def _known(self, workload: Workload) -> Workload:
+        """Return a workload with its line of work, as it is known by `returning`."""
+        if not self.returning:
+            return workload
+        line, own = line_of(workload.name), f"owner/{workload.uid}"
+        lineage = f"owner/{line}" if self.returning == "owner" else own
+        party = Party(
+            Lineage(lineage),
+            workload.namespace,
+            f"label/{line}" if self.returning == "label" else "",
+            f"template of {line}" if self.returning == "weak" else "",
+            self.now,
+        )
+        return replace(workload, party=party)
+
+
+def line_of(name: str) -> str:
+    """Return the name of an object as it came first."""
+    return name.split("~")[0]
 
 
 def admitted_keys(results: list[CycleResult]) -> list[str]:

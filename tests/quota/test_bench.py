@@ -29,7 +29,9 @@ def test_the_quick_mode_checks_its_results_and_prints_json() -> None:
         ("quota", "mixed-classical"),
         ("quota", "mixed-fair"),
     ]
-    assert all({"cpu_ms", "wall_ms", "peak_mib", "targets"} <= line.keys() for line in lines)
+    assert all(
+        {"cpu_ms", "wall_ms", "peak_mib", "proof_us", "targets"} <= line.keys() for line in lines
+    )
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.model import (
     ClusterQueue,
@@ -20,11 +21,13 @@ from reprieve.engine.quota.model import (
     Preemption,
     Quota,
     ResourceGroup,
+    Workload,
 )
-from reprieve.engine.quota.protection import Causes, Ledger
+from reprieve.engine.quota.protection import Causes
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
-from tests.quota.cases import Size, scene
+from reprieve.units.instants import Nanos
+from tests.quota.cases import NOW, SECOND, Size, scene
 from tests.quota.simulation import Cluster
 from tests.quota.test_loops import configuration, jobs, queue
 
@@ -45,7 +48,7 @@ def relabelled(cluster: Cluster, priorities: dict[str, int]) -> None:
     cluster.queues.flush(list(cluster.configuration.cluster_queues))
 
 
-def two_jobs(ledger: Ledger) -> Cluster:
+def two_jobs(ledger: Displacements) -> Cluster:
     """Return a cluster with room for one of two jobs, of which the first has it."""
     cluster = Cluster(configuration(queue("team", 4, LOWER)), ledger=ledger)
     one, other = jobs(Random(1), "team", 2, gpus=4)
@@ -56,7 +59,7 @@ def two_jobs(ledger: Ledger) -> Cluster:
 
 
 def test_priorities_that_are_swapped_count_each_time() -> None:
-    cluster = two_jobs(Ledger())
+    cluster = two_jobs(Displacements())
     for turn in range(8):
         high, low = ("team-1", "team-0") if turn % 2 == 0 else ("team-0", "team-1")
         relabelled(cluster, {f"ns/{high}": 10_000, f"ns/{low}": 50})
@@ -90,25 +93,31 @@ def test_a_pair_starts_anew_with_another_weight_or_quota(
         )
         return causes.between(one, tree.queues["a"], other, tree.queues["b"])
 
-    ledger, before = Ledger(), cause(changed(2, 1.0))
-    ledger.record("x", "y", two_jobs(Ledger()).now, before)
-    ledger.record("y", "x", two_jobs(Ledger()).now, before)
-    now = two_jobs(Ledger()).now
-    assert (ledger.held_until("x", "y", now, cause(changed(quota, weight))) is not None) is held
+    ledger, before = Displacements(), cause(changed(2, 1.0))
+    x, y = Workload("ns", "x", uid="x"), Workload("ns", "y", uid="y")
+    for second in range(4):
+        one, other = (x, y) if second % 2 == 0 else (y, x)
+        ledger.record(one, other, Nanos(NOW + second * SECOND), before)
+    now = Nanos(NOW + 4 * SECOND)
+    assert (ledger.held_until(x, y, now, cause(changed(quota, weight))) is not None) is held
 
 
 def test_of_two_unequal_ones_the_lower_is_held_and_the_higher_has_the_last_turn() -> None:
-    ledger, now = Ledger(), two_jobs(Ledger()).now
-    ledger.record("high", "low", now, "c")
-    ledger.admitted("high", now)
-    assert ledger.held_until("low", "high", now, "c", above=-1) is None
-    ledger.record("low", "high", now, "c")
-    assert ledger.held_until("high", "low", now, "c", above=1) is None
-    assert ledger.held_until("low", "high", now, "c", above=-1) is not None
+    ledger, high, low = Displacements(), Workload("ns", "h", uid="h"), Workload("ns", "l", uid="l")
+
+    def at(second: int) -> Nanos:
+        return Nanos(NOW + second * SECOND)
+
+    ledger.record(high, low, at(0), "c", above=1)
+    ledger.admitted(high, at(0))
+    assert ledger.held_until(low, high, at(0), "c", above=-1) is None
+    ledger.record(low, high, at(1), "c", above=-1)
+    assert ledger.held_until(high, low, at(1), "c", above=1) is None
+    assert ledger.held_until(low, high, at(1), "c", above=-1) is not None
     # In vain as often as is allowed: others get what it makes room for.
-    ledger.record("high", "low", type(now)(now + 1), "c")
-    ledger.record("high", "low", type(now)(now + 2), "c")
-    assert ledger.held_until("high", "low", type(now)(now + 2), "c", above=1) is not None
+    ledger.record(high, low, at(2), "c", above=1)
+    ledger.record(high, low, at(3), "c", above=1)
+    assert ledger.held_until(high, low, at(3), "c", above=1) is not None
 
 
 def test_over_random_clusters_no_priority_waits_for_a_lower_one_that_it_took_turns_with() -> None:
@@ -116,7 +125,7 @@ def test_over_random_clusters_no_priority_waits_for_a_lower_one_that_it_took_tur
     random, swapped, taken = Random(23), 0, 0
     for number in range(CLUSTERS):
         case = scene(random, fair=False, size=Size(admitted=3, pending=8))
-        cluster = Cluster(case.configuration, (1,), Ledger())
+        cluster = Cluster(case.configuration, (1,), Displacements())
         cluster.submit(*case.pending, case.incoming)
         cluster.settle()
         for _ in range(5):

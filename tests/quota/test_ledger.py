@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from reprieve.api.reprieve import (
     IntentPhase,
@@ -17,8 +19,11 @@ from reprieve.api.reprieve import (
     Proof,
     Victim,
 )
-from reprieve.controllers.quota.held_pairs import HeldPairs
-from reprieve.engine.quota.protection import Ledger
+from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.quota.displacements import Displacements
+from reprieve.engine.quota.model import Workload
+from reprieve.planes.quota.held_pairs import HeldPairs
+from reprieve.telemetry.displacements import stored
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos, format_instant
 from tests.quota.cases import NOW
@@ -28,24 +33,41 @@ def later(seconds: int) -> Nanos:
     return Nanos(NOW + seconds * SECOND)
 
 
+def work(name: str) -> Workload:
+    return Workload("ns", name, uid=name)
+
+
 def test_a_preemption_that_did_not_happen_is_taken_back_from_who_would_have_done_it() -> None:
-    ledger = Ledger(limit=1)
-    ledger.record("x", "y", later(0))
-    ledger.record("y", "x", later(1))
-    ledger.undo("x", "y")
+    memory, x, y = Displacements(limit=1), work("x"), work("y")
+    memory.record(x, y, later(0))
+    memory.record(y, x, later(1))
+    memory.undo(x, "y")
     # It is the turn of y that counts on.
-    assert ledger.held_until("y", "x", later(2), above=1) == later(1) + HOUR
-    assert ledger.held_until("x", "y", later(2), above=1) is None
-    ledger.undo("x", "y")
-    assert ledger.held_until("y", "x", later(2), above=1) == later(1) + HOUR
+    assert memory.held_until(y, x, later(2), above=1) == later(1) + HOUR
+    assert memory.held_until(x, y, later(2), above=1) is None
+    memory.undo(x, "y")
+    assert memory.held_until(y, x, later(2), above=1) == later(1) + HOUR
 
 
 def test_without_a_window_nobody_is_held() -> None:
-    ledger = Ledger(window=0)
+    memory, x, y = Displacements(window=0), work("x"), work("y")
     for seconds in range(4):
-        ledger.record("x", "y", later(seconds))
-        assert ledger.held_until("x", "y", later(seconds)) is None
-    assert not ledger.concerns("x")
+        memory.record(x, y, later(seconds))
+        assert memory.held_until(x, y, later(seconds)) is None
+    assert memory.held(later(4)) == {}
+
+
+def restored(*former: Preemption, known: bool = True) -> HeldPairs:
+    options = SimpleNamespace(loop_limit=2, loop_window=HOUR)
+    context = SimpleNamespace(options=options, clock=SimpleNamespace(wall=lambda: later(3)))
+
+    def there(ref: ObjectRef) -> Party | None:
+        return Party(Lineage(f"owner/{ref.name}"), "ns") if known else None
+
+    pairs = HeldPairs(cast("Any", context), there)
+    pairs.restore(reversed(former))
+    assert pairs.ledger is not None
+    return pairs
 
 
 @pytest.mark.parametrize(
@@ -54,20 +76,51 @@ def test_without_a_window_nobody_is_held() -> None:
 def test_a_restart_holds_no_higher_priority_for_preemptions_that_were_completed(
     phase: IntentPhase, held: bool
 ) -> None:
-    former = [record(1, phase), record(2, phase)]
-    options = SimpleNamespace(loop_limit=2, loop_window=HOUR)
-    context = SimpleNamespace(options=options, clock=SimpleNamespace(wall=lambda: later(3)))
-    pairs = HeldPairs(cast("Any", context))
-    pairs.restore(reversed(former))
+    pairs = restored(record(1, phase), record(2, phase), known=False)
+    high, low = work("high"), work("low")
     assert pairs.ledger is not None
     end = later(1) + HOUR
-    assert pairs.ledger.held_until("high", "low", later(3), above=5) == (end if held else None)
-    # Who is not above the other is held as before.
-    assert pairs.ledger.held_until("high", "low", later(3)) == end
+    assert pairs.ledger.held_until(high, low, later(3), above=5) == (end if held else None)
 
 
-def record(seconds: int, phase: IntentPhase) -> Preemption:
-    high, low = (ObjectRef("v1", "Workload", name, name, "ns") for name in ("high", "low"))
+def test_a_restart_knows_new_objects_again_from_what_the_records_say_of_their_lineage() -> None:
+    memory = Displacements()
+    for turn in range(2):
+        memory.record(of("a", turn), of("b", turn), later(2 * turn))
+        memory.record(of("b", turn + 1), of("a", turn), later(2 * turn + 1))
+    records = []
+    for number, (uids, row) in enumerate(memory.recorded.items()):
+        plain = record(number, IntentPhase.COMPLETED, *uids)
+        told = msgspec.json.decode(msgspec.json.encode(stored([row])))
+        records.append(replace(plain, spec=replace(plain.spec, input=told)))
+    pairs = restored(*records)
+    assert pairs.ledger is not None
+    assert pairs.ledger.loops(later(4)) == memory.loops(later(4)) != ()
+    new = of("a", 9), of("b", 9)
+    held = [ledger.held_until(*new, later(4)) for ledger in (memory, pairs.ledger)]
+    assert held[0] == held[1] is not None
+    # What is no record of displacements is passed over.
+    spoilt = replace(plain, spec=replace(plain.spec, input={"displacements": {"x": 1}}))
+    assert restored(spoilt).ledger is not None
+
+
+def test_records_of_earlier_versions_count_for_the_work_of_objects_that_are_there() -> None:
+    phase = IntentPhase.ABANDONED
+    pairs = restored(record(1, phase), record(2, phase))
+    assert pairs.ledger is not None
+    high, low = of("high", 0), of("low", 7)
+    assert pairs.ledger.held_until(high, low, later(3), above=5) == later(1) + HOUR
+
+
+def of(name: str, number: int) -> Workload:
+    party = Party(Lineage(f"owner/{name}"), "ns")
+    return Workload("ns", f"{name}{number}", uid=f"{name}{number}", party=party)
+
+
+def record(
+    seconds: int, phase: IntentPhase, preemptor: str = "high", victim: str = "low"
+) -> Preemption:
+    high, low = (ObjectRef("v1", "Workload", name, name, "ns") for name in (preemptor, victim))
     spec = PreemptionSpec(
         plane="quota",
         plan_id=f"p{seconds}",

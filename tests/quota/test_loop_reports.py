@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
     Configuration,
@@ -24,7 +25,6 @@ from reprieve.engine.quota.model import (
     Strategy,
     Workload,
 )
-from reprieve.engine.quota.protection import Ledger
 from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND
 from tests.quota.simulation import Cluster
@@ -228,9 +228,14 @@ REPORTS = [
 
 
 def play(
-    report: Report, fair: Any, seed: int, delays: tuple[int, ...], ledger: Ledger | None
+    report: Report,
+    fair: Any,
+    seed: int,
+    delays: tuple[int, ...],
+    ledger: Displacements | None,
+    returning: str = "",
 ) -> Cluster:
-    cluster = Cluster(report.configuration(fair), delays, ledger)
+    cluster = Cluster(report.configuration(fair), delays, ledger, returning)
     for _ in report.story(cluster, Random(seed)):
         cluster.settle()
     cluster.settle()
@@ -243,7 +248,9 @@ def test_nobody_is_preempted_more_than_twice_and_all_settle(report: Report) -> N
         for delays in DELAYS:
             for seed in range(2):
                 where = (fair, delays, seed)
-                cluster = play(report, fair, seed, delays, Ledger() if report.loops else None)
+                cluster = play(
+                    report, fair, seed, delays, Displacements() if report.loops else None
+                )
                 assert max(cluster.preempted.values(), default=0) <= 2, (where, cluster.preempted)
                 assert not any(each.evicted for each in cluster.holdings.holders.values()), where
                 if report.admitted is not None:
@@ -259,3 +266,31 @@ def test_what_is_held_would_loop_otherwise(report: Report) -> None:
     for fair in report.fair:
         with pytest.raises(AssertionError, match="it does not settle"):
             play(report, fair, 0, (1,), None)
+
+
+@pytest.mark.parametrize("returning", ["owner", "label", "weak"])
+@pytest.mark.parametrize(
+    "report", [each for each in REPORTS if each.loops], ids=lambda report: report.name
+)
+def test_work_that_comes_back_as_new_objects_settles_within_the_same_bound(
+    report: Report, returning: str
+) -> None:
+    came_back = 0
+    for fair in report.fair:
+        for delays in DELAYS:
+            for seed in range(2):
+                where = (fair, delays, seed)
+                cluster = play(report, fair, seed, delays, Displacements(), returning)
+                assert max(cluster.preempted.values()) <= 2, (where, cluster.preempted)
+                came_back += cluster.objects
+    assert came_back >= 16
+
+
+@pytest.mark.parametrize(
+    "report", [each for each in REPORTS if each.loops], ids=lambda report: report.name
+)
+def test_new_objects_that_nobody_knows_again_would_go_in_circles(report: Report) -> None:
+    """So the stories show what they are about: with the same memory, and without lineage."""
+    for fair in report.fair:
+        with pytest.raises(AssertionError, match="it does not settle"):
+            play(report, fair, 0, (1,), Displacements(), "unknown")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
     ClusterQueue,
@@ -29,7 +30,6 @@ from reprieve.engine.quota.model import (
     Strategy,
     Workload,
 )
-from reprieve.engine.quota.protection import Ledger
 from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND, Size, scene
 from tests.quota.simulation import Cluster
@@ -186,7 +186,7 @@ def test_with_held_pairs_everything_settles(fair: bool) -> None:
     for number in range(500):
         case = scene(random, fair=fair, size=size)
         delays = random.choice(DELAYS)
-        cluster = Cluster(case.configuration, delays, Ledger())
+        cluster = Cluster(case.configuration, delays, Displacements())
         cluster.submit(*case.pending, case.incoming)
         cluster.settle()
         assert max(cluster.pairs.values(), default=0) <= 2, number
@@ -201,7 +201,7 @@ def test_without_held_pairs_the_same_two_take_turns_for_ever() -> None:
     )
     never = Preemption()
 
-    def scenario(ledger: Ledger | None) -> Cluster:
+    def scenario(ledger: Displacements | None) -> Cluster:
         found = configuration(
             queue("a", 0, rules), queue("b", 0, never), queue("c", 0, never), shared=1
         )
@@ -218,7 +218,7 @@ def test_without_held_pairs_the_same_two_take_turns_for_ever() -> None:
 
     with pytest.raises(AssertionError, match="it does not settle"):
         scenario(None).settle()
-    held = scenario(Ledger())
+    held = scenario(Displacements())
     held.settle()
     assert sorted(held.preempted.values()) == [2, 2]
     assert held.admitted() == {"b-0", "c-0"}

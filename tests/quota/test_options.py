@@ -7,9 +7,9 @@ from dataclasses import replace
 from random import Random
 
 from reprieve.engine.quota.cycle import cycle
+from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.engine.quota.model import Policy, Preemption, Settings
-from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.units.durations import HOUR
@@ -115,47 +115,34 @@ def _entries(case: Scene) -> list[tuple[Entry, Nanos | None]]:
 # Held pairs
 
 
-def test_a_pair_is_held_from_its_last_allowed_preemption_until_the_window_has_passed() -> None:
-    ledger = Ledger(2, HOUR)
-    ledger.record("a", "b", later(0))
-    assert ledger.held(later(0)) == {}
-    ledger.record("b", "a", later(600))
-    pair = frozenset("ab")
-    assert ledger.held(later(600)) == {pair: later(3_600)}
-    assert ledger.held_until("b", "a", later(3_599)) == later(3_600)
-    assert ledger.held_until("a", "b", later(3_600)) is None
-    ledger.undo("b", "a")
-    assert ledger.held_until("a", "b", later(600)) is None
-    assert ledger.concerns("a") and ledger.concerns("b") and not ledger.concerns("c")
-    ledger.record("c", "d", later(4_000))
-    assert not ledger.concerns("a")
-
-
-def test_a_ledger_that_is_told_again_in_any_order_holds_the_same_pairs() -> None:
-    random, held_pairs = Random(5), 0
-    for _ in range(300):
-        pairs = [random.sample("abcd", 2) for _ in range(random.randint(1, 12))]
-        told = [(first, other, later(random.randint(0, 5_000))) for first, other in pairs]
-        now = later(random.randint(5_000, 9_000))
-        ordered, shuffled = Ledger(), Ledger()
-        for preemptor, victim, at in sorted(told, key=lambda each: each[2]):
-            ordered.record(preemptor, victim, at)
-        random.shuffle(told)
-        for preemptor, victim, at in told:
-            shuffled.record(preemptor, victim, at)
-        assert ordered.held(now) == shuffled.held(now)
-        held_pairs += len(ordered.held(now))
-    assert held_pairs >= 100
+def test_two_are_held_from_their_last_allowed_preemption_until_the_window_has_passed() -> None:
+    memory, a, b, c = Displacements(2, HOUR), job("a", 1), job("b", 1), job("c", 1)
+    for seconds, one, other in ((0, a, b), (300, b, a), (600, a, b)):
+        memory.record(one, other, later(seconds))
+        memory.admitted(one, later(seconds))
+        assert memory.held(later(seconds)) == {}
+    memory.record(b, a, later(900))
+    memory.admitted(b, later(900))
+    pair = (party_of(a).lineage, party_of(b).lineage)
+    assert {each: hold.until for each, (_, hold) in memory.held(later(900)).items()} == {
+        pair: later(3_600)
+    }
+    assert memory.held_until(a, b, later(3_599)) == later(3_600)
+    assert memory.held_until(b, a, later(900)) is None
+    assert memory.held_until(a, b, later(3_600)) is None
+    memory.undo(b, "a")
+    assert memory.held_until(a, b, later(900)) is None
+    assert memory.concerns(a) and memory.concerns(b) and not memory.concerns(c)
 
 
 def test_a_held_pair_sets_nobody_else_of_its_shape_aside_and_is_tried_again_when_it_ends() -> None:
     configuration = one_queue(preemption=LOWER)
-    holdings, queues, ledger = Holdings(configuration), Queues(configuration), Ledger()
+    holdings, queues, ledger = Holdings(configuration), Queues(configuration), Displacements()
     holdings.hold(held("a", amount=4))
     queues.push(job("high", 4, priority=2))
     queues.push(job("other", 4, priority=2, created=later(1)))
     for at in (0, 10):
-        ledger.record("high", "a", later(at))
+        ledger.record(job("high", 4, priority=2), held("a", amount=4), later(at))
     # The same uid is what a real workload keeps from one attempt to the next.
     assert [w.uid for w in queues.pending()] == ["high", "other"]
     result = cycle(holdings, queues, later(20), 0, ledger)

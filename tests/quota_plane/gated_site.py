@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from reprieve.controllers.quota.context import QuotaOptions
-from reprieve.controllers.webhook_jobs import JobRules, job_hooks
-from reprieve.controllers.webhook_tenancy import PlaneTenancy
 from reprieve.engine.quota.model import LabelSelector
 from reprieve.jobs.model import JobKind
+from reprieve.planes.quota.context import QuotaOptions
+from reprieve.planes.quota.webhooks.jobs import JobRules, job_hooks
+from reprieve.planes.quota.webhooks.tenancy import PlaneTenancy
 from tests.kueue.webhooks import webhooks
 from tests.quota_plane.site import Object, Site, site
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from reprieve.api.crds import kueue_crds
-from reprieve.controllers.quota.context import QuotaContext, QuotaOptions
-from reprieve.controllers.quota.plane import QuotaPlane
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
@@ -25,6 +23,8 @@ from reprieve.kube.resource import (
     Resource,
 )
 from reprieve.kube.series_events import SeriesEvents
+from reprieve.planes.quota.context import QuotaContext, QuotaOptions
+from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import NodeSpec
 from reprieve.telemetry.metrics import Metrics

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.quota import admissions, decisions
-from reprieve.controllers.quota.writing import StatusWriter
 from reprieve.kube.writes import Priority
+from reprieve.planes.quota import admissions, decisions
+from reprieve.planes.quota.writing import StatusWriter
 from tests.quota_plane.site import job, site
 from tests.quota_plane.test_jobs import base
 

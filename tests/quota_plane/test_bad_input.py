@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.quota.watches import COHORTS
 from reprieve.kube.errors import Invalid
 from reprieve.kube.resource import EVENTS, Resource
+from reprieve.planes.quota.watches import COHORTS
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,

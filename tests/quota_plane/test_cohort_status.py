@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import isnan
 from pathlib import Path
 
-from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.engine.quota.model import Settings
 from reprieve.kube.resource import Resource
+from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     Object,

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.quota import deletion_pace
-from reprieve.controllers.quota.context import QuotaOptions
-from reprieve.controllers.quota.deletion_pace import DeletionPace
-from reprieve.controllers.quota.pod_lookup import PodLookup
-from reprieve.controllers.quota.pod_records import pod_indexes
-from reprieve.controllers.quota.pod_steps import PodSteps
-from reprieve.controllers.quota.watches import Held
 from reprieve.kube.cache import Cache
 from reprieve.kube.resource import PODS
+from reprieve.planes.quota import deletion_pace
+from reprieve.planes.quota.context import QuotaOptions
+from reprieve.planes.quota.deletion_pace import DeletionPace
+from reprieve.planes.quota.pod_lookup import PodLookup
+from reprieve.planes.quota.pod_records import pod_indexes
+from reprieve.planes.quota.pod_steps import PodSteps
+from reprieve.planes.quota.watches import Held
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
 from tests.jobs.builders import pod

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from reprieve.api.core import ObjectMeta
 from reprieve.api.kueue import Admission, Workload
-from reprieve.controllers.quota.explanations import Explanations
 from reprieve.engine.quota import model
 from reprieve.engine.quota.entries import Entry, Outcome
 from reprieve.intake.quota_workloads import condition_of
 from reprieve.kube.writes import Priority
+from reprieve.planes.quota.explanations import Explanations
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import MILLISECOND, SECOND
 from tests.background import ended, in_background

@@ -9,13 +9,6 @@ import msgspec
 import pytest
 
 from reprieve.api.kueue import Workload
-from reprieve.controllers.quota.deadlines import (
-    deactivated_until,
-    finished_until,
-    pods_ready_until,
-    runs_until,
-)
-from reprieve.controllers.quota.following import followed
 from reprieve.engine.quota.checks import required_checks
 from reprieve.engine.quota.model import (
     Admission,
@@ -30,6 +23,13 @@ from reprieve.engine.quota.model import (
     StopPolicy,
 )
 from reprieve.intake.quota_workloads import PodSetRows, workload_row
+from reprieve.planes.quota.deadlines import (
+    deactivated_until,
+    finished_until,
+    pods_ready_until,
+    runs_until,
+)
+from reprieve.planes.quota.following import followed
 from reprieve.settings.quota_configuration_parts import PodsReady
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, parse_instant

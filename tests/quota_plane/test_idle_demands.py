@@ -5,8 +5,12 @@ Both planes run beside each other: this one here, the idle plane as a process of
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from reprieve.jobs.table import queued_kinds
 from reprieve.kube.errors import NotFound
@@ -14,6 +18,8 @@ from reprieve.kube.resource import GPU_WORKLOADS, PODS
 from reprieve.scenarios.model import NodeSpec
 from tests.quota_plane.gated_site import QUEUE, gated_site
 from tests.quota_plane.site import JOBS, NAMESPACE, Object, Site, cluster_queue, flavor, local_queue
+
+pytestmark = pytest.mark.real_time  # the idle plane is a process of its own
 
 GPU = "amd.com/gpu"
 ENABLED = {"kaiwo.silogen.ai/gpu-preemption.enabled": "true"}
@@ -79,9 +85,7 @@ async def test_an_idle_job_is_reclaimed_once_for_a_queued_job_and_once_for_a_gan
     async with gated_site(tmp_path, *base(8), kinds=kinds, nodes=nodes) as cluster:
         await cluster.create(gpu_job("idle-a", 1, 4), gpu_job("idle-b", 2, 2))
         await cluster.until_admitted("idle-a", "idle-b")
-        operator = cluster.embedded.stage.launch(ENVIRONMENT, 1)
-        await operator.start()
-        try:
+        async with idle_plane(cluster):
             await cluster.until("both are idle", lambda: idle(cluster, "idle-a", "idle-b"))
             await cluster.create(gpu_job("queued", 2, 2))
             await cluster.until("the queued job runs", lambda: runs(cluster, "queued", 2))
@@ -89,15 +93,32 @@ async def test_an_idle_job_is_reclaimed_once_for_a_queued_job_and_once_for_a_gan
             kept = ({"idle-a", "idle-b"} - {first}).pop()
             assert first in ("idle-a", "idle-b")
             # Of two idle jobs of four GPUs each one is enough for a gang of four.
-            await cluster.until("both are idle", lambda: idle(cluster, kept, "queued"))
+            await cluster.until("the others are idle", lambda: idle(cluster, kept, "queued"))
             for pod in gang("ring", 2, 2):
                 await cluster.client.create(PODS, pod, dict)
             await cluster.until("the gang runs", lambda: gang_runs(cluster, "ring", 2))
             assert len(await reclaimed(cluster)) == 2
             left = [name for name in (kept, "queued") if await exists(cluster, name)]
             assert len(left) == 1
-        finally:
-            await operator.stop()
+
+
+@asynccontextmanager
+async def idle_plane(cluster: Site) -> AsyncIterator[None]:
+    """Run the idle plane as a process; what fails meanwhile is told with what it said and saw."""
+    operator = cluster.embedded.stage.launch(ENVIRONMENT, 1)
+    await operator.start()
+    try:
+        yield
+    except Exception as error:
+        page = await cluster.client.list(GPU_WORKLOADS, dict, namespace=NAMESPACE)
+        for each in page.items:
+            error.add_note(f"{each['spec']['workloadRef']}: {each.get('status')}")
+        for intent in await cluster.intents():
+            error.add_note(f"{intent['metadata']['name']}: {intent['spec']['victims']}")
+        error.add_note("\n".join(["the operator:", *operator.tail(200)]))
+        raise
+    finally:
+        await operator.stop()
 
 
 async def idle(cluster: Site, *names: str) -> bool:

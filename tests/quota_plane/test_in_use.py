@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from reprieve.api.kueue import RESOURCE_IN_USE
-from reprieve.controllers.quota.watches import FLAVORS
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import Resource
+from reprieve.planes.quota.watches import FLAVORS
 from tests.quota_plane.site import CLUSTER_QUEUES, JOBS, NAMESPACE, Object, Site, job, site
 from tests.quota_plane.test_jobs import base
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from reprieve.api import kueue
-from reprieve.controllers.quota.injections import injections
 from reprieve.jobs.writing import Conflicting
+from reprieve.planes.quota.injections import injections
 
 Json = dict[str, Any]
 FLAVORS: dict[str, Json] = {

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.controllers.config_map import CONFIG_MAPS
-from reprieve.controllers.quota.context import QuotaOptions
-from reprieve.controllers.quota.live_configuration import (
+from reprieve.kube.resource import EVENTS
+from reprieve.planes.common.config_map import CONFIG_MAPS
+from reprieve.planes.quota.context import QuotaOptions
+from reprieve.planes.quota.live_configuration import (
     LiveConfiguration,
     StoredSettings,
     stored_settings,
 )
-from reprieve.kube.resource import EVENTS
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.settings.quota import QuotaSource
 from reprieve.settings.quota_configuration import CONFIG_MAP_KEY

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.engine.quota.model import Settings
+from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.site import (
     Object,
     Site,

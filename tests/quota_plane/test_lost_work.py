@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reprieve.api.kueue import Workload
-from reprieve.controllers.quota.meters import lost_with
+from reprieve.planes.quota.meters import lost_with
 from reprieve.scenarios.model import NodeSpec
 from tests.quota_plane.site import (
     Object,

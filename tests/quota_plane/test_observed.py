@@ -10,9 +10,9 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.engine.quota.model import Settings
 from reprieve.kube.resource import EVENTS
+from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reprieve.controllers.quota.preemptions import Preemptions
+from reprieve.planes.quota.preemptions import Preemptions
+from reprieve.planes.quota.state import key_of
 from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
 from tests.quota_plane.site import NAMESPACE, WORKLOADS, Site, job, site
 from tests.quota_plane.test_jobs import LOWER, base
 
@@ -35,6 +38,13 @@ async def test_a_plan_is_recorded_only_while_a_victim_of_it_holds_quota(
     carry = Preemptions.carry
     begun: list[str] = []
     carried: list[str] = []
+    unrecorded: list[bool] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def look(preemptions: Preemptions, preemptor: str) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        unrecorded.append(preemptor in preemptions._state.queues.unrecorded)
 
     async with site(tmp_path, *base(4, preemption=LOWER)) as cluster:
 
@@ -51,7 +61,11 @@ async def test_a_plan_is_recorded_only_while_a_victim_of_it_holds_quota(
 
                 await cluster.until("the end was seen", seen)
                 await cluster.clock.sleep(SECOND)  # the plane's watch, too
+                pauses = preemptions._state.queues.unrecorded
+                pauses.hold(key_of(rest[0]), Nanos(0))
             failed = await carry(preemptions, plan, *rest)
+            if not carried:
+                tasks.append(asyncio.create_task(look(preemptions, key_of(rest[0]))))
             carried.append(plan.id)
             return failed
 
@@ -67,3 +81,4 @@ async def test_a_plan_is_recorded_only_while_a_victim_of_it_holds_quota(
         planned = [each["spec"]["planId"] for each in await cluster.intents()]
         assert (begun[0] in planned) is not all_end
         assert len(planned) <= 1
+        assert unrecorded == [all_end], "only who is recorded begins anew with its pauses"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reprieve.controllers.quota import decisions, jobs, state, statuses
+from reprieve.engine.plan_faults import PlanFault
+from reprieve.engine.quota import cycle
 from reprieve.engine.quota.nominations import Nominations
+from reprieve.engine.quota.proof import Fault
 from reprieve.kube.resource import PREEMPTIONS
+from reprieve.planes.quota import decisions, jobs, state, statuses
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
+from reprieve.telemetry.faults import FaultCounter
 from tests.quota.test_faults import breaking
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
@@ -61,6 +66,38 @@ async def test_a_workload_that_cannot_be_decided_about_waits_alone_and_is_told(
         assert "Poison: the test says so" in caplog.text
         _turn(cluster, 601)
         await cluster.until_admitted("some", "other", "poisoned")
+
+
+async def test_a_preemption_whose_proof_fails_evicts_nobody_and_is_told_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = (PlanFault(Fault.NOT_FEASIBLE, "ns/high"),)
+    queue = base(2, preemption={"withinClusterQueue": "LowerPriority"})
+    async with site(tmp_path, *queue, clock=TurnedClock()) as cluster:
+        counter = FaultCounter(cluster.metrics.faults)
+        logging.getLogger().addHandler(counter)
+        try:
+            await cluster.create(job("low", pods=2, priority="low"))
+            await cluster.until_admitted("low")
+            with monkeypatch.context() as patched:
+                patched.setattr(cycle, "faults_of", lambda *_: refused)
+                await cluster.create(job("high", pods=2, priority="high"))
+
+                async def told() -> bool:
+                    return await _told(cluster, "high")
+
+                await cluster.until("an event about it", told)
+        finally:
+            logging.getLogger().removeHandler(counter)
+        assert "PlanRefused: ns/high: the preemptor does not fit with the victims gone" in (
+            caplog.text
+        )
+        counted = "reprieve_faults_total", {"logger": "reprieve.quota"}
+        assert cluster.metrics.registry.get_sample_value(*counted) == 1
+        assert await cluster.intents() == []
+        assert "Evicted" not in await cluster.conditions("low")
+        _turn(cluster, 601)
+        await cluster.until_admitted("high")
 
 
 async def test_a_workload_that_cannot_be_read_waits_alone(

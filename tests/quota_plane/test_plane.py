@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import generate_latest
 
-from reprieve.controllers.quota.context import QuotaOptions
+from reprieve.planes.quota.context import QuotaOptions
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from reprieve.api import kueue
-from reprieve.controllers.quota.pod_templates import PodTemplates
 from reprieve.engine.quota import model
 from reprieve.engine.quota.node_proof import Template
 from reprieve.intake.quota_limits import NO_LIMITS, ContainerLimits
 from reprieve.intake.quota_workloads import PodSetRows
 from reprieve.jobs.table import BUILT_IN
+from reprieve.planes.quota.pod_templates import PodTemplates
 
 (JOB,) = (kind for kind in BUILT_IN if kind.kind == "Job")
 GIB = 2**30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from reprieve.api.kueue import Workload
-from reprieve.controllers.quota.shared_parts import SharedParts
+from reprieve.planes.quota.shared_parts import SharedParts
 
 
 def workload(number: int, cpu: str = "1") -> Workload:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.engine.quota.model import Settings
 from reprieve.engine.quota.requeuing import Backoff
 from reprieve.kube.errors import NotFound
+from reprieve.planes.quota.context import QuotaOptions
 from reprieve.settings.quota_configuration_parts import PodsReady
 from tests.quota_plane.site import (
     JOBS,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.quota.context import QuotaOptions
 from reprieve.engine.quota.model import Settings
 from reprieve.engine.quota.usage_based import UsageBased
+from reprieve.planes.quota.context import QuotaOptions
 from reprieve.units.quantities import parse_milli
 from tests.quota_plane.site import (
     JOBS,

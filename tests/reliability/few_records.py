@@ -11,14 +11,15 @@ from typing import Final
 from unittest.mock import patch
 
 from reprieve.cli.main import main
-from reprieve.controllers.idle import evaluator
-from reprieve.controllers.scheduling import preemptions
+from reprieve.execution.book import Retention
+from reprieve.planes.idle import plane
+from reprieve.planes.scheduling import preemptions
 
 MOST: Final = 300
 
 if __name__ == "__main__":
     with (
-        patch.object(preemptions, "_RECORD_CAP", MOST),
-        patch.object(evaluator, "RECORD_CAP", MOST),
+        patch.object(preemptions, "_RETENTION", Retention(cap=MOST)),
+        patch.object(plane, "_RETENTION", Retention(cap=MOST)),
     ):
         sys.exit(main())

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from kubelocal.cluster import EmbeddedCluster
+from kubelocal.machines.nodes import NodeSpec
+from kubelocal.machines.objects import AlreadyThere, Change, Changed, ChangeType, Gone, Refused
+from kubelocal.machines.run import Machines
+from kubelocal.machines.scheduler import with_scheduler
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
-from reprieve.local.cluster import EmbeddedCluster
-from reprieve.local.machines.nodes import NodeSpec
-from reprieve.local.machines.objects import AlreadyThere, Change, Changed, ChangeType, Gone, Refused
-from reprieve.local.machines.run import Machines
 from reprieve.scenarios.real import KubeObjects
 from reprieve.units.clock import SystemClock
-from tests.local.machines.stand_in_scheduler import with_scheduler
 
 GADGETS = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprieve.local.cluster import EmbeddedCluster
+from kubelocal.cluster import EmbeddedCluster
 from reprieve.scenarios.model import load
 from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
-from reprieve.controllers.scheduling.context import SchedulingContext
-from reprieve.controllers.scheduling.plane import SchedulingPlane
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.transport import Request, Transport
+from reprieve.planes.scheduling.context import SchedulingContext
+from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.scheduling import SchedulingMetrics

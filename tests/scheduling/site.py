@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 import orjson
 
+from kubelocal.cluster import Stage, Write
 from reprieve.kube.bodies import PatchType
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import AlreadyExists, NotFound
 from reprieve.kube.resource import EVENTS, LEASES, NAMESPACES, PODS, PREEMPTIONS, Resource
-from reprieve.local.cluster import Stage, Write
 from reprieve.scenarios.embedded import (
     OPERATOR_NAMESPACE,
     OPERATOR_USER,

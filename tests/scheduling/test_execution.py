@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.local.cluster import Stage, Write
-from reprieve.local.server.errors import StatusError
+from kubelocal.cluster import Stage, Write
+from kubelocal.server.errors import StatusError
 from reprieve.scenarios.embedded import OPERATOR_USER
 from tests.scheduling.site import NAMESPACE, POD_GROUPS, Hook, Site, node, pod, site
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from reprieve.api.scheduling import PodObject
-from reprieve.controllers.scheduling.kinds import kinds
-from reprieve.controllers.scheduling.state import ClusterState
-from reprieve.controllers.scheduling.watches import _Sink
 from reprieve.engine.cluster.cluster import Cluster, NotSynced
 from reprieve.engine.cluster.rows import Kind
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.queue import Queue
+from reprieve.planes.scheduling.kinds import kinds
+from reprieve.planes.scheduling.state import ClusterState
+from reprieve.planes.scheduling.watches import _Sink
 from reprieve.units.clock import VirtualClock
 
 

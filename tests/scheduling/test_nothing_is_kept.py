@@ -45,7 +45,7 @@ async def test_whoever_looks_at_all_records_holds_none_of_their_victims() -> Non
         cluster.start()
         cluster.create(pod("high", 4, priority="high"))
         await cluster.until(lambda: len(cluster.victims()) == 2)
-        log = vars(cluster.planes[0].preemptions)["_intents"]
+        log = cluster.planes[0].preemptions.book.log
         bare, full = asyncio.create_task(log.list(bare=True)), asyncio.create_task(log.list())
         await cluster.settle()
         ((one,), (other,)) = bare.result(), full.result()

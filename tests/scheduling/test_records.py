@@ -22,11 +22,12 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.cli import explain
-from reprieve.controllers.scheduling import decisions, preemptions
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.execution.book import Retention
 from reprieve.execution.intents import IntentLog
 from reprieve.execution.parts import Sizes, split, whole
 from reprieve.kube.transport import Request
+from reprieve.planes.scheduling import decisions, preemptions
 from reprieve.telemetry.replay import InputOmitted
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
 from reprieve.telemetry.victim_states import numbers_by_state
@@ -165,7 +166,7 @@ async def test_the_removal_of_old_records_goes_several_at_a_time_and_holds_nothi
         await asyncio.Event().wait()
 
     monkeypatch.setattr(IntentLog, "remove", never)
-    monkeypatch.setattr(preemptions, "_RECORD_CAP", 0)
+    monkeypatch.setattr(preemptions, "_RETENTION", Retention(cap=0))
 
     def over() -> int:
         return sum(each["status"]["phase"] == "Completed" for each in cluster.intents())

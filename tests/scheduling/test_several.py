@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.local.cluster import Stage, Write
+from kubelocal.cluster import Stage, Write
 from tests.scheduling.site import NAMESPACE, node, pod, site
 
 pytestmark = pytest.mark.real_time  # three operators, each with a loop of its own

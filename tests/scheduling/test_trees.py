@@ -8,8 +8,8 @@ import msgspec
 
 from reprieve.api.reprieve import Preemption
 from reprieve.cli import explain
-from reprieve.controllers.scheduling.plane import SchedulingPlane
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
 from reprieve.units.durations import SECOND
 from tests.scheduling.memory import Memory, memory

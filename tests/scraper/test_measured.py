@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from reprieve.controllers.measured import CountedWire, PollReport
-from reprieve.controllers.metric_sources import Failure, Reading, Target, metric_source
-from reprieve.controllers.scraper import Conflict, PodKey, Poll, SourceHealth
 from reprieve.intake.exposition import Defect, InvalidSample
 from reprieve.kube.errors import Unreachable
 from reprieve.kube.transport import Answer, Request
+from reprieve.operator.counted_wire import CountedWire
+from reprieve.planes.idle.measures.metric_sources import Failure, Reading, Target, metric_source
+from reprieve.planes.idle.measures.poll_report import PollReport
+from reprieve.planes.idle.measures.scraper import Conflict, PodKey, Poll, SourceHealth
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos

@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from reprieve.controllers.metric_sources import (
+from reprieve.engine.idle.vendors import AMD, INTEL, NVIDIA, Vendor
+from reprieve.planes.idle.measures.metric_sources import (
     Failure,
     MetricReader,
     Reading,
@@ -23,8 +24,7 @@ from reprieve.controllers.metric_sources import (
     open_session,
     targets_of,
 )
-from reprieve.controllers.prometheus_answer import VectorParser
-from reprieve.engine.idle.vendors import AMD, INTEL, NVIDIA, Vendor
+from reprieve.planes.idle.measures.prometheus_answer import VectorParser
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from tests.scraper.servers import Handler, busy, serving, text

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from reprieve.controllers.metric_sources import (
+from reprieve.engine.idle.vendors import AMD
+from reprieve.intake.exposition import Defect, parse_exposition
+from reprieve.planes.idle.measures.metric_sources import (
     Failure,
     MetricReader,
     Reading,
@@ -14,9 +16,7 @@ from reprieve.controllers.metric_sources import (
     metric_source,
     open_session,
 )
-from reprieve.controllers.scraper import MAXIMUM_PER_POD, Conflict, PodKey, Poll, Scraper
-from reprieve.engine.idle.vendors import AMD
-from reprieve.intake.exposition import Defect, parse_exposition
+from reprieve.planes.idle.measures.scraper import MAXIMUM_PER_POD, Conflict, PodKey, Poll, Scraper
 from reprieve.units.clock import SystemClock, VirtualClock
 from reprieve.units.durations import SECOND
 from tests.scraper.servers import busy, serving, text

@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 
 from reprieve.cli.run import _metrics_host
-from reprieve.controllers import metrics_access
-from reprieve.controllers.metrics_access import MetricsAccess, metrics_protection
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ServerError
 from reprieve.kube.resource import Resource
+from reprieve.operator import metrics_access
+from reprieve.operator.metrics_access import MetricsAccess, metrics_protection
 from reprieve.telemetry.http import Access, Page, serve_telemetry
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import SystemClock, VirtualClock

@@ -13,6 +13,7 @@ import pytest
 
 from reprieve.api.reprieve import Metadata, Preemption
 from reprieve.engine.plan import Plan, ProofLevel
+from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, NodeCheck, Outcome
 from reprieve.engine.quota.model import (
     ClusterQueue,
@@ -29,7 +30,6 @@ from reprieve.engine.quota.model import (
 )
 from reprieve.engine.quota.model import Preemption as Rules
 from reprieve.engine.quota.plans import plan_of
-from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.execution.intents import intent_spec
@@ -75,7 +75,7 @@ class Refusing:
 def preemptions(
     holdings: Holdings,
     queues: Queues,
-    ledger: Ledger | None = None,
+    ledger: Displacements | None = None,
     proof: NodeCheck | None = None,
 ) -> Iterator[Preempted]:
     """Run cycles; yield each entry that preempts with its plan and its stored input."""
@@ -126,12 +126,12 @@ def test_the_cycle_run_again_gives_the_same_plan_and_an_answer_for_everybody() -
     for number in range(450):
         case = scene(random, size=SIZE)
         holdings, queues = Holdings(case.configuration), Queues(case.configuration)
-        ledger = Ledger(1, HOUR) if number % 3 == 0 else None
+        ledger = Displacements(1, HOUR) if number % 3 == 0 else None
         for workload in case.admitted:
             protected = random.randint(1, 9) if number % 4 == 0 and random.random() < 0.3 else 0
             holdings.hold(replace(workload, reclaim_min_runtime_s=protected))
             if ledger is not None and random.random() < 0.3:
-                ledger.record(case.incoming.uid, workload.uid, NOW)
+                ledger.record(case.incoming, workload, NOW)
         for workload in (*case.pending, case.incoming):
             queues.push(workload)
         proof = Refusing() if number % 5 == 0 else None

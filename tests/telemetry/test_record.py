@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reprieve.api.reprieve import Metadata, Preemption
-from reprieve.controllers.idle.records import IntentRecord
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.idle.model import (
@@ -28,6 +27,7 @@ from reprieve.engine.idle.model import (
 )
 from reprieve.engine.idle.outcome import Evaluation, Reason
 from reprieve.execution.intents import intent_spec
+from reprieve.planes.idle.records import IntentRecord
 from reprieve.telemetry.record import DATA_LIMIT, JSON_LIMIT, encode, relevant
 from reprieve.telemetry.replay import InputOmitted, SpoiltInput, decide_again, decode
 from reprieve.units.durations import SECOND

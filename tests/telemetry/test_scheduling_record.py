@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.controllers.scheduling.decisions import decide
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.rows import HostPort, PodRow
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
+from reprieve.planes.scheduling.decisions import decide
 from reprieve.telemetry.record import DATA_LIMIT
 from reprieve.telemetry.refusals import refusals
 from reprieve.telemetry.replay import InputOmitted, SpoiltInput

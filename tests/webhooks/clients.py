@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from reprieve.controllers.webhook_certificates import Certificates
+from reprieve.planes.quota.webhooks.certificates import Certificates
 
 
 def client(*names: str) -> tuple[Certificates, bytes]:

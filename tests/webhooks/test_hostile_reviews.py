@@ -17,13 +17,14 @@ import orjson
 import pytest
 
 from reprieve.api.kueue_conversion import KEPT, convert
-from reprieve.controllers import webhook_connections, webhook_requests
-from reprieve.controllers.webhook_certificates import Certificates, new_certificates
-from reprieve.controllers.webhook_registration import CONVERT
-from reprieve.controllers.webhook_requests import MOST_BYTES, PLACES
-from reprieve.controllers.webhook_reviews import Asked, Hook, Verdict
-from reprieve.controllers.webhook_server import serve_webhooks
-from reprieve.controllers.webhook_tenancy import TenancyOnTheLoop
+from reprieve.planes.quota.webhooks import connections as webhook_connections
+from reprieve.planes.quota.webhooks import requests as webhook_requests
+from reprieve.planes.quota.webhooks.certificates import Certificates, new_certificates
+from reprieve.planes.quota.webhooks.registration import CONVERT
+from reprieve.planes.quota.webhooks.requests import MOST_BYTES, PLACES
+from reprieve.planes.quota.webhooks.reviews import Asked, Hook, Verdict
+from reprieve.planes.quota.webhooks.server import serve_webhooks
+from reprieve.planes.quota.webhooks.tenancy import TenancyOnTheLoop
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos

@@ -21,6 +21,7 @@ from reprieve.engine.scheduling.pre_enqueue import no_group
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 from reprieve.wording import kube_scheduler as wording
+from reprieve.wording.events import EventText
 from reprieve.wording.rejections import reason_text
 from tests.engine.builders import pending_of, pod, snapshot_of
 
@@ -213,16 +214,16 @@ def test_every_sentence_has_a_text() -> None:
 
 def test_a_long_note_is_cut_and_says_so() -> None:
     event = wording.failed_scheduling("x" * 1025)
-    assert event.note == "x" * 1020 + " ..."
-    assert wording.failed_scheduling("x" * 1024).note == "x" * 1024
+    assert event.message == "x" * 1020 + " ..."
+    assert wording.failed_scheduling("x" * 1024).message == "x" * 1024
 
 
 def test_events_name_preemptor_and_target() -> None:
-    assert wording.preempted("podgroup", "8f48", "cluster") == wording.EventText(
-        "Normal", "Preempted", "Preempting", "Preempted by podgroup 8f48 on node cluster"
+    assert wording.preempted("podgroup", "8f48", "cluster") == EventText(
+        "Normal", "Preempted", "Preempted by podgroup 8f48 on node cluster", "Preempting"
     )
-    assert wording.scheduled("ns", "low-0", "n1") == wording.EventText(
-        "Normal", "Scheduled", "Binding", "Successfully assigned ns/low-0 to n1"
+    assert wording.scheduled("ns", "low-0", "n1") == EventText(
+        "Normal", "Scheduled", "Successfully assigned ns/low-0 to n1", "Binding"
     )
     assert wording.disruption_message("default-scheduler", "podgroup") == (
         "default-scheduler: preempting to accommodate a higher priority podgroup"

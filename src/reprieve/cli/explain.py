@@ -17,7 +17,6 @@ import yaml
 
 import reprieve
 from reprieve.api.reprieve import Action, Preemption, PreemptionPart, PreemptionSpec
-from reprieve.controllers.scheduling.plugins import installed, load, load_scorers
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.intents import intent_spec, stored_whole
 from reprieve.execution.parts import PartsMissing, whole
@@ -25,6 +24,7 @@ from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PREEMPTIONS
+from reprieve.planes.common.plugins import installed, load, load_scorers
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.quota_record import QuotaInput
 from reprieve.telemetry.quota_replay import QuotaReplay, decide_quota_again

@@ -27,6 +27,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "explain",
         "Tell who made way for whom in one preemption, and why.",
     ),
+    "simulate": (
+        "reprieve.cli.simulate",
+        "simulate",
+        "Replay a trace of jobs under several policies, and report what each costs.",
+    ),
     "crds": ("reprieve.cli.crds", "crds", "Print the CustomResourceDefinitions as YAML."),
     "webhooks": (
         "reprieve.cli.webhooks",
@@ -34,6 +39,9 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Print the webhook configurations, empty, as YAML.",
     ),
 }
+
+#: What the extra `local` brings.
+_LOCAL: Final = frozenset({"kubelocal", "rich"})
 
 
 class LazyGroup(click.Group):
@@ -46,7 +54,16 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        try:
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in _LOCAL:
+                raise
+            raise UsageError(
+                f"reprieve {name}: {missing} is not installed; accepted: the command of an "
+                "installation with the embedded cluster, pip install 'reprieve[local]'"
+            ) from None
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

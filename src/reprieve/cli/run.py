@@ -17,7 +17,7 @@ from reprieve.units.durations import SECOND, InvalidDuration, format_duration, p
 from reprieve.units.errors import UsageError
 
 if TYPE_CHECKING:
-    from reprieve.controllers.process_settings import OperatorOptions
+    from reprieve.planes.common.process_settings import OperatorOptions
 
 __all__ = ["operator_options", "run"]
 
@@ -139,8 +139,8 @@ def run(**given: Any) -> None:
     # Here, because they bring the HTTP client and the event loop, which help does not need.
     import uvloop
 
-    from reprieve.controllers.lease_keeper import LeaseKeeper
-    from reprieve.controllers.process import End, run_operator
+    from reprieve.operator.lease_keeper import LeaseKeeper
+    from reprieve.operator.process import End, run_operator
     from reprieve.units.clock import SystemClock
 
     options = operator_options(os.environ, **given)
@@ -176,7 +176,7 @@ def operator_options(
     Raises:
         UsageError: a flag has a value that is not accepted.
     """
-    from reprieve.controllers.process_settings import OperatorOptions
+    from reprieve.planes.common.process_settings import OperatorOptions
 
     planes = tuple(name.strip() for name in controllers.split(",") if name.strip())
     unknown = [name for name in planes if name not in _CONTROLLERS]

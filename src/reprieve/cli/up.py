@@ -24,9 +24,9 @@ from typing import Any, Final
 import click
 import msgspec
 
-from reprieve.controllers.collector import relax_collector
-from reprieve.local.machines.objects import StoreError
-from reprieve.local.server.faults import InvalidFaults, parse_faults
+from kubelocal.machines.objects import StoreError
+from kubelocal.server.faults import InvalidFaults, parse_faults
+from reprieve.operator.collector import relax_collector
 from reprieve.scenarios.catalogue import DEFAULT, find, playground
 from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage, holds_cluster
 from reprieve.scenarios.model import Scenario

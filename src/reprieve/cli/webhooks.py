@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import yaml
 
-from reprieve.controllers.webhook_registration import CONFIGURATIONS, Place, configurations
+from reprieve.planes.quota.webhooks.registration import CONFIGURATIONS, Place, configurations
 
 __all__ = ["webhooks"]
 

@@ -7,10 +7,16 @@ run. The executor refuses a plan with violations: each one is a defect of ours o
 changed, never a mistake of the user.
 
 Verified: victims are known, idle for their grace period, fresh, unclaimed and named once; the need
-is the whole demand, at proof level Placement that of its pending pods; in-flight credit is no more
-than what is on its way to the demand, to nobody, or to one that has let go; at level Sum need <= in
-flight + freed for every name, at level Placement every pending pod has an admitted node with room;
-no victim can be put back unless the plan says `compatible`. Source: promises
+is the whole demand, at proof level Placement that of its pending pods; in-flight credit is no less
+than what is on its way to the demand, and no more than that and what is on its way to nobody, or to
+one that has let go; at level Sum need <= in flight + freed for every name, at level Placement every
+pending pod has an admitted node with room.
+
+No victim could stay while all others go, around the placement where there is one: a workload goes
+and stays as a whole, and nothing but amounts counts, so that this is asked of every victim. Where
+the compatible order is in force a plan may take too many, and then has to say `compatible`; where
+placements are proven, or victims trimmed, none may. Of what is on its way to nobody demands before
+this one may have taken any part, so that too little credit of that is not noticed. Source: promises
 "Feasible", "Irreducible" and "Silence is not idleness" of the design.
 """
 
@@ -60,9 +66,11 @@ class Fault(StrEnum):
     WRONG_NEED = "the need is not the demand's total"
     WRONG_SUM = "the freed amounts are not those of the victims"
     OVERSTATED_FLIGHT = "more is credited than is on its way"
+    UNDERSTATED_FLIGHT = "less is credited than is on its way to the demand"
     NOT_FEASIBLE = "need exceeds what is in flight and freed"
     NOT_PLACED = "a pending pod has no admitted node with room"
     REDUCIBLE = "a victim can be put back, and the plan does not say so"
+    WRONGLY_COMPATIBLE = "the plan says that it may take too many, and may not, or does not"
     UNGUARDED = "a guard is missing"
 
 
@@ -187,10 +195,13 @@ def _proof(
         freed = sum(victim.amounts.get(name, 0) for victim in plan.victims)
         flight = proof.in_flight.get(name, 0)
         bound = sum(w.gpus.get(name, 0) for w in incoming)
+        own = sum(w.gpus.get(name, 0) for w in incoming if _own(w, demand, snapshot, policy, now))
         if freed != proof.freed.get(name, 0):
             yield Violation(Fault.WRONG_SUM, key, name)
         if flight > bound:
             yield Violation(Fault.OVERSTATED_FLIGHT, key, f"{name}: {flight} of {bound}")
+        if flight < own:
+            yield Violation(Fault.UNDERSTATED_FLIGHT, key, f"{name}: {flight} of {own}")
         if not on_nodes and flight + freed < count:
             yield Violation(Fault.NOT_FEASIBLE, key, f"{name}: {flight} + {freed} < {count}")
     leaving = [pod for w in incoming for pod in w.pods]
@@ -202,7 +213,9 @@ def _proof(
         if left is None:
             yield Violation(Fault.NOT_PLACED, key)
         spare = [] if left is None else _spare_on_nodes(left, victims)
-    if not proof.compatible:
+    if proof.compatible and (on_nodes or policy.irreducible or not spare):
+        yield Violation(Fault.WRONGLY_COMPATIBLE, key)
+    elif not proof.compatible:
         for victim in spare:
             yield Violation(Fault.REDUCIBLE, victim.key)
 
@@ -300,6 +313,20 @@ def _incoming(
     ended = workload.released if workload.released is not None else status.preempted_at
     on_its_way = bool(workload.pods) or (ended is not None and 0 <= now - ended < policy.settling)
     return ours and on_its_way and not policy.literal.preempted_not_in_flight
+
+
+def _own(
+    workload: Workload, demand: Workload, snapshot: IdleSnapshot, policy: Policy, now: Nanos
+) -> bool:
+    """Whether these GPUs, which are on their way, are for the demand and nobody else, for sure."""
+    status = workload.status
+    claimed = workload.root.uid in snapshot.claims
+    whom = snapshot.claims[workload.root.uid] if claimed else status.preempted_for
+    if whom not in (demand.key, demand.ref.name):
+        return False
+    # Pods that should have ended by now are planned around.
+    late = (pod.ends is not None and now > pod.ends + policy.slack for pod in workload.pods)
+    return status.phase is not Phase.PREEMPTED or not workload.pods or not all(late)
 
 
 def _left(

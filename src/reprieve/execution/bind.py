@@ -10,26 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from reprieve.execution.fence import Fence
 from reprieve.kube.bodies import NO_ANNOTATIONS, Json
 from reprieve.kube.client import Client
-from reprieve.kube.errors import (
-    ApiError,
-    Conflict,
-    NotFound,
-    ServerError,
-    TooManyRequests,
-    Unreachable,
-)
+from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import PODS
+from reprieve.kube.retry import UNSETTLED, retried
 from reprieve.kube.writes import Priority
 from reprieve.units.ids import Uid
 
 __all__ = ["Binding", "Bound", "bind"]
-
-_ATTEMPTS: Final = 5
 
 
 class Bound(StrEnum):
@@ -65,22 +56,21 @@ async def bind(
         Deposed: the fence is closed.
     """
     writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
-    failure: ApiError | None = None
-    for attempt in range(_ATTEMPTS):
-        try:
-            if failure is not None:
-                known = await _now(client, namespace, name, uid, node)
-                if known is not None:
-                    return known
-                await client.transport.pause(attempt - 1)
-            await writer.bind(namespace, name, node, uid=uid, annotations=annotations)
-        except (Conflict, NotFound, ServerError, TooManyRequests, Unreachable) as error:
-            failure = error
-        except ApiError as error:
-            return Binding(Bound.FAILED, str(error))
-        else:
-            return Binding(Bound.HERE)
-    return Binding(Bound.FAILED, str(failure))
+    asked = False
+
+    async def once() -> Binding:
+        nonlocal asked
+        known = await _now(client, namespace, name, uid, node) if asked else None
+        if known is not None:
+            return known
+        asked = True
+        await writer.bind(namespace, name, node, uid=uid, annotations=annotations)
+        return Binding(Bound.HERE)
+
+    try:
+        return await retried(once, client.transport.pause, (NotFound, *UNSETTLED))
+    except ApiError as error:
+        return Binding(Bound.FAILED, str(error))
 
 
 async def _now(client: Client, namespace: str, name: str, uid: Uid, node: str) -> Binding | None:

@@ -28,6 +28,7 @@ from reprieve.kube.errors import (
     NotFound,
 )
 from reprieve.kube.resource import Resource
+from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
 
 __all__ = [
@@ -55,7 +56,6 @@ _NEEDED: Final[Mapping[Action, tuple[tuple[str, str], ...]]] = {
     Action.SUSPEND: (("patch", ""),),
     Action.SCALE_TO_ZERO: (("patch", ""), ("patch", "scale")),
 }
-_ATTEMPTS: Final = 5
 
 
 class Result(StrEnum):
@@ -174,34 +174,34 @@ async def _evict(
     root = victim.root
     namespace = root.namespace if resource.namespaced else ""
     writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
-    conflict: Conflict | None = None
-    for _ in range(_ATTEMPTS):
+
+    async def once() -> Eviction:
         found: Json = await client.get(resource, namespace, root.name, dict)
         metadata = found["metadata"]
         if metadata["uid"] != root.uid and not by_name:
             return Eviction(Result.REPLACED, f"{root.kind}/{root.name} now has another uid")
         if metadata.get("deletionTimestamp"):
             return Eviction(Result.GONE, "already being deleted")
-        try:
-            match victim.action:
-                case Action.DELETE:
-                    await writer.delete(
-                        resource,
-                        namespace,
-                        root.name,
-                        uid=metadata["uid"],
-                        resource_version=metadata["resourceVersion"],
-                        propagation=Propagation.BACKGROUND,
-                    )
-                    return Eviction(Result.EVICTED)
-                case Action.SUSPEND:
-                    return await _suspend(writer, resource, found, root)
-                case Action.SCALE_TO_ZERO:
-                    return await _scale_to_zero(writer, resource, found, root)
-        except Conflict as answer:
-            # Someone wrote the root in between: read it and judge again.
-            conflict = answer
-    return Eviction(Result.FAILED, str(conflict))
+        match victim.action:
+            case Action.DELETE:
+                await writer.delete(
+                    resource,
+                    namespace,
+                    root.name,
+                    uid=metadata["uid"],
+                    resource_version=metadata["resourceVersion"],
+                    propagation=Propagation.BACKGROUND,
+                )
+                return Eviction(Result.EVICTED)
+            case Action.SUSPEND:
+                return await _suspend(writer, resource, found, root)
+            case Action.SCALE_TO_ZERO:
+                return await _scale_to_zero(writer, resource, found, root)
+
+    try:
+        return await retried(once, client.transport.pause, (Conflict,))
+    except Conflict as answer:
+        return Eviction(Result.FAILED, str(answer))
 
 
 async def _suspend(writer: Client, resource: Resource, found: Json, root: ObjectRef) -> Eviction:

@@ -1,293 +1,479 @@
-"""The executor: carries one plan from its intent to the last victim, or leaves nothing behind.
+"""The executor: carries plans from their records to the last victim, or leaves nothing behind.
 
-For every plane the same order, the source being the design's "Intent log and executor":
+For every plane the same five steps; what differs is said by the plane's `Victims` and `Manner`.
 
-1. create the intent (`Planned`), then `Evicting` with owner and epoch;
-2. read every victim and every guard again; one that no longer holds abandons the plan untouched;
-3. mark all victims as their system does, by resourceVersion; one that changed meanwhile spares the
-   others again, since nothing has been evicted yet;
-4. evict each root with preconditions;
-5. the intent stays open until the victims are gone and the preemptor has what it needs (`settle`).
+1. **Record.** The plan stands in the book under this process's epoch (`execution.book`).
+2. **Mark.** The plan still holds; whoever has to know before anybody goes is marked, by uid and
+   resourceVersion. Where it is all or nobody, one that cannot be marked spares all others.
+3. **Evict.** Each victim, fenced and with preconditions. Victims of one unit go together or not at
+   all: what is left of a unit that has begun to go is tried again, with a growing pause, as is what
+   failed for a passing reason.
+4. **Observe.** The plan waits until its victims are gone, as the plane sees it.
+5. **Close.** When the preemptor has what it needs or has let go, or ten minutes later.
 
-A crash or a hand-over may come between any two writes; `resume` goes on from what the objects say.
+A crash, a hand-over or a fault may come between any two writes: `resume` goes on from what the
+victims show (`execution.takeover`). Source: the design's "Intent log and executor".
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from reprieve.api.reprieve import (
     IntentPhase,
-    ObjectRef,
     Preemption,
-    PreemptionSpec,
     Victim,
     VictimState,
     VictimStatus,
 )
-from reprieve.execution.evict import Eviction, Result, evict, obstacle
-from reprieve.execution.fence import Fence
-from reprieve.execution.intents import IntentLog
-from reprieve.kube.client import Client
-from reprieve.kube.discovery import RestMapper
-from reprieve.kube.errors import Conflict
+from reprieve.execution.book import Book
+from reprieve.execution.carried import FIRST_PAUSE, Carried, TakenOver
+from reprieve.execution.fence import Deposed
+from reprieve.execution.takeover import LET_GO, sorted_out
+from reprieve.execution.victims import Marked, Reading, VictimResult, Victims
+from reprieve.kube.errors import ApiError
+from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE
 from reprieve.units.instants import format_instant
 
-__all__ = ["Begun", "Executor", "Marks", "Outcome", "Reading"]
+__all__ = ["SERVED_WITHIN", "Executor"]
+
+log: Final = logging.getLogger("reprieve.execution")
+
+T = TypeVar("T")
+R = TypeVar("R")
+M = TypeVar("M")
+_PENDING: Final = VictimState.PENDING
+_LONGEST_PAUSE: Final = MINUTE
+#: How long after its victims' end a plan waits for a preemptor that does not let go.
+SERVED_WITHIN: Final = 10 * MINUTE
+_NOBODY_MARKED: Final = "no victim was marked before its execution was interrupted"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What the subject of a victim or guard says now, read from the API server.
+class Executor(Generic[M]):
+    """Carries out the plans of one plane; several may run side by side.
 
-    `marked`: it carries the mark of this plan. `evicted`: its system holds it for evicted.
-    """
-
-    exists: bool
-    phase: str = ""
-    resource_version: str = ""
-    marked: bool = False
-    evicted: bool = False
-
-
-class Marks(Protocol):
-    """How one plane writes its marks; all writes go by resourceVersion and raise `Conflict`."""
-
-    async def read(self, subject: ObjectRef, intent: Preemption) -> Reading:
-        """Return what the subject says now."""
-        ...
-
-    async def mark(self, intent: Preemption, victim: Victim, reading: Reading) -> None:
-        """Write that the victim is being preempted, and for whom."""
-        ...
-
-    async def spare(self, intent: Preemption, victim: Victim, reading: Reading, why: str) -> None:
-        """Take the mark back, or touch an unmarked subject so that a delayed mark fails."""
-        ...
-
-    async def settle(self, intent: Preemption, victim: Victim, eviction: Eviction) -> None:
-        """Write what became of a marked victim: evicted, or back with the reason why not."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How far a plan came: the intent as last written and the state of each victim."""
-
-    intent: Preemption
-    victims: tuple[VictimStatus, ...]
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether some victim has to be tried again."""
-        return any(victim.state is VictimState.PENDING for victim in self.victims)
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A plan whose marks are written: whom to evict, and who was left out.
-
-    `again`: a call for them may have been made before, so that who is gone may have gone by it.
-    """
-
-    intent: Preemption
-    victims: tuple[Victim, ...]
-    spared: tuple[VictimStatus, ...] = ()
-    again: bool = False
-
-
-class Executor:
-    """Carries out plans one call at a time; calls for disjoint plans may run side by side.
-
-    `by_name` and `partial` are the literal switches `deleteWithoutUid` and `partialSetsMarked`.
+    `spawn` runs a task; `ended` is told of each plan that was closed, by whomever.
     """
 
     def __init__(
         self,
-        client: Client,
-        mapper: RestMapper,
-        log: IntentLog,
-        fence: Fence,
+        book: Book,
+        victims: Victims[M],
         clock: Clock,
-        *,
-        by_name: bool = False,
-        partial: bool = False,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        ended: Callable[[Carried[M], Preemption | None], None] = lambda each, record: None,
     ) -> None:
-        self._by_name = by_name
-        self._partial = partial
-        self._client = client
-        self._mapper = mapper
-        self._log = log
-        self._fence = fence
+        self.book = book
+        self.open: dict[str, Carried[M]] = {}
+        self._victims = victims
         self._clock = clock
+        self._spawn = spawn
+        self._ended = ended
+        # Uids of those who stand as evicted in other records, while plans are taken over.
+        self._elsewhere: set[str] = set()
 
-    async def begin(self, name: str, spec: PreemptionSpec, marks: Marks) -> Outcome | Begun:
-        """Write the intent and all marks; return whom to evict, or how it was abandoned.
+    # Steps 2 and 3.
+
+    async def mark(self, intent: Preemption) -> Carried[M]:
+        """Mark the victims of a recorded plan; it may end with that (`abandoned`).
 
         Raises:
             Deposed: the fence is closed.
-            IntentTaken: the name stands for another plan.
-            ApiError: the API server failed; the intent, if there is one, is found by recovery.
         """
-        intent = await self._log.start(await self._log.create(name, spec))
-        stale = await self._stale(intent, marks, only=() if self._partial else None)
-        if stale:
-            return await self._abandon(intent, stale)
-        marked: list[Victim] = []
-        spared: list[VictimStatus] = []
-        for victim in intent.spec.victims:
-            refusal = await self._mark(intent, victim, marks)
-            if not refusal:
-                marked.append(victim)
-            elif self._partial:
-                spared.append(self._state(victim, VictimState.SPARED, refusal))
+        each = self._begin(intent)
+        with _stalling(each):
+            victims, manner = intent.spec.victims, self._victims.manner
+            told = [victim for victim in victims if self._victims.is_told_first(victim)]
+            stale = await self._victims.stale(intent, victims)
+            if stale:
+                await self._abandon(each, stale)
+                return each
+            refusal = await self._mark(each, told)
+            nobody = len(told) == len(victims) and not each.marks and not each.any_over
+            if refusal and (manner.all_or_nobody or nobody):
+                await self._take_back(each, refusal)
+        return each
+
+    def marked(self, intent: Preemption) -> Carried[M]:
+        """Return a plan whose victims carried their marks before it was recorded."""
+        return self._begin(intent, again=True)
+
+    async def evict(self, each: Carried[M]) -> None:
+        """Evict the victims of a plan whose marks are written.
+
+        Raises:
+            Deposed: the fence is closed.
+        """
+        with _stalling(each):
+            going = [v for v in each.intent.spec.victims if v.root.uid not in each.states]
+            last = going.pop() if going and self._victims.manner.last_alone else None
+            await self._evict(each, going)
+            if last is None:
+                return
+            failed = next((v for v in going if each.state(v) in _FAILED), None)
+            unit = [v for v in each.intent.spec.victims if v.unit and v.unit == last.unit]
+            begun = any(each.is_over(victim) for victim in unit)
+            if failed is None or begun:
+                await self._evict(each, [last])
             else:
-                for other in marked:
-                    await self._spare(intent, other, marks, refusal)
-                return await self._abandon(intent, refusal)
-        if not marked:
-            return await self._abandon(intent, "no victim could be marked")
-        return Begun(intent, tuple(marked), tuple(spared))
+                why = f"not touched: {each.states[failed.root.uid].message}"
+                await self._spare(each, last, why)
+            self._tear(each)
 
-    async def evict(self, begun: Begun, marks: Marks) -> Outcome:
-        """Evict the roots of marked victims and write what became of each.
+    async def try_again(self, each: Carried[M]) -> None:
+        """Try once more to evict those who are pending.
 
         Raises:
             Deposed: the fence is closed.
         """
-        states = await asyncio.gather(
-            *(self._evict(begun, victim, marks) for victim in begun.victims)
-        )
-        return Outcome(begun.intent, (*states, *begun.spared))
+        each.again = True
+        with _stalling(each):
+            await self._evict(each, each.pending)
+            self._tear(each)
+            since, limit = each.pending_since, self._victims.manner.given_up_after
+            now = self._clock.monotonic()
+            if since is None or limit is None or now - since < limit:
+                return
+            for victim in each.pending:
+                log.warning("preemption %s: %s stays", each.name, victim.root.name)
+                state = each.states[victim.root.uid]
+                self._set(each, victim, VictimResult(VictimState.FAILED, state.message))
+            each.pending_since = None
 
-    async def resume(self, intent: Preemption, marks: Marks) -> Outcome:
-        """Go on with an intent that another process, or a failed call, left open.
+    def watch(self, each: Carried[M]) -> None:
+        """From now on `look` sees to a plan whose calls are over."""
+        each.busy = False
 
-        No mark: abandoned, to be decided afresh. Some marks: those are finished, since their owners
-        may have been told already; the rest is evicted only while every guard still holds.
+    async def give_up(self, each: Carried[M], reason: str) -> None:
+        """Abandon a plan of which not everybody could be evicted.
 
         Raises:
             Deposed: the fence is closed.
-            Conflict: somebody else wrote the intent.
         """
-        intent = await self._log.whole(await self._log.start(intent))
-        readings = [await marks.read(victim.subject, intent) for victim in intent.spec.victims]
-        paired = list(zip(intent.spec.victims, readings, strict=True))
-        if not any(reading.marked or reading.evicted for reading in readings):
-            reason = "no victim was marked before its execution was interrupted"
-            for victim, _ in paired:
-                await self._spare(intent, victim, marks, reason)
-            return await self._abandon(intent, reason)
-        going, spared = [victim for victim, reading in paired if reading.marked], []
-        unmarked = [victim for victim, reading in paired if not (reading.marked or reading.evicted)]
-        if unmarked:
-            stale = await self._stale(intent, marks, only=unmarked)
-            for victim in unmarked:
-                refusal = stale or await self._mark(intent, victim, marks)
+        await self._abandon(each, reason)
+
+    async def carry(self, intent: Preemption) -> Carried[M]:
+        """Mark, evict, and see to the rest from then on.
+
+        Raises:
+            Deposed: the fence is closed.
+        """
+        each = await self.mark(intent)
+        if not each.abandoned and not each.stalled:
+            await self.evict(each)
+        self.watch(each)
+        return each
+
+    # Steps 4 and 5.
+
+    async def look(self) -> None:
+        """Go on with what is stalled or pending, close what is over.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: what could not be begun could not be looked for, to be tried again.
+        """
+        await _each(list(self.open.values()), self._look_at, self._victims.manner.evicted_at_once)
+        await self.book.settle()
+
+    async def _look_at(self, each: Carried[M]) -> None:
+        if each.busy:
+            return
+        try:
+            await self._go_on(each)
+        except Deposed:
+            raise
+        except ApiError as failure:
+            log.warning("preemption %s stays open: %s", each.name, failure)
+        except Exception:
+            log.exception("%s is left out after a fault of ours", each.name)
+
+    async def _go_on(self, each: Carried[M]) -> None:
+        now = self._clock.monotonic()
+        if each.ending is not None:
+            await self._close(each)
+            return
+        if each.stalled or each.pending:
+            if each.next_try <= now:
+                each.busy = True
+                self._spawn(self._at_it(each))
+            return
+        for victim in each.intent.spec.victims:
+            uid = victim.root.uid
+            if uid in each.left:
+                seen = self._victims.observe(each.intent, victim, each.states.get(uid))
+                if seen is not None:
+                    if seen.state is not each.state(victim):
+                        self._set(each, victim, seen)
+                    each.left.discard(uid)
+        if each.left:
+            return
+        if each.gone_since is None:
+            each.gone_since = now
+        # Nobody has to be waited for where nobody has gone.
+        served = not each.any_over or self._victims.served(each.intent)
+        if served or now - each.gone_since >= SERVED_WITHIN:
+            self._end(each, "" if served else "the preemptor did not come")
+            await self._close(each)
+
+    async def _at_it(self, each: Carried[M]) -> None:
+        with _stalling(each):
+            if each.stalled:
+                await self.resume(each.intent)
+            else:
+                await self.try_again(each)
+        self.watch(each)
+
+    # Taking over.
+
+    async def recover(self) -> TakenOver[M]:
+        """Finish or abandon what former processes left open.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        left, plans = await self.book.recover(), list[Carried[M]]()
+        closed = [] if not left.claimed else [r for r in left.records if not r.status.phase.open]
+        self._elsewhere = {
+            uid
+            for record in await self.book.log.all_whole(closed)
+            for uid, state in victim_states(record).items()
+            if state.state is VictimState.EVICTED
+        }
+        for intent in sorted(left.claimed, key=lambda claimed: claimed.spec.decided_at):
+            self.book.take(intent)
+            each = await self.resume(intent)
+            plans.append(each)
+            states = each.states.values()
+            self._elsewhere |= {s.uid for s in states if s.state is VictimState.EVICTED}
+        self._elsewhere = set()
+        return TakenOver(left.records, tuple(plans))
+
+    async def resume(self, intent: Preemption) -> Carried[M]:
+        """Go on with a plan of this process's epoch from what its victims show.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again, by `look` if nobody else does so.
+        """
+        each = self._begin(intent, again=True)
+        each.stalled = True
+        victims = intent.spec.victims
+
+        async def read(victim: Victim) -> Reading[M]:
+            elsewhere = victim.root.uid in self._elsewhere
+            return await self._victims.read(intent, victim, elsewhere=elsewhere)
+
+        try:
+            readings = await _each(victims, read, self._victims.manner.evicted_at_once)
+            await self._go_on_from(each, list(zip(victims, readings, strict=True)))
+            self._tear(each)
+            each.stalled = False
+        finally:
+            self.watch(each)
+        return each
+
+    async def _go_on_from(
+        self, each: Carried[M], pairs: Sequence[tuple[Victim, Reading[M]]]
+    ) -> None:
+        found = sorted_out(pairs, needed=self._victims.needed(each.intent))
+        for victim, result in found.over:
+            self._set(each, victim, result)
+            each.left.add(victim.root.uid)
+        going = [victim for victim, _ in found.going]
+        each.marks.update({victim.root.uid: mark for victim, mark in found.going})
+        for victim, mark in found.let_go:
+            each.marks[victim.root.uid] = mark
+            await self._spare(each, victim, LET_GO)
+        if not pairs:
+            # Of a record that lost its parts nobody is known.
+            return
+        if not going and not each.any_over:
+            for victim, why in found.rest:
+                await self._spare(each, victim, why)
+            await self._abandon(each, LET_GO if found.let_go else _NOBODY_MARKED)
+            return
+        if found.rest and self._victims.manner.rest_is_marked:
+            stale = await self._victims.stale(each.intent, [victim for victim, _ in found.rest])
+            for victim, _ in found.rest:
+                refusal = stale or await self._mark(each, [victim])
                 if refusal:
-                    await self._spare(intent, victim, marks, refusal)
-                    spared.append(self._state(victim, VictimState.SPARED, refusal))
+                    await self._spare(each, victim, refusal)
                 else:
                     going.append(victim)
-        done = await self.evict(Begun(intent, tuple(going), tuple(spared), again=True), marks)
-        before = [
-            self._state(victim, VictimState.EVICTED)
-            for victim, reading in paired
-            if reading.evicted
-        ]
-        return Outcome(done.intent, (*before, *done.victims))
-
-    async def complete(self, intent: Preemption, victims: Sequence[VictimStatus]) -> Preemption:
-        """Close an intent whose victims are gone and whose preemptor is served or has let go.
-
-        Raises:
-            Deposed: the fence is closed.
-            Conflict: somebody else wrote the intent.
-        """
-        evicted = sum(victim.state is VictimState.EVICTED for victim in victims)
-        over = any(victim.state.over for victim in victims)
-        phase = IntentPhase.COMPLETED if over else IntentPhase.ABANDONED
-        reason = f"{evicted} of {len(intent.spec.victims)} victims evicted"
-        return await self._log.finish(intent, phase, reason, victims)
-
-    async def _stale(
-        self, intent: Preemption, marks: Marks, only: Sequence[Victim] | None = None
-    ) -> str:
-        """Return why the plan no longer holds, read from the API server; empty when it does."""
-        victims = intent.spec.victims if only is None else only
-        considered = {victim.subject.uid for victim in intent.spec.victims} - {
-            victim.subject.uid for victim in victims
-        }
-        for guard in intent.spec.guards:
-            if guard.subject.uid in considered:
-                continue
-            reading = await marks.read(guard.subject, intent)
-            if not reading.exists or reading.phase not in guard.phases:
-                found = reading.phase or "gone" if reading.exists else "gone"
-                wanted = " or ".join(guard.phases)
-                return f"{guard.subject.namespace}/{guard.subject.name} is {found}, not {wanted}"
-        for victim in victims:
-            blocked = await obstacle(
-                self._client, self._mapper, victim, ask=len(intent.spec.victims) > 1
-            )
-            if blocked is not None:
-                if blocked.result is not Result.FAILED:
-                    await marks.settle(intent, victim, blocked)
-                return f"{victim.root.kind}/{victim.root.name}: {blocked.detail}"
-        return ""
-
-    async def _mark(self, intent: Preemption, victim: Victim, marks: Marks) -> str:
-        """Mark one victim; return why it could not be, empty when it is."""
-        phases = next(
-            (guard.phases for guard in intent.spec.guards if guard.subject == victim.subject), None
-        )
-        for _ in range(3):
-            reading = await marks.read(victim.subject, intent)
-            if reading.marked:
-                return ""
-            if not reading.exists or (phases is not None and reading.phase not in phases):
-                break
-            self._fence.check()
-            try:
-                await marks.mark(intent, victim, reading)
-            except Conflict:
-                continue
-            return ""
-        return f"{victim.subject.namespace}/{victim.subject.name} changed before it was marked"
-
-    async def _spare(self, intent: Preemption, victim: Victim, marks: Marks, why: str) -> None:
-        for _ in range(3):
-            reading = await marks.read(victim.subject, intent)
-            if not reading.exists:
-                return
-            self._fence.check()
-            try:
-                await marks.spare(intent, victim, reading, why)
-            except Conflict:
-                continue
-            return
-
-    async def _evict(self, begun: Begun, victim: Victim, marks: Marks) -> VictimStatus:
-        eviction = await evict(
-            self._client, self._mapper, self._fence, victim, by_name=self._by_name
-        )
-        if eviction.result is Result.FAILED:
-            return self._state(victim, VictimState.PENDING, eviction.detail)
-        await marks.settle(begun.intent, victim, eviction)
-        if eviction.result is Result.EVICTED or (eviction.over and begun.again):
-            state = VictimState.EVICTED
         else:
-            state = VictimState.GONE if eviction.over else VictimState.FAILED
-        return self._state(victim, state, eviction.detail)
+            for victim, why in found.rest:
+                self._set(each, victim, VictimResult(VictimState.SPARED, why))
+        await self._evict(each, going)
 
-    async def _abandon(self, intent: Preemption, reason: str) -> Outcome:
-        states = tuple(self._state(victim, VictimState.SPARED) for victim in intent.spec.victims)
-        closed = await self._log.finish(intent, IntentPhase.ABANDONED, reason, states)
-        return Outcome(closed, states)
+    # One step about some victims.
 
-    def _state(self, victim: Victim, state: VictimState, message: str = "") -> VictimStatus:
-        return VictimStatus(victim.root.uid, state, format_instant(self._clock.wall()), message)
+    def _begin(self, intent: Preemption, *, again: bool = False) -> Carried[M]:
+        each = self.open[intent.metadata.name] = Carried(intent, again=again)
+        return each
+
+    async def _mark(self, each: Carried[M], victims: Sequence[Victim]) -> str:
+        """Mark these; return why the first that could not be was not, empty if all were."""
+        manner, refusals = self._victims.manner, list[str]()
+
+        async def mark(victim: Victim) -> None:
+            if refusals and manner.all_or_nobody:
+                return
+            found = await self._marked(each.intent, victim)
+            if isinstance(found, Marked):
+                each.marks[victim.root.uid] = found.mark
+                return
+            self._set(each, victim, found)
+            if found.state.over:
+                each.left.add(victim.root.uid)
+            else:
+                refusals.append(found.message)
+
+        await _each(victims, mark, manner.marked_at_once)
+        return next(iter(refusals), "")
+
+    async def _marked(self, intent: Preemption, victim: Victim) -> Marked[M] | VictimResult:
+        try:
+            return await self._victims.mark(intent, victim)
+        except Deposed:
+            raise
+        except ApiError as failure:
+            return VictimResult(VictimState.FAILED, str(failure))
+        except Exception as fault:
+            log.exception("victim %s/%s is not marked", victim.root.namespace, victim.root.name)
+            return VictimResult(VictimState.FAILED, f"a fault of the operator: {fault!r}")
+
+    async def _take_back(self, each: Carried[M], refusal: str) -> None:
+        """Spare everybody: one cannot be marked, and the others do not go without it."""
+        for victim in each.intent.spec.victims:
+            if victim.root.uid not in each.states:
+                await self._spare(each, victim, f"not touched: {refusal}")
+        await self._abandon(each, refusal)
+
+    async def _spare(self, each: Carried[M], victim: Victim, why: str) -> None:
+        mark = each.marks.pop(victim.root.uid, None)
+        await self._victims.spare(each.intent, victim, mark, why)
+        self._set(each, victim, VictimResult(VictimState.SPARED, why))
+
+    async def _evict(self, each: Carried[M], victims: Sequence[Victim]) -> None:
+        async def evict(victim: Victim) -> None:
+            uid = victim.root.uid
+            mark = each.marks.pop(uid, None)
+            found = await self._evicted(each, victim, mark)
+            if found is not None:
+                self._set(each, victim, found)
+            if found is None or found.state.over:
+                each.left.add(uid)
+
+        await _each(victims, evict, self._victims.manner.evicted_at_once)
+        self._hold_up(each)
+
+    async def _evicted(
+        self, each: Carried[M], victim: Victim, mark: M | None
+    ) -> VictimResult | None:
+        try:
+            return await self._victims.evict(each.intent, victim, mark, again=each.again)
+        except Deposed:
+            raise
+        except ApiError as failure:
+            return VictimResult(_PENDING, str(failure))
+        except Exception as fault:
+            log.exception("victim %s/%s is not evicted", victim.root.namespace, victim.root.name)
+            return VictimResult(_PENDING, f"a fault of the operator: {fault!r}")
+
+    def _tear(self, each: Carried[M]) -> None:
+        """What is left of a unit of which a part has gone is tried again."""
+        victims = each.intent.spec.victims
+        gone = {victim.unit for victim in victims if each.is_over(victim)} - {""}
+        for victim in victims:
+            if victim.unit in gone and each.state(victim) is VictimState.FAILED:
+                message = each.states[victim.root.uid].message
+                self._set(each, victim, VictimResult(_PENDING, message))
+        self._hold_up(each)
+
+    def _hold_up(self, each: Carried[M]) -> None:
+        """Say when those who are pending are tried next, and tell the plane about them."""
+        pending, now = each.pending, self._clock.monotonic()
+        if not pending:
+            return
+        if each.pending_since is None:
+            each.pending_since, each.pause = now, FIRST_PAUSE
+        if each.next_try <= now:
+            each.next_try = now + each.pause
+            each.pause = min(2 * each.pause, _LONGEST_PAUSE)
+        why = [(victim, each.states[victim.root.uid].message) for victim in pending]
+        self._victims.held_up(each.intent, why, now - each.pending_since)
+
+    def _set(self, each: Carried[M], victim: Victim, found: VictimResult) -> None:
+        uid, at = victim.root.uid, format_instant(self._clock.wall())
+        each.states[uid] = VictimStatus(uid, found.state, at, found.message)
+
+    # The end.
+
+    async def _abandon(self, each: Carried[M], reason: str) -> None:
+        for victim in each.intent.spec.victims:
+            if victim.root.uid not in each.states:
+                self._set(each, victim, VictimResult(VictimState.SPARED))
+        each.ending = IntentPhase.ABANDONED, reason
+        self.watch(each)
+        try:
+            await self._close(each)
+        except ApiError as failure:
+            log.warning("preemption %s stays open: %s", each.name, failure)
+
+    def _end(self, each: Carried[M], why: str) -> None:
+        victims = each.intent.spec.victims
+        over = sum(each.is_over(victim) for victim in victims)
+        done = over == len(victims) if self._victims.manner.whole else over > 0
+        phase = IntentPhase.COMPLETED if done else IntentPhase.ABANDONED
+        said = f"{over} of {len(victims)} victims {self._victims.manner.evicted}"
+        each.ending = phase, "; ".join(filter(None, (said, why)))
+
+    async def _close(self, each: Carried[M]) -> None:
+        assert each.ending is not None, "it is known how it ends"
+        phase, reason = each.ending
+        record = await self.book.close(each.intent, phase, reason, each.outcome())
+        self.open.pop(each.name, None)
+        self._ended(each, record)
+
+
+@contextlib.contextmanager
+def _stalling(each: Carried[Any]) -> Iterator[None]:
+    """Let a failure of a step stall its plan, which is resumed later.
+
+    Raises:
+        Deposed: the fence is closed.
+    """
+    try:
+        yield
+    except Deposed:
+        raise
+    except ApiError as failure:
+        each.stalled, each.busy = True, False
+        log.warning("preemption %s is put off: %s", each.name, failure)
+    except Exception:
+        each.stalled, each.busy = True, False
+        log.exception("preemption %s is put off after a fault of ours", each.name)
+
+
+_FAILED: Final = (VictimState.FAILED, VictimState.PENDING)
+
+
+async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R]], at_once: int) -> list[R]:
+    """Do the work for each item, in this order, so many at a time; return the results in order."""
+    found: dict[int, R] = {}
+    numbers = iter(range(len(items)))
+
+    async def worker() -> None:
+        for number in numbers:
+            found[number] = await work(items[number])
+
+    await asyncio.gather(*(worker() for _ in range(min(at_once, len(items)))))
+    return [found[number] for number in range(len(items))]

@@ -1,4 +1,4 @@
-"""Writes to others' jobs: suspend, start, put templates back.
+"""Writes to others' jobs: suspend, start, put templates back, delete what is kept no longer.
 
 Each reads the job first and judges it again after a conflict, so that one that was created again
 under the same name, or that somebody else has stopped or started, is left alone. Every write is
@@ -93,6 +93,14 @@ class JobWriter:
                 restored(kind, current, pod_sets) if is_suspended(kind, current) else None
             ),
         )
+
+    async def delete(self, kind: JobKind, namespace: str, name: str, uid: str) -> bool:
+        """Delete a job whose Workload was deactivated and kept for as long as it should be."""
+        try:
+            await self._fenced(Priority.EVICT).delete(resource_of(kind), namespace, name, uid=uid)
+        except NotFound:
+            return False
+        return True
 
     async def _modify(
         self,

@@ -19,13 +19,13 @@ from reprieve.jobs.writing import Injection, ungated
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Conflict, NotFound
 from reprieve.kube.resource import PODS
+from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 
 __all__ = ["PodWriter"]
 
-_ATTEMPTS: Final = 5
 _MANAGER: Final = "kueue"
 _OWN_MANAGER: Final = "reprieve"
 _CONDITION: Final = "TerminationTarget"
@@ -87,38 +87,35 @@ class PodWriter:
         marker = self._client.at(
             Priority.EVICT, fence.check, timeout=fence.request_timeout, field_manager=_MANAGER
         )
-        for attempt in range(_ATTEMPTS):
-            try:
-                current: Json = await self._client.get(
-                    PODS, metadata["namespace"], metadata["name"], dict
-                )
-                if current["metadata"]["uid"] != metadata["uid"]:
-                    return False
-                if first(current, "metadata.deletionTimestamp"):
-                    return False
-                marked: Json = await marker.apply(
-                    PODS,
-                    self._marked(current, _CONDITION, True, reason, message),
-                    dict,
-                    force=True,
-                    subresource="status",
-                )
-                await marker.delete(
-                    PODS,
-                    metadata["namespace"],
-                    metadata["name"],
-                    uid=metadata["uid"],
-                    resource_version=marked["metadata"]["resourceVersion"],
-                )
-            except NotFound:
+
+        async def once() -> bool:
+            current: Json = await self._client.get(
+                PODS, metadata["namespace"], metadata["name"], dict
+            )
+            if current["metadata"]["uid"] != metadata["uid"]:
                 return False
-            except Conflict:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                await self._client.transport.pause(attempt)
-            else:
-                return True
-        raise AssertionError("the last attempt returns or raises")
+            if first(current, "metadata.deletionTimestamp"):
+                return False
+            marked: Json = await marker.apply(
+                PODS,
+                self._marked(current, _CONDITION, True, reason, message),
+                dict,
+                force=True,
+                subresource="status",
+            )
+            await marker.delete(
+                PODS,
+                metadata["namespace"],
+                metadata["name"],
+                uid=metadata["uid"],
+                resource_version=marked["metadata"]["resourceVersion"],
+            )
+            return True
+
+        try:
+            return await retried(once, self._client.transport.pause, (Conflict,))
+        except NotFound:
+            return False
 
     async def tell(self, pod: Json, kind: str, status: bool, reason: str, message: str) -> bool:
         """Write a condition of the type `kind`, which nothing acts on."""

@@ -26,6 +26,7 @@ from reprieve.kube.bodies import Json, PatchType
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
 from reprieve.kube.resource import PODS, Resource
+from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
 from reprieve.units.errors import ClusterError
 
@@ -39,7 +40,6 @@ _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"
 _EXTENDED: Final = "resource.kubernetes.io/extended-resource-claim"
 _FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-_ATTEMPTS: Final = 5
 
 
 class Refused(ClusterError):
@@ -215,8 +215,7 @@ class Reservations:
         )
 
     async def _allocate(self, wanted: ClaimAllocation) -> None:
-        conflict: Conflict | None = None
-        for _ in range(_ATTEMPTS):
+        async def once() -> None:
             claim: Json = await self._client.get(DEVICE_CLAIMS, wanted.namespace, wanted.name, dict)
             status = dict(claim.get("status") or {})
             changed = False
@@ -242,20 +241,15 @@ class Reservations:
                 changed = True
             if not changed:
                 return
-            try:
-                if _FINALIZER not in (claim["metadata"].get("finalizers") or ()):
-                    finalizers = [*(claim["metadata"].get("finalizers") or ()), _FINALIZER]
-                    claim = await self._patch(
-                        DEVICE_CLAIMS, claim, {"metadata": {"finalizers": finalizers}}
-                    )
-                claim = {**claim, "status": {**status, "reservedFor": users}}
-                _answer: Json = await self._writer.update_status(DEVICE_CLAIMS, claim, dict)
-            except Conflict as failure:
-                conflict = failure
-            else:
-                return
-        assert conflict is not None
-        raise conflict
+            if _FINALIZER not in (claim["metadata"].get("finalizers") or ()):
+                finalizers = [*(claim["metadata"].get("finalizers") or ()), _FINALIZER]
+                claim = await self._patch(
+                    DEVICE_CLAIMS, claim, {"metadata": {"finalizers": finalizers}}
+                )
+            claim = {**claim, "status": {**status, "reservedFor": users}}
+            _answer: Json = await self._writer.update_status(DEVICE_CLAIMS, claim, dict)
+
+        await retried(once, self._client.transport.pause, (Conflict,))
 
     async def _patch(self, resource: Resource, found: Json, patch: Json) -> Json:
         metadata = found["metadata"]

@@ -6,15 +6,14 @@ from typing import Final
 
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
-from reprieve.kube.errors import ServerError, TooManyRequests
 from reprieve.kube.resource import Resource
+from reprieve.kube.retry import AWAY, retried
 
 __all__ = ["SELF_SUBJECT_ACCESS_REVIEWS", "permitted"]
 
 SELF_SUBJECT_ACCESS_REVIEWS: Final = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False
 )
-_ATTEMPTS: Final = 5
 
 
 async def permitted(
@@ -40,14 +39,10 @@ async def permitted(
         "name": name,
     }
     question = {"spec": {"resourceAttributes": attributes}}
-    for attempt in range(_ATTEMPTS):
-        try:
-            review: Json = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, question, dict)
-        except (ServerError, TooManyRequests):
-            if attempt == _ATTEMPTS - 1:
-                raise
-            # A question changes nothing, so it may be asked again.
-            await client.transport.pause(attempt)
-        else:
-            return bool(review["status"]["allowed"])
-    raise AssertionError("the last attempt returns or raises")
+    # A question changes nothing, so it may be asked again.
+    review: Json = await retried(
+        lambda: client.create(SELF_SUBJECT_ACCESS_REVIEWS, question, dict),
+        client.transport.pause,
+        AWAY,
+    )
+    return bool(review["status"]["allowed"])

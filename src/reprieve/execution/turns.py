@@ -18,15 +18,10 @@ import msgspec
 from reprieve.execution.fence import Fence
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
-from reprieve.kube.errors import (
-    Conflict,
-    NotFound,
-    ServerError,
-    TooManyRequests,
-    Unreachable,
-)
+from reprieve.kube.errors import NotFound
 from reprieve.kube.objects import version_number
 from reprieve.kube.resource import NODES
+from reprieve.kube.retry import UNSETTLED
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE, SECOND
@@ -110,7 +105,7 @@ class NodeTurns:
             }
             try:
                 answer: Json = await self._writer.patch(NODES, "", node, patch, dict)
-            except (Conflict, NotFound, ServerError, TooManyRequests, Unreachable):
+            except (NotFound, *UNSETTLED):
                 return False
             version = version_number(answer["metadata"]["resourceVersion"])
             if version > self._versions.get(node, -1):

@@ -5,6 +5,9 @@ lack of GPU quota: its Workload, or that of what it belongs to, waits for quota 
 back. What can never fit is none, nor is that for which room is made already: by quota, or by its
 scheduler, which nominates a node for it. Nothing is to be freed twice.
 
+GPUs: of each container the larger of request and limit, then `intake.pod_sum`, for which all init
+containers are plain ones; zeros are dropped.
+
 Admission looks at node selector, required node affinity and taints, so that the placement proof
 never counts a node that the scheduler would refuse for those. Source: specification of the idle
 plane, sections 8 and 13 (with its Kueue extension, difference D8); the design's "Where the planes
@@ -18,26 +21,26 @@ from typing import Final
 
 from reprieve.api.core import (
     KUEUE_MANAGED,
-    Container,
+    ContainerResources,
     KueueWorkload,
     Node,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     Pod,
+    PodSpec,
     Taint,
     TemplatedObject,
 )
 from reprieve.engine.idle.model import NodeRow, PodRow
 from reprieve.engine.idle.resources import (
     DEFAULT_VENDORS,
-    ContainerRow,
     is_gpu,
-    pod_gpus,
 )
 from reprieve.engine.idle.vendors import Vendor
 from reprieve.engine.selectors import covers, requirement_holds
 from reprieve.intake.cluster.requests import amount_in_base_units, plain_requests
 from reprieve.intake.gangs import gang_name
+from reprieve.intake.pod_sum import pod_sum, raise_to
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.units.quantities import InvalidQuantity, parse_quantity
@@ -80,9 +83,7 @@ def gpus_of(pod: Pod, vendors: Sequence[Vendor] = DEFAULT_VENDORS) -> dict[str, 
 
     A quantity that cannot be read counts as not asked for; the API server stores no such pod.
     """
-    return pod_gpus(
-        _rows(pod.spec.containers, vendors), _rows(pod.spec.init_containers, vendors), vendors
-    )
+    return _gpus(pod.spec, vendors)
 
 
 def template_gpus(
@@ -90,7 +91,7 @@ def template_gpus(
 ) -> dict[str, int]:
     """Return the GPUs of one pod that the object will make: of its template, else of its spec."""
     spec = thing.spec if thing.spec.template is None else thing.spec.template.spec
-    return pod_gpus(_rows(spec.containers, vendors), _rows(spec.init_containers, vendors), vendors)
+    return _gpus(spec, vendors)
 
 
 def pod_row(
@@ -209,9 +210,7 @@ def workload_gpus(
         return None
     total: dict[str, int] = {}
     for pod_set in workload.spec.pod_sets:
-        spec = pod_set.template.spec
-        rows = (_rows(spec.containers, vendors), _rows(spec.init_containers, vendors))
-        for name, count in pod_gpus(*rows, vendors).items():
+        for name, count in _gpus(pod_set.template.spec, vendors).items():
             total[name] = total.get(name, 0) + count * pod_set.count
     return total
 
@@ -247,27 +246,22 @@ def _group(pod: Pod) -> str:
     )
 
 
-def _rows(containers: Iterable[Container] | None, vendors: Sequence[Vendor]) -> list[ContainerRow]:
-    rows = []
-    for container in containers or ():
-        resources = container.resources
-        if resources is not None:
-            rows.append(
-                ContainerRow(
-                    _amounts(resources.requests, vendors), _amounts(resources.limits, vendors)
-                )
-            )
-    return rows
+def _gpus(spec: PodSpec, vendors: Sequence[Vendor]) -> dict[str, int]:
+    total = pod_sum(
+        (_asked(each.resources, vendors) for each in spec.containers or ()),
+        ((False, _asked(each.resources, vendors)) for each in spec.init_containers or ()),
+    )
+    return {name: total[name] for name in sorted(total) if total[name] > 0}
 
 
-def _amounts(
-    quantities: Mapping[str, str | int | float] | None, vendors: Sequence[Vendor]
-) -> dict[str, int]:
-    return {
-        name: _count(quantity)
-        for name, quantity in (quantities or {}).items()
-        if is_gpu(name, vendors)
-    }
+def _asked(resources: ContainerResources | None, vendors: Sequence[Vendor]) -> dict[str, int]:
+    asked: dict[str, int] = {}
+    for amounts in () if resources is None else (resources.requests, resources.limits):
+        raise_to(
+            asked,
+            {name: _count(each) for name, each in (amounts or {}).items() if is_gpu(name, vendors)},
+        )
+    return asked
 
 
 def _base_units(name: str, quantity: str | int | float) -> int:
@@ -286,7 +280,7 @@ def _is_gated(pod: Pod) -> bool:
 
 def _count(quantity: str | int | float) -> int:
     try:
-        return parse_quantity(quantity)
+        return max(parse_quantity(quantity), 0)
     except InvalidQuantity:
         return 0
 

@@ -1,22 +1,19 @@
 """What one pod of a Workload asks for, in the quota plane's units.
 
-Per resource: R = sum over containers. Each init container in order: a restartable one adds its
-amount to R and to the sidecars S, and M = max(M, S); another one makes M = max(M, its amount + S).
-Then R = max(R, M); pod-level requests replace R for cpu, memory and huge pages; overhead is added.
-A container that names a limit and no request asks for the limit. Every resource counts, also those
-that no node could have: quota may be given for them.
+The sum is that of `intake.pod_sum`. A container that names a limit and no request asks for the
+limit. Every resource counts, also those that no node could have: quota may be given for them.
 
 Source: specification of the quota plane, section 2; the API's rules for pod requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from reprieve.api.core import ContainerResources
 from reprieve.api.kueue import Amounts, PodSpec
 from reprieve.engine.quota.amounts import SMALLEST, UNLIMITED, clamp
+from reprieve.intake.pod_sum import ALWAYS, pod_level, pod_sum
 from reprieve.units.quantities import InvalidQuantity, parse_milli, parse_quantity
 from reprieve.units.untrusted import Form
 
@@ -65,25 +62,21 @@ def pod_requests(spec: PodSpec, overhead: Amounts | None = None) -> dict[str, in
     Raises:
         UnreadableRequest: a quantity cannot be read.
     """
-    total: dict[str, int] = {}
-    for index, container in enumerate(spec.containers or ()):
-        _add(total, _asked(container.resources, f"containers[{index}].resources"))
-    sidecars: dict[str, int] = {}
-    most: dict[str, int] = {}
-    for index, container in enumerate(spec.init_containers or ()):
-        asked = _asked(container.resources, f"initContainers[{index}].resources")
-        if container.restart_policy == "Always":
-            _add(total, asked)
-            _add(sidecars, asked)
-            _raise(most, sidecars)
-        else:
-            _add(asked, sidecars)
-            _raise(most, asked)
-    _raise(total, most)
-    own = _asked(spec.resources, "resources")
-    total.update({name: amount for name, amount in own.items() if _is_pod_level(name)})
-    more = overhead if spec.overhead is None else spec.overhead
-    _add(total, _milli(more, "overhead"))
+    total = pod_sum(
+        [
+            _asked(each.resources, f"containers[{index}].resources")
+            for index, each in enumerate(spec.containers or ())
+        ],
+        [
+            (
+                each.restart_policy == ALWAYS,
+                _asked(each.resources, f"initContainers[{index}].resources"),
+            )
+            for index, each in enumerate(spec.init_containers or ())
+        ],
+        pod_level(_asked(spec.resources, "resources")),
+        _milli(overhead if spec.overhead is None else spec.overhead, "overhead"),
+    )
     return {name: _rounded(name, amount) for name, amount in total.items()}
 
 
@@ -107,19 +100,5 @@ def _milli(amounts: Amounts | None, path: str) -> dict[str, int]:
     return found
 
 
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _raise(most: dict[str, int], other: Mapping[str, int]) -> None:
-    for name, amount in other.items():
-        most[name] = max(most[name], amount) if name in most else amount
-
-
 def _rounded(name: str, milli: int) -> int:
     return clamp(milli if name == "cpu" else -(-milli // 1_000))
-
-
-def _is_pod_level(name: str) -> bool:
-    return name in ("cpu", "memory") or name.startswith("hugepages-")

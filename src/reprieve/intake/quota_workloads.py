@@ -19,6 +19,7 @@ import msgspec
 
 from reprieve.api import core, kueue
 from reprieve.api.kueue_topology import required_level, unsupported_text
+from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.quota.model import (
     Admission,
     AdmittedPodSet,
@@ -122,6 +123,7 @@ def workload_row(
     waits_for_pods: bool = False,
     min_runtimes_s: tuple[int, int] = (0, 0),
     idle: bool = False,
+    party: Party | None = None,
 ) -> Workload:
     """Return the row of a Workload.
 
@@ -131,6 +133,7 @@ def workload_row(
         waits_for_pods: admitted workloads count as ready only with the condition `PodsReady`.
         min_runtimes_s: for which it is not preempted in its queue, and not reclaimed by others.
         idle: the idle plane knows it to hold GPUs without using them.
+        party: its line of work.
     """
     metadata, spec, status = workload.metadata, workload.spec, workload.status
     annotations, namespace = metadata.annotations or {}, metadata.namespace
@@ -176,6 +179,7 @@ def workload_row(
         preempt_min_runtime_s=min_runtimes_s[0],
         reclaim_min_runtime_s=min_runtimes_s[1],
         idle=idle,
+        party=party,
     )
 
 

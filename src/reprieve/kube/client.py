@@ -30,6 +30,7 @@ from reprieve.kube.errors import Call, Conflict
 from reprieve.kube.objects import identity_of
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS, Resource
+from reprieve.kube.retry import ATTEMPTS, retried
 from reprieve.kube.transport import HttpWire, Request, Transport, Wire
 from reprieve.kube.writes import Priority, WriteGate
 from reprieve.units.clock import Clock
@@ -311,7 +312,7 @@ class Client(Reader):
         change: Callable[[Json], Json | None],
         *,
         subresource: str = "",
-        attempts: int = 5,
+        attempts: int = ATTEMPTS,
     ) -> Json | None:
         """Read, change and replace an object; after a conflict read and judge again.
 
@@ -329,20 +330,15 @@ class Client(Reader):
         Raises:
             Conflict: at every attempt somebody else was faster.
         """
-        for attempt in range(attempts):
-            current: Json = await self.get(resource, namespace, name, dict)
-            changed = change(current)
+
+        async def once() -> Json | None:
+            changed = change(await self.get(resource, namespace, name, dict))
             if changed is None:
                 return None
-            try:
-                stored: Json = await self.replace(resource, changed, dict, subresource=subresource)
-            except Conflict:
-                if attempt == attempts - 1:
-                    raise
-                await self.transport.pause(attempt)
-            else:
-                return stored
-        raise ValueError("attempts must be at least 1")
+            stored: Json = await self.replace(resource, changed, dict, subresource=subresource)
+            return stored
+
+        return await retried(once, self.transport.pause, (Conflict,), attempts)
 
     # The way out
 

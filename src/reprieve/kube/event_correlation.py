@@ -19,10 +19,11 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from reprieve.kube.references import Reference
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 
-__all__ = ["COMBINED", "Correlator", "Happening", "Regarding", "Series"]
+__all__ = ["COMBINED", "Correlator", "Happening", "Series"]
 
 COMBINED: Final = "(combined from similar events): "
 _SIMILAR_MOST: Final = 10
@@ -35,21 +36,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Regarding:
-    """The object that events are about; `namespace` is empty for cluster-wide kinds."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
 class Happening:
     """One call of the recorder; `wall` and `monotonic` say when."""
 
-    regarding: Regarding
+    regarding: Reference
     type: str
     reason: str
     message: str

@@ -16,10 +16,8 @@ from reprieve.kube.errors import (
     ApiError,
     Forbidden,
     NotFound,
-    ServerError,
-    TooManyRequests,
-    Unreachable,
 )
+from reprieve.kube.retry import AWAY, retried
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
 from reprieve.units.errors import UsageError
@@ -27,7 +25,6 @@ from reprieve.units.instants import Nanos
 
 __all__ = ["EventDelivery"]
 
-_ATTEMPTS: Final = 5
 _PAUSE: Final = MINUTE
 _KEPT: Final = 10_000
 
@@ -59,26 +56,17 @@ class EventDelivery:
 
     async def deliver(self, namespace: str, write: Callable[[], Awaitable[object]]) -> bool:
         """Write an event, a few times if need be; return whether it is written."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                await write()
-            except AlreadyExists:
-                # An earlier attempt whose answer was lost.
-                return True
-            except (ServerError, TooManyRequests, Unreachable) as error:
-                if attempt == _ATTEMPTS - 1:
-                    self.drop(error)
-                    return False
-                await self._client.transport.pause(attempt)
-            except (ApiError, UsageError) as error:
-                # Refused for good: no rights, a namespace that goes away, an unknown namespace.
-                if isinstance(error, (Forbidden, NotFound)):
-                    self._refuse(namespace)
-                self.drop(error)
-                return False
-            else:
-                return True
-        raise AssertionError("the last attempt returns")
+        try:
+            await retried(write, self._client.transport.pause, AWAY)
+        except AlreadyExists:
+            pass  # An earlier attempt whose answer was lost.
+        except (ApiError, UsageError) as error:
+            # Refused for good: no rights, a namespace that goes away, an unknown namespace.
+            if isinstance(error, (Forbidden, NotFound)):
+                self._refuse(namespace)
+            self.drop(error)
+            return False
+        return True
 
     def drop(self, error: Exception) -> None:
         """Count an event that is never written, and report why the first time."""

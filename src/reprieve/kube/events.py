@@ -15,14 +15,15 @@ from typing import Any, Final
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
-from reprieve.kube.event_correlation import Correlator, Happening, Regarding, Series
+from reprieve.kube.event_correlation import Correlator, Happening, Series
 from reprieve.kube.event_delivery import EventDelivery
+from reprieve.kube.references import Reference
 from reprieve.kube.resource import EVENTS
 from reprieve.kube.writes import Priority
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 
-__all__ = ["EventRecorder", "Regarding"]
+__all__ = ["EventRecorder"]
 
 _QUEUE: Final = 1_000
 
@@ -68,7 +69,7 @@ class EventRecorder:
 
     def event(
         self,
-        regarding: Regarding,
+        regarding: Reference,
         type: str,
         reason: str,
         message: str,
@@ -124,14 +125,14 @@ class EventRecorder:
         await self._idle.wait()
 
     async def _write(self, happening: Happening, series: Series) -> None:
-        namespace = _namespace_of(happening)
+        namespace = happening.regarding.home
         if self._delivery.refuses(namespace):
             return
         if await self._delivery.deliver(namespace, lambda: self._once(happening, series)):
             series.written = True
 
     async def _once(self, happening: Happening, series: Series) -> None:
-        namespace = _namespace_of(happening)
+        namespace = happening.regarding.home
         if series.written:
             patch: Json = {
                 "count": series.count,
@@ -150,20 +151,12 @@ class EventRecorder:
         await self._client.create(EVENTS, self._body(happening, series, namespace), dict)
 
     def _body(self, happening: Happening, series: Series, namespace: str) -> Json:
-        about = happening.regarding
-        involved = {
-            "apiVersion": about.api_version,
-            "kind": about.kind,
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-        }
         metadata: dict[str, Any] = {"name": series.name, "namespace": namespace}
         if series.annotations:
             metadata["annotations"] = dict(series.annotations)
         return {
             "metadata": metadata,
-            "involvedObject": {key: value for key, value in involved.items() if value},
+            "involvedObject": happening.regarding.as_json(),
             "type": happening.type,
             "reason": happening.reason,
             "message": series.message,
@@ -174,7 +167,3 @@ class EventRecorder:
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
         }
-
-
-def _namespace_of(happening: Happening) -> str:
-    return happening.regarding.namespace or "default"

@@ -22,6 +22,7 @@ from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import NotFound
 from reprieve.kube.event_delivery import EventDelivery
+from reprieve.kube.references import Reference
 from reprieve.kube.resource import Resource
 from reprieve.kube.write_budget import Allowance, WriteBudget
 from reprieve.kube.writes import Priority
@@ -29,7 +30,7 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos, format_micro
 
-__all__ = ["Reference", "SeriesEvents"]
+__all__ = ["SeriesEvents"]
 
 _EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 _QUEUE: Final = 4_000
@@ -41,30 +42,6 @@ _PATCH: Final = MINUTE
 _KEPT: Final = 4_096
 _LONGEST: Final = 1_024  # bytes of a note
 _CUT: Final = " ..."
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """An object in an event; `resource_version` empty where it is not known."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str = ""
-
-    def as_json(self) -> Json:
-        """Return the reference as the API writes it, without what is empty."""
-        fields = {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "uid": self.uid,
-            "resourceVersion": self.resource_version,
-        }
-        return {key: value for key, value in fields.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +153,7 @@ class SeriesEvents:
                     self._idle.set()
 
     async def _write(self, happening: _Happening) -> None:
-        namespace = _namespace_of(happening)
+        namespace = happening.key.regarding.home
         if self._delivery.refuses(namespace):
             return
         series = self._observe(happening)
@@ -205,7 +182,7 @@ class SeriesEvents:
         return series
 
     async def _once(self, happening: _Happening, series: _Series) -> None:
-        namespace = _namespace_of(happening)
+        namespace = happening.key.regarding.home
         if series.count > 1:
             patch: Json = {"series": self._series_json(happening, series)}
             try:
@@ -241,10 +218,6 @@ class SeriesEvents:
         if series.count > 1:
             body["series"] = self._series_json(happening, series)
         return body
-
-
-def _namespace_of(happening: _Happening) -> str:
-    return happening.key.regarding.namespace or "default"
 
 
 def _cut(note: str) -> str:

@@ -27,22 +27,17 @@ from reprieve.kube.credentials import Connection
 from reprieve.kube.errors import (
     ApiError,
     Call,
-    ServerError,
-    TooManyRequests,
     Unauthorized,
     Unreachable,
     error_from,
 )
+from reprieve.kube.retry import ATTEMPTS, AWAY, backoff
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 
 __all__ = ["Answer", "HttpWire", "Request", "Transport", "Wire"]
 
 JSON: Final = "application/json"
-_ATTEMPTS: Final = 5
-_BACKOFF_FIRST: Final = SECOND // 5
-_BACKOFF_MOST: Final = 10 * SECOND
-_RETRY_AFTER_MOST: Final = 60.0
 _READ: Final = 2**20
 
 
@@ -129,7 +124,7 @@ class Transport:
         """
         retry = request.method == "GET" if retry is None else retry
         rejected = False
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 async with turn():
                     if before_send is not None:
@@ -139,10 +134,10 @@ class Transport:
                 if rejected:
                     raise
                 rejected = True
-            except (TooManyRequests, ServerError, Unreachable) as error:
-                if not retry or attempt == _ATTEMPTS - 1:
+            except AWAY as error:
+                if not retry or attempt == ATTEMPTS - 1:
                     raise
-                await self._clock.sleep(self.backoff(attempt, error.retry_after))
+                await self._clock.sleep(backoff(attempt, self._jitter, error.retry_after))
         raise AssertionError("the last attempt returns or raises")
 
     async def stream(
@@ -169,17 +164,9 @@ class Transport:
         finally:
             answer.close()
 
-    def backoff(self, attempt: int, retry_after: float | None = None) -> int:
-        """Return the nanoseconds to wait after attempt number `attempt` (from 0) failed."""
-        if retry_after is not None and retry_after > 0:
-            base = int(min(retry_after, _RETRY_AFTER_MOST) * SECOND)
-            return base + int(base * 0.1 * self._jitter.random())
-        base = min(_BACKOFF_FIRST << min(attempt, 20), _BACKOFF_MOST)
-        return int(base * (0.5 + self._jitter.random()))
-
     async def pause(self, attempt: int) -> None:
         """Wait as after a failed attempt, for callers that retry themselves."""
-        await self._clock.sleep(self.backoff(attempt))
+        await self._clock.sleep(backoff(attempt, self._jitter))
 
     async def close(self) -> None:
         """Close all connections."""

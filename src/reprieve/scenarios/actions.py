@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from reprieve.local.machines.objects import Changed, Gone
+from kubelocal.machines.objects import Changed, Gone
 from reprieve.scenarios.observer import CLUSTER_QUEUES, GPUWORKLOADS
 from reprieve.scenarios.play import Play, StepFailed, StepSkipped, merged
 from reprieve.scenarios.steps import (

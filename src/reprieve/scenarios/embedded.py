@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reprieve.local.cluster import EmbeddedCluster
-from reprieve.local.machines.embedded import EmbeddedObjects
-from reprieve.local.machines.run import Machines
-from reprieve.local.server.options import WriteOptions
+from kubelocal.cluster import EmbeddedCluster
+from kubelocal.machines.embedded import EmbeddedObjects
+from kubelocal.machines.run import Machines
+from kubelocal.server.options import WriteOptions
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.stage import Stage
 from reprieve.scenarios.staging import OPERATOR_NAMESPACE, staged
@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 OPERATOR_USER: Final = "reprieve"
+#: What kubectl calls the cluster of `reprieve up`.
+_CONTEXT: Final = "reprieve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,8 @@ async def embedded_stage(
         stack.push_async_callback(cluster.stop)
         kubeconfig = kubeconfig or directory / "kubeconfig"
         operator_kubeconfig = directory / "operator.kubeconfig"
-        cluster.write_kubeconfig(kubeconfig)
-        cluster.write_kubeconfig(operator_kubeconfig, user=operator_user)
+        cluster.write_kubeconfig(kubeconfig, name=_CONTEXT)
+        cluster.write_kubeconfig(operator_kubeconfig, user=operator_user, name=_CONTEXT)
         stage, machines = await stack.enter_async_context(
             staged(
                 kubeconfig,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from reprieve.local.machines.objects import AlreadyThere, Changed, Gone, Object
+from kubelocal.machines.objects import AlreadyThere, Changed, Gone, Object
 from reprieve.scenarios.observer import GPUWORKLOADS
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.stage import Stage

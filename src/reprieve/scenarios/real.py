@@ -14,12 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from reprieve.kube.bodies import Propagation
-from reprieve.kube.client import Client
-from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, Expired, Forbidden, NotFound
-from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from reprieve.kube.transport import Request
-from reprieve.local.machines.objects import (
+from kubelocal.machines.objects import (
     AlreadyThere,
     Change,
     Changed,
@@ -29,6 +24,11 @@ from reprieve.local.machines.objects import (
     Refused,
     StoreError,
 )
+from reprieve.kube.bodies import Propagation
+from reprieve.kube.client import Client
+from reprieve.kube.errors import AlreadyExists, ApiError, Conflict, Expired, Forbidden, NotFound
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from reprieve.kube.transport import Request
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 

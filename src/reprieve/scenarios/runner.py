@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from reprieve.local.machines.objects import StoreError
+from kubelocal.machines.objects import StoreError
 from reprieve.scenarios import actions, expectations, quota_expectations
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import GPUWORKLOADS, Observer, phase_of, root_of

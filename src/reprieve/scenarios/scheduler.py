@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reprieve.controllers.scheduling.context import SchedulingContext
-from reprieve.controllers.scheduling.plane import SchedulingPlane
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.series_events import SeriesEvents
+from reprieve.planes.scheduling.context import SchedulingContext
+from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.scheduling import SchedulingMetrics

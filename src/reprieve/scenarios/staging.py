@@ -13,15 +13,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from kubelocal.crds import permissive_definitions
+from kubelocal.machines.gpus import Root
+from kubelocal.machines.nodes import NodeSpec as MachineSpec
+from kubelocal.machines.objects import AlreadyThere, ChangeType, Objects
+from kubelocal.machines.run import Machines
 from reprieve.api.crds import all_crds, gang_crds, kueue_crds
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.transport import HttpWire
-from reprieve.local.crds import permissive_definitions
-from reprieve.local.machines.gpus import Root
-from reprieve.local.machines.nodes import NodeSpec as MachineSpec
-from reprieve.local.machines.objects import AlreadyThere, ChangeType, Objects
-from reprieve.local.machines.run import Machines
 from reprieve.scenarios.model import NodeSpec
 from reprieve.scenarios.observer import CLUSTER_QUEUES, GPUWORKLOADS, WORKLOADS, Observer
 from reprieve.scenarios.operator import OperatorProcesses

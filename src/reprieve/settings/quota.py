@@ -6,8 +6,8 @@
       configurationMap: ""            # or a ConfigMap of the operator's namespace that has one
       proveNodes: false               # preempt quota only if the preemptor then fits on nodes
       idleFirst: false                # among equal candidates the idle ones first
-      loopWindow: 1h                  # a pair that preempts each other `loopLimit` times in this
-      loopLimit: 2                    # time is held; 0 holds none
+      loopWindow: 1h                  # what goes in a circle `loopLimit` times in this
+      loopLimit: 2                    # time is held for a while; 0 holds none
       webhooks:
         jobFailurePolicy: Ignore      # of kinds that are not our own
         namespaceSelector: {...}      # where those are asked

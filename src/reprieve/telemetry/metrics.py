@@ -39,8 +39,9 @@ class Metrics:
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
     in the last poll, `samples` and `samples_dropped` by reason, `last_poll`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
-    Quota: `held_pairs`, one series for each pair; `unproven`, preemptions that were left out for
-    want of nodes; `kueue_leads` 0 or 1; `webhook_refused` by reason.
+    Quota: `held_pairs`, one series for each pair; `loop_members`, how many lines of work are in
+    loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
+    `webhook_refused` by reason.
     Process: `leader` 0 or 1, `intents_open`, `loop_lag_seconds`.
     """
 
@@ -114,9 +115,13 @@ class Metrics:
         )
         self.held_pairs = self._gauge(
             "quota_held_pair",
-            "1 while two workloads may not preempt each other.",
+            "1 while the first workload may not preempt the second.",
             "first",
             "second",
+        )
+        self.loop_members = self._gauge(
+            "loop_members",
+            "Lines of work in loops of displacements of which one is held.",
         )
         self.unproven = self._counter(
             "quota_unproven_preemptions",

@@ -1,10 +1,10 @@
 """The input of a preemption by quota, as it stands in a Preemption's `spec.input`.
 
-The wrapping is that of `record`; `data` holds a `QuotaInput`: the cohort tree of the preemptor's
-ClusterQueue as it was before the cycle, with all that held quota in it and the heads that were
-taken. What goes on in other trees cannot change what is decided in this one. `restored` makes
-holdings and queues of it again, whose next cycle decides alike. Source: promise "Explained" of the
-design.
+The wrapping is that of `record`; beside it stand the displacements (`telemetry.displacements`).
+`data` holds a `QuotaInput`: the cohort tree of the preemptor's ClusterQueue as it was before the
+cycle, with all that held quota in it and the heads that were taken. What goes on in other trees
+cannot change what is decided in this one. `restored` makes holdings and queues of it again, whose
+next cycle decides alike. Source: promise "Explained" of the design.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import reprieve
 from reprieve.engine.pace import UNHURRIED, Pace
 from reprieve.engine.quota.assignment import Bookmark
 from reprieve.engine.quota.cycle import cycles
+from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome
 from reprieve.engine.quota.heads import LastScan, RequeueReason, shape
 from reprieve.engine.quota.model import (
@@ -32,9 +33,9 @@ from reprieve.engine.quota.model import (
     Settings,
     Workload,
 )
-from reprieve.engine.quota.protection import Ledger
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings, effective_priority
+from reprieve.telemetry.displacements import stored
 from reprieve.telemetry.record import packed
 from reprieve.units.instants import Nanos
 
@@ -95,7 +96,7 @@ def recorded_cycles(
     limit: int,
     most: int,
     first: int = 0,
-    ledger: Ledger | None = None,
+    ledger: Displacements | None = None,
     proof: NodeCheck | None = None,
     pace: Pace = UNHURRIED,
 ) -> list[tuple[CycleResult, dict[str, dict[str, Any]]]]:
@@ -109,6 +110,7 @@ def recorded_cycles(
     admitted = 0
     if ledger is not None:
         ledger.refusals.clear()
+        ledger.recorded.clear()
     for result in cycles(holdings, queues, now, limit, first, ledger, proof, pace):
         inputs = {}
         # Who preempts in one tree has the holders of that tree in common.
@@ -123,6 +125,9 @@ def recorded_cycles(
                 inputs[entry.workload.key] = _encoded(
                     entry, result, holdings, queues, now, refusals, names, known[names]
                 )
+                if ledger is not None:
+                    told = (ledger.recorded.get((entry.workload.uid, uid)) for uid in _uids(entry))
+                    inputs[entry.workload.key] |= stored([row for row in told if row is not None])
             except Exception:
                 log.exception("the input of %s's preemption is not recorded", entry.workload.key)
         found.append((result, inputs))
@@ -131,6 +136,7 @@ def recorded_cycles(
             break
         if ledger is not None:
             ledger.refusals.clear()
+            ledger.recorded.clear()
     return found
 
 
@@ -139,7 +145,7 @@ def policy_text(configuration: Configuration, cluster_queue: str) -> str:
     return repr(configuration.cluster_queues.get(cluster_queue))
 
 
-def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Ledger | None]:
+def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Displacements | None]:
     """Return the state before the cycle.
 
     Raises:
@@ -171,14 +177,18 @@ def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Ledger | None]:
         queues.requeue(head.workload.key, preempts if head.preempts else other, scan)
     ledger = None
     if decided_on.held or decided_on.refused:
-        ledger = Ledger(limit=_MOST_TURNS)
-        end = Nanos(decided_on.now + ledger.window)
+        ledger = Displacements(limit=_MOST_TURNS)
+        end = Nanos(decided_on.now + ledger.policy.loop_window)
         for one, second in decided_on.held:
             ledger.refuse(one, second, end)
             ledger.refuse(second, one, end)
         for preemptor, victim, until in decided_on.refused:
             ledger.refuse(preemptor, victim, until)
     return holdings, queues, ledger
+
+
+def _uids(entry: Entry) -> list[str]:
+    return [target.holder.workload.uid for target in entry.issued]
 
 
 def _encoded(
@@ -249,7 +259,7 @@ def _before(names: frozenset[str], result: CycleResult, holdings: Holdings) -> I
         if tree.names[holder.queue] in names:
             row = holder.workload
             counts = tuple(PodSet(each.name, each.count) for each in row.pod_sets)
-            yield replace(row, pod_sets=counts)
+            yield replace(row, pod_sets=counts, party=None)
 
 
 def _head(entry: Entry) -> Head:
@@ -258,7 +268,8 @@ def _head(entry: Entry) -> Head:
     refused = ""
     if entry.outcome is Outcome.UNPROVEN and entry.assignment is not None:
         refused = entry.message.removeprefix(f"{entry.assignment.message}. ")
-    return Head(entry.cluster_queue, entry.workload, plain, entry.preempts, refused, entry.proven)
+    workload = replace(entry.workload, party=None)
+    return Head(entry.cluster_queue, workload, plain, entry.preempts, refused, entry.proven)
 
 
 def _with_branches(configuration: Configuration, above: set[str]) -> set[str]:

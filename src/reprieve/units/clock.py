@@ -12,7 +12,7 @@ import itertools
 import time
 from typing import Protocol
 
-from reprieve.units.instants import Nanos
+from .instants import Nanos
 
 __all__ = ["Clock", "SystemClock", "VirtualClock"]
 

@@ -9,9 +9,18 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from reprieve.units.untrusted import Form, Unreadable, shown
+from .untrusted import Form, Unreadable, shown
 
-__all__ = ["SECOND", "InvalidDuration", "format_duration", "parse_duration"]
+__all__ = [
+    "HOUR",
+    "MICROSECOND",
+    "MILLISECOND",
+    "MINUTE",
+    "SECOND",
+    "InvalidDuration",
+    "format_duration",
+    "parse_duration",
+]
 
 MICROSECOND: Final = 1_000
 MILLISECOND: Final = 1_000 * MICROSECOND

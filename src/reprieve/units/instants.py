@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NewType
 
-from reprieve.units.untrusted import Unreadable, bounded, shown
+from .untrusted import Unreadable, bounded, shown
 
 __all__ = ["InvalidInstant", "Nanos", "format_instant", "format_micro", "parse_instant"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from reprieve.units.untrusted import LONGEST_NAME, Form
+from .untrusted import LONGEST_NAME, Form
 
 __all__ = ["DNS_LABEL", "DNS_SUBDOMAIN", "LABEL", "LONGEST_LABEL"]
 

@@ -8,7 +8,7 @@ idle plane, sections 7 and 12, difference D3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from reprieve.api.kaiwo import Condition
@@ -30,13 +30,13 @@ from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.quantities import quantity_text
 from reprieve.units.untrusted import cut
+from reprieve.wording.events import EventText
 from reprieve.wording.undecided import DECISION_FAILED, FAULT, PREEMPTION_NOT_RECORDED, not_recorded
 
 __all__ = [
     "COMPONENT",
     "METRICS_AVAILABLE",
     "PHASE_UPDATED",
-    "EventText",
     "amounts_text",
     "conditions_after",
     "decision_failed",
@@ -78,18 +78,6 @@ _METRICS: Final[dict[MetricsReason, str]] = {
         "they are dropped"
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class EventText:
-    """Type, reason and message of an event on a GpuWorkload."""
-
-    type: str
-    reason: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.type} {self.reason} {self.message}"
 
 
 def event_text(event: Event, workload: Workload) -> EventText:

@@ -21,7 +21,7 @@ from reprieve.engine.gangs.job import (
     Said,
     TriggerSpelling,
 )
-from reprieve.wording.kube_scheduler import EventText
+from reprieve.wording.events import EventText
 from reprieve.wording.rejections import reason_text
 
 __all__ = [
@@ -128,7 +128,7 @@ def disruption_message(
 def preempted(trigger_uid: str, node: str) -> EventText:
     """Return the event of a victim."""
     note = f"Preempted by pod {trigger_uid} on node {node}"
-    return EventText("Normal", "Preempted", "Preempting", note)
+    return EventText("Normal", "Preempted", note, "Preempting")
 
 
 def cycle_failure(group: str, pod: str, fit_error: str, waiting: int) -> str:

@@ -23,6 +23,7 @@ from reprieve.engine.scheduling.outcome import (
     Sentence,
 )
 from reprieve.units.untrusted import cut
+from reprieve.wording.events import EventText
 from reprieve.wording.rejections import reason_text
 from reprieve.wording.undecided import PREEMPTION_NOT_RECORDED
 
@@ -37,7 +38,6 @@ __all__ = [
     "SCHEDULER_ERROR",
     "UNSCHEDULABLE",
     "ConditionText",
-    "EventText",
     "PreemptorKind",
     "decision_stopped",
     "disruption_ignored",
@@ -142,16 +142,6 @@ class ConditionText:
     status: str
     reason: str
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class EventText:
-    """An event of events.k8s.io/v1 without its objects and times."""
-
-    type: str
-    reason: str
-    action: str
-    note: str
 
 
 class PreemptorKind:
@@ -297,7 +287,7 @@ def disruption_message(scheduler_name: str, preemptor: str) -> str:
 
 def failed_scheduling(message: str) -> EventText:
     """Return the event of a pod that was not placed."""
-    return EventText("Warning", "FailedScheduling", "Scheduling", _note(message))
+    return EventText("Warning", "FailedScheduling", _note(message), "Scheduling")
 
 
 def took_too_long(seconds: float, pause: int) -> str:
@@ -318,12 +308,12 @@ def ended_the_process(pause: int) -> str:
 
 def decision_stopped(message: str) -> EventText:
     """Return the event of work about which deciding took too long."""
-    return EventText("Warning", "DecisionStopped", "Scheduling", message)
+    return EventText("Warning", "DecisionStopped", message, "Scheduling")
 
 
 def preemption_not_recorded(message: str) -> EventText:
     """Return the event of work whose plan cannot be written down."""
-    return EventText("Warning", PREEMPTION_NOT_RECORDED, "Preempting", _note(message))
+    return EventText("Warning", PREEMPTION_NOT_RECORDED, _note(message), "Preempting")
 
 
 def scheduler_error(type: str, message: str) -> ConditionText:
@@ -334,43 +324,43 @@ def scheduler_error(type: str, message: str) -> ConditionText:
 def protection_ignored(name: str, why: str) -> EventText:
     """Return the event of work whose preemption priority class has no effect."""
     note = f"preemption priority class {name} is ignored: {why}"
-    return EventText("Warning", "PreemptionPriorityIgnored", "Scheduling", _note(note))
+    return EventText("Warning", "PreemptionPriorityIgnored", _note(note), "Scheduling")
 
 
 def disruption_ignored(why: str) -> EventText:
     """Return the event of work that says something of its disruption that is not accepted."""
-    return EventText("Warning", "DisruptionIgnored", "Scheduling", _note(why))
+    return EventText("Warning", "DisruptionIgnored", _note(why), "Scheduling")
 
 
 def min_runtime_note(why: str, *, ignored: bool) -> EventText:
     """Return the event of a minimum runtime that has no effect, or less than it says."""
     reason = "MinRuntimeIgnored" if ignored else "MinRuntimeCut"
-    return EventText("Warning", reason, "Scheduling", _note(why))
+    return EventText("Warning", reason, _note(why), "Scheduling")
 
 
 def not_read(fault: str, *, counted: bool) -> EventText:
     """Return our own event about an object that a fault of ours keeps from being read."""
     so = "it counts with what it requests and is not placed" if counted else "it is left out"
     note = f"A fault of the operator ({fault}) keeps the object from being read: {so}"
-    return EventText("Warning", "NotRead", "Scheduling", cut(note))
+    return EventText("Warning", "NotRead", cut(note), "Scheduling")
 
 
 def preempted(preemptor: str, uid: str, target: str) -> EventText:
     """Return the event of a victim; `target`: the node, `CLUSTER` for a group."""
     note = f"Preempted by {preemptor} {uid} on node {target}"
-    return EventText("Normal", "Preempted", "Preempting", _note(note))
+    return EventText("Normal", "Preempted", _note(note), "Preempting")
 
 
 def scheduled(namespace: str, name: str, node: str) -> EventText:
     """Return the event of a pod that was bound."""
     note = f"Successfully assigned {namespace}/{name} to {node}"
-    return EventText("Normal", "Scheduled", "Binding", _note(note))
+    return EventText("Normal", "Scheduled", _note(note), "Binding")
 
 
 def victim_overdue(namespace: str, name: str) -> EventText:
     """Return our own event about a victim that does not end."""
     note = f"{namespace}/{name} was to make way and does not end: preemption is planned around it"
-    return EventText("Warning", "VictimOverdue", "Preempting", _note(note))
+    return EventText("Warning", "VictimOverdue", _note(note), "Preempting")
 
 
 def _counted(nodes: int, counts: Mapping[str, int]) -> str:

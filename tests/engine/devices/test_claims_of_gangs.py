@@ -10,6 +10,7 @@ from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Attempt, Unit
+from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.units.ids import Uid
 from tests.engine.builders import group, node, pod, snapshot_of
@@ -49,6 +50,7 @@ def attempt(snapshot: Snapshot, **policy: Any) -> Attempt:
     pods = tuple(sorted(snapshot.pending))
     found = Session(snapshot, Policy(**policy)).attempt(Unit(pods, "default/g"))
     assert found is not None
+    assert faults_of(snapshot, Policy(**policy), found) == ()
     return found
 
 

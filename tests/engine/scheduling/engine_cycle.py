@@ -31,6 +31,7 @@ from reprieve.engine.scheduling.outcome import (
 from reprieve.engine.scheduling.placing import Choose, best_node
 from reprieve.engine.scheduling.pod_preemption import find_candidates
 from reprieve.engine.scheduling.pre_enqueue import refusal
+from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from reprieve.wording.kube_scheduler import (
     explanation_text,
@@ -98,6 +99,13 @@ def attempt_of(
     if unit.group and _held(unit, snapshot):
         return None
     return Session(snapshot, policy, choose=choose, now=case.get("now", 0)).attempt(unit)
+
+
+def assert_proven(
+    snapshot: Snapshot, policy: Policy, attempt: Attempt, now: int = 0, what: object = ""
+) -> None:
+    """Fail where the proof finds a fault in the attempt; a victim that could stay is one."""
+    assert faults_of(snapshot, policy, attempt, now) == (), what
 
 
 def _held(unit: Unit, snapshot: Snapshot) -> bool:

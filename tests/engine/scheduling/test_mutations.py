@@ -1,4 +1,4 @@
-"""The comparison with the oracle notices a wrong engine: three faults, each makes it fail."""
+"""What holds the engine notices a wrong one: each fault makes the comparison or the proof fail."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from reprieve.engine.cluster.snapshot import I32, I64, Mask, Snapshot
 from reprieve.engine.placement import filters
-from reprieve.engine.placement.profile import FilterName
-from reprieve.engine.scheduling import node_by_node, node_sweep, reprieve
-from reprieve.engine.scheduling.trackers import Room
-from tests.engine.api_objects import Json
+from reprieve.engine.placement.profile import FilterName, Policy
+from reprieve.engine.scheduling import node_by_node, node_sweep, reprieve, units
+from reprieve.engine.scheduling.proof import Fault, faults_of
+from tests.engine.api_objects import Json, cluster_of, policy_of
+from tests.engine.scheduling import engine_cycle
 from tests.engine.scheduling.agreement import cases_of, disagreement, judged
+from tests.engine.scheduling.broken_rules import (
+    drop_rollback,
+    see_less_room,
+    skip_the_reprieve_of_groups,
+    take_one_too_many,
+)
 from tests.oracle.scheduling.group import Outcome
 
 SEEDS = range(200)
@@ -27,11 +35,6 @@ def drop_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods are placed, and put back, whatever their spread constraints say."""
     without = {**filters._COMPILE, FilterName.POD_TOPOLOGY_SPREAD: lambda view, pending: None}
     monkeypatch.setattr(filters, "_COMPILE", without)
-
-
-def drop_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A unit that was refused halfway keeps the room that it had taken."""
-    monkeypatch.setattr(Room, "give", lambda self, rows: None)
 
 
 def drop_budget_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,3 +62,61 @@ def test_the_comparison_fails_with_a_fault(
 ) -> None:
     fault(monkeypatch)
     assert sum(bool(disagreement(case, outcome)) for case, outcome in judgements) >= 3
+
+
+def skip_the_reprieve_on_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that a node could lose it loses, whatever the pod needs."""
+
+    def nobody(tried: Mask, pair_node: I64, *_: object) -> Mask:
+        return tried[pair_node]
+
+    monkeypatch.setattr(node_sweep, "_rounds", nobody)
+
+
+def take_all_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every group goes as a whole, though its pods may go one by one."""
+
+    def all_whole(snapshot: Snapshot, policy: Policy) -> I32:
+        del policy
+        found = np.arange(len(snapshot.group_rows) + 1, dtype=np.int32)
+        found[-1] = -1
+        return found
+
+    monkeypatch.setattr(units, "whole_groups", all_whole)
+
+
+def skip_the_second_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody gets another chance, though the policy says so."""
+
+    def not_better(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(reprieve, "_return_together", not_better)
+    monkeypatch.setattr(reprieve, "_return_singly", lambda *_: None)
+
+
+PROVEN = {
+    skip_the_reprieve_of_groups: range(300),
+    skip_the_reprieve_on_nodes: range(300),
+    take_one_too_many: range(300),
+    see_less_room: range(300),
+    take_all_of_a_group: range(300),
+    drop_rollback: range(1_500),
+    skip_the_second_pass: range(1_500),
+}
+
+
+@pytest.mark.parametrize("fault", PROVEN, ids=lambda fault: fault.__name__)
+def test_the_proof_of_a_plan_fails_with_a_fault(
+    fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says of some victim that it could stay; without a fault it says nothing."""
+    fault(monkeypatch)
+    noticed = 0
+    for case in cases_of(PROVEN[fault]):
+        snapshot, policy = cluster_of(case).snapshot(), policy_of(case, second_reprieve_pass=True)
+        attempt = engine_cycle.attempt_of(case, snapshot, policy)
+        if attempt is not None and attempt.plan is not None:
+            faults = {each.fault for each in faults_of(snapshot, policy, attempt)}
+            noticed += Fault.REDUCIBLE in faults
+    assert noticed >= 3

@@ -7,19 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from reprieve.controllers.scheduling import decisions
-from reprieve.controllers.scheduling.decisions import decide
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Pending, Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.plan import Plan
+from reprieve.engine.plan_faults import PlanFault, PlanRefused
 from reprieve.engine.scheduling.domains import GroupPlacing
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Preemption, Sentence, Unit
 from reprieve.engine.scheduling.placing import Choose
-from reprieve.engine.scheduling.proof import Fault, PlanFault, PlanRefused, faults_of
+from reprieve.engine.scheduling.proof import Fault, faults_of
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
+from reprieve.planes.scheduling import decisions
+from reprieve.planes.scheduling.decisions import decide
 from reprieve.settings.scheduling import scheduling_settings
 from reprieve.units.clock import SystemClock
 from reprieve.units.ids import Uid

@@ -14,6 +14,7 @@ import pytest
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Diagnosis, Unit
+from reprieve.engine.scheduling.proof import faults_of
 from reprieve.engine.scheduling.session import Session
 from tests.engine.api_objects import Json, cluster_of, policy_of
 from tests.engine.scheduling import engine_cycle
@@ -82,7 +83,11 @@ def test_a_session_decides_as_new_snapshots_do(chunk: int) -> None:
                 attempt = session.attempt(unit)
             assert attempt is not None and expected is not None
             assert seen(attempt) == seen(expected), seed
-            counts["preempting"] += attempt.plan is not None
+            if attempt.plan is not None:
+                known = session.nominations
+                assert faults_of(session.snapshot, policy, attempt, 0, known) == (), seed
+                counts["preempting"] += 1
+                counts["beside others"] += len(known) > len(session.snapshot.nominations) + 1
             for member in attempt.members:
                 priority = snapshot.pending[member.uid].row.priority
                 if member.bind:
@@ -93,3 +98,4 @@ def test_a_session_decides_as_new_snapshots_do(chunk: int) -> None:
                     cluster.nominate(member.uid, member.nominate, own, _NEVER)
     assert counts["bound"] >= CHUNK
     assert min(counts["preempting"], counts["taken anew"]) >= CHUNK // 4
+    assert counts["beside others"] >= CHUNK // 20

@@ -66,11 +66,13 @@ OF_VICTIMS = ("subject", "root", "amounts", "rule", "reason")
 def decided(case: Json, *, second: bool) -> bytes:
     """What is decided about a case, as bytes; with victims for a plan."""
     policy = policy_of(case, second_reprieve_pass=second)
-    attempt = engine_cycle.attempt_of(case, cluster_of(case).snapshot(), policy)
+    snapshot = cluster_of(case).snapshot()
+    attempt = engine_cycle.attempt_of(case, snapshot, policy)
     if attempt is None:
         return b"held"
     if attempt.plan is None:
         return msgspec.json.encode([(member.uid, member.bind) for member in attempt.members])
+    engine_cycle.assert_proven(snapshot, policy, attempt, case.get("now", 0), case["seed"])
     plan = msgspec.to_builtins(attempt.plan)
     told = {name: plan[name] for name in FIELDS}
     told["proof"] = {name: told["proof"][name] for name in OF_PROOF}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.local.cluster import Stage, Write
+from kubelocal.cluster import Stage, Write
 from tests.scheduling.site import group, node, pod, site
 
 pytestmark = pytest.mark.real_time  # operators are processes of their own

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from kubelocal.cluster import Stage, Write
+from kubelocal.server.errors import StatusError
 from reprieve.kube.resource import PREEMPTION_PARTS
-from reprieve.local.cluster import Stage, Write
-from reprieve.local.server.errors import StatusError
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from tests.crash.evicted import evicted, together
 from tests.scheduling.site import Site, node, site

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from reprieve.controllers.scheduling import decisions, kinds
 from reprieve.engine.scheduling.session import Session
-from reprieve.execution import preempt
-from reprieve.execution.preempt import PodPreemption
+from reprieve.execution import pod_victims
+from reprieve.execution.pod_victims import PodVictims
+from reprieve.planes.scheduling import decisions, kinds
 from reprieve.units.durations import MINUTE, SECOND
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
@@ -222,17 +222,17 @@ async def test_a_fault_about_one_victim_is_tried_again_without_a_hot_loop(
     def told(found: Any) -> int:
         raise ZeroDivisionError("the test says so")
 
-    monkeypatch.setattr(preempt, "_grace", told)
-    mark = PodPreemption._mark
+    monkeypatch.setattr(pod_victims, "_grace", told)
+    mark = PodVictims._mark
 
-    async def marked(self: PodPreemption, found: Any, *rest: Any) -> Any:
+    async def marked(self: PodVictims, found: Any, *rest: Any, **more: Any) -> Any:
         nonlocal calls
         if found["metadata"]["name"] == "unit-1" and calls < 4:
             calls += 1
             raise ZeroDivisionError("the test says so")
-        return await mark(self, found, *rest)
+        return await mark(self, found, *rest, **more)
 
-    monkeypatch.setattr(PodPreemption, "_mark", marked)
+    monkeypatch.setattr(PodVictims, "_mark", marked)
     async with memory() as cluster:
         cluster.nodes([4, 4])
         cluster.create(group("unit", mode="all", priority="low"))

@@ -8,35 +8,48 @@ trusted".
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from reprieve.engine.idle.model import IdleSnapshot, PodRow, Reservation
+from reprieve.engine.idle.model import IdleSnapshot, PodRow, Reservation, Workload
 from reprieve.engine.plan import Plan
 from reprieve.units.ids import GpuWorkloadKey, Uid
 
-__all__ = ["before_each", "committed", "reserved"]
+__all__ = ["before_each", "committed", "demand_order", "reserved"]
 
 
 def before_each(
     plans: Iterable[Plan], snapshot: IdleSnapshot, reservations: Iterable[Reservation] = ()
 ) -> Iterator[tuple[Plan, IdleSnapshot]]:
-    """Yield each plan of a run with the snapshot as it is after the plans before it.
+    """Yield each plan of a run with the snapshot as it is after what was decided before it.
 
-    `reservations`: the evaluation's own, for demands that needed no plan.
+    `reservations`: the evaluation's own, for demands that needed no plan. One that was made after
+    the plan has its places among what the plan left, and is nothing that the plan could know.
     """
-    snapshot = replace(snapshot, reservations=(*snapshot.reservations, *reservations))
+    order = {workload.key: demand_order(workload) for workload in snapshot.workloads}
+    waiting = deque(sorted(reservations, key=lambda each: order[each.demand]))
     for plan in plans:
+        # A plan for nobody, or for somebody unknown, rests on no reservation.
+        demand = _demand_of(plan)
+        turn = None if demand is None else order.get(demand)
+        made: list[Reservation] = []
+        while turn is not None and waiting and order[waiting[0].demand] < turn:
+            made.append(waiting.popleft())
+        if made:
+            snapshot = replace(snapshot, reservations=(*snapshot.reservations, *made))
         yield plan, snapshot
         snapshot = committed(snapshot, plan)
 
 
+def demand_order(workload: Workload) -> tuple[int, GpuWorkloadKey]:
+    """Order in which demands are served: 1. creation of the GpuWorkload; 2. namespace/name."""
+    return (workload.created, workload.key)
+
+
 def committed(snapshot: IdleSnapshot, plan: Plan) -> IdleSnapshot:
     """Return the snapshot as it looks to the next decision."""
-    preemptor = plan.preemptor
-    demand = (
-        None if preemptor is None else GpuWorkloadKey(f"{preemptor.namespace}/{preemptor.name}")
-    )
+    demand = _demand_of(plan)
     claims = {**snapshot.claims, **{victim.root.uid: demand for victim in plan.victims}}
     if demand is None or not plan.placement:
         return replace(snapshot, claims=claims)
@@ -53,3 +66,8 @@ def reserved(
     return tuple(
         Reservation(demand, uid, node, waiting[uid]) for uid, node in placement if uid in waiting
     )
+
+
+def _demand_of(plan: Plan) -> GpuWorkloadKey | None:
+    preemptor = plan.preemptor
+    return None if preemptor is None else GpuWorkloadKey(f"{preemptor.namespace}/{preemptor.name}")

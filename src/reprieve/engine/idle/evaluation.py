@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reprieve.engine.idle.claims import demand_order
 from reprieve.engine.idle.model import (
     Fit,
     IdleSnapshot,
@@ -117,7 +118,7 @@ def evaluate(
     if not policy.literal.always_not_credited:
         run.pool_members = [*always, *run.flights.get("", ())]
         run.pool = add(*(w.gpus for w in run.pool_members))
-    for demand in sorted(workloads, key=_oldest_demand_first):
+    for demand in sorted(workloads, key=demand_order):
         if demand.status.phase is Phase.PENDING_GPU:
             pace.begin(demand.key)
             _serve(run, demand)
@@ -377,8 +378,3 @@ def _oldest_idle_first(workload: Workload) -> tuple[int, GpuWorkloadKey]:
     """Order: 1. start of the idle stretch; 2. namespace/name."""
     since = workload.status.idle_since
     return (0 if since is None else since, workload.key)
-
-
-def _oldest_demand_first(workload: Workload) -> tuple[int, GpuWorkloadKey]:
-    """Order: 1. creation of the GpuWorkload; 2. namespace/name."""
-    return (workload.created, workload.key)

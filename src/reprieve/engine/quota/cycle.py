@@ -20,13 +20,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from reprieve.engine.lost_work import devices_of, lost_device_seconds
 from reprieve.engine.pace import UNHURRIED, Pace
+from reprieve.engine.plan_faults import PlanRefused
 from reprieve.engine.quota.assignment import (
     Assignment,
     Mode,
     PodSetAssignment,
 )
 from reprieve.engine.quota.classical import take
+from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.model import (
@@ -36,7 +39,8 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.nominations import Nominations
-from reprieve.engine.quota.protection import Ledger
+from reprieve.engine.quota.proof import faults_of
+from reprieve.engine.quota.proof_state import Preempting, Victim
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.engine.quota.tournament import classical_order, fair_order
@@ -58,7 +62,7 @@ def cycle(
     queues: Queues,
     now: Nanos,
     number: int = 0,
-    ledger: Ledger | None = None,
+    ledger: Displacements | None = None,
     proof: NodeCheck | None = None,
     pace: Pace = UNHURRIED,
 ) -> CycleResult:
@@ -69,7 +73,7 @@ def cycle(
         queues: who waits; changed.
         now: the instant of all decisions.
         number: of the cycle; a bookmark lives from one to the next.
-        ledger: of who preempted whom, where pairs are to be held; changed.
+        ledger: of who displaced whom, where the governor is to be asked; changed.
         proof: that preemptors fit on nodes, where that is asked for; changed.
         pace: ends the decision about a head that takes too long.
     """
@@ -93,7 +97,7 @@ def cycles(
     now: Nanos,
     limit: int,
     first: int = 0,
-    ledger: Ledger | None = None,
+    ledger: Displacements | None = None,
     proof: NodeCheck | None = None,
     pace: Pace = UNHURRIED,
 ) -> Iterator[CycleResult]:
@@ -169,7 +173,7 @@ class _Cycle:
         queues: Queues,
         now: Nanos,
         number: int,
-        ledger: Ledger | None,
+        ledger: Displacements | None,
         proof: NodeCheck | None,
         pace: Pace,
     ) -> None:
@@ -183,6 +187,7 @@ class _Cycle:
         self.snapshot = holdings.snapshot()
         self.ledger = ledger
         self.settings = self.snapshot.settings
+        self.searched = self.snapshot  # where victims were looked for; a copy before it changes
         self.designated: set[str] = set()
         self.designated_in: dict[int, list[Holder]] = {}  # by root
         self.result = CycleResult()
@@ -209,6 +214,8 @@ class _Cycle:
 
     def process(self, entries: list[Entry]) -> None:
         """Decide the nominated entries one after the other."""
+        if any(entry.targets for entry in entries):
+            self.searched = self.snapshot.without(())
         fair = self.settings.fair_sharing is not None
         for entry in self._fair_order(entries) if fair else self._classical_order(entries):
             try:
@@ -309,7 +316,32 @@ class _Cycle:
             entry.requeue = RequeueReason.GENERIC
             self._finish(entry, Outcome.UNPROVEN)
         else:
+            if mode is Mode.PREEMPT:
+                self._prove(entry, assignment)
             self._accept(entry, assignment)
+
+    def _prove(self, entry: Entry, assignment: Assignment) -> None:
+        """Hold a preemption against its proof.
+
+        Raises:
+            PlanRefused: it is a fault of ours, and nobody makes way for it.
+        """
+        victims = tuple(Victim(target.holder, target.reason) for target in entry.targets)
+        plan = Preempting(
+            entry.workload,
+            entry.queue,
+            assignment.usage,
+            victims,
+            self.now,
+            tuple(map(_admitted, assignment.pod_sets)),
+        )
+        searched = self.nominations.searched.get(entry.workload.key, self.searched)
+        leaving = [*self._designated_with(entry)]
+        if entry.replaced is not None:
+            leaving.append(entry.replaced)
+        faults = faults_of(plan, searched, self.snapshot, self.holdings.holders, leaving)
+        if faults:
+            raise PlanRefused(faults)
 
     def _unproven(self, entry: Entry) -> str:
         """Return why nodes would not take the entry once its targets are gone; empty if they do."""
@@ -355,7 +387,7 @@ class _Cycle:
                 self.holdings.release(entry.replaced.key)
             self.queues.admitted(entry.workload.key)
             if self.ledger is not None:
-                self.ledger.admitted(entry.workload.uid, self.now)
+                self.ledger.admitted(entry.workload, self.now)
             self.holdings.hold(held)
             self.result.entries.append(entry)
             self.result.progress = True
@@ -373,10 +405,20 @@ class _Cycle:
         entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
         self._finish(entry, Outcome.PREEMPTING)
 
-    def _note_turn(self, ledger: Ledger, entry: Entry, victim: Holder) -> None:
+    def _note_turn(self, ledger: Displacements, entry: Entry, victim: Holder) -> None:
         workload, causes = entry.workload, self.nominations.causes
-        cause = causes.between(workload, entry.queue, victim.workload, victim.queue)
-        ledger.record(workload.uid, victim.workload.uid, self.now, cause)
+        held = _devices(self.snapshot, victim)
+        reserved = victim.workload.reserved_at
+        start = None if reserved is None else reserved // SECOND
+        ledger.record(
+            workload,
+            victim.workload,
+            self.now,
+            causes.between(workload, entry.queue, victim.workload, victim.queue),
+            above=causes.priority(workload) - causes.priority(victim.workload),
+            devices=held,
+            lost_device_seconds=lost_device_seconds(start, 0, held, self.now // SECOND),
+        )
 
     def _no_candidates(self, entry: Entry, assignment: Assignment) -> None:
         rules = self.snapshot.configuration.cluster_queues[entry.cluster_queue].preemption
@@ -449,6 +491,11 @@ class _Cycle:
         bookmarks = (before and before.bookmark, entry.scan and entry.scan.bookmark)
         self.result.progress = self.result.progress or moved
         self.result.scanned = self.result.scanned or bookmarks[0] != bookmarks[1]
+
+
+def _devices(snapshot: Snapshot, holder: Holder) -> int:
+    columns = snapshot.tree.flavor_resources
+    return devices_of((columns[column].resource, amount) for column, amount in holder.held)
 
 
 def _admitted(pod_set: PodSetAssignment) -> AdmittedPodSet:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.selectors import covers, requirement_holds
 from reprieve.units.instants import Nanos
 
@@ -345,7 +346,7 @@ class Workload:
     the uid of the job behind it, for messages. `replaces` is the key of the workload whose place it
     takes, being a larger slice of the same job. For its minimum runtimes, in seconds since the
     reservation, it is not preempted within its queue, or not reclaimed by others. `idle` says that
-    the idle plane knows it to hold GPUs without using them.
+    the idle plane knows it to hold GPUs without using them. `party` is its line of work.
     """
 
     namespace: str
@@ -375,6 +376,7 @@ class Workload:
     preempt_min_runtime_s: int = 0
     reclaim_min_runtime_s: int = 0
     idle: bool = False
+    party: Party | None = None
 
     @property
     def key(self) -> str:

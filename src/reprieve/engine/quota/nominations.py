@@ -14,12 +14,13 @@ from reprieve.engine.pace import Pace
 from reprieve.engine.quota.assigner import Assigner
 from reprieve.engine.quota.assignment import Assignment, Mode
 from reprieve.engine.quota.candidates import Preemptor, Target, preemptor
+from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Recomputation, Unready
 from reprieve.engine.quota.heads import LastScan, RequeueReason
 from reprieve.engine.quota.model import Check, PodSet, Workload
 from reprieve.engine.quota.partial import reduced, reduction_steps
 from reprieve.engine.quota.preemption import SearchOracle
-from reprieve.engine.quota.protection import Causes, Ledger, protected
+from reprieve.engine.quota.protection import Causes, protected
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.units.instants import Nanos
@@ -37,7 +38,7 @@ class Nominations:
         queues: Queues,
         now: Nanos,
         number: int,
-        ledger: Ledger | None,
+        ledger: Displacements | None,
         pace: Pace,
     ) -> None:
         self.pace = pace
@@ -49,6 +50,8 @@ class Nominations:
         self.ledger = ledger
         self.causes = Causes(snapshot)
         self.settings = snapshot.settings
+        # On what victims were looked for where that was not the snapshot of the nomination.
+        self.searched: dict[str, Snapshot] = {}
 
     def admit(self, entry: Entry) -> bool:
         """Nominate a head; return False, with the reason in the entry, if it may not be."""
@@ -83,6 +86,7 @@ class Nominations:
         counts = [chosen_counts[each.name] for each in entry.workload.pod_sets]
         found, targets = _attempt(assigner, oracle, counts)
         entry.assignment, entry.targets = found, targets
+        self.searched[entry.workload.key] = without
         entry.deferred = found.mode is Mode.FIT
         self._note_scan(entry)
         if entry.deferred:
@@ -123,6 +127,7 @@ class Nominations:
         if entry.replaced is not None:
             # A larger slice takes the place of the smaller one, on the same flavors.
             snapshot, only = snapshot.without((entry.replaced,)), _flavors_of(entry.replaced)
+            self.searched[workload.key] = snapshot
         oracle = SearchOracle(snapshot, who, self.pace)
         assigner = Assigner(
             snapshot,

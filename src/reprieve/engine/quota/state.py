@@ -32,6 +32,7 @@ from reprieve.engine.quota.model import (
     StopPolicy,
     Workload,
 )
+from reprieve.engine.quota.reckoning import Reckoning
 from reprieve.engine.quota.requests import held_amounts
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tree import Column, Tree, add, remove
@@ -119,6 +120,7 @@ class Snapshot:
         usage: `[flavor-resource][node]`.
         lists: rows of holders, by ClusterQueue.
         local_queue_usage: what candidates' LocalQueues used, where admission fair sharing is on.
+        reckoning: the quotas once more, for proofs.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class Snapshot:
         usage: list[Column],
         lists: list[Lists],
         local_queue_usage: Mapping[str, float],
+        reckoning: Reckoning,
     ) -> None:
         self.configuration = configuration
         self.settings = configuration.settings
@@ -135,6 +138,7 @@ class Snapshot:
         self.usage = usage
         self.lists = lists
         self.local_queue_usage = local_queue_usage
+        self.reckoning = reckoning
 
     def without(self, holders: Iterable[Holder]) -> Snapshot:
         """Return a copy in which these holders are gone."""
@@ -144,6 +148,7 @@ class Snapshot:
             [column[:] for column in self.usage],
             self.lists[:],
             self.local_queue_usage,
+            self.reckoning,
         )
         gone: dict[int, set[str]] = {}
         for holder in holders:
@@ -197,6 +202,7 @@ class Holdings:
             inactive_queues(configuration),
             used,
         )
+        self._reckoning = Reckoning(configuration, self.tree)
         self._related: dict[int, list[str]] = {}
         for name, node in self.tree.queues.items():
             if self.tree.path[node]:
@@ -323,6 +329,7 @@ class Holdings:
             [column[:] for column in self.usage],
             self._lists[:],
             dict(self.local_queue_usage),
+            self._reckoning,
         )
 
     def holder(self, workload: Workload, queue: int) -> Holder:

@@ -2,7 +2,8 @@
 
 The same pods have to wait, the same victims to be there, and every member to pass its filters on
 its node, with the victims gone and the nominations of others respected: what `proof` asks, on the
-state of now. Source: the design's "How data flows", step `commit`.
+state of now. That a victim could stay since somebody has left is no reason to decide again. Source:
+the design's "How data flows", step `commit`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt
-from reprieve.engine.scheduling.proof import faults_of
+from reprieve.engine.scheduling.proof import feasibility_faults_of
 
 __all__ = ["still_holds"]
 
@@ -23,4 +24,4 @@ def still_holds(snapshot: Snapshot, policy: Policy, attempt: Attempt, now: int =
     """
     if any(member.volumes or member.claims for member in attempt.members):
         return False
-    return not faults_of(snapshot, policy, attempt, now)
+    return not feasibility_faults_of(snapshot, policy, attempt, now)

@@ -3,22 +3,30 @@
 An attempt is held against a snapshot, the one it was decided on or a newer one: are the victims of
 its plan there, of a lower priority, beyond their minimum runtime, and complete where a group goes
 as a whole; and do all pods that it binds or nominates pass all filters on their nodes, beside each
-other, once exactly these victims are gone and the nominations of others are respected? Nothing of
-the search for victims is used, only filters compiled anew. Whoever carries out an attempt refuses
-one with faults. Source: promise "Feasible" of the design; specification 7.3 and 7.7.
+other, once exactly these victims are gone and the nominations of others are respected? On the
+snapshot that it was decided on it is also asked whether a victim could stay (`irreducible`); what
+has gone meanwhile is no reason to drop a plan. Nothing of the search for victims is used, only
+filters compiled anew. Whoever carries out an attempt refuses one with faults. Source: promises
+"Feasible" and "Irreducible" of the design; specification 7.3 and 7.7.
+
+What comes back as one: a group that goes as a whole; where `nonUniformGroups` is on also a group
+with a floor or a leader, if the plan names it as one; of older gangs, which the snapshot does not
+know, what the plan names as one where `victimGangs` is All; else each pod by itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import StrEnum
 
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
-from reprieve.engine.cluster.snapshot import I32, I64, Flag, Pending, Snapshot
+from reprieve.engine.cluster.snapshot import I32, I64, Flag, Nomination, Pending, Snapshot
+from reprieve.engine.gangs.job import VictimGangs
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.scheduling.floors import torn_groups
 from reprieve.engine.scheduling.hierarchy import (
     as_preemptor,
@@ -26,12 +34,13 @@ from reprieve.engine.scheduling.hierarchy import (
     members_of,
     whole_groups,
 )
+from reprieve.engine.scheduling.irreducible import Going, could_stay
 from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
 from reprieve.engine.scheduling.outcome import Attempt
 from reprieve.units.ids import Uid
 
-__all__ = ["Fault", "PlanFault", "PlanRefused", "faults_of"]
+__all__ = ["Fault", "faults_of", "feasibility_faults_of"]
 
 
 class Fault(StrEnum):
@@ -47,38 +56,43 @@ class Fault(StrEnum):
     NOT_FEASIBLE = "the pod does not pass on its node with the victims gone"
     SHORT = "fewer members have a node than the group needs"
     PROTECTED = "the victim is within its minimum runtime"
+    REDUCIBLE = "the victim could stay"
     BELOW_FLOOR = "a group loses too many pods, or one that goes with all, and is not named whole"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFault:
-    """One fault; `subject` is the pod concerned, `detail` a node, a number or a name."""
-
-    fault: Fault
-    subject: str
-    detail: str = ""
-
-    def __str__(self) -> str:
-        """Return it as one clause."""
-        said = f"{self.subject}: {self.fault}" if self.subject else str(self.fault)
-        return f"{said} ({self.detail})" if self.detail else said
-
-
-class PlanRefused(Exception):
-    """A plan was not carried out because its proof failed; the message says why."""
-
-    def __init__(self, faults: tuple[PlanFault, ...]) -> None:
-        super().__init__("; ".join(str(fault) for fault in faults))
-        self.faults = faults
-
-
 def faults_of(
+    snapshot: Snapshot,
+    policy: Policy,
+    attempt: Attempt,
+    now: int = 0,
+    nominations: Iterable[Nomination] | None = None,
+    victim_gangs: VictimGangs = VictimGangs.ALL,
+) -> tuple[PlanFault, ...]:
+    """Return what is wrong with an attempt decided on this snapshot; nothing for a good one.
+
+    `now`: Unix seconds, for a policy that is `timed`. `nominations`: those in force when it was
+    decided, where there are others than the snapshot's. `victim_gangs`: whether older gangs may go
+    as one.
+    """
+    return _faults(snapshot, policy, attempt, now, nominations, victim_gangs)
+
+
+def feasibility_faults_of(
     snapshot: Snapshot, policy: Policy, attempt: Attempt, now: int = 0
 ) -> tuple[PlanFault, ...]:
-    """Return what is wrong with an attempt; nothing for one that may be carried out.
+    """Return why an attempt may not be carried out on a snapshot other than its own."""
+    return _faults(snapshot, policy, attempt, now, None, None)
 
-    `now`: Unix seconds, for a policy that is `timed`.
-    """
+
+def _faults(
+    snapshot: Snapshot,
+    policy: Policy,
+    attempt: Attempt,
+    now: int,
+    nominations: Iterable[Nomination] | None,
+    victim_gangs: VictimGangs | None,
+) -> tuple[PlanFault, ...]:
+    """Return what is wrong; whether a victim could stay is left out without `victim_gangs`."""
     placed = _placed(snapshot, attempt)
     pods = [snapshot.pending.get(uid) for uid, _ in placed]
     faults = [
@@ -93,8 +107,11 @@ def faults_of(
     ]
     group = _group(snapshot, policy, attempt)
     slots = _slots(snapshot, attempt)
+    # Older gangs know pods and no groups of the API.
+    grouped = attempt.plan is not None and attempt.gang is None and policy.gates.generic_workload
+    together = _together(snapshot, policy) if grouped else None
     if attempt.plan is not None:
-        faults += _victims(snapshot, policy, attempt, group, slots)
+        faults += _victims(snapshot, policy, attempt, group, slots, together)
         faults += _protected(snapshot, policy, attempt, slots, now)
         if group is not None and group.composite:
             waiting_pods = [pending for pending in pods if pending is not None]
@@ -104,12 +121,30 @@ def faults_of(
             faults.append(PlanFault(Fault.SHORT, "", f"{len(placed)}/{needed}"))
     if faults or not placed:
         return tuple(faults)
-    waiting = [
+    members = [
         (pending, snapshot.node_index[node])
         for pending, (_, node) in zip(pods, placed, strict=True)
         if pending is not None
     ]
-    return _unplaceable(snapshot, policy, attempt, group, slots, waiting)
+    entry = snapshot.classes[members[0][0].pod_class]
+    assert entry is not None, "a pod's class is never free"
+    profile = policy.profile(entry.scheduler_name)
+    if profile is None:
+        return (PlanFault(Fault.UNKNOWN_PROFILE, "", entry.scheduler_name),)
+    simulation = Simulation(snapshot, policy, profile)
+    simulation.remove(slots)
+    if nominations is None:
+        nominations = nominations_of(snapshot, policy)
+    simulation.respect(_kept(snapshot, attempt, group, nominations))
+    unplaceable = _unplaceable(simulation, members)
+    if unplaceable or victim_gangs is None or not len(slots):
+        return unplaceable
+    going = Going(slots, _units(snapshot, policy, attempt, slots, together, victim_gangs))
+    tried_again = policy.second_reprieve_pass and (group is not None or attempt.gang is not None)
+    return tuple(
+        PlanFault(Fault.REDUCIBLE, snapshot.pod_keys[int(pods[0])], f"{len(pods)}")
+        for pods in could_stay(simulation, members, going, tried_again=tried_again)
+    )
 
 
 def _placed(snapshot: Snapshot, attempt: Attempt) -> list[tuple[Uid, str]]:
@@ -117,11 +152,13 @@ def _placed(snapshot: Snapshot, attempt: Attempt) -> list[tuple[Uid, str]]:
     if attempt.plan is None:
         return [(member.uid, member.bind) for member in attempt.members if member.bind]
     planned = dict(attempt.plan.placement)
-    # Members of a gang that fit without victims keep the node that they were given.
+    # Members of a gang that fit without victims keep the node that they were given, before all.
     fitting = {
         member.uid: member.nominate
         for member in attempt.members
-        if isinstance(member.nominate, str) and member.uid in snapshot.pending
+        if isinstance(member.nominate, str)
+        and member.uid in snapshot.pending
+        and member.uid not in planned
     }
     return list({**fitting, **planned}.items())
 
@@ -175,16 +212,21 @@ def _needed(snapshot: Snapshot, attempt: Attempt, group: GroupRow | None) -> int
 
 
 def _victims(
-    snapshot: Snapshot, policy: Policy, attempt: Attempt, group: GroupRow | None, slots: I64
+    snapshot: Snapshot,
+    policy: Policy,
+    attempt: Attempt,
+    group: GroupRow | None,
+    slots: I64,
+    together: I32 | None,
 ) -> list[PlanFault]:
     assert attempt.plan is not None
     there = (slots >= 0) & (snapshot.pod_node[slots] >= 0)
     gone = [attempt.plan.victims[at].root for at in np.flatnonzero(~there).tolist()]
     found = [PlanFault(Fault.UNKNOWN_VICTIM, f"{ref.namespace}/{ref.name}") for ref in gone]
     slots = slots[there]
-    # Older gangs know pods and no groups of the API.
-    groups = policy.gates.generic_workload and attempt.gang is None
-    effective = effective_priority(snapshot, policy) if groups else snapshot.pod_priority
+    effective = snapshot.pod_priority
+    if together is not None:
+        effective = effective_priority(snapshot, policy)
     priority = _priority(snapshot, attempt, group)
     keys = snapshot.pod_keys
     found += [
@@ -193,8 +235,8 @@ def _victims(
     ]
     unique, counts = np.unique(slots, return_counts=True)
     found += [PlanFault(Fault.NAMED_TWICE, keys[slot]) for slot in unique[counts > 1].tolist()]
-    if groups:
-        found += _torn(snapshot, _together(snapshot, policy), slots)
+    if together is not None:
+        found += _torn(snapshot, together, slots)
         found += [
             PlanFault(Fault.BELOW_FLOOR, snapshot.group_keys[group])
             for group in sorted(torn_groups(snapshot, policy, slots))
@@ -254,28 +296,26 @@ def _tree_reached(snapshot: Snapshot, group: GroupRow, waiting: list[Pending]) -
     return got >= (1 if group.min_count is None else group.min_count)
 
 
-def _unplaceable(
+def _kept(
     snapshot: Snapshot,
-    policy: Policy,
     attempt: Attempt,
     group: GroupRow | None,
-    slots: I64,
-    waiting: list[tuple[Pending, int]],
-) -> tuple[PlanFault, ...]:
-    entry = snapshot.classes[waiting[0][0].pod_class]
-    assert entry is not None, "a pod's class is never free"
-    profile = policy.profile(entry.scheduler_name)
-    if profile is None:
-        return (PlanFault(Fault.UNKNOWN_PROFILE, "", entry.scheduler_name),)
-    simulation = Simulation(snapshot, policy, profile)
-    simulation.remove(slots)
-    own = frozenset(attempt.unit.pods)
-    priority = group.priority if group is not None else waiting[0][0].row.priority
-    simulation.respect(
-        kept_for_others(
-            snapshot, nominations_of(snapshot, policy), own, attempt.unit.group, priority
-        )
+    nominations: Iterable[Nomination],
+) -> dict[int, tuple[Pending, ...]]:
+    """Return whom the members have to fit beside: no member may take what is kept above it."""
+    queued = [snapshot.pending[uid].row for uid in attempt.unit.pods if uid in snapshot.pending]
+    queued = [row for row in queued if not row.deleting]
+    own = frozenset(row.uid for row in queued)
+    priority = (
+        group.priority if group is not None else min((row.priority for row in queued), default=0)
     )
+    return kept_for_others(snapshot, nominations, own, attempt.unit.group, priority)
+
+
+def _unplaceable(
+    simulation: Simulation, waiting: list[tuple[Pending, int]]
+) -> tuple[PlanFault, ...]:
+    """Place the members; return those that do not pass, if any."""
     while waiting:
         # One may need another beside it that comes later.
         later = []
@@ -285,9 +325,49 @@ def _unplaceable(
             else:
                 simulation.place(pending, node)
         if len(later) == len(waiting):
+            names = simulation.snapshot.nodes
             return tuple(
-                PlanFault(Fault.NOT_FEASIBLE, str(pending.row.uid), snapshot.nodes[node].name)
+                PlanFault(Fault.NOT_FEASIBLE, str(pending.row.uid), names[node].name)
                 for pending, node in waiting
             )
         waiting = later
     return ()
+
+
+def _units(
+    snapshot: Snapshot,
+    policy: Policy,
+    attempt: Attempt,
+    slots: I64,
+    together: I32 | None,
+    victim_gangs: VictimGangs,
+) -> I64:
+    """Return with whom each victim goes, as `Going` has it: (victims,)."""
+    assert attempt.plan is not None
+    units = np.arange(len(slots))
+    if attempt.gang is not None and victim_gangs is VictimGangs.POD:
+        return units
+    told = attempt.gang is not None or policy.non_uniform_groups
+    named = [victim.unit for victim in attempt.plan.victims] if told else []
+    if attempt.gang is not None:
+        first: dict[str, int] = {}
+        return np.array(
+            [first.setdefault(unit, at) if unit else at for at, unit in enumerate(named)], np.int64
+        )
+    if together is None:
+        return units
+    whole = together[slots]
+    if named:
+        leads = (snapshot.pod_flags & Flag.WITH_GROUP) > 0
+        led = set(snapshot.pod_group[leads].tolist())
+        groups = snapshot.pod_group[slots].tolist()
+        for at, (unit, index) in enumerate(zip(named, groups, strict=True)):
+            row = snapshot.group_rows[index] if index >= 0 else None
+            if unit and whole[at] < 0 and row is not None and (row.floor > 0 or index in led):
+                whole[at] = index
+    grouped = np.flatnonzero(whole >= 0)
+    if len(grouped):
+        lead = np.zeros(len(snapshot.group_rows), np.int64)
+        lead[whole[grouped]] = grouped
+        units[grouped] = lead[whole[grouped]]
+    return units

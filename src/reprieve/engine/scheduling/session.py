@@ -90,6 +90,11 @@ class Session:
         # What was asked of each profile's simulation last (`_respect`).
         self._respected: dict[str, tuple[int, str, int, frozenset[Uid]]] = {}
 
+    @property
+    def nominations(self) -> tuple[Nomination, ...]:
+        """Return the nominations that are respected now: the snapshot's and those made since."""
+        return tuple(self._nominations.values())
+
     def attempt(self, unit: Unit) -> Attempt | None:
         """Run one scheduling cycle of a unit.
 

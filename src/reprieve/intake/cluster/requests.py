@@ -1,13 +1,7 @@
 """What a pod requests of a node, for the filter and for the scores.
 
-Per resource (specification 21.4):
-
-1. R = sum over containers. S = 0, M = 0. Each init container in order: a restartable one adds its
-   amount to R and to S, and M = max(M, S); another one makes M = max(M, its amount + S).
-   Then R = max(R, M).
-2. Pod-level requests replace R for cpu, memory and huge pages.
-3. Overhead is added, and behind the gate DRANodeAllocatableResources what the pod's claims take of
-   its node, as the status says.
+The sum is that of `intake.pod_sum` (specification 21.4); beside overhead, behind the gate
+DRANodeAllocatableResources, what the pod's claims take of its node is added, as the status says.
 
 A container, and the pod level, counts the maximum of spec, allocated and actuated, as far as the
 status tells; the spec is left out while a resize is infeasible. For scores a container without
@@ -17,21 +11,20 @@ rounded up to milli-CPU and everything else to whole units.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.api.core import Container as PlainContainer
 from reprieve.api.core import ContainerResources, PodSpec
 from reprieve.api.scheduling import Amounts, Container, ContainerStatus, PodObject
 from reprieve.engine.cluster.columns import LIMIT, MOST_REQUESTED
 from reprieve.engine.cluster.rows import CPU, MEMORY, STORAGE
+from reprieve.intake.pod_sum import ALWAYS, add, pod_level, pod_sum, raise_to
 from reprieve.units.quantities import InvalidQuantity, parse_milli
 
 __all__ = ["NOTHING", "Requests", "amount_in_base_units", "plain_requests", "requests_of"]
 
 _DEFAULTS: Final = {CPU: 100, MEMORY: 200 * 2**20 * 1000}  # thousandths of the unit
-_ALWAYS: Final = "Always"
 
 _Milli = dict[str, int]  # thousandths of the unit, per resource
 
@@ -62,27 +55,28 @@ def requests_of(pod: PodObject, *, with_claims: bool = False) -> Requests:
     infeasible = _resize_is_infeasible(pod)
     containers = [_asked(each, statuses, infeasible) for each in spec.containers or ()]
     init = [
-        (each.restart_policy == _ALWAYS, _asked(each, statuses, infeasible))
+        (each.restart_policy == ALWAYS, _asked(each, statuses, infeasible))
         for each in spec.init_containers or ()
     ]
-    own = {} if spec.resources is None else _milli(spec.resources.requests)
+    own = _named(spec.resources)
     if own:
         status = pod.status
-        own = _resized(own, status.allocated_resources, status.resources, infeasible)
-        own = {name: amount for name, amount in own.items() if _is_pod_level(name)}
+        own = pod_level(_resized(own, status.allocated_resources, status.resources, infeasible))
     besides = _milli(spec.overhead)
     if with_claims:
         for claim in pod.status.node_allocatable_resource_claim_statuses or ():
             for each in claim.mapping or ():
-                _add(besides, _milli({each.name: each.quantity}))
+                add(besides, _milli({each.name: each.quantity}))
 
     def total(defaults: Mapping[str, int]) -> _Milli:
-        found = _aggregate(containers, init, defaults)
-        found.update(own)
-        _add(found, besides)
-        return found
+        return pod_sum(
+            ({**defaults, **asked} for asked in containers),
+            ((restartable, {**defaults, **asked}) for restartable, asked in init),
+            own,
+            besides,
+        )
 
-    true = total({})
+    true = pod_sum(containers, init, own, besides)
     incoming = total(_DEFAULTS)
     placed = incoming
     if own:
@@ -97,15 +91,15 @@ def requests_of(pod: PodObject, *, with_claims: bool = False) -> Requests:
 
 def plain_requests(spec: PodSpec) -> dict[str, int]:
     """Return what a pod's spec requests of a node, without the amounts of a resize or of claims."""
-    containers = [_of_container(each) for each in spec.containers or ()]
-    init = [
-        (each.restart_policy == _ALWAYS, _of_container(each)) for each in spec.init_containers or ()
-    ]
-    total = _aggregate(containers, init, {})
-    if spec.resources is not None:
-        own = _milli(spec.resources.requests)
-        total.update((name, amount) for name, amount in own.items() if _is_pod_level(name))
-    _add(total, _milli(spec.overhead))
+    total = pod_sum(
+        (_named(each.resources) for each in spec.containers or ()),
+        (
+            (each.restart_policy == ALWAYS, _named(each.resources))
+            for each in spec.init_containers or ()
+        ),
+        pod_level(_named(spec.resources)),
+        _milli(spec.overhead),
+    )
     return {
         name: _rounded(name, amount)
         for name, amount in total.items()
@@ -113,8 +107,8 @@ def plain_requests(spec: PodSpec) -> dict[str, int]:
     }
 
 
-def _of_container(container: PlainContainer) -> _Milli:
-    return {} if container.resources is None else _milli(container.resources.requests)
+def _named(resources: ContainerResources | None) -> _Milli:
+    return {} if resources is None else _milli(resources.requests)
 
 
 def amount_in_base_units(name: str, quantity: str | int | float) -> int:
@@ -127,33 +121,10 @@ def amount_in_base_units(name: str, quantity: str | int | float) -> int:
     return min(milli if name == CPU else -(-milli // 1000), LIMIT)
 
 
-def _aggregate(
-    containers: Iterable[_Milli],
-    init: Sequence[tuple[bool, _Milli]],
-    defaults: Mapping[str, int],
-) -> _Milli:
-    total: _Milli = {}
-    for asked in containers:
-        _add(total, {**defaults, **asked})
-    sidecars: _Milli = {}
-    most: _Milli = {}
-    for restartable, asked in init:
-        asked = {**defaults, **asked}
-        if restartable:
-            _add(total, asked)
-            _add(sidecars, asked)
-            _raise(most, sidecars)
-        else:
-            _add(asked, sidecars)
-            _raise(most, asked)
-    _raise(total, most)
-    return total
-
-
 def _asked(
     container: Container, statuses: Mapping[str, ContainerStatus], infeasible: bool
 ) -> _Milli:
-    asked = {} if container.resources is None else _milli(container.resources.requests)
+    asked = _named(container.resources)
     status = statuses.get(container.name)
     if status is None:
         return asked
@@ -168,10 +139,10 @@ def _resized(
 ) -> _Milli:
     given = _milli(allocated)
     if actuated is not None:
-        _raise(given, _milli(actuated.requests))
+        raise_to(given, _milli(actuated.requests))
     if given and infeasible:
         return given
-    _raise(asked, given)
+    raise_to(asked, given)
     return asked
 
 
@@ -198,24 +169,9 @@ def _milli(amounts: Amounts | None) -> _Milli:
     return found
 
 
-def _add(total: _Milli, more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _raise(most: _Milli, other: Mapping[str, int]) -> None:
-    for name, amount in other.items():
-        if amount > most.get(name, -1):
-            most[name] = amount
-
-
 def _rounded(name: str, milli: int) -> int:
     """Return an amount in base units, up to the most that counts of one pod."""
     return min(milli if name == CPU else -(-milli // 1000), MOST_REQUESTED)
-
-
-def _is_pod_level(name: str) -> bool:
-    return name in (CPU, MEMORY) or name.startswith("hugepages-")
 
 
 def _counts(name: str) -> bool:

@@ -1,0 +1,92 @@
+"""The ledger of displacements: folding a day of them, as a process does at its start, and one more.
+
+    python -m bench.disruptions [--quick]
+
+A day of displacements between objects that do not come back by name, of so many pod templates:
+the fewer there are, the more lines of work are taken for one by their template. Checked: what is
+folded in another order holds the same, and one that is asked about is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from dataclasses import replace
+from typing import Final
+
+from bench.measuring import peak_mib, print_line
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.ledger import Actor, Displacement
+from reprieve.engine.disruptions.lineage import Identity, Party, party_of
+from reprieve.units.durations import HOUR, SECOND
+from reprieve.units.instants import Nanos
+
+_CASES: Final = ((5_000, 40), (5_000, 400), (20_000, 400), (100_000, 4_000))
+_QUICK: Final = ((1_000, 40),)
+_MORE: Final = 200
+_REPEATS: Final = 3
+
+
+def displacements(count: int, templates: int) -> list[Displacement]:
+    """Return a day of displacements, the same ones each time."""
+    source = random.Random(f"{count}/{templates}")
+
+    def party(now: int) -> Party:
+        number, template = source.randrange(10**9), source.randrange(templates)
+        space = f"team-{template % 40}"
+        created = Nanos(max(0, now - source.randrange(HOUR)))
+        return party_of(
+            Identity(
+                f"uid-{number}",
+                space,
+                space,
+                owner=f"owner-{number}",
+                template=f"digest-{template}",
+                created=created,
+            )
+        )
+
+    instants = (24 * HOUR * number // count for number in range(count))
+    return [
+        Displacement(Nanos(at), Actor.QUOTA, party(at), party(at), f"victim-{at}", devices=1)
+        for at in instants
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cases; a wrong result is an AssertionError."""
+    parser = argparse.ArgumentParser(prog="python -m bench.disruptions", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one small case")
+    chosen = parser.parse_args(arguments)
+    for count, templates in _QUICK if chosen.quick else _CASES:
+        rows = displacements(count, templates)
+        folded, last = [], rows[-1].at
+        for _ in range(_REPEATS):
+            governor = Governor()
+            start = time.process_time()
+            governor.fold(rows)
+            loops = governor.loops(last)
+            folded.append(time.process_time() - start)
+        other = Governor()
+        other.fold(rows[::-1])
+        assert other.loops(last) == loops
+        assert all(governor.concerns(row.victim) for row in rows[-100:])
+        more = [replace(row, at=Nanos(last + n * SECOND)) for n, row in enumerate(rows[:_MORE], 1)]
+        start = time.process_time()
+        for row in more:
+            governor.record(row)
+        one = (time.process_time() - start) / len(more)
+        print_line(
+            "disruptions",
+            f"{count}-rows-{templates}-templates",
+            cpu_ms=round(min(folded) * 1e3, 1),
+            one_more_us=round(one * 1e6, 1),
+            peak_mib=peak_mib(),
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

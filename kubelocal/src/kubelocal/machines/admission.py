@@ -1,0 +1,71 @@
+"""Whether a kubelet lets a pod in that was bound to its node: the resources have to be there.
+
+Counted are the pods that it has let in and that have not ended, those that are being deleted
+included. The first resource that is short is the reason: pods, cpu, memory, then the others.
+Resources that the node does not have at all are not looked at, as a kubelet leaves extended
+resources of other nodes to those who offer them. Source: the kubelet's admission of pods and its
+texts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from kubelocal.machines.informer import Informer
+from kubelocal.machines.objects import Object
+from kubelocal.machines.requests import amounts, pod_requests
+
+__all__ = ["Admission", "Rejected"]
+
+_FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Why a pod is not let in; it has failed with this reason and message."""
+
+    reason: str
+    message: str
+
+
+class Admission:
+    """What the kubelets of all nodes have let in."""
+
+    def __init__(self, informer: Informer) -> None:
+        self._informer = informer
+        self._taken: dict[str, dict[str, int]] = {}  # by uid: of the pods that were let in
+
+    def let_in(self, pod: Object, node: Object) -> Rejected | None:
+        """Count the pod, once, or return why it cannot be."""
+        uid = pod["metadata"]["uid"]
+        if uid in self._taken:
+            return None
+        wanted = {"pods": 1, **pod_requests(pod)}
+        allocatable = amounts((node.get("status") or {}).get("allocatable"))
+        used: Counter[str] = Counter()
+        for other in self._informer.on_node(node["metadata"]["name"]):
+            if other["metadata"]["uid"] != uid:
+                used.update(self._of(other))
+        for name in sorted(wanted, key=lambda name: (*_FIRST, name).index(name)):
+            if name in allocatable and used[name] + wanted[name] > allocatable[name]:
+                return Rejected(
+                    f"OutOf{name}",
+                    f"Node didn't have enough resource: {name}, requested: {wanted[name]}, "
+                    f"used: {used[name]}, capacity: {allocatable[name]}",
+                )
+        self._taken[uid] = wanted
+        return None
+
+    def forget(self, uid: str) -> None:
+        """The pod has gone."""
+        self._taken.pop(uid, None)
+
+    def _of(self, pod: Object) -> dict[str, int]:
+        """Return what a pod takes; one that had started before counts as let in."""
+        status, uid = pod.get("status") or {}, pod["metadata"]["uid"]
+        if status.get("phase") in ("Succeeded", "Failed"):
+            return {}
+        if uid not in self._taken and status.get("startTime"):
+            self._taken[uid] = {"pods": 1, **pod_requests(pod)}
+        return self._taken.get(uid, {})

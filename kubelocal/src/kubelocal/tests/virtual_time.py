@@ -1,0 +1,53 @@
+"""An event loop whose time passes only while nobody has anything to do.
+
+A test in virtual time polls and sleeps as any other, and its sockets are real ones. But nobody
+waits: once nothing is ready, the loop's time moves to the next timer. A story of minutes takes as
+long as it computes, and a machine that stands still for seconds makes nobody late. Other processes
+are not waited for: a test that starts some is marked `real_time`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import looptime
+import pytest
+
+__all__ = ["VirtualTimeLoop", "loop_factories"]
+
+#: Seconds between two looks at whether a thread is done.
+_LOOK_S = 0.0005
+
+
+class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
+    """A loop whose time moves to the next timer as soon as nothing else is to be done."""
+
+    def __init__(self) -> None:
+        selector = selectors.DefaultSelector()
+        wait = selector.select
+        super().__init__(selector)
+        jump = self._selector.select
+
+        def select(timeout: float | None = None) -> list[Any]:
+            if timeout != 0 and self.is_awaited():
+                return wait(_LOOK_S)
+            return jump(timeout)
+
+        self._selector.select = select  # type: ignore[method-assign]
+
+    @staticmethod
+    def is_awaited() -> bool:
+        """Whether a thread works for which time stands still; none here."""
+        return False
+
+
+def loop_factories(
+    item: pytest.Item, virtual: Callable[[], asyncio.AbstractEventLoop] = VirtualTimeLoop
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Return what makes the loop of a test, for `pytest_asyncio_loop_factories` of a folder."""
+    if item.get_closest_marker("real_time") is not None:
+        return {"real": asyncio.new_event_loop}
+    return {"virtual": virtual}

@@ -1,0 +1,154 @@
+"""`reprieve simulate STUDY`: replay a trace under several policies, and report what each costs.
+
+Exit code 0: all runs came to an end. 1: some failed, which the report names. 2: the study cannot be
+used. 130: interrupted; the report has what was over by then, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from reprieve.simulation import figures
+from reprieve.simulation.report import report_html
+from reprieve.simulation.runs import Failed, Outcome, Run, carried_out, planned
+from reprieve.simulation.study import Study, read_study
+from reprieve.simulation.summary import Results, summarised
+from reprieve.simulation.tables import own_load_lines, results_csv, terminal_tables
+from reprieve.units.errors import UsageError
+
+__all__ = ["simulate"]
+
+
+@click.command()
+@click.argument("study", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="The report; results.csv and decisions.jsonl are written beside it.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    default=None,
+    help="Processes that replay at once; default: as many as this machine has cores.",
+)
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="A folder for the charts as SVG files, for paper; made if it is not there.",
+)
+@click.option("--no-decisions", is_flag=True, help="Write no decisions.jsonl, which may be large.")
+def simulate(
+    study: Path, output: Path, workers: int | None, plots: Path | None, no_decisions: bool
+) -> None:
+    """Replay a trace under several policies with the engine that decides.
+
+    STUDY is a file that says which cluster, which jobs and which policies; docs/simulate.md has an
+    example.
+    """
+    given = read_study(study)
+    if output.is_dir() or not output.resolve().parent.is_dir():
+        raise UsageError(f"--output {output}: accepted: a file in a folder that is there")
+    runs = planned(given)
+    count = min(workers or os.cpu_count() or 1, len(runs))
+    with tempfile.TemporaryDirectory(prefix="reprieve-") as folder:
+        ended, interrupted = _carried_out(given, runs, count, Path(folder))
+        results = summarised(given, runs, ended)
+        _write(results, output, decisions=not no_decisions)
+    if plots is not None:
+        _write_plots(results, plots)
+    _tell(results, output, interrupted)
+    if interrupted or results.failed:
+        sys.exit(130 if interrupted else 1)
+
+
+def _carried_out(
+    study: Study, runs: Sequence[Run], workers: int, folder: Path
+) -> tuple[list[Outcome | Failed], bool]:
+    ended: list[Outcome | Failed] = []
+    line = _Line()
+    try:
+        for outcome in carried_out(study, runs, workers, folder, line.progress):
+            ended.append(outcome)
+    except KeyboardInterrupt:
+        return ended, True
+    finally:
+        line.clear()
+    return ended, False
+
+
+class _Line:
+    """What is shown of the progress: one line that changes on a terminal, else now and then one."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._told = self._started
+        self._jobs, self._days = 0, 0.0
+        self._changes = sys.stderr.isatty()
+
+    def progress(self, over: int, of: int, ended: Outcome | Failed | None) -> None:
+        """Take note of what ended, and tell."""
+        if isinstance(ended, Outcome):
+            self._jobs += ended.measures.jobs
+            self._days += ended.measures.makespan_s / 86_400
+        now = time.monotonic()
+        if now - self._told < (0.2 if self._changes else 30):
+            return
+        self._told, took = now, now - self._started
+        left = f"{took / over * (of - over):,.0f} s left" if over else "?"
+        said = f"{over} of {of} runs, {self._jobs:,} jobs, {self._days:,.0f} simulated days, {left}"
+        click.echo(f"\r\x1b[K{said}" if self._changes else said, nl=not self._changes, err=True)
+
+    def clear(self) -> None:
+        """Leave an empty line to what comes next."""
+        if self._changes:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _write(results: Results, output: Path, *, decisions: bool) -> None:
+    output.write_text(report_html(results), encoding="utf-8")
+    output.with_name("results.csv").write_text(results_csv(results), encoding="utf-8")
+    if decisions:
+        with output.with_name("decisions.jsonl").open("wb") as whole:
+            for outcome in results.outcomes:
+                if outcome.decisions is not None:
+                    with outcome.decisions.open("rb") as part:
+                        shutil.copyfileobj(part, whole)
+
+
+def _write_plots(results: Results, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in figures.plots(results):
+            (folder / name).write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--plots {folder}: {error}; accepted: a folder to write to") from None
+
+
+def _tell(results: Results, output: Path, interrupted: bool) -> None:
+    for line in own_load_lines(results):
+        click.echo(line)
+    for line in terminal_tables(results):
+        click.echo(line)
+    for failed in results.failed:
+        run = failed.run
+        click.echo(
+            f"failed: {run.trace}, seed {run.seed}, policy {run.policy.name}: {failed.why}",
+            err=True,
+        )
+    click.echo("")
+    if interrupted:
+        click.echo(f"interrupted: {results.missing} runs were not made; this is what there is")
+    click.echo(f"wrote {output}, and beside it results.csv and what was decided")

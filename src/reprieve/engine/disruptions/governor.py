@@ -1,0 +1,263 @@
+"""The governor: which victims are held, from whom and until when. Every plane asks it first.
+
+1. **Cycle.** Of lineages that displaced each other in a circle `loop_limit` times within
+   `loop_window`, the displacements that `loops` chooses are held (`cycles` says for how long). Two
+   count anew when what let them displace each other was changed (`Displacement.cause`).
+2. **Repeated displacement.** A lineage displaced `repeated` times within `repeated_window` is told
+   as such. Where that is enforced it is protected for a quantum of running time,
+   max(2 min, its start cost) * 2^(n-1) and at most an hour, n being 1 at the first time that is
+   told: from preemptors that have no strictly higher priority, or from all.
+3. **Crash loops that evict.** A lineage that failed three times within `repeated_window`, each time
+   at most 5 minutes after it had displaced somebody, displaces nobody until the window has passed.
+4. **Without gain.** Who displaced a lineage `loop_limit` times and has none of what it gained is
+   held from it. With a strictly higher priority that is what was done in vain: it got nothing
+   since, as others profit each time. Without one it is also what it lost again by being displaced
+   itself, and with a lower one a time less is allowed, so that the higher has the last turn.
+
+Exempt are emergency priorities, and displacements by node failures and drains. What is asked for
+one's own nominal quota waits at most an hour from when a rule began to hold. Nobody waits longer
+than until the instant that it was told: what is held does not happen, so nothing extends it.
+
+Pure, a fold over what is recorded: told the same again in any order it holds the same. A question
+costs a few look-ups. Source: specification of disruptions, sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from reprieve.engine.disruptions.cycles import Cycles
+from reprieve.engine.disruptions.history import History, anew
+from reprieve.engine.disruptions.ledger import KEPT, Displacement
+from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.questions import (
+    Enforcement,
+    GovernorPolicy,
+    Hold,
+    Loop,
+    Question,
+    Rule,
+)
+from reprieve.units.durations import HOUR, MINUTE
+from reprieve.units.instants import Nanos
+
+__all__ = ["Governor"]
+
+LONGEST_QUANTUM: Final = HOUR
+LONGEST_RECLAIM_DELAY: Final = HOUR
+SHORTEST_QUANTUM: Final = 2 * MINUTE
+CRASH_AFTER: Final = 5 * MINUTE
+
+_DEFAULT: Final = GovernorPolicy()
+_NEVER: Final = Nanos(0)
+_MOST_DOUBLED: Final = 16
+_FORGET_AFTER: Final = 10_000
+
+
+class Governor:
+    """Folds displacements, and answers for each victim whether it is held."""
+
+    def __init__(self, policy: GovernorPolicy = _DEFAULT) -> None:
+        self.policy = policy
+        self._loops = bool(policy.loop_limit and policy.loop_window)
+        self._history = History(max(KEPT, policy.loop_window, policy.repeated_window))
+        self._cycles = Cycles(self._history, policy.loop_limit, policy.loop_window)
+        self._admitted: dict[Lineage, Nanos] = {}
+        self._failed: dict[Lineage, set[Nanos]] = {}
+        self._stale = False
+
+    # What happened
+
+    def record(self, row: Displacement) -> None:
+        """Take note of a displacement."""
+        ledger = self._history.ledger
+        last = ledger.rows[-1].identity if len(ledger) else None
+        if not ledger.record(row):
+            return
+        if self._stale or (last is not None and row.identity < last):
+            self._stale = True
+        else:
+            self._take_in(row)
+
+    def fold(self, rows: Iterable[Displacement]) -> None:
+        """Take note of many displacements, in whatever order they come."""
+        self._history.ledger.fold(rows)
+        self._stale = True
+
+    def undo(self, preemptor: Lineage, uid: str) -> None:
+        """Forget the last displacement of the object by this lineage: it did not happen."""
+        if self._history.ledger.undo(preemptor, uid):
+            self._stale = True
+
+    def admitted(self, party: Party, at: Nanos) -> None:
+        """Take note that work got what it wanted: what it displaced for that was not in vain."""
+        if self.concerns(party):
+            self._admitted[party.lineage] = max(at, self._admitted.get(party.lineage, at))
+            if len(self._admitted) > _FORGET_AFTER:
+                since = at - self._history.ledger.kept
+                self._admitted = {name: t for name, t in self._admitted.items() if t > since}
+
+    def failed(self, party: Party, at: Nanos) -> None:
+        """Take note that work failed."""
+        if self.concerns(party):
+            since = at - self.policy.repeated_window
+            known = self._failed.get(party.lineage, set())
+            self._failed[party.lineage] = {at, *(t for t in known if t > since)}
+
+    # What follows
+
+    def concerns(self, party: Party) -> bool:
+        """Tell whether a line of work displaced others or was displaced."""
+        self._settle()
+        return self._history.concerns(party)
+
+    def family(self, party: Party) -> str:
+        """Return the name of a line of work, weak links included."""
+        self._settle()
+        return self._history.family(party)
+
+    def times(self, preemptor: Party, victim: Party, now: Nanos) -> int:
+        """Return at how many instants of the window one displaced the other."""
+        self._settle()
+        since = Nanos(now - self.policy.loop_window)
+        names = self._history.family(preemptor), self._history.family(victim)
+        return self._history.times(*names, since)
+
+    def hold(self, question: Question) -> Hold | None:
+        """Return until when the victim is held, and by which rule; None while it is not."""
+        emergency = self.policy.emergency_priority
+        if emergency is not None and question.priority >= emergency:
+            return None
+        self._settle()
+        asked = (self._cycle, self._repeated, self._crash_loop, self._without_gain)
+        found = (hold for rule in asked if (hold := rule(question)) is not None)
+        held = (hold for hold in found if hold.until > question.now)
+        return max(held, key=lambda hold: hold.until, default=None)
+
+    def loops(self, now: Nanos) -> tuple[Loop, ...]:
+        """Return the loops in which somebody is held now, by their members."""
+        self._settle()
+        return self._cycles.loops(now)
+
+    def displaced(self, party: Party, now: Nanos) -> int:
+        """Return how often a lineage was displaced within the window, by whomever."""
+        self._settle()
+        return len(self._displaced_at(party, now))
+
+    def repeated(self, now: Nanos) -> dict[Lineage, int]:
+        """Return the lineages that are told to be displaced repeatedly, and how often they were."""
+        self._settle()
+        victims = self._history.victims(Nanos(now - self.policy.repeated_window))
+        counts = {party.lineage: len(self._displaced_at(party, now)) for party in victims}
+        return {name: count for name, count in counts.items() if count >= self.policy.repeated}
+
+    # Rules
+
+    def _cycle(self, question: Question) -> Hold | None:
+        if not self._loops or question.above > 0:
+            return None
+        preemptor, victim = self._pair(question)
+        held = self._cycles.held(preemptor, victim, question.now)
+        if held is None:
+            return None
+        dealings = self._history.between(preemptor, victim, _NEVER)
+        if not anew(dealings, question.cause):
+            return None
+        until, found = held
+        return _hold(question, Rule.CYCLE, until, found)
+
+    def _repeated(self, question: Question) -> Hold | None:
+        enforcement = self.policy.enforcement
+        if enforcement is Enforcement.TOLD:
+            return None
+        if enforcement is Enforcement.EQUALS and question.above > 0:
+            return None
+        instants = self._displaced_at(question.victim, question.now)
+        number = len(instants) - self.policy.repeated + 1
+        if number < 1:
+            return None
+        quantum = max(SHORTEST_QUANTUM, question.start_cost) << min(number - 1, _MOST_DOUBLED)
+        # What does not run yet is protected as if it had run since it was displaced.
+        start = instants[-1] if question.running_since is None else question.running_since
+        return Hold(Nanos(start + min(quantum, LONGEST_QUANTUM)), Rule.REPEATED)
+
+    def _crash_loop(self, question: Question) -> Hold | None:
+        if not self._failed:
+            return None
+        name, window = self._history.family(question.preemptor), self.policy.repeated_window
+        failures = [at for at in self._crashes(name) if question.now - at < window]
+        if len(failures) < self.policy.crashes:
+            return None
+        until = Nanos(failures[-self.policy.crashes] + window)
+        return _hold(question, Rule.CRASH_LOOP, until, failures[-1])
+
+    def _crashes(self, family: str) -> list[Nanos]:
+        """Return when a family failed soon after it had displaced somebody, once for each time."""
+        failures = sorted(
+            at
+            for lineage, instants in self._failed.items()
+            if self._history.named(lineage) == family
+            for at in instants
+        )
+        displaced = [row.at for row in self._history.by(family)]
+        found: list[Nanos] = []
+        for at in failures:
+            last = found[-1] if found else _NEVER
+            if any(last < each <= at <= each + CRASH_AFTER for each in displaced):
+                found.append(at)
+        return found
+
+    def _without_gain(self, question: Question) -> Hold | None:
+        if not self._loops:
+            return None
+        limit, window = self.policy.loop_limit, self.policy.loop_window
+        if question.above < 0:
+            limit = max(1, limit - 1)
+        preemptor, victim = self._pair(question)
+        dealings = self._history.between(preemptor, victim, Nanos(question.now - window))
+        if len(dealings) < limit:
+            return None
+        got = (t for name, t in self._admitted.items() if self._history.named(name) == preemptor)
+        since = max(got, default=_NEVER)
+        lost = _NEVER if question.above > 0 else self._history.last_displaced(preemptor)
+        instants = sorted(
+            {
+                row.at
+                for row in anew(dealings, question.cause)
+                if (row.at > since or row.at < lost) and self._history.did(row, preemptor)
+            }
+        )
+        if len(instants) < limit:
+            return None
+        until = Nanos(instants[-limit] + window)
+        return _hold(question, Rule.WITHOUT_GAIN, until, instants[-1])
+
+    def _displaced_at(self, party: Party, now: Nanos) -> list[Nanos]:
+        return self._history.displaced(party, Nanos(now - self.policy.repeated_window))
+
+    def _pair(self, question: Question) -> tuple[str, str]:
+        return self._history.family(question.preemptor), self._history.family(question.victim)
+
+    # The fold
+
+    def _settle(self) -> None:
+        """Take all in again, if something came out of order or was taken back."""
+        if self._stale:
+            self._stale = False
+            self._history.clear()
+            self._cycles.clear()
+            for row in self._history.ledger.rows:
+                self._take_in(row)
+
+    def _take_in(self, row: Displacement) -> None:
+        self._history.take_in(row)
+        if self._loops:
+            self._cycles.taken_in(row)
+
+
+def _hold(question: Question, rule: Rule, until: Nanos, began: Nanos) -> Hold:
+    """Return a hold that lets nobody wait too long for its own quota."""
+    if question.reclaims:
+        until = min(until, Nanos(began + LONGEST_RECLAIM_DELAY))
+    return Hold(until, rule)

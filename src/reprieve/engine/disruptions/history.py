@@ -1,0 +1,249 @@
+"""The ledger by lines of work: what families did to each other, in the order of time.
+
+Rows are taken in one after the other, with the families as they were known at each; a row that
+comes out of order, or is taken back, has all taken in again before the next look. What was folded
+is therefore the same whatever the order in which it was told.
+
+Looks at one family cost the rows of that family; `edges` costs those of the window.
+Source: specification of disruptions, sections 1 and 3.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from reprieve.engine.disruptions.ledger import Displacement, Exemption, Ledger
+from reprieve.engine.disruptions.lineage import Families, Lineage, Party
+from reprieve.engine.disruptions.loops import Edge
+from reprieve.units.instants import Nanos
+
+__all__ = ["History", "anew"]
+
+# Rows by family and, in the order of time, by lineage.
+_Rows = dict[str, dict[str, list[Displacement]]]
+
+#: Rows that came since old ones were last dropped from the lists of families, at least.
+_CLEAN_AFTER = 1_000
+
+
+class History:
+    """Follows rows by families, whose names are those of `Families.wide`."""
+
+    def __init__(self, kept: int) -> None:
+        self.ledger = Ledger(kept)
+        self.revision = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was taken in, not what is in the ledger."""
+        self._families = Families()
+        self._parties: dict[str, Party] = {}
+        self._by_preemptor: _Rows = {}
+        self._by_victim: _Rows = {}
+        self._taken: list[Displacement] = []
+        self._fresh = 0
+        self._dealings: tuple[str, int, dict[str, list[Displacement]]] = ("", -1, {})
+
+    def take_in(self, row: Displacement) -> None:
+        """Take the next row in."""
+        self.revision += 1
+        families, preemptor, victim = self._families, row.preemptor, row.victim
+        for party in (preemptor, victim):
+            if party is not None:
+                before = families.wide(party), self.named(party.merged)
+                families.learn(party)
+                self._parties[party.lineage] = party
+                self._bring_together(before, families.wide(party))
+        if row.counts and preemptor is not None:
+            _append(self._by_preemptor, families.wide(preemptor), preemptor.lineage, row)
+            self._taken.append(row)
+        _append(self._by_victim, families.wide(victim), victim.lineage, row)
+        families.displaced(victim, row.at)
+        self._fresh += 1
+        if self._fresh > max(_CLEAN_AFTER, len(self.ledger)):
+            self._drop_old()
+
+    # Families
+
+    def family(self, party: Party) -> str:
+        """Return the family of a line of work."""
+        return self._families.wide(party)
+
+    def named(self, name: str) -> str:
+        """Return the family of a lineage, or of what was the name of one."""
+        party = self._parties.get(name)
+        return self._families.wide(Party(Lineage(name)) if party is None else party)
+
+    def concerns(self, party: Party) -> bool:
+        """Tell whether a family displaced others or was displaced."""
+        name = self._families.wide(party)
+        return name in self._by_preemptor or name in self._by_victim
+
+    # Rows
+
+    def displaced(self, party: Party, since: Nanos) -> list[Nanos]:
+        """Return the instants at which work was displaced, by whomever; weak links do not count."""
+        narrow = self._families.narrow(party)
+        lineages = self._by_victim.get(self._families.wide(party), {})
+        return sorted(
+            {
+                row.at
+                for rows in lineages.values()
+                if self._families.narrow(rows[0].victim) == narrow
+                for row in _after(rows, since)
+                if row.exempt is Exemption.NONE
+            }
+        )
+
+    def last_displaced(self, family: str) -> Nanos:
+        """Return when a family was displaced last, by whomever; 0 if it never was."""
+        lineages = self._by_victim.get(family, {})
+        return max((rows[-1].at for rows in lineages.values()), default=Nanos(0))
+
+    def victims(self, since: Nanos) -> Iterator[Party]:
+        """Yield who was displaced, each lineage once, by name."""
+        found = {row.victim.lineage: row.victim for row in self.ledger.since(since)}
+        for _, party in sorted(found.items()):
+            yield party
+
+    def displaces(self, family: str) -> bool:
+        """Tell whether a family displaced anybody."""
+        return family in self._by_preemptor
+
+    def by(self, family: str) -> Iterator[Displacement]:
+        """Yield what a family did to others, each lineage's in the order of time."""
+        for rows in self._by_preemptor.get(family, {}).values():
+            yield from rows
+
+    def times(self, preemptor: str, victim: str, since: Nanos) -> int:
+        """Return at how many instants a family displaced another one."""
+        lineages = self._by_victim.get(victim, {})
+        return len(
+            {
+                row.at
+                for rows in lineages.values()
+                for row in _after(rows, since)
+                if row.counts and self.did(row, preemptor)
+            }
+        )
+
+    def between(self, family: str, other: str, since: Nanos) -> Sequence[Displacement]:
+        """Return what two families did to each other."""
+        if family not in self._by_preemptor and other not in self._by_preemptor:
+            return ()
+        known, revision, dealings = self._dealings
+        if (known, revision) != (family, self.revision):
+            dealings = self._dealings_of(family)
+            self._dealings = (family, self.revision, dealings)
+        return _after(dealings.get(other, ()), since)
+
+    def did(self, row: Displacement, family: str) -> bool:
+        """Tell whether it was a family's doing."""
+        return row.preemptor is not None and self._families.wide(row.preemptor) == family
+
+    def edges(self, since: Nanos) -> list[Edge]:
+        """Return who displaced whom of what was taken in, each pair since its cause is what it is.
+
+        Costs the rows after `since`.
+        """
+        between: dict[frozenset[str], list[Displacement]] = {}
+        for row in _after(self._taken, since):
+            between.setdefault(frozenset(self._edge(row)), []).append(row)
+        found: dict[tuple[str, str], list[Displacement]] = {}
+        for dealings in between.values():
+            for row in anew(dealings):
+                found.setdefault(self._edge(row), []).append(row)
+        return [
+            Edge(
+                *edge,
+                tuple(sorted({row.at for row in rows})),
+                rows[-1].above,
+                sum(row.lost_device_seconds for row in rows),
+                len(rows),
+            )
+            for edge, rows in found.items()
+        ]
+
+    def _edge(self, row: Displacement) -> tuple[str, str]:
+        assert row.preemptor is not None
+        return self._families.wide(row.preemptor), self._families.wide(row.victim)
+
+    def _dealings_of(self, family: str) -> dict[str, list[Displacement]]:
+        found: dict[str, list[Displacement]] = {}
+        for row in self.by(family):
+            found.setdefault(self._families.wide(row.victim), []).append(row)
+        for rows in self._by_victim.get(family, {}).values():
+            for row in rows:
+                if row.counts and row.preemptor is not None:
+                    other = self._families.wide(row.preemptor)
+                    if other != family:
+                        found.setdefault(other, []).append(row)
+        return {other: sorted(rows, key=_identity) for other, rows in found.items()}
+
+    def _bring_together(self, before: Iterable[str], now: str) -> None:
+        """Give the rows of families that have become one to that one."""
+        for name in before:
+            if name != now:
+                for rows in (self._by_preemptor, self._by_victim):
+                    if name in rows:
+                        # The smaller one into the larger, so that a row moves seldom.
+                        one, other = rows.pop(name), rows.get(now, {})
+                        small, large = sorted((one, other), key=len)
+                        large.update(small)
+                        rows[now] = large
+
+    def _drop_old(self) -> None:
+        self._fresh = 0
+        if not len(self.ledger):
+            return
+        oldest = self.ledger.rows[0].identity
+        self._taken = [row for row in self._taken if row.identity >= oldest]
+        for families in (self._by_preemptor, self._by_victim):
+            for family, lineages in list(families.items()):
+                left = {
+                    lineage: kept
+                    for lineage, rows in lineages.items()
+                    if (kept := [row for row in rows if row.identity >= oldest])
+                }
+                families[family] = left
+                if not left:
+                    del families[family]
+
+
+def anew(rows: Sequence[Displacement], cause: str = "") -> list[Displacement]:
+    """Return those of a pair's rows that count: of this cause, or else of any, if it still holds.
+
+    Of two lineages the cause holds that they had last: what they did to each other before by
+    another one is over. Families may have lineages in several places, each with its own cause.
+    Rows of unknown cause go with those around them.
+    """
+    current: dict[frozenset[str], str] = {}
+    over: set[frozenset[str]] = set()
+    found = []
+    for row in reversed(rows):
+        assert row.preemptor is not None
+        pair = frozenset((row.preemptor.lineage, row.victim.lineage))
+        known = current.get(pair, "") or cause
+        if row.cause and known and row.cause != known:
+            over.add(pair)
+        if pair not in over:
+            current[pair] = known or row.cause
+            found.append(row)
+    return found[::-1]
+
+
+def _append(families: _Rows, family: str, lineage: str, row: Displacement) -> None:
+    families.setdefault(family, {}).setdefault(lineage, []).append(row)
+
+
+def _after(rows: Sequence[Displacement], since: Nanos) -> Sequence[Displacement]:
+    return rows[bisect_right(rows, since, key=_instant) :]
+
+
+def _identity(row: Displacement) -> tuple[Nanos, int, str, str, str]:
+    return row.identity
+
+
+def _instant(row: Displacement) -> Nanos:
+    return row.at

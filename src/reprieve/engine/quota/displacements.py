@@ -1,0 +1,172 @@
+"""What the quota plane tells the governor of disruptions, and what it asks it.
+
+A workload is known by its line of work (`Workload.party`); where nobody has said which that is, it
+is one of its own. `refusals` collects whom one was held back from until when, for a record that is
+decided again, and `recorded` who was displaced; whoever keeps records empties both.
+Source: specification of disruptions, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.ledger import Actor, Displacement
+from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Loop, Question
+from reprieve.engine.quota.model import Workload
+from reprieve.units.durations import HOUR
+from reprieve.units.instants import Nanos
+
+__all__ = ["LIMIT", "Displacements", "Uids", "party_of"]
+
+LIMIT = 2
+
+Uids = tuple[str, str]  # of a preemptor and of its victim
+
+
+def party_of(workload: Workload) -> Party:
+    """Return the line of work of a workload."""
+    if workload.party is not None:
+        return workload.party
+    return Party(Lineage(f"object/{workload.uid}"), workload.namespace)
+
+
+class Displacements:
+    """The governor's memory of who displaced whom in the quota plane."""
+
+    def __init__(self, limit: int = LIMIT, window: int = HOUR) -> None:
+        """Let no circle turn more than `limit` times within `window` nanoseconds."""
+        self.governor = Governor(GovernorPolicy(loop_limit=limit, loop_window=window))
+        self.refusals: dict[Uids, Nanos] = {}
+        self.recorded: dict[Uids, Displacement] = {}
+        self._fixed: dict[Uids, Nanos] = {}
+        self._fixed_for: set[str] = set()
+        self._number = 0
+        # Pairs of families that may be held, with the last question that one of them stands for.
+        self._often: dict[tuple[str, str], Question] = {}
+
+    @property
+    def policy(self) -> GovernorPolicy:
+        """Return the numbers of the rules."""
+        return self.governor.policy
+
+    def record(
+        self,
+        preemptor: Workload,
+        victim: Workload,
+        at: Nanos,
+        cause: str = "",
+        *,
+        above: int = 0,
+        devices: int = 0,
+        lost_device_seconds: int = 0,
+    ) -> None:
+        """Take note that one displaces the other; `above` and `cause` as in `Displacement`."""
+        self._number += 1
+        row = Displacement(
+            at,
+            Actor.QUOTA,
+            party_of(preemptor),
+            party_of(victim),
+            victim.uid,
+            self._number,
+            devices,
+            lost_device_seconds,
+            above,
+            cause,
+        )
+        self.governor.record(row)
+        self.recorded[(preemptor.uid, victim.uid)] = row
+        self._note(row)
+
+    def fold(self, rows: Iterable[Displacement]) -> None:
+        """Take note of what former processes did."""
+        known = list(rows)
+        self.governor.fold(known)
+        for row in sorted(known, key=lambda each: each.identity):
+            self._note(row)
+
+    def undo(self, preemptor: Workload, victim: str) -> None:
+        """Take back its last displacement of an object, by uid: it did not happen."""
+        self.governor.undo(party_of(preemptor).lineage, victim)
+
+    def admitted(self, workload: Workload, at: Nanos) -> None:
+        """Take note that a workload has got quota: what it displaced for it was not in vain."""
+        self.governor.admitted(party_of(workload), at)
+
+    def refuse(self, preemptor: str, victim: str, until: Nanos) -> None:
+        """Hold one back from the other, by uids, whatever they did."""
+        self._fixed[(preemptor, victim)] = until
+        self._fixed_for.add(preemptor)
+
+    def concerns(self, workload: Workload) -> bool:
+        """Tell whether anybody could be held back from what a workload asks for."""
+        return workload.uid in self._fixed_for or self.governor.concerns(party_of(workload))
+
+    def held_until(
+        self,
+        preemptor: Workload,
+        victim: Workload,
+        now: Nanos,
+        cause: str = "",
+        *,
+        priority: int = 0,
+        above: int = 0,
+        reclaims: bool = False,
+    ) -> Nanos | None:
+        """Return when one may displace the other, None while it may.
+
+        Args:
+            preemptor: who asks, as `victim` a workload.
+            victim: who would make way.
+            now: the instant of the decision.
+            cause: what lets the two displace each other now.
+            priority: the preemptor's.
+            above: by how much that is higher.
+            reclaims: the preemptor stays within its own nominal quota.
+        """
+        uids = (preemptor.uid, victim.uid)
+        if uids in self._fixed:
+            return self._fixed[uids]
+        asked = Question(
+            party_of(preemptor),
+            party_of(victim),
+            now,
+            priority,
+            above,
+            cause,
+            reclaims,
+            victim.reserved_at,
+        )
+        hold = self.governor.hold(asked)
+        if hold is None:
+            return None
+        self.refusals[uids] = hold.until
+        return hold.until
+
+    def held(self, now: Nanos) -> dict[tuple[str, str], tuple[Question, Hold]]:
+        """Return who is held from whom, by families, each with its last displacement as it was."""
+        found = {}
+        for pair, question in list(self._often.items()):
+            hold = self.governor.hold(replace(question, now=now))
+            if hold is not None:
+                found[pair] = (question, hold)
+            elif now - question.now >= self.policy.loop_window:
+                del self._often[pair]
+        return found
+
+    def loops(self, now: Nanos) -> tuple[Loop, ...]:
+        """Return the loops in which somebody is held."""
+        return self.governor.loops(now)
+
+    def _note(self, row: Displacement) -> None:
+        one, other = row.preemptor, row.victim
+        if one is not None and self.governor.times(one, other, row.at) >= self.policy.loop_limit:
+            pair = (self.governor.family(one), self.governor.family(other))
+            asked = Question(one, other, row.at, above=row.above, cause=row.cause)
+            self._often[pair] = asked
+            # Either of two may be the one that is held.
+            turned = Question(other, one, row.at, above=-row.above, cause=row.cause)
+            self._often.setdefault(pair[::-1], turned)

@@ -1,0 +1,281 @@
+"""The book of one plane: its plans, from the first write of a record to its removal.
+
+1. A plan is written before anything happens: planned, then as begun under this process's epoch.
+   The number in its name counts the plans for one preemptor; a name that stands for another plan is
+   left alone, and the next number taken. Written twice it is still one plan, so that what may pass
+   is tried again here, a few times at short pauses.
+2. From the moment in which its name is chosen until it is closed a plan stands in `open`, so that
+   who makes way is known before the API server has answered.
+3. What could not be begun and is stored all the same, as an answer was lost, is abandoned.
+4. A dry run is written once for each plan, and never closed.
+5. A closed record goes after its time to live, or above a cap, the oldest first (`Retention`).
+
+Source: the design's "Intent log and executor", steps 2, 3 and 6, and "Recovery".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from reprieve.api.reprieve import (
+    Action,
+    IntentPhase,
+    Preemption,
+    PreemptionSpec,
+    VictimStatus,
+)
+from reprieve.engine.plan import Plan, Plane
+from reprieve.execution.fence import Fence
+from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
+from reprieve.execution.parts import SIZES, Sizes
+from reprieve.execution.recovery import Unbegun, claim_open, remove_old
+from reprieve.kube.client import Client
+from reprieve.kube.errors import (
+    ApiError,
+    Conflict,
+    NotFound,
+)
+from reprieve.kube.retry import retried
+from reprieve.units.clock import Clock
+from reprieve.units.durations import HOUR, MINUTE
+from reprieve.units.instants import Nanos, format_instant
+
+__all__ = ["Book", "Recovered", "Retention"]
+
+log: Final = logging.getLogger("reprieve.execution")
+
+_NUMBERS: Final = 20  # names that are tried for one plan
+_QUICK: Final = 3  # tries at writing a plan; whoever cannot have it written pauses for longer
+_NOBODY: Final = "always"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long the records of a plane stay, and how often the old ones are removed.
+
+    Of those not older than `fresh` as many as `fresh_cap` stay, be the cap lower.
+    """
+
+    time_to_live: int = 168 * HOUR
+    cap: int = 5_000
+    fresh: int = 0
+    fresh_cap: int = 0
+    every: int = 5 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What former processes left: all records, and those of them that were open, taken over."""
+
+    records: tuple[Preemption, ...]
+    claimed: tuple[Preemption, ...]
+
+
+class Book:
+    """The records of one plane. `retention` says anew each time how long they stay.
+
+    `open`: all and only plans that this process carries out, by name, as it planned or read them.
+    """
+
+    def __init__(
+        self,
+        plane: Plane,
+        client: Client,
+        namespace: str,
+        fence: Fence,
+        clock: Clock,
+        *,
+        sizes: Sizes = SIZES,
+        retention: Callable[[], Retention] = Retention,
+    ) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self.log = IntentLog(client, namespace, fence, clock, sizes)
+        self.open: dict[str, PreemptionSpec] = {}
+        self._client = client
+        self._fence = fence
+        self._clock = clock
+        self._retention = retention
+        self._numbers: dict[str, int] = {}  # the last that was taken, by uid of the preemptor
+        self._unbegun = Unbegun()
+        self._noted: set[str] = set()  # plans of a dry run
+
+    async def recover(self) -> Recovered:
+        """Take over what former processes left open, and go on counting where they ended.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        records = await self._records()
+        for each in records:
+            whom = _preemptor(each.spec)
+            self._numbers[whom] = max(self._numbers.get(whom, 0), each.spec.attempt)
+        claimed = await claim_open(self.log, self._fence, self._clock, records)
+        return Recovered(tuple(records), tuple(claimed))
+
+    async def write(
+        self,
+        plan: Plan,
+        *,
+        actions: Sequence[Action] = (),
+        decision_input: dict[str, Any] | None = None,
+    ) -> Preemption:
+        """Write a plan, as planned and then as begun; it is open from before the first await.
+
+        Raises:
+            Deposed: the fence is closed.
+            IntentTaken: all names that were tried stand for other plans.
+            ApiError: it cannot be written, and is not open.
+        """
+        whom = plan.preemptor.uid if plan.preemptor is not None else _NOBODY
+        taken: IntentTaken | None = None
+        for _ in range(_NUMBERS):
+            number = self._numbers[whom] = self._numbers.get(whom, 0) + 1
+            now = self._clock.wall()
+            spec = intent_spec(plan, number, now, actions=actions, decision_input=decision_input)
+            name = intent_name(plan, number)
+            self.open[name] = spec
+            try:
+                return await self._begin(name, spec)
+            except IntentTaken as again:
+                del self.open[name]
+                taken = again
+            except ApiError:
+                del self.open[name]
+                self._unbegun.add(name, self._clock.monotonic())
+                raise
+            except BaseException:
+                del self.open[name]
+                raise
+        assert taken is not None
+        raise taken
+
+    def take(self, intent: Preemption) -> None:
+        """This process carries out a plan that it did not write."""
+        self.open[intent.metadata.name] = intent.spec
+
+    def let_go(self, name: str) -> None:
+        """Nobody of this process carries out a plan any more, though it may be open."""
+        self.open.pop(name, None)
+
+    async def close(
+        self,
+        intent: Preemption,
+        phase: IntentPhase,
+        reason: str,
+        victims: Iterable[VictimStatus],
+    ) -> Preemption | None:
+        """Write how a plan ended; None where its record is gone, or was closed by somebody else.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again; the plan stays open.
+        """
+        name, states = intent.metadata.name, list(victims)
+        known: Preemption | None = intent
+
+        async def once() -> Preemption | None:
+            nonlocal known
+            current, known = known or await self.log.current(name), None
+            if current is None or not current.status.phase.open:
+                return None
+            whole = replace(current, spec=intent.spec)
+            return await self.log.finish(whole, phase, reason, states)
+
+        try:
+            closed = await retried(once, self._client.transport.pause, (Conflict,), soon=True)
+        except NotFound:
+            closed = None
+        self.open.pop(name, None)
+        return closed
+
+    async def settle(self) -> None:
+        """Abandon what could not be begun and is stored all the same.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        await self._unbegun.settle(self.log, self._clock.monotonic())
+
+    def noted(self, plan: Plan) -> bool:
+        """Whether a dry run has this plan already."""
+        return plan.id in self._noted
+
+    async def note(
+        self,
+        plan: Plan,
+        *,
+        actions: Sequence[Action] = (),
+        decision_input: dict[str, Any] | None = None,
+    ) -> None:
+        """Write down what a dry run would have done, once for each plan."""
+        if plan.id in self._noted:
+            return
+        self._noted.add(plan.id)
+        now = self._clock.wall()
+        spec = intent_spec(
+            plan, 0, now, actions=actions, dry_run=True, decision_input=decision_input
+        )
+        try:
+            await self.log.create(intent_name(plan, 0, dry_run=True), spec)
+        except IntentTaken as taken:
+            log.debug("record of plan %s: %s", plan.id, taken)
+        except ApiError as failure:
+            self._noted.discard(plan.id)
+            log.warning("record of plan %s: %s", plan.id, failure)
+
+    async def keep_few(
+        self,
+        removed: Callable[[], None] = lambda: None,
+        unless: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Remove old records once in a while, until cancelled; what is on its way does not wait.
+
+        `removed` is called each time; `unless`: whether nothing may be written for now.
+        """
+        while True:
+            if not unless():
+                try:
+                    await self.remove_old()
+                except ApiError as failure:
+                    log.warning("old records stay for now: %s", failure)
+                removed()
+            await self._clock.sleep(self._retention().every)
+
+    async def remove_old(self) -> None:
+        """Remove records that are too old or too many, and parts without a head.
+
+        Whose name no record bears any more begins to count anew.
+
+        Raises:
+            ApiError: one could not be removed; all others were tried.
+        """
+        records = await self._records(bare=True)
+        named = {_preemptor(spec) for spec in (*(r.spec for r in records), *self.open.values())}
+        self._numbers = {whom: n for whom, n in self._numbers.items() if whom in named}
+        retention, wall = self._retention(), self._clock.wall()
+        since = format_instant(Nanos(wall - retention.fresh))
+        fresh = sum(record.metadata.creation_timestamp > since for record in records)
+        cap = max(retention.cap, min(fresh, retention.fresh_cap))
+        await remove_old(self.log, self.plane, records, wall, retention.time_to_live, cap)
+
+    async def _records(self, *, bare: bool = False) -> list[Preemption]:
+        listed = await self.log.list(bare=bare)
+        return [each for each in listed if each.spec.plane == self.plane]
+
+    async def _begin(self, name: str, spec: PreemptionSpec) -> Preemption:
+        async def once() -> Preemption:
+            return await self.log.start(await self.log.create(name, spec))
+
+        return await retried(once, self._client.transport.pause, attempts=_QUICK)
+
+
+def _preemptor(spec: PreemptionSpec) -> str:
+    return spec.preemptor.uid if spec.preemptor is not None else _NOBODY

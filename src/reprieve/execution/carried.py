@@ -1,0 +1,85 @@
+"""A plan on its way from its record to the last victim, as this process knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from reprieve.api.reprieve import IntentPhase, Preemption, Victim, VictimState, VictimStatus
+from reprieve.units.durations import SECOND
+
+__all__ = ["FIRST_PAUSE", "Carried", "TakenOver"]
+
+M = TypeVar("M")
+FIRST_PAUSE: Final = SECOND
+
+
+@dataclass(slots=True)
+class Carried(Generic[M]):
+    """A plan that is being carried out.
+
+    `marks`: of all and only victims that are told and not evicted yet, by uid. `left`: of those who
+    are on their way. `states`: of those of whom it is known what became of them, or is tried again
+    (PENDING). `busy`: a task is at it, so that `look` leaves it alone. `ending`: how it is to be
+    closed, once that is known. Instants are monotonic.
+    """
+
+    intent: Preemption
+    marks: dict[str, M | None] = field(default_factory=dict)
+    states: dict[str, VictimStatus] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
+    busy: bool = True
+    again: bool = False
+    stalled: bool = False
+    pending_since: int | None = None
+    next_try: int = 0
+    pause: int = FIRST_PAUSE
+    gone_since: int | None = None
+    ending: tuple[IntentPhase, str] | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the record."""
+        return self.intent.metadata.name
+
+    @property
+    def abandoned(self) -> str:
+        """Return why nobody of the plan goes, empty where somebody does."""
+        if self.ending is None or self.ending[0] is not IntentPhase.ABANDONED:
+            return ""
+        return self.ending[1]
+
+    @property
+    def pending(self) -> list[Victim]:
+        """Return the victims that are tried again."""
+        return [
+            each for each in self.intent.spec.victims if self.state(each) is VictimState.PENDING
+        ]
+
+    def state(self, victim: Victim) -> VictimState | None:
+        """Return the state of a victim as far as it is known."""
+        found = self.states.get(victim.root.uid)
+        return None if found is None else found.state
+
+    def is_over(self, victim: Victim) -> bool:
+        """Whether a victim is out of the way, or about to be."""
+        state = self.state(victim)
+        return state is not None and state.over
+
+    @property
+    def any_over(self) -> bool:
+        """Whether anybody is."""
+        return any(state.state.over for state in self.states.values())
+
+    def outcome(self) -> list[VictimStatus]:
+        """Return the states that are known, in the order of the plan."""
+        uids = (victim.root.uid for victim in self.intent.spec.victims)
+        return [self.states[uid] for uid in uids if uid in self.states]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver(Generic[M]):
+    """What former processes left: all records as they were, and the plans that were still open."""
+
+    records: tuple[Preemption, ...]
+    plans: tuple[Carried[M], ...]

@@ -1,0 +1,287 @@
+"""How a pod makes way: it is marked with `DisruptionTarget`, then deleted with its own grace.
+
+Both go by uid and resourceVersion; one that is gone, replaced or being deleted gets no call. Plans
+may name the same pod: one that leaves already still stands on its node when the next plan is made,
+and a preemptor of higher priority takes whom a lower one has chosen. Such plans take turns at it,
+and it is evicted by the one whose deletion it was; to all others it is gone. Source: specification
+7.2, 7.3 and 9.2 to 9.4; the design's "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+from weakref import WeakValueDictionary
+
+from reprieve.api.reprieve import Preemption, Victim, VictimState
+from reprieve.execution.fence import Deposed, Fence
+from reprieve.execution.victims import Marked, Reading, Standing, VictimResult
+from reprieve.kube.bodies import Json, PatchType
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.resource import PODS
+from reprieve.kube.retry import AWAY, retried
+from reprieve.kube.writes import Priority
+from reprieve.units.clock import Clock
+from reprieve.units.instants import format_instant
+
+__all__ = ["DEFAULT_GRACE", "PodVictims", "is_marked"]
+
+log: Final = logging.getLogger("reprieve.execution")
+
+DEFAULT_GRACE: Final = 30
+_CONDITION: Final = "DisruptionTarget"
+_REASON: Final = "PreemptionByScheduler"
+_RESUMED: Final = "preempting to accommodate a higher priority workload"
+_GONE: Final = "gone or on its way already, not by this plan"
+_ON_ITS_WAY: Final = "gone or on its way"
+
+
+def is_marked(pod: Json) -> bool:
+    """Whether the pod's first `DisruptionTarget` is true and the scheduler's own (7.2)."""
+    mark = _mark_of(pod)
+    return (mark.get("status"), mark.get("reason")) == ("True", _REASON)
+
+
+class PodVictims:
+    """Marks and deletes pods.
+
+    `evicted` is told of every victim whose deletion was ours, and of its grace period in seconds.
+    `seen` gives the metadata of a victim as a watch showed it last, so that it need not be read
+    before it is marked: if it has changed since, the mark is a conflict. None: it has to be read.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        fence: Fence,
+        clock: Clock,
+        *,
+        evicted: Callable[[Preemption, Victim, int], None],
+        seen: Callable[[Victim], Json | None] = lambda victim: None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._evicted = evicted
+        self._seen = seen
+        self._writer = client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unanswered: set[tuple[str, str]] = set()  # deletions: plan and victim
+        # What the victims of a plan, or of a unit of it that was taken over, are told.
+        self._messages: dict[tuple[str, str], str] = {}
+
+    def announce(self, intent: Preemption, message: str) -> None:
+        """Say what the condition of a plan's victims is to say."""
+        self._messages[intent.metadata.name, ""] = message
+
+    def forget(self, intent: Preemption) -> None:
+        """A plan is over."""
+        name = intent.metadata.name
+        self._unanswered = {each for each in self._unanswered if each[0] != name}
+        self._messages = {key: text for key, text in self._messages.items() if key[0] != name}
+
+    async def mark(self, intent: Preemption, victim: Victim) -> Marked[Json] | VictimResult:
+        """Mark a pod; one that leaves already is gone.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: it could not be marked.
+        """
+        known = self._as_seen(victim)
+
+        async def once() -> Marked[Json] | VictimResult:
+            nonlocal known
+            pod, known = known or await self._read(victim), None
+            if pod is None or _ends(pod):
+                return VictimResult(VictimState.GONE, _GONE)
+            if not is_marked(pod):
+                pod = await self._mark(pod, self._message(intent, victim))
+            return Marked(pod)
+
+        try:
+            return await retried(once, self._client.transport.pause, soon=True)
+        except NotFound:
+            return VictimResult(VictimState.GONE, _GONE)
+
+    async def spare(self, pod: Json | None) -> None:
+        """Take the mark back, as kube-controller-manager does with one that led to nothing.
+
+        Should that fail it does so in two minutes.
+
+        Raises:
+            Deposed: the fence is closed.
+        """
+        if pod is None or not is_marked(pod):
+            return
+        try:
+            await self._mark(pod, "", status="False")
+        except Deposed:
+            raise
+        except ApiError as failure:
+            log.info("%s keeps its mark for now: %s", pod["metadata"]["name"], failure)
+        except Exception:
+            log.exception("%s keeps its mark for now", pod["metadata"]["name"])
+
+    async def evict(
+        self, intent: Preemption, victim: Victim, pod: Json | None, *, again: bool
+    ) -> VictimResult:
+        """Mark and delete a pod; `pod`: as it was marked or read just now.
+
+        A fault of ours about it is its failure, so that the others of its unit do not wait for it.
+
+        Raises:
+            Deposed: the fence is closed.
+        """
+        turn = self._turns.setdefault(victim.root.uid, asyncio.Lock())
+        known = self._as_seen(victim) if pod is None and not again else pod
+        try:
+            async with turn:
+                return await self._try_to_evict(intent, victim, known)
+        except Deposed:
+            raise
+        except Exception as fault:
+            log.exception("victim %s/%s is not evicted", victim.root.namespace, victim.root.name)
+            return VictimResult(VictimState.FAILED, f"a fault of the operator: {fault!r}")
+
+    async def read(self, intent: Preemption, victim: Victim, *, elsewhere: bool) -> Reading[Json]:
+        """Return what a pod shows; nobody is deleted here without a mark.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        pod = await self._read(victim)
+        if pod is None or _ends(pod):
+            if elsewhere or (pod is not None and not _mark_of(pod)):
+                return Reading(Standing.GONE, _GONE)
+            return Reading(Standing.EVICTED, _ON_ITS_WAY)
+        if is_marked(pod):
+            if message := _mark_of(pod).get("message"):
+                self._messages.setdefault((intent.metadata.name, _unit(victim)), message)
+            return Reading(Standing.MARKED, mark=pod)
+        if _mark_of(pod):
+            return Reading(Standing.UNMARKED, mark=pod)
+        return Reading(Standing.UNTOUCHED, mark=pod)
+
+    async def _try_to_evict(
+        self, intent: Preemption, victim: Victim, known: Json | None
+    ) -> VictimResult:
+        asked = (intent.metadata.name, victim.root.uid)
+
+        async def once() -> VictimResult:
+            nonlocal known
+            pod, known = known or await self._read(victim), None
+            if pod is None or _ends(pod):
+                return self._found_gone(intent, victim, pod)
+            if not is_marked(pod):
+                pod = await self._mark(pod, self._message(intent, victim))
+            await self._delete(asked, pod)
+            self._tell_evicted(intent, victim, pod)
+            return VictimResult(VictimState.EVICTED)
+
+        try:
+            return await retried(once, self._client.transport.pause, soon=True)
+        except NotFound:
+            return self._found_gone(intent, victim, None)
+        except ApiError as error:
+            return VictimResult(VictimState.FAILED, str(error))
+
+    async def _delete(self, asked: tuple[str, str], pod: Json) -> None:
+        metadata = pod["metadata"]
+        try:
+            await self._writer.delete(
+                PODS,
+                metadata["namespace"],
+                metadata["name"],
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+            )
+        except AWAY:
+            self._unanswered.add(asked)
+            raise
+
+    def _found_gone(self, intent: Preemption, victim: Victim, pod: Json | None) -> VictimResult:
+        """Return the state of one that leaves without a call: ours if we had asked for it."""
+        if (intent.metadata.name, victim.root.uid) not in self._unanswered:
+            return VictimResult(VictimState.GONE, _GONE)
+        if pod is not None:
+            self._tell_evicted(intent, victim, pod)
+        return VictimResult(VictimState.EVICTED, _ON_ITS_WAY)
+
+    def _tell_evicted(self, intent: Preemption, victim: Victim, pod: Json) -> None:
+        try:
+            self._evicted(intent, victim, _grace(pod))
+        except Exception:
+            # It is evicted all the same.
+            log.exception("the end of %s/%s is not told", victim.root.namespace, victim.root.name)
+
+    def _message(self, intent: Preemption, victim: Victim) -> str:
+        """Return what is said to a victim: as was said to others of its unit, if anything was."""
+        name = intent.metadata.name
+        of_plan = self._messages.get((name, ""), _RESUMED)
+        return self._messages.get((name, _unit(victim)), of_plan)
+
+    def _as_seen(self, victim: Victim) -> Json | None:
+        """Return the victim as a watch showed it, with nothing but what a mark needs."""
+        metadata = self._seen(victim)
+        return None if metadata is None else {"metadata": metadata, "spec": {}}
+
+    async def _read(self, victim: Victim) -> Json | None:
+        """Return the victim as it is now, None when it is gone or another has its name."""
+        try:
+            pod: Json = await self._client.get(PODS, victim.root.namespace, victim.root.name, dict)
+        except NotFound:
+            return None
+        return pod if pod["metadata"]["uid"] == victim.root.uid else None
+
+    async def _mark(self, pod: Json, message: str, status: str = "True") -> Json:
+        metadata = pod["metadata"]
+        condition = {
+            "type": _CONDITION,
+            "status": status,
+            "reason": _REASON,
+            "message": message,
+            "lastTransitionTime": format_instant(self._clock.wall()),
+        }
+        if metadata.get("generation"):
+            condition["observedGeneration"] = metadata["generation"]
+        patch = {
+            "metadata": {
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+            "status": {"conditions": [condition]},
+        }
+        marked: Json = await self._writer.patch(
+            PODS,
+            metadata["namespace"],
+            metadata["name"],
+            patch,
+            dict,
+            patch_type=PatchType.STRATEGIC,
+            subresource="status",
+        )
+        return marked
+
+
+def _unit(victim: Victim) -> str:
+    return f"unit {victim.unit}" if victim.unit else victim.root.uid
+
+
+def _mark_of(pod: Json) -> Json:
+    """Return the pod's first `DisruptionTarget`, empty without one."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == _CONDITION:
+            found: Json = condition
+            return found
+    return {}
+
+
+def _ends(pod: Json) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _grace(pod: Json) -> int:
+    seconds = pod["spec"].get("terminationGracePeriodSeconds")
+    return DEFAULT_GRACE if seconds is None else int(seconds)

@@ -1,0 +1,61 @@
+"""The line of work that a Workload belongs to, from its owners, its label and its pod sets.
+
+The pod template is normalised by being read: what is kept of it is what decides where pods go, and
+neither names nor labels that a job's controller adds. Source: specification of disruptions,
+section 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api import kueue
+from reprieve.engine.disruptions.lineage import LINEAGE_LABEL, Identity, Party, party_of
+from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
+
+__all__ = ["controller_uid", "lineage_label", "workload_party"]
+
+_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def workload_party(workload: kueue.Workload, owner: str, label: str) -> Party:
+    """Return the line of work; `owner` is the uid of its root controller owner."""
+    metadata = workload.metadata
+    said = _ENCODER.encode((workload.spec.pod_sets, workload.spec.priority_class_ref))
+    return party_of(
+        Identity(
+            uid=metadata.uid,
+            namespace=metadata.namespace,
+            tenant=metadata.namespace,
+            owner=owner,
+            queue=workload.spec.queue_name,
+            template=hashlib.blake2b(said, digest_size=8).hexdigest(),
+            label=label or (metadata.labels or {}).get(LINEAGE_LABEL, ""),
+            created=_created(metadata.creation_timestamp),
+        )
+    )
+
+
+def controller_uid(job: Mapping[str, Any]) -> str:
+    """Return the uid of the owner that controls an object, empty without one."""
+    for owner in job["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner.get("uid", ""))
+    return ""
+
+
+def lineage_label(job: Mapping[str, Any]) -> str:
+    """Return the lineage that an object is said to belong to, empty for none."""
+    labels = job["metadata"].get("labels") or {}
+    return str(labels.get(LINEAGE_LABEL, ""))
+
+
+def _created(text: str | None) -> Nanos:
+    try:
+        return parse_instant(text or "")
+    except InvalidInstant:
+        return Nanos(0)

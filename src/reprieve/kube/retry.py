@@ -1,0 +1,73 @@
+"""How often a call is tried, on which errors it is tried again, and how long the pause is.
+
+1. At most `ATTEMPTS` times; the last failure is raised.
+2. Again where the API server was `AWAY`: no answer, or one that says nothing of the call. It may
+   have been carried out, so what is tried again reads first, or can be done twice.
+3. Again where another was faster: `Conflict` and, as far as the caller names them, `NotFound` and
+   `AlreadyExists`. What is tried again reads and judges anew.
+4. The pause doubles from 0.2 s to 10 s, each time jittered by half; a server's Retry-After goes
+   before.
+
+Source: the API conventions, "Concurrency Control and Consistency"; client-go, util/retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final, TypeVar
+
+from reprieve.kube.errors import Conflict, ServerError, TooManyRequests, Unreachable
+from reprieve.units.durations import SECOND
+
+__all__ = ["ATTEMPTS", "AWAY", "UNSETTLED", "backoff", "retried"]
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 5
+#: What says that the API server is away.
+AWAY: Final = (ServerError, TooManyRequests, Unreachable)
+#: After these nobody knows what stands there now.
+UNSETTLED: Final = (Conflict, *AWAY)
+
+_FIRST: Final = SECOND // 5
+_MOST: Final = 10 * SECOND
+_RETRY_AFTER_MOST: Final = 60.0
+
+
+async def retried(
+    once: Callable[[], Awaitable[T]],
+    pause: Callable[[int], Awaitable[None]],
+    again: tuple[type[Exception], ...] = UNSETTLED,
+    attempts: int = ATTEMPTS,
+    *,
+    soon: bool = False,
+) -> T:
+    """Return what `once` returns at the first attempt that does not fail.
+
+    Args:
+        once: the call, with what it has to read before it.
+        pause: waits after that attempt, counted from 0 (`Transport.pause`).
+        again: failures after which it is tried again.
+        attempts: at most; at least 1.
+        soon: a first conflict is read again at once, as what was tried was no fresh copy.
+
+    Raises:
+        Exception: any other failure at once, one of `again` after the last attempt.
+    """
+    for attempt in range(attempts - 1):
+        try:
+            return await once()
+        except again as failure:
+            if attempt or not (soon and isinstance(failure, Conflict)):
+                await pause(attempt)
+    return await once()
+
+
+def backoff(attempt: int, jitter: Random, retry_after: float | None = None) -> int:
+    """Return the nanoseconds to wait after attempt number `attempt` (from 0) failed."""
+    if retry_after is not None and retry_after > 0:
+        base = int(min(retry_after, _RETRY_AFTER_MOST) * SECOND)
+        return base + int(base * 0.1 * jitter.random())
+    base = min(_FIRST << min(attempt, 20), _MOST)
+    return int(base * (0.5 + jitter.random()))

@@ -1,1 +1,0 @@
-"""The embedded cluster: an API server in this process and the machines that live on it."""

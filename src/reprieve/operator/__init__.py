@@ -1,0 +1,1 @@
+"""The process: its table of planes, its lease and its telemetry."""

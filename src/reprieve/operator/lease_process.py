@@ -1,0 +1,261 @@
+"""The process that keeps the lease: it leads for the operator as long as that answers.
+
+Why there is one, and what holds, stands in `lease_keeper`, which forks it. It ends when the
+operator's end of the link closes, after it has given the lease back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from reprieve.engine.plan import Plane
+from reprieve.kube.client import connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.lease import LeaderElector, LeaseTimes
+from reprieve.kube.transport import HttpWire
+from reprieve.operator.lease_link import ANSWERS, DUMP, END, SUSPECTS, Shared, WantedLease, line
+from reprieve.planes.common.suspects import (
+    ANNOTATION,
+    Accused,
+    accused_again,
+    read_suspects,
+    written,
+)
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = ["Keeping", "keep_until_the_end"]
+
+_LONGEST_RETRY: Final = 2 * SECOND  # a candidate looks at the lease at least as often
+_LAST_WORDS_S: Final = 1.0
+_LONGEST_WORDS_S: Final = 5.0
+_LOOK_S: Final = 0.5
+_FEW_TICKS: Final = 3  # of processor time, which threads spend that only wait
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What the process begins with."""
+
+    link: socket.socket
+    shared: Shared
+    operator: int  # process id
+    kubeconfig: str | None
+    context: str | None
+    clock: Clock
+
+
+def keep_until_the_end(keeping: Keeping) -> None:
+    """Be the keeper; never returns."""
+    try:
+        # Ctrl-C and SIGTERM to the whole group are for the operator, whose end is ours.
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, signal.SIG_IGN)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1):
+            os.dup2(nothing, number)
+        keeping.link.setblocking(False)
+        asyncio.run(_keep(keeping))
+    except BaseException as failure:
+        with contextlib.suppress(OSError):
+            keeping.link.send(line(logging.ERROR, f"{type(failure).__name__}: {failure}"))
+    finally:
+        os._exit(0)
+
+
+async def _keep(keeping: Keeping) -> None:
+    clock, shared, link = keeping.clock, keeping.shared, keeping.link
+    said = await _first_line(link)
+    if not said:
+        return
+    wanted = WantedLease(**json.loads(said))
+    over = asyncio.create_task(_until_closed(link))
+    connection = await load_connection(keeping.kubeconfig, keeping.context, clock)
+    client = connect(connection, clock, wire=HttpWire(connection, limit=2))
+    lost = asyncio.Event()
+    told = False
+    duration = wanted.duration
+    times = LeaseTimes(duration, duration * 2 // 3, min(duration * 2 // 15, _LONGEST_RETRY))
+
+    def tell(level: int, text: str) -> None:
+        with contextlib.suppress(OSError):
+            link.send(line(level, text))
+
+    def changed(leading: bool) -> None:
+        if not leading:
+            lost.set()
+        tell(logging.DEBUG, "")  # has the operator look
+
+    def publish(held_until: Nanos | None, epoch: int) -> None:
+        nonlocal told
+        if held_until is not None and not told:
+            # Before the operator can see that it leads.
+            told = True
+            suspects = written(read_suspects(elector.annotation(ANNOTATION)))
+            with contextlib.suppress(OSError):
+                link.send(f"{SUSPECTS} {suspects}\n".encode())
+        shared.publish(held_until, epoch)
+
+    elector = LeaderElector(
+        client,
+        clock,
+        namespace=wanted.namespace,
+        name=wanted.name,
+        identity=wanted.identity,
+        times=times,
+        changed=changed,
+        report=lambda trouble: tell(logging.WARNING, str(trouble)),
+        published=publish,
+        wanted=lambda: _is_there(keeping, wanted.longest_silence),
+    )
+
+    def accuse(accused: Iterable[Accused]) -> None:
+        before = read_suspects(elector.annotation(ANNOTATION))
+        elector.note(ANNOTATION, written(accused_again(before, accused, clock.wall())))
+
+    async def last_words() -> None:
+        accused = await _at_fault(keeping)
+        if accused:
+            accuse(accused)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(elector.renew_now(), _LONGEST_WORDS_S)
+
+    def stand_by() -> None:
+        tell(
+            logging.INFO,
+            f"held by {elector.holder}: this process stands by; it leads soon after the other one "
+            f"gives the lease back, and {duration // SECOND} to "
+            f"{(duration + times.longest_retry) // SECOND} s after it fell silent",
+        )
+
+    watch = asyncio.create_task(_watch(keeping, wanted, last_words))
+    work = [
+        watch,
+        asyncio.create_task(elector.run()),
+        asyncio.create_task(_say_whom_it_waits_for(elector, clock, stand_by)),
+    ]
+    ends = {over, asyncio.create_task(lost.wait()), *work}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for task in work:
+        if task.done():
+            tell(logging.ERROR, f"its keeper failed: {task.exception()!r}")
+    if over.done():
+        # From here on the operator may be another program, under the same process id.
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+        accused = over.result()
+        if accused:
+            accuse(accused)
+        await elector.stop()
+        await client.close()
+        return
+    for task in work:
+        task.cancel()
+    # The operator begins anew, and this ends with it.
+    await over
+
+
+async def _say_whom_it_waits_for(
+    elector: LeaderElector, clock: Clock, say: Callable[[], None]
+) -> None:
+    """Say once of each other holder that it is waited for."""
+    said = ""
+    while True:
+        await clock.sleep(SECOND // 4)
+        if elector.holder not in ("", said, elector.identity):
+            said = elector.holder
+            say()
+
+
+async def _first_line(link: socket.socket) -> bytes:
+    """Return what the operator says first; nothing where it has gone before it had said it."""
+    said = b""
+    while not said.endswith(b"\n"):
+        heard = await asyncio.get_running_loop().sock_recv(link, 65_536)
+        if not heard:
+            return b""
+        said += heard
+    return said
+
+
+async def _until_closed(link: socket.socket) -> list[Accused]:
+    """Return when the operator has closed its end of the link, or is gone; what it accused."""
+    said = b""
+    with contextlib.suppress(OSError):
+        while heard := await asyncio.get_running_loop().sock_recv(link, 65_536):
+            said += heard
+    return [Accused(Plane(plane), what) for plane, what in json.loads(said or b"[]")]
+
+
+async def _at_fault(keeping: Keeping) -> list[Accused]:
+    """Return what the threads are at of which one keeps the interpreter's lock.
+
+    That is the one that works on, if any does: all others ask for the lock now and then. Where none
+    does, it is asleep and cannot be told from the others. It may be none of a decision, too.
+    """
+    noted = keeping.shared.noted()
+    threads = {keeping.operator, *noted.values()}
+    before = {each: _spent(keeping.operator, each) for each in threads}
+    await asyncio.sleep(_LOOK_S)
+    spent = {each: _spent(keeping.operator, each) - before[each] for each in threads}
+    most = max(spent.values())
+    asleep = most < _FEW_TICKS
+    return [each for each, thread in noted.items() if asleep or 2 * spent[thread] > most]
+
+
+def _spent(process: int, thread: int) -> int:
+    """Return the processor time of a thread in ticks; where that cannot be read, 0."""
+    try:
+        status = Path(f"/proc/{process}/task/{thread}/stat").read_text()
+    except OSError:
+        return 0
+    user, system = status.rpartition(")")[2].split()[11:13]
+    return int(user) + int(system)
+
+
+def _is_there(keeping: Keeping, longest: int) -> bool:
+    """Whether the operator answers, or may still do so in time."""
+    silence = keeping.clock.monotonic() - keeping.shared.answered
+    if silence < SECOND:
+        return True
+    return silence < longest and not _is_stopped(keeping.operator)
+
+
+async def _watch(
+    keeping: Keeping, wanted: WantedLease, last_words: Callable[[], Awaitable[None]]
+) -> None:
+    """End the operator when it has been silent for too long, unless it is stopped."""
+    while True:
+        await keeping.clock.sleep(wanted.duration // ANSWERS)
+        silence = keeping.clock.monotonic() - keeping.shared.answered
+        if silence < wanted.longest_silence or _is_stopped(keeping.operator):
+            continue
+        await last_words()
+        told = f"reprieve: the event loop has not answered for {silence // SECOND} s: it is ended\n"
+        with contextlib.suppress(OSError):
+            os.write(2, told.encode())
+        for number in map(int, (DUMP, END, signal.SIGKILL)):
+            if os.getppid() == keeping.operator:
+                os.kill(keeping.operator, number)
+            await asyncio.sleep(_LAST_WORDS_S)
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether a process was stopped by a signal or a debugger; where that cannot be read, False."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    # The state follows the name, which is in parentheses and may hold anything.
+    return status.rpartition(")")[2].split()[0] in ("T", "t")

@@ -1,0 +1,238 @@
+"""The operator process: connect, lead, run the planes of its table, and go when asked.
+
+Order: settings, connection, operator namespace, planes, telemetry, process lease. A process that
+loses its lease begins anew (`End.ANEW`: the program is executed again under the same process id),
+so that whatever it still believed is gone; so does one with decisions that cannot be stopped.
+SIGTERM and SIGINT stop the planes, release the lease and end the process within five seconds. A dry
+run takes no lease at all. Only planes that run are loaded, since that is what a start takes longest
+for. Source: the design's "Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from reprieve.engine.plan import Plane as Decider
+from reprieve.execution.fence import Fence, Tenure
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client, connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.resource import NAMESPACES
+from reprieve.kube.transport import HttpWire
+from reprieve.operator.collector import relax_collector
+from reprieve.operator.counted_wire import CountedWire
+from reprieve.operator.leading import End, end, lead
+from reprieve.operator.lease_keeper import LeaseKeeper
+from reprieve.operator.lease_link import WantedLease
+from reprieve.operator.metrics_access import metrics_protection
+from reprieve.planes.common.assembly import Assembled, Stopped, Surroundings, warn
+from reprieve.planes.common.process_settings import (
+    IDLE,
+    QUOTA,
+    SCHEDULING,
+    OperatorOptions,
+    OperatorSettings,
+    operator_settings,
+)
+from reprieve.planes.common.solve import DecisionLimit
+from reprieve.planes.common.suspects import Accused, Suspects
+from reprieve.telemetry.faults import FaultCounter
+from reprieve.telemetry.http import Check, serve_telemetry
+from reprieve.telemetry.log import level_of, start_logging
+from reprieve.telemetry.loop_lag import LoopLag
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import Nanos
+
+__all__ = ["PLANES", "End", "OperatorOptions", "run_operator"]
+
+log: Final = logging.getLogger("reprieve")
+
+#: The planes in the order in which they are made, with the module whose `assemble` makes each. The
+#: quota plane reads the scheduling plane's view of the cluster, so it is made after it.
+PLANES: Final[Mapping[str, str]] = {
+    IDLE: "reprieve.planes.idle.assembly",
+    SCHEDULING: "reprieve.planes.scheduling.assembly",
+    QUOTA: "reprieve.planes.quota.assembly",
+}
+LEASE_NAME: Final = "reprieve"
+_FLUSH: Final = 1.0  # seconds that waiting events are given at the end
+_MOST_LAG: Final = SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class _Unled:
+    """The tenure of a dry run: it holds nothing, so its fence never opens."""
+
+    identity: str
+    epoch: int = 0
+    held_until: Nanos | None = None
+
+
+async def run_operator(options: OperatorOptions, clock: Clock, keeper: LeaseKeeper | None) -> End:
+    """Run until a signal or the loss of the lease; without a keeper it is a dry run.
+
+    Raises:
+        UsageError: a setting, the kubeconfig or the operator namespace cannot be used.
+    """
+    relax_collector()
+    settings = operator_settings(options)
+    handler = start_logging(options.log_format, clock, level_of(options.verbosity))
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    metrics = Metrics()
+    counter = FaultCounter(metrics.faults)
+    logging.getLogger().addHandler(counter)
+    connection = await load_connection(options.kubeconfig, options.context, clock)
+    client = connect(connection, clock, wire=CountedWire(HttpWire(connection), metrics))
+    try:
+        return await _run(options, settings, client, clock, metrics, stop, keeper)
+    except Stopped:
+        return End.STOPPED
+    finally:
+        await client.close()
+        logging.getLogger().removeHandler(handler)
+        logging.getLogger().removeHandler(counter)
+
+
+async def _run(
+    options: OperatorOptions,
+    settings: OperatorSettings,
+    client: Client,
+    clock: Clock,
+    metrics: Metrics,
+    stop: asyncio.Event,
+    keeper: LeaseKeeper | None,
+) -> End:
+    for rejected in settings.start.rejected:
+        log.warning("%s is %r; accepted: %s", rejected.where, rejected.value, rejected.accepted)
+    warn(settings.start.notices)
+    namespace = settings.start.operator_namespace
+    await _require_namespace(client, namespace)
+    identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
+    if keeper is not None:
+        keeper.identity = identity
+        keeper.changed = metrics.leader.set
+        keeper.report = lambda level, text: log.log(level, "process lease: %s", text)
+    tenure: Tenure = keeper or _Unled(identity)
+    lag = LoopLag(clock, metrics)
+    broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    limit = _decision_limit(options, clock, metrics, keeper, broken)
+    given = Surroundings(
+        options=options,
+        settings=settings,
+        client=client,
+        clock=clock,
+        metrics=metrics,
+        fence=Fence(tenure, clock, options.lease_duration),
+        identity=identity,
+        decision_limit=limit,
+        lagging=lambda: lag.current > _MOST_LAG,
+        stop=stop,
+        wait_leading=None if keeper is None else keeper.wait_leading,
+    )
+    made = await _assembled(given)
+    serving = next((each.serving for each in made if each.serving is not None), None)
+    recorders = [recorder for each in made for recorder in each.recorders]
+    async with serve_telemetry(
+        metrics.registry,
+        lambda: iter((Check("loop", passed=True),)),
+        lambda: _ready(made, keeper),
+        options.metrics_port,
+        options.metrics_host,
+        next((each.page for each in made if each.page is not None), None),
+        metrics_protection(client, clock) if options.metrics_auth else None,
+    ) as port:
+        log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
+        runners = [runner for each in made for runner in each.runners]
+        background = [asyncio.create_task(each.run()) for each in (*recorders, lag, *runners)]
+        answering = None if serving is None else asyncio.create_task(serving.run())
+        background += [] if answering is None else [answering]
+        try:
+            lease = WantedLease(
+                namespace, LEASE_NAME, identity, options.lease_duration, options.longest_silence
+            )
+            planes = [each.plane for each in made]
+            return await lead(planes, keeper, lease, limit.suspects, stop, answering, broken)
+        finally:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(
+                    asyncio.gather(*(recorder.flush() for recorder in recorders)), _FLUSH
+                )
+            await end(background)
+
+
+async def _assembled(given: Surroundings) -> list[Assembled]:
+    """Return the planes that are wanted, in the order of the table."""
+    made = []
+    for name, module in PLANES.items():
+        if name in given.options.controllers:
+            made.append(await importlib.import_module(module).assemble(given))
+            given = replace(given, view=made[-1].view or given.view)
+    return made
+
+
+def _ready(made: Sequence[Assembled], keeper: LeaseKeeper | None) -> Iterator[Check]:
+    """Yield what the readiness probe shows; a standby is ready: it would lead within one lease."""
+    standing_by = keeper is not None and not keeper.leading
+    for plane in (each.plane for each in made):
+        passed = plane.ready or standing_by
+        detail = "" if passed else "the caches are not synced"
+        yield Check(plane.name, passed=passed, detail=detail)
+        for trouble in plane.troubles():
+            yield Check("watch", passed=False, detail=trouble)
+        if plane.notice():
+            yield Check("alone", passed=False, detail=plane.notice(), required=False)
+    for each in made:
+        if each.serving is not None:
+            yield from each.serving.checks()
+
+
+def _decision_limit(
+    options: OperatorOptions,
+    clock: Clock,
+    metrics: Metrics,
+    keeper: LeaseKeeper | None,
+    broken: asyncio.Future[str],
+) -> DecisionLimit:
+    """Return the limit of the process' one solver; `broken` says why it cannot go on."""
+
+    def give_up(reason: str, accused: Sequence[Accused]) -> None:
+        if not broken.done():
+            if keeper is not None:
+                keeper.accused = accused
+            broken.set_result(reason)
+
+    def count(suspect: Decider) -> None:
+        metrics.decisions_stopped.labels(suspect.value, "ended").inc()
+
+    limit = DecisionLimit(options.decision_limit, give_up, suspects=Suspects(clock, count))
+    return limit if keeper is None else replace(limit, noted=keeper.note)
+
+
+async def _require_namespace(client: Client, namespace: str) -> None:
+    try:
+        _: Json = await client.get(NAMESPACES, "", namespace, dict)
+    except NotFound:
+        raise UsageError(
+            f"the operator namespace {namespace!r} does not exist; create it, or name another in "
+            "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+        ) from None
+    except ApiError as failure:
+        # Without the right to read namespaces the lease will tell whether it is there.
+        log.warning("operator namespace %s: %s", namespace, failure)

@@ -1,0 +1,1 @@
+"""What the operator runs: a folder for each plane, and what all of them stand on."""

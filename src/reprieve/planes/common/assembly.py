@@ -1,0 +1,154 @@
+"""What the process gives to every plane, and what each gives back: the operator's table of planes.
+
+A plane's own `assembly` makes it from its surroundings; the process knows nothing else of a plane.
+Source: the design's "Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from reprieve.execution.fence import Fence
+from reprieve.kube.client import Client
+from reprieve.kube.events import EventRecorder
+from reprieve.kube.series_events import SeriesEvents
+from reprieve.planes.common.process_settings import OperatorOptions, OperatorSettings
+from reprieve.planes.common.solve import DecisionLimit
+from reprieve.planes.common.until_answered import until_answered
+from reprieve.settings.idle import Notice
+from reprieve.telemetry.http import Check, Page
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.clock import Clock
+
+if TYPE_CHECKING:
+    # It brings numpy, whose threads a process must not have before it forks.
+    from reprieve.planes.common.cluster_view import ClusterView
+
+__all__ = ["Assembled", "Plane", "Recorder", "Runner", "Serving", "Stopped", "Surroundings", "warn"]
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger("reprieve")
+
+Recorder = EventRecorder | SeriesEvents
+
+
+class Stopped(Exception):
+    """The process was told to stop before a plane knew what it has to know."""
+
+
+class Plane(Protocol):
+    """One plane of the operator."""
+
+    name: str
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that it needs was read."""
+        ...
+
+    def troubles(self) -> Sequence[str]:
+        """Return one line for each kind that cannot be read."""
+        ...
+
+    def notice(self) -> str:
+        """Return why the plane writes nothing; empty when it does."""
+        ...
+
+    async def synced(self) -> None:
+        """Wait until everything that it needs was read."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+
+class Runner(Protocol):
+    """What works beside the planes, whether the process leads or not."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+
+class Serving(Runner, Protocol):
+    """What answers others, and ends the process when it cannot."""
+
+    def checks(self) -> Iterator[Check]:
+        """Yield what a probe shows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a plane is made of. `wait_leading`: None where the process never leads.
+
+    `view`: the cluster as a plane that was made before keeps it.
+    """
+
+    options: OperatorOptions
+    settings: OperatorSettings
+    client: Client
+    clock: Clock
+    metrics: Metrics
+    fence: Fence
+    identity: str
+    decision_limit: DecisionLimit
+    lagging: Callable[[], bool]
+    stop: asyncio.Event
+    wait_leading: Callable[[], Awaitable[None]] | None
+    view: ClusterView | None = None
+
+    @property
+    def namespace(self) -> str:
+        """Where records and the lease are."""
+        return self.settings.start.operator_namespace
+
+    async def answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the API server's answer, once there is one.
+
+        Raises:
+            Stopped: the process is to stop, and there was none.
+        """
+
+        def away(failure: Exception) -> None:
+            log.warning("waiting for the API server: %s", failure)
+
+        answer = await until_answered(ask, self.clock, self.stop, away)
+        if answer is None:
+            raise Stopped
+        return answer
+
+    def series_events(self) -> SeriesEvents:
+        """Return a recorder of events.k8s.io for one plane."""
+        return SeriesEvents(
+            self.client, self.clock, instance=self.identity, report=report_of_events
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A plane with what runs beside it. `view`: the cluster, which others may read."""
+
+    plane: Plane
+    recorders: Sequence[Recorder]
+    runners: Sequence[Runner] = ()
+    serving: Serving | None = None
+    page: Callable[[str], Page] | None = None
+    view: ClusterView | None = None
+
+
+def report_of_events(trouble: Exception) -> None:
+    """Say that events could not be written."""
+    log.warning("events: %s", trouble)
+
+
+def warn(notices: Iterable[Notice]) -> None:
+    """Say what was set and is not as it seems."""
+    for notice in notices:
+        log.warning("%s is %r: %s", notice.where, notice.value, notice.text)

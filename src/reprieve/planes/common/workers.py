@@ -1,0 +1,112 @@
+"""A bounded number of workers over dirty keys: one look at a key at a time, no waiting for others.
+
+A key that becomes due while it is being looked at is looked at again afterwards. A look that fails
+is logged and repeated later, after a fault of ours with a pause that grows with each one in a row;
+it never stops the others, whatever it raised, unless the process lease is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from reprieve.execution.fence import Deposed
+from reprieve.kube.errors import ApiError
+from reprieve.planes.common.dirty import DirtyKeys
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import Nanos
+
+__all__ = ["guarded", "look_at_each", "spawn"]
+
+log: Final = logging.getLogger("reprieve.workers")
+
+Key = TypeVar("Key", bound=str)
+
+_BACK_OFF: Final = 5 * SECOND
+_LONGEST: Final = 5 * MINUTE
+
+
+async def guarded(work: Awaitable[None], told: logging.Logger) -> None:
+    """Do one task of many: its fault is not everybody's, but the loss of the lease is.
+
+    Raises:
+        Deposed: the fence is closed.
+    """
+    try:
+        await work
+    except (Deposed, asyncio.CancelledError):
+        raise
+    except Exception:
+        told.exception("a task failed")
+
+
+def spawn(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None], told: logging.Logger) -> None:
+    """Do one task of many beside the others of the group, `guarded`."""
+    task = tasks.create_task(guarded(work, told))
+    # A task that is cancelled before it begins never comes to its work.
+    task.add_done_callback(lambda _: work.close())
+
+
+async def look_at_each(
+    due: DirtyKeys[Key],
+    look: Callable[[Key], Awaitable[None]],
+    clock: Clock,
+    *,
+    at_once: int = 16,
+) -> None:
+    """Call `look` for every key that becomes due, until cancelled.
+
+    Raises:
+        BaseExceptionGroup: with `Deposed` alone, when a look came upon the closed fence.
+    """
+    # Keys that are due and wait for a worker, in order of arrival; each stands here once.
+    waiting: dict[Key, None] = {}
+    running: set[Key] = set()
+    again: set[Key] = set()  # of those that are running
+    faults: dict[Key, int] = {}  # in a row
+    arrived = asyncio.Semaphore(0)  # as many as there are waiting, so that one wakes one worker
+
+    def put(key: Key) -> None:
+        if key in running:
+            again.add(key)
+        elif key not in waiting:
+            waiting[key] = None
+            arrived.release()
+
+    async def feed() -> None:
+        while True:
+            for key in await due.next():
+                put(key)
+
+    async def work() -> None:
+        while True:
+            await arrived.acquire()
+            key = next(iter(waiting))
+            del waiting[key]
+            running.add(key)
+            try:
+                await look(key)
+                faults.pop(key, None)
+            except ApiError as failure:
+                log.warning("%s put off: %s", key, failure)
+                due.add_at(key, Nanos(clock.wall() + _BACK_OFF))
+            except Deposed:
+                raise
+            except Exception:
+                log.exception("%s put off after a fault of ours", key)
+                pause = min(_BACK_OFF << min(faults.get(key, 0), 16), _LONGEST)
+                faults[key] = faults.get(key, 0) + 1
+                due.add_at(key, Nanos(clock.wall() + pause))
+            finally:
+                running.discard(key)
+                if key in again:
+                    again.discard(key)
+                    put(key)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(feed())
+        for _ in range(at_once):
+            group.create_task(work())

@@ -1,0 +1,103 @@
+"""What is told once: pods without a usable root, foreign Preemptions, unusable configuration."""
+
+from __future__ import annotations
+
+from reprieve.api.kaiwo import CONFIG_NAME, KAIWO_CONFIG_API_VERSION
+from reprieve.api.reprieve import API_VERSION, ON_PREEMPTION, Action
+from reprieve.engine.idle.discovery import OwnerForbidden, ResolutionError, Root
+from reprieve.engine.plan import Ref
+from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.records import ConfigRecord, IntentRecord, PodRecord
+from reprieve.settings.idle import Rejected
+from reprieve.units.ids import Uid
+from reprieve.units.untrusted import cut, shown
+from reprieve.wording.events import EventText
+from reprieve.wording.kaiwo import resolution_error_text
+
+__all__ = [
+    "tell_denied",
+    "tell_foreign",
+    "tell_ignored_config",
+    "tell_rejected",
+    "tell_unknown_action",
+    "tell_unresolved",
+]
+
+
+def tell_unresolved(context: IdleContext, pod: PodRecord, error: ResolutionError) -> None:
+    """Say that a pod is not tracked and why: once for each kind of owner that is in the way."""
+    text = resolution_error_text(error)
+    at = error.lookup
+
+    def say() -> None:
+        log.warning("pod %s/%s is not tracked: %s", pod.namespace, pod.name, text)
+        reason = "OwnerForbidden" if isinstance(error, OwnerForbidden) else "OwnerUnresolved"
+        about = Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
+        context.announce(about, EventText("Warning", reason, text))
+
+    context.say_once(f"{type(error).__name__}/{at.api_version}/{at.kind}", say)
+
+
+def tell_denied(context: IdleContext, pod: PodRecord, root: Root) -> None:
+    """Say that a pod's way ends below the controller that is named there, which denies it."""
+    message = (
+        f"{root.denied_by} does not select {root.ref}, which names it as its controller, and is "
+        "not its root: it is followed as a workload of its own"
+    )
+
+    def say() -> None:
+        log.warning("pod %s/%s: %s", pod.namespace, pod.name, message)
+        about = Ref("v1", "Pod", pod.namespace, pod.name, Uid(pod.uid))
+        context.announce(about, EventText("Warning", "OwnerDenied", message))
+
+    context.say_once(f"denied/{root.ref.uid}", say)
+
+
+def tell_foreign(context: IdleContext, record: IntentRecord, namespace: str) -> None:
+    """Say that a Preemption outside of the operator's namespace is ignored."""
+
+    def say() -> None:
+        message = (
+            f"Preemption {record.namespace}/{record.name} is ignored: only those in "
+            f"{namespace}, written by the operator, count"
+        )
+        log.warning("%s", message)
+        about = Ref(API_VERSION, "Preemption", record.namespace, record.name, Uid(record.uid))
+        context.announce(about, EventText("Warning", "ForeignPreemption", message))
+
+    context.say_once(f"foreign/{record.uid}", say)
+
+
+def tell_ignored_config(context: IdleContext, record: ConfigRecord) -> None:
+    """Say that a KaiwoConfig of another name changes nothing."""
+
+    def say() -> None:
+        message = (
+            f"KaiwoConfig/{record.name} is ignored: only the one named {CONFIG_NAME} is read; "
+            "rename it, or put its spec.gpuPreemption there"
+        )
+        log.warning("%s", message)
+        about = Ref(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", record.name, Uid(record.uid))
+        context.announce(about, EventText("Warning", "Ignored", message))
+
+    context.say_once(f"config/{record.uid}", say)
+
+
+def tell_rejected(context: IdleContext, rejected: Rejected) -> None:
+    """Say that a value of the KaiwoConfig is not accepted and therefore not in force."""
+    message = f"{rejected.where} is {shown(rejected.value)}; accepted: {rejected.accepted}"
+    log.warning("%s", message)
+    about = Ref(KAIWO_CONFIG_API_VERSION, "KaiwoConfig", "", CONFIG_NAME, Uid(""))
+    context.announce(about, EventText("Warning", "InvalidValue", message))
+
+
+def tell_unknown_action(context: IdleContext, root: Ref, text: str) -> None:
+    """Say that an annotation of a root names no action, and what happens to the root instead."""
+    message = cut(
+        f"annotation {ON_PREEMPTION} of {root} is {shown(text)}; accepted: {', '.join(Action)}; "
+        f"in force: {Action.DELETE}"
+    )
+    context.say_once(
+        f"{root.uid}/{message}",
+        lambda: context.announce(root, EventText("Warning", "InvalidAnnotation", message)),
+    )

@@ -1,0 +1,61 @@
+"""The idle plane as the process runs it."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Final
+
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client
+from reprieve.kube.discovery import RestMapper
+from reprieve.kube.errors import AlreadyExists, ApiError
+from reprieve.kube.events import EventRecorder
+from reprieve.kube.resource import KAIWO_CONFIGS
+from reprieve.planes.common.assembly import Assembled, Surroundings, report_of_events
+from reprieve.planes.idle.context import IdleContext
+from reprieve.planes.idle.plane import IdlePlane
+from reprieve.planes.idle.provable import with_provable_fit
+from reprieve.wording.kaiwo import COMPONENT
+
+__all__ = ["assemble"]
+
+log: Final = logging.getLogger("reprieve")
+
+
+async def assemble(given: Surroundings) -> Assembled:
+    """Return the plane.
+
+    Raises:
+        Stopped: the process is to stop before the API server said which rights there are.
+    """
+    client, clock = given.client, given.clock
+    if not given.options.dry_run:
+        await _make_kaiwo_config(client)
+    proven = await given.answered(partial(with_provable_fit, client, given.settings.start))
+    events = EventRecorder(
+        client, clock, component=COMPONENT, instance=given.identity, report=report_of_events
+    )
+    context = IdleContext(
+        client=client,
+        mapper=RestMapper(client, clock),
+        clock=clock,
+        fence=given.fence,
+        events=events,
+        metrics=given.metrics,
+        start=proven,
+        lagging=given.lagging,
+        decision_limit=given.decision_limit,
+        dry_run=given.options.dry_run,
+    )
+    return Assembled(IdlePlane(context, given.namespace), [events])
+
+
+async def _make_kaiwo_config(client: Client) -> None:
+    """Create the empty KaiwoConfig that users expect to find; without it defaults are in force."""
+    try:
+        _: Json = await client.create(KAIWO_CONFIGS, {"metadata": {"name": "kaiwo"}}, dict)
+    except AlreadyExists:
+        return
+    except ApiError as failure:
+        log.warning("KaiwoConfig kaiwo cannot be created: %s", failure)

@@ -1,0 +1,82 @@
+"""What the parts of the idle plane share: connections, settings and the way to people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from reprieve.api.reprieve import PLAN_ANNOTATION
+from reprieve.engine.plan import Ref
+from reprieve.execution.fence import Fence
+from reprieve.kube.client import Client
+from reprieve.kube.discovery import RestMapper
+from reprieve.kube.events import EventRecorder
+from reprieve.kube.references import Reference
+from reprieve.planes.common.solve import DecisionLimit
+from reprieve.settings.idle import Tier, kaiwo_config_tier
+from reprieve.settings.start_up import StartUp
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.clock import Clock
+from reprieve.units.durations import HOUR
+from reprieve.units.instants import Nanos
+from reprieve.wording.events import EventText
+
+__all__ = ["IdleContext", "log"]
+
+log: Final = logging.getLogger("reprieve.idle")
+
+_SAID: Final = 10_000
+
+
+@dataclass(slots=True)
+class IdleContext:
+    """One running idle plane.
+
+    `read_only` says in one line why nothing is written (beside a live Kaiwo), empty when we do.
+    `config` is the tier of the KaiwoConfig, replaced whenever that object changes.
+    """
+
+    client: Client
+    mapper: RestMapper
+    clock: Clock
+    fence: Fence
+    events: EventRecorder
+    metrics: Metrics
+    start: StartUp
+    lagging: Callable[[], bool] = lambda: False
+    dry_run: bool = False
+    read_only: str = ""
+    config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))
+    decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
+    # When something was said that need not be said again soon, monotonic; oldest first.
+    said: dict[str, Nanos] = field(default_factory=dict)
+
+    @property
+    def tiers(self) -> Iterable[Tier]:
+        """The tiers below the annotations, in order."""
+        return (self.config, *self.start.tiers)
+
+    def announce(self, about: Ref, text: EventText, plan: str = "") -> None:
+        """Send an event; it never fails the caller."""
+        if self.read_only:
+            return
+        self.events.event(
+            Reference(about.api_version, about.kind, about.namespace, about.name, about.uid),
+            text.type,
+            text.reason,
+            text.message,
+            annotations={PLAN_ANNOTATION: plan} if plan else None,
+        )
+
+    def say_once(self, key: str, say: Callable[[], None]) -> None:
+        """Call `say` unless something was said under this key in the last hour."""
+        now = self.clock.monotonic()
+        before = self.said.pop(key, None)
+        due = before is None or now - before >= HOUR
+        self.said[key] = now if before is None or due else before
+        if len(self.said) > _SAID:
+            del self.said[next(iter(self.said))]
+        if due:
+            say()

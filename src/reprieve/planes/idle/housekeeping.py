@@ -1,0 +1,90 @@
+"""What the idle plane sees to every few seconds, whatever has changed.
+
+It looks whether a live Kaiwo operator makes this one read-only, and counts what the metrics show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from reprieve.api.reprieve import Preemption
+from reprieve.engine.idle.discovery import Root
+from reprieve.engine.idle.model import Phase
+from reprieve.engine.plan import Plane
+from reprieve.planes.common.foreign_decider import ForeignDecider
+from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.due import Due
+from reprieve.planes.idle.evaluator import Evaluator
+from reprieve.planes.idle.workloads import TrackedWorkloads
+from reprieve.telemetry.metrics import IdleGpuSeconds
+from reprieve.units.durations import SECOND
+
+__all__ = ["Housekeeping"]
+
+_PERIOD: Final = 5 * SECOND
+
+
+class Housekeeping:
+    """Keeps one idle plane in order.
+
+    `known_roots` are the roots by uid that are followed; `intents` gives all Preemptions of the
+    plane.
+    """
+
+    def __init__(
+        self,
+        context: IdleContext,
+        kaiwo: ForeignDecider,
+        workloads: TrackedWorkloads,
+        known_roots: Mapping[str, Root],
+        due: Due,
+        evaluator: Evaluator,
+        intents: Callable[[], Sequence[Preemption]],
+    ) -> None:
+        self._context = context
+        self._kaiwo = kaiwo
+        self._workloads = workloads
+        self._known_roots = known_roots
+        self._due = due
+        self._evaluator = evaluator
+        self._intents = intents
+        self._idle_gpus = IdleGpuSeconds(context.metrics)
+
+    async def run(self) -> None:
+        """Look at everything again and again until cancelled."""
+        while True:
+            await self.look_for_kaiwo()
+            phases = Counter(held.status.phase.value or "New" for held in self._workloads)
+            self._context.metrics.set_workloads(phases)
+            self._count_idle_gpus()
+            open_now = sum(intent.status.phase.open for intent in self._intents())
+            self._context.metrics.intents_open.labels(Plane.IDLE.value).set(open_now)
+            await self._context.clock.sleep(_PERIOD)
+
+    def _count_idle_gpus(self) -> None:
+        idle: Counter[tuple[str, str]] = Counter()
+        for held in self._workloads:
+            if held.status.phase is Phase.IDLE:
+                for resource, number in held.object.spec.gpu_resources.items():
+                    idle[held.ref.namespace, resource] += number
+        self._idle_gpus.observe(idle, self._context.clock.monotonic())
+
+    async def look_for_kaiwo(self) -> None:
+        """Be read-only from now on while a live Kaiwo operator writes, and no longer."""
+        await self._kaiwo.observe()
+        writer = next((held.foreign_writer for held in self._workloads if held.foreign_writer), "")
+        reason = ""
+        if self._kaiwo.alive and writer:
+            reason = (
+                f"read-only: the Kaiwo operator {self._kaiwo.holder} is alive and its manager "
+                f"{writer!r} writes GpuWorkloads; stop it, or switch its GPU preemption off"
+            )
+        if reason != self._context.read_only:
+            log.warning("%s", reason or "no other operator writes GpuWorkloads: not read-only")
+            self._context.read_only = reason
+            self._due.every_workload()
+            for uid in self._known_roots:
+                self._due.roots.add(uid)
+            self._evaluator.ask()

@@ -1,0 +1,1 @@
+"""Where utilization comes from: exporters, Prometheus, and what they answer."""

@@ -1,0 +1,269 @@
+"""Open intents: carried from commit to completion, resumed after a crash, folded into claims.
+
+1. An intent that nobody of this process works on is resumed, and a GpuWorkload found in Preempting
+   without an open intent is given one and finished: a hand-made or former operator's mark is
+   finished even if its demand is gone, as the reference does.
+2. What has failed for a passing reason is tried again, and an intent whose victims' pods are gone
+   is closed once its demand has let go (`execution.executor`).
+
+Claims and the room on nodes are folded from the open intents that the watch shows and from those of
+this process that it does not show yet. Source: the design's "Intent log and executor", steps 5 and
+6, and "State that can be trusted".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence, Set
+from typing import Any, Final
+
+from reprieve.api.reprieve import (
+    Action,
+    ObjectRef,
+    Preemption,
+    PreemptionSpec,
+    VictimState,
+)
+from reprieve.engine.idle.model import Phase
+from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
+from reprieve.execution.book import Book
+from reprieve.execution.carried import Carried
+from reprieve.execution.executor import SERVED_WITHIN, Executor
+from reprieve.execution.fence import Deposed
+from reprieve.execution.intents import IntentTaken
+from reprieve.kube.errors import ApiError, Conflict, NotFound
+from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.victims import IdleVictims
+from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
+from reprieve.units.durations import SECOND
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["OpenIntents"]
+
+_RULE_FOUND_PREEMPTING: Final = "FoundPreempting"
+_AT_ONCE: Final = 8
+_RETRY: Final = SECOND
+
+
+class OpenIntents:
+    """The intents that are not over, and the tasks that carry them.
+
+    `intents` gives all Preemptions of the plane; `pods_left` whether pods of a root still exist;
+    `lost_with` what work is lost with it; `action_of` what a root's owner wants to happen to it;
+    `again` asks for another look at a wall instant.
+    """
+
+    def __init__(
+        self,
+        context: IdleContext,
+        workloads: TrackedWorkloads,
+        book: Book,
+        *,
+        intents: Callable[[], Sequence[Preemption]],
+        pods_left: Callable[[Ref], bool],
+        lost_with: Callable[[Ref], int],
+        action_of: Callable[[Ref], Action],
+        changed: Callable[[GpuWorkloadKey], None],
+        again: Callable[[Nanos], None],
+    ) -> None:
+        self._context = context
+        self._workloads = workloads
+        self._book = book
+        self._intents = intents
+        self._action_of = action_of
+        self._again = again
+        # Plans of this process by id, for the texts of their events.
+        self._plans: dict[str, Plan] = {}
+        self._victims = IdleVictims(
+            context, workloads, self._plans.get, changed, lost_with, pods_left
+        )
+        self._executor = Executor[None](
+            book, self._victims, context.clock, self._spawn, ended=self._ended
+        )
+        # Intents in parts that others have begun, put together, by name.
+        self._whole: dict[str, PreemptionSpec] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def begin(self, plan: Plan, intent: Preemption) -> Carried[None]:
+        """Write the marks of a plan that stands in the book.
+
+        Raises:
+            Deposed: the process lease is lost.
+        """
+        self._plans[plan.id] = plan
+        async with self._slots:
+            return await self._executor.mark(intent)
+
+    def carry(self, each: Carried[None]) -> None:
+        """Evict the victims of a plan whose marks are written, in a task of its own."""
+        self._spawn(self._evict(each))
+
+    async def look(self) -> None:
+        """Resume, adopt and complete what there is.
+
+        Raises:
+            Deposed: the process lease is lost.
+            ApiError: to be tried again.
+        """
+        await self._read_parts()
+        self._resume_open()
+        await self._adopt()
+        await self._executor.look()
+        clock = self._context.clock
+        now, wall = clock.monotonic(), clock.wall()
+        for each in self._executor.open.values():
+            if each.gone_since is not None:
+                self._again(Nanos(wall + max(each.gone_since + SERVED_WITHIN - now, _RETRY)))
+            elif each.stalled or each.pending or each.ending is not None:
+                self._again(Nanos(wall + max(each.next_try - now, _RETRY)))
+
+    def stop(self) -> None:
+        """End all tasks; the next holder of the lease goes on from what the objects say."""
+        for task in self._tasks:
+            task.cancel()
+
+    def pod_ended(self, owners: Set[str]) -> None:
+        """Ask for an evaluation if an intent may be complete now that a pod of these is gone."""
+        if any(
+            victim.root.uid in owners
+            for each in self._executor.open.values()
+            for victim in each.intent.spec.victims
+        ):
+            self._again(self._context.clock.wall())
+
+    def placements(self) -> Iterator[tuple[GpuWorkloadKey, tuple[tuple[Uid, str], ...]]]:
+        """Yield, for each open intent with a placement, whose pods it keeps which nodes for."""
+        for spec in self.specs():
+            if spec.preemptor is not None and spec.placement:
+                demand = key_of(spec.preemptor.namespace, spec.preemptor.name)
+                yield demand, tuple((Uid(each.uid), each.node) for each in spec.placement)
+
+    def claims(self) -> dict[Uid, GpuWorkloadKey | None]:
+        claims: dict[Uid, GpuWorkloadKey | None] = {}
+        for spec in self.specs():
+            whom = key_of(spec.preemptor.namespace, spec.preemptor.name) if spec.preemptor else None
+            for victim in spec.victims:
+                claims[Uid(victim.root.uid)] = whom
+        return claims
+
+    def specs(self) -> list[PreemptionSpec]:
+        """Return the specs of all open intents, seen or written by this process, once each."""
+        if self._context.dry_run:
+            return []
+        open_specs = {
+            intent.metadata.name: self._whole.get(intent.metadata.name, intent.spec)
+            for intent in self._intents()
+            if intent.status.phase.open and not intent.spec.dry_run
+        }
+        return list({**open_specs, **self._book.open}.values())
+
+    async def _evict(self, each: Carried[None]) -> None:
+        async with self._slots:
+            await self._executor.evict(each)
+        self._executor.watch(each)
+
+    async def _resume(self, intent: Preemption) -> None:
+        log.info("resuming %s, plan %s", intent.metadata.name, intent.spec.plan_id)
+        try:
+            async with self._slots:
+                started = await self._book.log.start(intent)
+                await self._executor.resume(await self._book.log.whole(started))
+        except (Conflict, NotFound):
+            pass  # written by somebody else: the watch shows it again
+        finally:
+            name = intent.metadata.name
+            if name not in self._executor.open:
+                self._book.let_go(name)
+
+    async def _read_parts(self) -> None:
+        """Put open intents of others together: who makes way is known before a decision."""
+        before, self._whole = self._whole, {}
+        for intent in self._intents():
+            name = intent.metadata.name
+            if intent.spec.parts and intent.status.phase.open and name not in self._book.open:
+                self._whole[name] = before.get(name) or (await self._book.log.whole(intent)).spec
+
+    def _resume_open(self) -> None:
+        for intent in self._intents():
+            name = intent.metadata.name
+            if intent.status.phase.open and not intent.spec.dry_run and name not in self._book.open:
+                self._book.open[name] = self._whole.get(name, intent.spec)
+                self._spawn(self._resume(intent))
+
+    async def _adopt(self) -> None:
+        """Give an intent to every Preempting GpuWorkload that no open intent names."""
+        named = {victim.subject.uid for spec in self.specs() for victim in spec.victims}
+        orphans = [
+            held
+            for held in self._workloads
+            if held.status.phase is Phase.PREEMPTING and held.ref.uid not in named
+        ]
+        for held in orphans:
+            await self._adopt_one(held)
+
+    async def _adopt_one(self, held: TrackedWorkload) -> None:
+        wanted = held.status.preempted_for
+        demand = self._workloads.get(key_of(held.ref.namespace, wanted)) if wanted else None
+        gpus = dict(held.object.spec.gpu_resources)
+        plan = Plan(
+            id=plan_id(Plane.IDLE, None, [held.root.uid], _RULE_FOUND_PREEMPTING),
+            plane=Plane.IDLE,
+            revision=0,
+            proof=Proof(level=ProofLevel.EXEMPT, freed=gpus, compatible=True),
+            preemptor=demand.ref if demand is not None else None,
+            victims=(
+                Victim(
+                    held.ref,
+                    held.root,
+                    gpus,
+                    _RULE_FOUND_PREEMPTING,
+                    held.status.preemption_reason,
+                ),
+            ),
+        )
+        try:
+            intent = await self._book.write(plan, actions=[self._action_of(held.root)])
+        except (IntentTaken, Conflict):
+            return
+        name = intent.metadata.name
+        log.info("%s was found in Preempting: %s finishes it", held.key, name)
+        self._context.metrics.count_plan(plan.id, plan.plane, "adopted")
+        self._spawn(self._evict(self._executor.marked(intent)))
+
+    def _ended(self, each: Carried[None], record: Preemption | None) -> None:
+        if record is not None:
+            log.info("plan %s %s: %s", each.intent.spec.plan_id, *_ending(record))
+        self._victims.forget(each.intent)
+        self._plans.pop(each.intent.spec.plan_id, None)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        async def guarded() -> None:
+            pause = _RETRY
+            try:
+                await work
+                pause = 0
+            except Deposed:
+                log.warning("what is open is left to the next holder of the lease")
+            except ApiError as failure:
+                log.warning("an open preemption is put off: %s", failure)
+            except Exception:
+                log.exception("an open preemption is put off after a fault of ours")
+            finally:
+                self._again(Nanos(self._context.clock.wall() + pause))
+
+        task = asyncio.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _ending(intent: Preemption) -> tuple[str, str]:
+    """Return how a preemption ended and why, for the log."""
+    failed = [v.message for v in intent.status.victims if v.state is VictimState.FAILED]
+    why = "; ".join(filter(None, (intent.status.reason, *failed)))
+    return intent.status.phase.value.lower(), why
+
+
+def _ref(ref: ObjectRef) -> Ref:
+    return Ref(ref.api_version, ref.kind, ref.namespace, ref.name, Uid(ref.uid))

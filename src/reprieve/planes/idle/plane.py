@@ -1,0 +1,364 @@
+"""The idle plane as a whole: its parts, and the loops that look at what is due.
+
+What a change makes due is in `changes`. Three level-triggered loops share one event loop. `resolve`
+finds the root of every GPU pod; `follow` keeps one GpuWorkload for each root that opted in;
+`reconcile` takes a GpuWorkload through its phases; the evaluator decides who makes way. Nothing is
+done before every required kind has synced, and a failure over one object puts off that object only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from reprieve.api.reprieve import ON_PREEMPTION, Action, Preemption
+from reprieve.engine.idle.discovery import (
+    ChainTooDeep,
+    NodeRoot,
+    OwnerNotFound,
+    ResolutionError,
+    Root,
+)
+from reprieve.engine.idle.model import Fit, IdleSnapshot, Phase
+from reprieve.engine.idle.resources import add
+from reprieve.engine.lost_work import lost_device_seconds
+from reprieve.engine.plan import Plane, Ref
+from reprieve.execution.book import Book, Retention
+from reprieve.kube.discovery import NotServed
+from reprieve.kube.errors import ApiError
+from reprieve.planes.common.foreign_decider import ForeignDecider
+from reprieve.planes.common.persistent import persistent, recovered
+from reprieve.planes.common.solve import Solver
+from reprieve.planes.common.workers import look_at_each
+from reprieve.planes.idle.announcements import (
+    tell_denied,
+    tell_unresolved,
+)
+from reprieve.planes.idle.changes import Changes
+from reprieve.planes.idle.coexistence import MANAGER_LEASE
+from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.due import Due
+from reprieve.planes.idle.evaluator import Evaluator
+from reprieve.planes.idle.housekeeping import Housekeeping
+from reprieve.planes.idle.measures.metric_sources import MetricReader, metric_source, open_session
+from reprieve.planes.idle.measures.poll_report import PollReport
+from reprieve.planes.idle.measures.scraper import Poll, Scraper
+from reprieve.planes.idle.ownership import Ownership, pod_found
+from reprieve.planes.idle.queued import Queued
+from reprieve.planes.idle.reconcile import Reconciler
+from reprieve.planes.idle.roots import Roots
+from reprieve.planes.idle.snapshots import Snapshots
+from reprieve.planes.idle.tracking import Tracking
+from reprieve.planes.idle.watches import KUEUE_GROUP, ServiceIndex, Watches
+from reprieve.planes.idle.workloads import (
+    KnownPoll,
+    TrackedWorkloads,
+)
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["IdlePlane"]
+
+_RETENTION: Final = Retention()
+_TRACKED: Final = (Phase.PENDING_OTHER, Phase.PENDING_GPU, Phase.ACTIVE, Phase.IDLE)
+
+
+class IdlePlane:
+    """One idle plane over one cluster."""
+
+    name = "idle"
+
+    def __init__(self, context: IdleContext, operator_namespace: str) -> None:
+        self.context = context
+        start, client, clock = context.start, context.client, context.clock
+        sources = [metric_source(url) for url in start.endpoints]
+        self._sources = sources
+        self.watches = Watches(
+            client,
+            clock,
+            start.vendors,
+            nodes=start.policy.fit is Fit.NODE,
+            services=any(source.service for source in sources),
+            report=lambda trouble: log.warning("%s", trouble),
+            restarted=lambda kind, why: context.metrics.watch_restarts.labels(kind, why).inc(),
+        )
+        self._namespace = operator_namespace
+        self.workloads = TrackedWorkloads(start.policy)
+        self._due = Due(self.workloads, clock)
+        self._roots = Roots(client, context.mapper, start.policy.literal, self._due.root)
+        self._ownership = Ownership(self.watches.pods.cache, self._roots.knows)
+        self._queued = Queued(self.watches, self._roots, tuple(start.vendors))
+        # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
+        self._known_roots: dict[str, Root] = {}
+        self._solver = Solver(Plane.IDLE, context.decision_limit)
+        self._tracking = Tracking(
+            context,
+            self.workloads,
+            self._namespace_annotations,
+            changed=self._due.workloads.add,
+            overtaken=self._due.root_soon,
+        )
+        self._book = Book(
+            Plane.IDLE,
+            client,
+            operator_namespace,
+            context.fence,
+            clock,
+            retention=lambda: _RETENTION,
+        )
+        self.evaluator = Evaluator(
+            context,
+            self.workloads,
+            self._book,
+            self._solver,
+            snapshot=self._snapshot,
+            intents=self._intents,
+            pods_left=self._pods_left,
+            lost_with=self._lost_with,
+            action_of=self._action_of,
+            changed=self._due.workloads.add,
+            held_back=self._held_back,
+        )
+        self._snapshots = Snapshots(
+            context,
+            self.workloads,
+            self._ownership,
+            self.watches,
+            self._queued.workloads,
+        )
+        self._reconciler = Reconciler(
+            context,
+            self.workloads,
+            self._tracking,
+            self._queued.workloads,
+            self._due.workloads.add_at,
+            self.evaluator.ask,
+        )
+        self._poll_report = PollReport(context.metrics)
+        self._changes = Changes(
+            context,
+            self.watches,
+            self.workloads,
+            self._ownership,
+            self._queued,
+            self._known_roots,
+            self._due,
+            self.evaluator,
+            operator_namespace,
+        )
+        self._housekeeping = Housekeeping(
+            context,
+            ForeignDecider(client, operator_namespace, clock, MANAGER_LEASE),
+            self.workloads,
+            self._known_roots,
+            self._due,
+            self.evaluator,
+            self._intents,
+        )
+        self.ready = False
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read."""
+        return self.watches.troubles()
+
+    def notice(self) -> str:
+        """Return why nothing is written, empty when we do."""
+        return self.context.read_only
+
+    async def synced(self) -> None:
+        """Wait for the first list of every required kind."""
+        await self.watches.synced()
+
+    async def run(self) -> None:
+        """Run until cancelled.
+
+        Raises:
+            Deposed: the process lease is lost.
+        """
+        try:
+            async with open_session() as session, asyncio.TaskGroup() as group:
+                await self._find_kueue()
+                self.watches.start(group)
+                await self.watches.synced()
+                self._changes.subscribe()
+                if not self.context.dry_run:
+                    await recovered(self._recover, self.context.clock, log)
+                await self._housekeeping.look_for_kaiwo()
+                await self._roots.expect(
+                    pod_found(pod) for pod in self.watches.pods.cache if pod.row.gpus
+                )
+                scraper = Scraper(
+                    self._sources,
+                    ServiceIndex(self.watches),
+                    MetricReader(session, self.context.start.vendors, self.context.clock),
+                    self.context.clock,
+                    self.context.start.policy.polling_interval,
+                    self._polled,
+                )
+                clock = self.context.clock
+                group.create_task(persistent(scraper.run, clock, log, "polling metrics"))
+                group.create_task(look_at_each(self._due.pods, self._resolve, self.context.clock))
+                group.create_task(
+                    look_at_each(self._due.queued, self._resolve_queued, self.context.clock)
+                )
+                group.create_task(look_at_each(self._due.roots, self._follow, self.context.clock))
+                group.create_task(
+                    look_at_each(self._due.workloads, self._reconcile, self.context.clock)
+                )
+                group.create_task(self.evaluator.run())
+                group.create_task(persistent(self._poll_roots, clock, log, "reading owners"))
+                group.create_task(persistent(self._housekeeping.run, clock, log, "housekeeping"))
+                if not self.context.dry_run:
+                    tidying = self._keep_few_records
+                    group.create_task(persistent(tidying, clock, log, "the removal of old records"))
+                self.ready = True
+                log.info(
+                    "idle plane runs: %d pods, %d GpuWorkloads",
+                    len(self.watches.pods.cache),
+                    len(self.workloads),
+                )
+        finally:
+            self.ready = False
+            self._solver.close()
+
+    async def _recover(self) -> None:
+        """Write this process's epoch into the open intents; the evaluator takes them over."""
+        await self._book.recover()
+
+    async def _keep_few_records(self) -> None:
+        await self._book.keep_few(unless=lambda: bool(self.context.read_only))
+
+    async def _find_kueue(self) -> None:
+        """Read Kueue's Workloads as they are stored, where that version is served."""
+        try:
+            await self.context.mapper.resource_for(f"{KUEUE_GROUP}/v1beta2", "Workload")
+        except (ApiError, NotServed):
+            return
+        self.watches.read_kueue_as("v1beta2")
+
+    def _polled(self, poll: Poll) -> None:
+        self._poll_report.report(poll)
+        for key in self.workloads.take(KnownPoll.of(poll)):
+            self._due.workloads.add(key)
+
+    # Who looks at it
+
+    async def _resolve(self, uid: str) -> None:
+        pod = self.watches.pods.cache.get(uid)
+        if pod is None or not pod.row.gpus or self._ownership.root_of(uid) is not None:
+            return
+        try:
+            way = await self._roots.resolve(pod_found(pod))
+        except (OwnerNotFound, NodeRoot):
+            return  # typical for pods on their way out; static pods are nobody's workload
+        except ResolutionError as error:
+            tell_unresolved(self.context, pod, error)
+            if not isinstance(error, ChainTooDeep):
+                interval = self.context.start.policy.polling_interval
+                self._due.pods.add_at(uid, Nanos(self.context.clock.wall() + interval))
+            return
+        if way.root.denied_by is not None:
+            tell_denied(self.context, pod, way.root)
+        self._ownership.learn(pod, way)
+        self._known_roots[way.root.ref.uid] = way.root
+        self._due.root(way.root.ref)
+
+    async def _resolve_queued(self, uid: str) -> None:
+        """Find the root behind a Kueue Workload: a suspended job without pods may be a demand."""
+        known = self._queued.root_of(uid)
+        root = await self._queued.resolve(uid)
+        if root is None or known == root:
+            return
+        if root.ref.uid not in self._known_roots and self._queued.gpus(root.ref.uid):
+            self._known_roots[root.ref.uid] = root
+            self._due.roots.add(root.ref.uid)
+        self._due.workloads_of(root.ref.uid)
+
+    async def _follow(self, uid: str) -> None:
+        root = self._known_roots.get(uid)
+        if root is None:
+            return
+        facts = self._roots.facts(uid) or await self._roots.read(root.ref)
+        gpus = add(*(pod.row.gpus for pod in self._ownership.pods_of(root.ref)))
+        await self._tracking.follow(root, facts, gpus or self._queued.gpus(uid))
+
+    async def _reconcile(self, key: GpuWorkloadKey) -> None:
+        held = self.workloads.get(key)
+        if held is None:
+            return
+        facts = self._roots.facts(held.root.uid) or await self._roots.read(held.root)
+        root = self._known_roots.get(held.root.uid)
+        pods = self._ownership.pods_of(held.root)
+        await self._reconciler.reconcile(held, facts, pods, root.chain if root else "")
+
+    async def _poll_roots(self) -> None:
+        """Read every root again at each polling interval, but at least once a minute."""
+        while True:
+            await self.context.clock.sleep(min(self.context.start.policy.polling_interval, MINUTE))
+            alive: dict[str, Root] = {root.ref.uid: root for root in self._queued.roots()}
+            alive.update((root.ref.uid, root) for root in self._ownership.roots())
+            for held in self.workloads:
+                if held.root.uid not in alive:
+                    chain = held.object.status.owner_chain
+                    alive[held.root.uid] = Root(held.root, chain)
+            self._known_roots.clear()
+            self._known_roots.update(alive)
+            living = {held.root.uid for held in self.workloads if not held.over}
+            living |= {root.ref.uid for root in self._ownership.roots()}
+            living |= {root.ref.uid for root in self._queued.roots()}
+            wanted = (root.ref for uid, root in alive.items() if uid in living)
+            await self._roots.read_all(wanted, alive)
+            self._roots.forget_between(self._ownership.between())
+
+    # Facts for others
+
+    def _snapshot(self, claims: Mapping[Uid, GpuWorkloadKey | None]) -> IdleSnapshot:
+        return self._snapshots.take(claims, self.evaluator.open_intents.placements())
+
+    def _held_back(self) -> str:
+        """Return why nothing may be decided now; empty when all facts are at hand."""
+        if self.context.lagging():
+            return "the event loop lags"
+        return next(iter(self.watches.troubles()), "")
+
+    def _pods_left(self, root: Ref) -> bool:
+        """Whether pods that an eviction ends still exist; a revived root's new ones do not."""
+        pods = self._ownership.pods_of(root)
+        revived = any(held.status.phase in _TRACKED for held in self.workloads.of_root(root.uid))
+        return any(pod.row.terminating or not revived for pod in pods)
+
+    def _lost_with(self, root: Ref) -> int:
+        """Return the device-seconds of work that are lost with a root's pods."""
+        now = self.context.clock.wall() // SECOND
+        return sum(
+            lost_device_seconds(
+                None if pod.row.started is None else pod.row.started // SECOND,
+                pod.checkpoint,
+                sum(pod.row.gpus.values()),
+                now,
+            )
+            for pod in self._ownership.pods_of(root)
+            if pod.occupies
+        )
+
+    def _intents(self) -> Sequence[Preemption]:
+        return [
+            record.intent
+            for record in self.watches.intents.cache
+            if record.namespace == self._namespace and record.intent.spec.plane == Plane.IDLE
+        ]
+
+    def _namespace_annotations(self, name: str) -> Mapping[str, str]:
+        record = self.watches.namespaces.cache.named("", name)
+        return {} if record is None else record.annotations
+
+    def _action_of(self, root: Ref) -> Action:
+        """Return what happens to the root; what is no action (`Tracking` tells) is the default."""
+        facts = self._roots.facts(root.uid)
+        text = facts.annotations.get(ON_PREEMPTION, "") if facts is not None else ""
+        try:
+            return Action(text) if text else Action.DELETE
+        except ValueError:
+            return Action.DELETE

@@ -1,0 +1,274 @@
+"""Slim records of the kinds that the idle plane watches.
+
+A running cluster has tens of thousands of pods and only their GPUs, owners and phase matter here,
+so the wire structs are dropped as soon as they are read; what is kept of a pod beyond its row are
+the scheduler's words while it is Pending. Strings that repeat are interned.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from reprieve.api.core import (
+    KueueWorkload,
+    KueueWorkloadSpec,
+    Namespace,
+    Node,
+    ObjectMeta,
+    Pod,
+)
+from reprieve.api.kaiwo import GpuWorkload, KaiwoConfig
+from reprieve.api.reprieve import Preemption
+from reprieve.engine.idle.discovery import Owner
+from reprieve.engine.idle.model import PodRow
+from reprieve.engine.idle.vendors import Vendor
+from reprieve.intake.cluster.metadata import checkpoint_of
+from reprieve.intake.owners import found
+from reprieve.intake.pods import (
+    counted_pod_row,
+    gpus_of,
+    node_amounts,
+    other_requests,
+    pod_row,
+    workload_gpus,
+)
+from reprieve.kube.objects import version_number
+from reprieve.planes.idle.context import log
+from reprieve.units.ids import Uid
+
+__all__ = [
+    "ConfigRecord",
+    "IntentRecord",
+    "KueueRecord",
+    "NamespaceRecord",
+    "NodeRecord",
+    "PodRecord",
+    "WatchedGpuWorkload",
+    "WorkloadRecord",
+    "kueue_converter",
+    "pod_converter",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod: its row without demand, its owners, and the whole of it while it is Pending.
+
+    `checkpoint`: Unix seconds of the last one that it says, 0 for none. `labels`: of a pod that
+    asks for GPUs, for what its owners select.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    row: PodRow
+    owners: tuple[Owner, ...]
+    pending: Pod | None
+    checkpoint: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def occupies(self) -> bool:
+        """Whether it holds room on a node."""
+        return self.row.node is not None and self.row.phase not in ("Succeeded", "Failed")
+
+
+def pod_converter(
+    vendors: Sequence[Vendor], *, on_nodes: bool = False
+) -> Callable[[Pod], PodRecord]:
+    """Return the conversion of pods under these vendors' resource names.
+
+    `on_nodes`: with what they request beside GPUs; pods that request the same share it.
+    """
+
+    @lru_cache(maxsize=4096)
+    def shared(requests: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
+        return {sys.intern(name): amount for name, amount in requests}
+
+    def convert(pod: Pod) -> PodRecord:
+        metadata = pod.metadata
+        gpus = gpus_of(pod, vendors)
+        asks = shared(other_requests(pod, vendors) if on_nodes else ())
+        named = {sys.intern(name): count for name, count in gpus.items()}
+        try:
+            row = pod_row(pod, named, (), asks=asks)
+        except Exception:
+            # What it holds counts all the same, or it would be hidden by what cannot be read.
+            log.exception("pod %s/%s cannot be read", metadata.namespace, metadata.name)
+            row = counted_pod_row(pod, named, asks)
+        row = replace(
+            row,
+            phase=sys.intern(row.phase),
+            node=row.node and sys.intern(row.node),
+            group=sys.intern(row.group),
+        )
+        return PodRecord(
+            uid=metadata.uid,
+            namespace=sys.intern(metadata.namespace),
+            name=metadata.name,
+            resource_version=version_number(metadata.resource_version),
+            row=row,
+            owners=found(pod).owners,
+            pending=pod if gpus and row.phase == "Pending" else None,
+            checkpoint=checkpoint_of(metadata),
+            labels=(metadata.labels or {}) if gpus else {},
+        )
+
+    return convert
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRecord:
+    """A namespace and its annotations."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    annotations: dict[str, str]
+
+    @classmethod
+    def of(cls, namespace: Namespace) -> NamespaceRecord:
+        """Return the record of a namespace."""
+        return cls(*_identity(namespace.metadata), namespace.metadata.annotations or {})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node, and what it offers in base units."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    node: Node
+    offered: Mapping[str, int]
+
+    @classmethod
+    def of(cls, node: Node) -> NodeRecord:
+        """Return the record of a node."""
+        return cls(*_identity(node.metadata), node, node_amounts(node))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """A KaiwoConfig's section for this plane."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    gpu_preemption: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, config: KaiwoConfig) -> ConfigRecord:
+        """Return the record of a KaiwoConfig."""
+        return cls(*_identity(config.metadata), config.spec.gpu_preemption)
+
+
+@dataclass(frozen=True, slots=True)
+class KueueRecord:
+    """A Kueue Workload without its templates; `gpus` is what its pods ask for, if it has any."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    workload: KueueWorkload
+    gpus: dict[str, int] | None
+
+    @property
+    def owner(self) -> Owner | None:
+        """The controlling owner, else the first one."""
+        owners = self.workload.metadata.owner_references or []
+        chosen = next(
+            (owner for owner in owners if owner.controller), owners[0] if owners else None
+        )
+        if chosen is None:
+            return None
+        return Owner(chosen.api_version, chosen.kind, chosen.name, Uid(chosen.uid), controller=True)
+
+    @property
+    def owner_uids(self) -> tuple[str, ...]:
+        """Uids of all owners: the job, or the pod for pod integrations."""
+        return tuple(owner.uid for owner in self.workload.metadata.owner_references or ())
+
+
+def kueue_converter(vendors: Sequence[Vendor]) -> Callable[[KueueWorkload], KueueRecord]:
+    """Return the conversion of Kueue Workloads under these vendors' resource names."""
+
+    def convert(workload: KueueWorkload) -> KueueRecord:
+        kept = msgspec.structs.replace(workload, spec=KueueWorkloadSpec())
+        return KueueRecord(*_identity(workload.metadata), kept, workload_gpus(workload, vendors))
+
+    return convert
+
+
+class _ManagedMeta(ObjectMeta, frozen=True, rename="camel"):
+    """Object metadata with the authors of its fields."""
+
+    managed_fields: list[dict[str, Any]] | None = None
+
+
+class WatchedGpuWorkload(GpuWorkload, frozen=True, rename="camel"):
+    """A GpuWorkload whose authors are read too."""
+
+    metadata: _ManagedMeta
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRecord:
+    """A GpuWorkload as the API server holds it."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    object: WatchedGpuWorkload
+
+    @classmethod
+    def of(cls, workload: WatchedGpuWorkload) -> WorkloadRecord:
+        """Return the record of a GpuWorkload."""
+        return cls(*_identity(workload.metadata), workload)
+
+
+@dataclass(frozen=True, slots=True)
+class IntentRecord:
+    """A Preemption without its input, at which no decision looks.
+
+    Records of earlier versions hold up to 512 KiB of it each.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    intent: Preemption
+
+    @classmethod
+    def of(cls, intent: Preemption) -> IntentRecord:
+        """Return the record of a Preemption."""
+        metadata = intent.metadata
+        return cls(
+            metadata.uid,
+            metadata.namespace,
+            metadata.name,
+            version_number(metadata.resource_version),
+            msgspec.structs.replace(intent, spec=msgspec.structs.replace(intent.spec, input=None)),
+        )
+
+
+def _identity(metadata: ObjectMeta) -> tuple[str, str, str, int]:
+    return (
+        metadata.uid,
+        metadata.namespace,
+        metadata.name,
+        version_number(metadata.resource_version),
+    )

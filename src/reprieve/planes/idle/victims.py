@@ -1,0 +1,458 @@
+"""What a victim of the idle plane is: a GpuWorkload that is marked, and its root that is evicted.
+
+The marks are those of Kaiwo: marked is phase Preempting with `preemptedFor` and `preemptionReason`;
+evicted is Preempted; spared is Idle again, with the idle time it had. An unmarked subject that is
+spared is touched, so that a mark that a deposed process still has on its way fails. A root is
+deleted, scaled to zero or suspended (`execution.evict`), and gone when its pods are. All victims of
+a plan are marked or nobody is evicted, but by the literal switch `partialSetsMarked`. After a crash
+marks are finished, since their owners may have been told; the rest is marked only while every guard
+still holds. Source: specification of the idle plane, sections 11, 12 and 14; the design's "Intent
+log and executor".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.reprieve import (
+    Action,
+    ObjectRef,
+    Preemption,
+    Victim,
+    VictimState,
+    VictimStatus,
+)
+from reprieve.engine.idle.lifecycle import DeleteOutcome, Facts, Missing, marked, step
+from reprieve.engine.idle.model import Phase, Workload
+from reprieve.engine.plan import Plan, Ref
+from reprieve.execution.evict import Eviction, Result, evict, obstacle
+from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
+from reprieve.intake.gpuworkloads import status_to_api, workload_row
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ApiError, Conflict, NotFound
+from reprieve.kube.resource import GPU_WORKLOADS
+from reprieve.kube.writes import Priority
+from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.reconcile import status_patch
+from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
+from reprieve.settings.idle import overrides_of, resolve
+from reprieve.units.durations import MINUTE
+from reprieve.units.ids import GpuWorkloadKey, PlanId, Uid
+from reprieve.units.instants import Nanos
+from reprieve.wording.events import EventText
+from reprieve.wording.kaiwo import (
+    PHASE_UPDATED,
+    conditions_after,
+    event_text,
+    marked_conditions,
+    preemption_started,
+)
+
+__all__ = ["IdleVictims"]
+
+_SPARED: Final = "reprieve.dev/spared"
+_OUTCOMES: Final = {
+    Result.EVICTED: DeleteOutcome.ACCEPTED,
+    Result.GONE: DeleteOutcome.NOT_FOUND,
+    Result.REPLACED: DeleteOutcome.UID_CONFLICT,
+    Result.FORBIDDEN: DeleteOutcome.FORBIDDEN,
+    Result.REFUSED: DeleteOutcome.FORBIDDEN,
+    Result.FAILED: DeleteOutcome.FAILED,
+}
+_DONE: Final = {
+    Action.DELETE: "deleted",
+    Action.SCALE_TO_ZERO: "scaled to zero",
+    Action.SUSPEND: "suspended",
+}
+_DO: Final = {
+    Action.DELETE: "delete",
+    Action.SCALE_TO_ZERO: "scale to zero",
+    Action.SUSPEND: "suspend",
+}
+_ATTEMPTS: Final = 5
+_TRIES: Final = 3
+_OVERDUE: Final = 5 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the subject of a victim or guard says now, read from the API server.
+
+    `marked`: it carries the mark of this plan. `evicted`: its system holds it for evicted.
+    """
+
+    exists: bool
+    phase: str = ""
+    resource_version: str = ""
+    marked: bool = False
+    evicted: bool = False
+
+
+class IdleVictims:
+    """The victims of one plane.
+
+    `plans` gives a plan of this process by its id; `lost_with` the device-seconds of work that are
+    lost with a root as it stands; `pods_left` whether pods of a root still exist.
+    """
+
+    def __init__(
+        self,
+        context: IdleContext,
+        workloads: TrackedWorkloads,
+        plans: Callable[[str], Plan | None],
+        changed: Callable[[GpuWorkloadKey], None],
+        lost_with: Callable[[Ref], int],
+        pods_left: Callable[[Ref], bool],
+    ) -> None:
+        literal = context.start.policy.literal
+        self.manner = Manner(
+            marked_at_once=1,
+            all_or_nobody=not literal.partial_sets_marked,
+            rest_is_marked=True,
+        )
+        self._by_name = literal.delete_without_uid
+        self._context = context
+        self._workloads = workloads
+        self._plans = plans
+        self._changed = changed
+        self._lost_with = lost_with
+        self._pods_left = pods_left
+        # What victims lose that this process marked; their pods may be gone before it is counted.
+        self._at_stake: dict[str, int] = {}
+        # Idle times of victims that this process marked, to be given back if they are spared.
+        self._idle_since: dict[str, Nanos | None] = {}
+        self._overdue: set[str] = set()  # records of whose victims that was told
+
+    def forget(self, intent: Preemption) -> None:
+        """A plan is over."""
+        self._overdue.discard(intent.metadata.name)
+        for victim in intent.spec.victims:
+            self._at_stake.pop(victim.subject.uid, None)
+            self._idle_since.pop(victim.subject.uid, None)
+
+    # What the executor asks.
+
+    def is_told_first(self, victim: Victim) -> bool:
+        return True
+
+    async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
+        everybody = intent.spec.victims
+        if not self.manner.all_or_nobody and len(victims) == len(everybody):
+            victims = ()  # Each for itself, as it is marked.
+        considered = {each.subject.uid for each in everybody} - {v.subject.uid for v in victims}
+        for guard in intent.spec.guards:
+            if guard.subject.uid in considered:
+                continue
+            shown = await self._read(guard.subject, intent)
+            if not shown.exists or shown.phase not in guard.phases:
+                found = (shown.phase if shown.exists else "") or "gone"
+                wanted = " or ".join(guard.phases)
+                return f"{guard.subject.namespace}/{guard.subject.name} is {found}, not {wanted}"
+        client, mapper = self._context.client, self._context.mapper
+        for victim in victims:
+            blocked = await obstacle(client, mapper, victim, ask=len(everybody) > 1)
+            if blocked is not None:
+                if blocked.result is not Result.FAILED:
+                    await self._settle(intent, victim, blocked)
+                return f"{victim.root.kind}/{victim.root.name}: {blocked.detail}"
+        return ""
+
+    async def mark(self, intent: Preemption, victim: Victim) -> Marked[None] | VictimResult:
+        subject = victim.subject
+        name = f"{subject.namespace}/{subject.name}"
+        phases = next((g.phases for g in intent.spec.guards if g.subject == subject), None)
+        for _ in range(_TRIES):
+            shown = await self._read(subject, intent)
+            if shown.marked:
+                return Marked(None)
+            if not shown.exists or (phases is not None and shown.phase not in phases):
+                break
+            try:
+                await self._mark(intent, victim, shown)
+            except Conflict:
+                continue
+            except ApiError as failure:
+                why = f"{name} cannot be marked: {failure}"
+                return VictimResult(VictimState.FAILED, why)
+            return Marked(None)
+        return VictimResult(VictimState.SPARED, f"{name} changed before it was marked")
+
+    async def spare(self, intent: Preemption, victim: Victim, mark: None, why: str) -> None:
+        for _ in range(_TRIES):
+            shown = await self._read(victim.subject, intent)
+            if not shown.exists:
+                return
+            try:
+                await self._spare(intent, victim, shown, why)
+            except Conflict:
+                continue
+            return
+
+    async def evict(
+        self, intent: Preemption, victim: Victim, mark: None, *, again: bool
+    ) -> VictimResult:
+        context = self._context
+        eviction = await evict(
+            context.client, context.mapper, context.fence, victim, by_name=self._by_name
+        )
+        if eviction.result is Result.FAILED:
+            return VictimResult(VictimState.PENDING, eviction.detail)
+        await self._settle(intent, victim, eviction)
+        if eviction.result is Result.EVICTED or (eviction.over and again):
+            state = VictimState.EVICTED
+        else:
+            state = VictimState.GONE if eviction.over else VictimState.FAILED
+        return VictimResult(state, eviction.detail)
+
+    async def read(self, intent: Preemption, victim: Victim, *, elsewhere: bool) -> Reading[None]:
+        shown = await self._read(victim.subject, intent)
+        if shown.evicted:
+            return Reading(Standing.EVICTED)
+        return Reading(Standing.MARKED if shown.marked else Standing.UNTOUCHED)
+
+    def needed(self, intent: Preemption) -> bool:
+        return True
+
+    def observe(
+        self, intent: Preemption, victim: Victim, state: VictimStatus | None
+    ) -> VictimResult | None:
+        assert state is not None, "a root is on its way because of what its eviction came to"
+        if self._pods_left(_ref(victim.root)):
+            return None
+        return VictimResult(state.state, state.message)
+
+    def served(self, intent: Preemption) -> bool:
+        preemptor = intent.spec.preemptor
+        if preemptor is None:
+            return True
+        demand = self._workloads.get(key_of(preemptor.namespace, preemptor.name))
+        return (
+            demand is None
+            or demand.ref.uid != preemptor.uid
+            or demand.status.phase is not Phase.PENDING_GPU
+        )
+
+    def held_up(self, intent: Preemption, left: Sequence[tuple[Victim, str]], since: int) -> None:
+        if since <= _OVERDUE or intent.metadata.name in self._overdue:
+            return
+        self._overdue.add(intent.metadata.name)
+        for victim, why in left:
+            message = f"{victim.root.kind}/{victim.root.name} is still there: {why}"
+            log.warning("plan %s: %s", intent.spec.plan_id, message)
+            text = EventText("Warning", "EvictionOverdue", message)
+            self._context.announce(_ref(victim.subject), text, intent.spec.plan_id)
+
+    # The marks.
+
+    async def _read(self, subject: ObjectRef, intent: Preemption) -> _Shown:
+        """Return the phase of a GpuWorkload and whether it carries the mark of this intent."""
+        found = await self._get(subject)
+        if found is None:
+            return _Shown(exists=False)
+        status = found.status
+        preemptor = intent.spec.preemptor
+        return _Shown(
+            exists=True,
+            phase=status.phase,
+            resource_version=found.metadata.resource_version,
+            marked=status.phase == Phase.PREEMPTING
+            and status.preempted_for == (preemptor.name if preemptor else ""),
+            evicted=status.phase == Phase.PREEMPTED,
+        )
+
+    async def _mark(self, intent: Preemption, victim: Victim, reading: _Shown) -> None:
+        """Write Preempting over the version that was read."""
+        now = self._context.clock.wall()
+        found = await self._get(victim.subject)
+        if found is None or found.metadata.resource_version != reading.resource_version:
+            raise Conflict(f"{victim.subject.name} changed before it was marked")
+        row = self._row(found)
+        preemptor = intent.spec.preemptor
+        status = marked(row.status, preemptor.name if preemptor else "", victim.reason)
+        plan = self._plans(intent.spec.plan_id)
+        conditions = list(found.status.conditions or ())
+        started: EventText | None = None
+        if plan is not None:
+            chosen = next(v for v in plan.victims if v.subject.uid == victim.subject.uid)
+            started = preemption_started(plan, chosen, row, now)
+            conditions = marked_conditions(conditions, started, now)
+        wanted = msgspec.structs.replace(
+            status_to_api(status, conditions), policy=found.status.policy, gpus=found.status.gpus
+        )
+        answer = await self._fenced().patch(
+            GPU_WORKLOADS,
+            victim.subject.namespace,
+            victim.subject.name,
+            status_patch(found.status, wanted, reading.resource_version),
+            GpuWorkload,
+            subresource="status",
+        )
+        self._idle_since[victim.subject.uid] = row.status.idle_since
+        self._at_stake[victim.subject.uid] = self._lost_with(_ref(victim.root))
+        self._workloads.put(answer)
+        log.info("%s: Idle -> Preempting, plan %s: %s", row.key, intent.spec.plan_id, victim.reason)
+        if started is not None:
+            self._context.announce(row.ref, started, intent.spec.plan_id)
+
+    async def _spare(self, intent: Preemption, victim: Victim, reading: _Shown, why: str) -> None:
+        """Take the mark back, or touch a GpuWorkload that carries none."""
+        subject = victim.subject
+        self._at_stake.pop(subject.uid, None)
+        if not reading.marked:
+            annotations = {_SPARED: intent.spec.plan_id}
+            metadata = {"resourceVersion": reading.resource_version, "annotations": annotations}
+            await self._fenced().patch(
+                GPU_WORKLOADS, subject.namespace, subject.name, {"metadata": metadata}, GpuWorkload
+            )
+            return
+        found = await self._get(subject)
+        if found is None:
+            return
+        row = self._row(found)
+        status = replace(
+            row.status,
+            phase=Phase.IDLE,
+            idle_since=self._idle_since.get(subject.uid),
+            preempted_for="",
+            preemption_reason="",
+        )
+        wanted = msgspec.structs.replace(
+            status_to_api(status, found.status.conditions or ()),
+            policy=found.status.policy,
+            gpus=found.status.gpus,
+        )
+        answer = await self._fenced().patch(
+            GPU_WORKLOADS,
+            subject.namespace,
+            subject.name,
+            status_patch(found.status, wanted, reading.resource_version),
+            GpuWorkload,
+            subresource="status",
+        )
+        self._workloads.put(answer)
+        log.info("%s: spared, plan %s: %s", row.key, intent.spec.plan_id, why)
+        self._changed(row.key)
+
+    async def _settle(self, intent: Preemption, victim: Victim, eviction: Eviction) -> None:
+        """Write Preempted, or Idle with a whole new grace period where the root must stay."""
+        for _ in range(_ATTEMPTS):
+            found = await self._get(victim.subject)
+            if found is None:
+                return
+            if found.status.phase not in (Phase.PREEMPTING, Phase.IDLE):
+                return
+            try:
+                await self._write(found, intent, victim, eviction)
+            except Conflict:
+                continue
+            except NotFound:
+                return
+            self._changed(key_of(victim.subject.namespace, victim.subject.name))
+            return
+
+    async def _write(
+        self, found: GpuWorkload, intent: Preemption, victim: Victim, eviction: Eviction
+    ) -> None:
+        now = self._context.clock.wall()
+        row = self._row(found)
+        if row.status.phase is Phase.IDLE:
+            # Never marked: an obstacle was found first. Its grace period starts anew.
+            row = replace(row, status=replace(row.status, phase=Phase.PREEMPTING))
+        outcome = step(
+            row,
+            Facts(Missing(), delete=_OUTCOMES[eviction.result]),
+            self._context.start.policy,
+            now,
+        )
+        texts = _worded([event_text(event, row) for event in outcome.events], victim, eviction)
+        conditions = [
+            msgspec.structs.replace(condition, message=texts[0].message)
+            if condition.type == PHASE_UPDATED and texts
+            else condition
+            for condition in conditions_after(found.status.conditions or (), outcome, row, now)
+        ]
+        wanted = msgspec.structs.replace(
+            status_to_api(outcome.status, conditions),
+            policy=found.status.policy,
+            gpus=found.status.gpus,
+        )
+        answer = await self._fenced().patch(
+            GPU_WORKLOADS,
+            victim.subject.namespace,
+            victim.subject.name,
+            status_patch(found.status, wanted, found.metadata.resource_version),
+            GpuWorkload,
+            subresource="status",
+        )
+        self._workloads.put(answer)
+        for text in texts:
+            log.info("%s: %s, plan %s: %s", row.key, text.reason, intent.spec.plan_id, text.message)
+            self._context.announce(row.ref, text, intent.spec.plan_id)
+        if eviction.rule:
+            self._tell_rule(row, victim, eviction)
+        result = "evicted" if eviction.over else "failed"
+        self._context.metrics.count_preemption(
+            PlanId(intent.spec.plan_id), intent.spec.plane, victim.rule, result
+        )
+        lost = self._at_stake.pop(victim.subject.uid, None)
+        if eviction.result is Result.EVICTED:
+            lost = self._lost_with(_ref(victim.root)) if lost is None else lost
+            self._context.metrics.lost_device_seconds.labels(intent.spec.plane, victim.rule).inc(
+                lost
+            )
+
+    def _tell_rule(self, row: Workload, victim: Victim, eviction: Eviction) -> None:
+        """Name the right to add; the event on the failure itself has the reference's words."""
+        root = f"{victim.root.kind}/{victim.root.name}"
+        message = f"To {_DO[victim.action]} {root} the operator needs the rule {eviction.rule}"
+
+        def say() -> None:
+            log.warning("%s: %s", row.key, message)
+            self._context.announce(row.ref, EventText("Warning", "RightMissing", message))
+
+        self._context.say_once(f"{row.ref.uid}/{message}", say)
+
+    def _row(self, found: GpuWorkload) -> Workload:
+        settings = resolve(overrides_of(found.spec), self._context.tiers)
+        return workload_row(found, settings)
+
+    def _fenced(self) -> Client:
+        fence = self._context.fence
+        return self._context.client.at(Priority.EVICT, fence.check, timeout=fence.request_timeout)
+
+    async def _get(self, subject: ObjectRef) -> GpuWorkload | None:
+        try:
+            found = await self._context.client.get(
+                GPU_WORKLOADS, subject.namespace, subject.name, GpuWorkload
+            )
+        except NotFound:
+            return None
+        return found if found.metadata.uid == subject.uid else None
+
+
+def _ref(root: ObjectRef) -> Ref:
+    return Ref(root.api_version, root.kind, root.namespace, root.name, Uid(root.uid))
+
+
+def _worded(texts: Sequence[EventText], victim: Victim, eviction: Eviction) -> list[EventText]:
+    """Return the events with the words of the action that was taken."""
+    root = f"{victim.root.kind}/{victim.root.name}"
+    if eviction.result is Result.REFUSED:
+        message = (
+            f"Cannot {_DO[victim.action]} {root}: {eviction.detail}; nothing was deleted instead"
+        )
+        return [EventText("Warning", "PreemptionFailed", message)]
+    if victim.action is Action.DELETE:
+        return list(texts)
+    worded = []
+    for text in texts:
+        message = text.message.replace(" was deleted ", f" was {_DONE[victim.action]} ", 1)
+        if eviction.result is Result.FORBIDDEN:
+            message = f"Cannot {_DO[victim.action]} {root}: {eviction.detail}"
+        worded.append(EventText(text.type, text.reason, message))
+    return worded

@@ -1,0 +1,207 @@
+"""The kinds that the idle plane watches, each with its cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api.core import KueueWorkload, Namespace, Node, ObjectMeta, Pod
+from reprieve.api.kaiwo import KaiwoConfig
+from reprieve.api.reprieve import Preemption
+from reprieve.engine.idle.vendors import Vendor
+from reprieve.kube.client import Client
+from reprieve.kube.objects import version_number
+from reprieve.kube.resource import (
+    ENDPOINT_SLICES,
+    GPU_WORKLOADS,
+    KAIWO_CONFIGS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PREEMPTIONS,
+    Resource,
+)
+from reprieve.planes.common.troubles import Troubles
+from reprieve.planes.common.watching import Watch, Watcher, start
+from reprieve.planes.idle.measures.metric_sources import ReadyAddress
+from reprieve.planes.idle.ownership import BY_GROUP, BY_OWNER
+from reprieve.planes.idle.records import (
+    ConfigRecord,
+    IntentRecord,
+    KueueRecord,
+    NamespaceRecord,
+    NodeRecord,
+    PodRecord,
+    WatchedGpuWorkload,
+    WorkloadRecord,
+    kueue_converter,
+    pod_converter,
+)
+from reprieve.units.clock import Clock
+
+__all__ = ["KUEUE_GROUP", "ServiceIndex", "Watches"]
+
+KUEUE_GROUP: Final = "kueue.x-k8s.io"
+_BY_SERVICE: Final = "service"
+_SERVICE_LABEL: Final = "kubernetes.io/service-name"
+
+
+class Watches:
+    """All watches of one plane.
+
+    Nodes are watched only for the placement proof, EndpointSlices only when a metric source names
+    a Service. Kueue's Workloads are read where that API is served.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        vendors: Sequence[Vendor],
+        *,
+        nodes: bool,
+        services: bool,
+        report: Callable[[Exception], None],
+        restarted: Callable[[str, str], None] = lambda kind, why: None,
+    ) -> None:
+        watch = Watcher(client, clock, report, restarted).watch
+        self._troubles = Troubles(clock)
+        self.pods: Watch[Pod, PodRecord] = watch(
+            PODS,
+            Pod,
+            pod_converter(vendors, on_nodes=nodes),
+            {
+                BY_OWNER: lambda pod: [owner.uid for owner in pod.owners],
+                BY_GROUP: lambda pod: (
+                    [f"{pod.namespace}/{pod.row.group}"] if pod.row.group and pod.row.gpus else []
+                ),
+            },
+        )
+        self.namespaces = watch(NAMESPACES, Namespace, NamespaceRecord.of)
+        self.workloads = watch(GPU_WORKLOADS, WatchedGpuWorkload, WorkloadRecord.of)
+        self.configs = watch(KAIWO_CONFIGS, KaiwoConfig, ConfigRecord.of)
+        self.intents: Watch[Preemption, IntentRecord] = watch(
+            PREEMPTIONS, Preemption, IntentRecord.of
+        )
+
+        def queued(version: str) -> Watch[KueueWorkload, KueueRecord]:
+            return watch(
+                Resource(KUEUE_GROUP, version, "workloads", "Workload"),
+                KueueWorkload,
+                kueue_converter(vendors),
+                {BY_OWNER: lambda workload: workload.owner_uids},
+                required=False,
+            )
+
+        self._queued = queued
+        self.kueue = queued("v1beta1")
+        self.nodes = watch(NODES, Node, NodeRecord.of) if nodes else None
+        self.slices: Watch[_Slice, _SliceRecord] | None = (
+            watch(
+                ENDPOINT_SLICES,
+                _Slice,
+                _SliceRecord.of,
+                {_BY_SERVICE: lambda found: [(found.namespace, found.service)]},
+            )
+            if services
+            else None
+        )
+
+    def __iter__(self) -> Iterator[Watch[Any, Any]]:
+        every = (
+            self.pods,
+            self.namespaces,
+            self.workloads,
+            self.configs,
+            self.intents,
+            self.kueue,
+            self.nodes,
+            self.slices,
+        )
+        return (watch for watch in every if watch is not None)
+
+    def read_kueue_as(self, version: str) -> None:
+        """Read Kueue's Workloads in this version; before anything is started."""
+        self.kueue = self._queued(version)
+
+    async def synced(self) -> None:
+        """Wait for the first list of every required kind."""
+        for watch in self:
+            if watch.required:
+                await watch.reflector.synced.wait()
+
+    def troubles(self) -> list[str]:
+        """Return one line for each required kind that cannot be read."""
+        return self._troubles.lines(watch.reflector for watch in self if watch.required)
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start all reflectors."""
+        start(self, group)
+
+
+class _SliceConditions(msgspec.Struct, frozen=True):
+    ready: bool | None = None
+
+
+class _SliceEndpoint(msgspec.Struct, frozen=True):
+    addresses: list[str] | None = None
+    conditions: _SliceConditions = _SliceConditions()
+
+
+class _SlicePort(msgspec.Struct, frozen=True):
+    name: str | None = None
+    port: int | None = None
+
+
+class _Slice(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: ObjectMeta
+    endpoints: list[_SliceEndpoint] | None = None
+    ports: list[_SlicePort] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _SliceRecord:
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    service: str
+    addresses: tuple[ReadyAddress, ...]
+
+    @classmethod
+    def of(cls, found: _Slice) -> _SliceRecord:
+        ports = {port.name or "": port.port for port in found.ports or () if port.port}
+        metadata = found.metadata
+        return cls(
+            metadata.uid,
+            metadata.namespace,
+            metadata.name,
+            version_number(metadata.resource_version),
+            (metadata.labels or {}).get(_SERVICE_LABEL, ""),
+            tuple(
+                ReadyAddress(address, ports)
+                for endpoint in found.endpoints or ()
+                # The API: an unknown readiness counts as ready.
+                if endpoint.conditions.ready is not False
+                for address in endpoint.addresses or ()
+            ),
+        )
+
+
+class ServiceIndex:
+    """The ready addresses behind Services, from the EndpointSlices that are watched."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._slices = watches.slices
+
+    def addresses(self, namespace: str, name: str) -> Sequence[ReadyAddress]:
+        """Return the ready addresses behind a Service; none when it is unknown."""
+        if self._slices is None:
+            return ()
+        found = self._slices.cache.by(_BY_SERVICE, (namespace, name))
+        unique = {address.address: address for record in found for address in record.addresses}
+        return [unique[address] for address in sorted(unique)]

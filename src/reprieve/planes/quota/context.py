@@ -1,0 +1,155 @@
+"""What the parts of the quota plane share: connections, settings and the way to people."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from reprieve.api.kueue import API_VERSION, Workload
+from reprieve.engine.quota.model import LabelSelector, Settings
+from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
+from reprieve.engine.quota.requeuing import Backoff
+from reprieve.engine.quota.usage_based import UsageBased
+from reprieve.execution.fence import Fence
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.table import BUILT_IN, queued_kinds
+from reprieve.kube.client import Client
+from reprieve.kube.references import Reference
+from reprieve.kube.series_events import SeriesEvents
+from reprieve.planes.common.solve import DecisionLimit
+from reprieve.settings.quota import QuotaSettings
+from reprieve.settings.quota_configuration import quota_configuration
+from reprieve.settings.quota_configuration_parts import PodsReady
+from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.quota import QuotaMetrics
+from reprieve.units.clock import Clock
+from reprieve.units.durations import HOUR
+from reprieve.wording.kueue import Event
+
+__all__ = ["ADMISSION", "QuotaContext", "QuotaOptions", "log", "reference_of"]
+
+log: Final = logging.getLogger("reprieve.quota")
+
+#: Who reports events about Workloads.
+ADMISSION: Final = "kueue-admission"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaOptions:
+    """What an operator chooses.
+
+    `usage_based`: how the use of LocalQueues fades, None where it does not count. `pods_ready`: by
+    when the pods of an admitted workload must be ready, None for as long as it takes. Finished
+    Workloads, and jobs of Workloads that were deactivated for it, are deleted after so many
+    seconds, None is never. `without_queue_name`: jobs without a queue name are held back as well.
+    `selector`: namespaces whose jobs are queued. `queue_metrics`: quotas and shares of queues are
+    shown as metrics. Two workloads that preempted each other `loop_limit` times within
+    `loop_window` nanoseconds are held; 0 holds none. `prove_nodes`: nobody is preempted for what
+    would still not fit on nodes. `external`: kinds that others queue, as `Kind.version.group`.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    rules: RequestRules = NO_RULES
+    kinds: tuple[JobKind, ...] = BUILT_IN
+    backoff: Backoff = field(default_factory=Backoff)
+    usage_based: UsageBased | None = None
+    pods_ready: PodsReady | None = field(default_factory=lambda: quota_configuration().pods_ready)
+    after_finished_s: float | None = None
+    after_deactivated_s: float | None = None
+    without_queue_name: bool = False
+    copied_labels: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    external: tuple[str, ...] = ()
+    loop_window: int = HOUR
+    loop_limit: int = 0
+    prove_nodes: bool = False
+    queue_metrics: bool = False
+
+    @classmethod
+    def of(cls, settings: QuotaSettings) -> QuotaOptions:
+        """Return what settings say; kinds of configuration are queued without being listed.
+
+        Raises:
+            UsageError: a row for the table of kinds cannot be read.
+        """
+        said = settings.configuration
+        kinds = queued_kinds(said.frameworks, said.gates, settings.job_kinds)
+        return cls(
+            settings=said.settings,
+            rules=said.rules,
+            kinds=kinds,
+            backoff=said.backoff,
+            usage_based=said.usage_based,
+            pods_ready=said.pods_ready,
+            after_finished_s=said.after_finished_s,
+            after_deactivated_s=said.after_deactivated_s,
+            without_queue_name=said.manage_jobs_without_queue_name,
+            copied_labels=said.label_keys_to_copy,
+            selector=said.selector,
+            external=said.external_frameworks,
+            loop_window=settings.loop_window,
+            loop_limit=settings.loop_limit,
+            prove_nodes=settings.prove_nodes,
+            queue_metrics=said.queue_metrics,
+        )
+
+
+def _already() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@dataclass(slots=True)
+class QuotaContext:
+    """One running quota plane. `read_only` says why nothing is written; empty when it is.
+
+    `registered` is set as soon as the API server knows the webhooks that judge what is written, or
+    has refused to; at once where there are none.
+    """
+
+    client: Client
+    clock: Clock
+    fence: Fence
+    events: SeriesEvents
+    metrics: Metrics
+    quota_metrics: QuotaMetrics
+    options: QuotaOptions = field(default_factory=QuotaOptions)
+    lagging: Callable[[], bool] = lambda: False
+    dry_run: bool = False
+    read_only: str = ""
+    registered: asyncio.Event = field(default_factory=_already)
+    decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything is written."""
+        return not self.dry_run and not self.read_only
+
+    def announce(
+        self,
+        regarding: Reference,
+        event: Event,
+        controller: str = ADMISSION,
+        related: Reference | None = None,
+    ) -> None:
+        """Send an event; it never fails the caller."""
+        if self.writes:
+            self.events.event(
+                regarding,
+                event.type,
+                event.reason,
+                event.reason,
+                event.message,
+                controller=controller,
+                related=related,
+            )
+
+
+def reference_of(workload: Workload) -> Reference:
+    """Return the reference to a Workload in events."""
+    metadata = workload.metadata
+    return Reference(API_VERSION, "Workload", metadata.namespace, metadata.name, metadata.uid)

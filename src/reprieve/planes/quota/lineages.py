@@ -1,0 +1,52 @@
+"""Follows the owners of Workloads upwards as far as the watches know them, for their line of work.
+
+The last uid that is named counts, be its object watched or not: a Job that a CronJob made belongs
+to the CronJob. What stands above an owner that is not watched is not known, so that the pods of a
+Deployment belong to their ReplicaSet. Source: specification of disruptions, section 1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reprieve.api import kueue
+from reprieve.engine.disruptions.lineage import Party
+from reprieve.intake.lineage import controller_uid, lineage_label, workload_party
+from reprieve.intake.quota_workloads import JOB_UID
+from reprieve.jobs.paths import Json
+from reprieve.planes.quota.watches import Watches
+
+__all__ = ["Lineages"]
+
+_DEEPEST: Final = 10
+
+
+class Lineages:
+    """Reads owners in the caches."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._watches = watches
+
+    def of(self, workload: kueue.Workload) -> Party:
+        """Return the line of work of a Workload."""
+        metadata, label = workload.metadata, ""
+        references = metadata.owner_references or ()
+        owner = next((each.uid for each in references if each.controller), "")
+        owner = owner or (metadata.labels or {}).get(JOB_UID, "")
+        for _ in range(_DEEPEST):
+            job = self._job(owner)
+            if job is None:
+                break
+            label = lineage_label(job) or label
+            above = controller_uid(job)
+            if not above:
+                break
+            owner = above
+        return workload_party(workload, owner, label)
+
+    def _job(self, uid: str) -> Json | None:
+        for watch in self._watches.jobs.values():
+            held = watch.cache.get(uid)
+            if held is not None:
+                return held.object
+        return None

@@ -1,0 +1,212 @@
+"""Nodes, and the pods of workloads on them, for the option `proveNodes`.
+
+The state is that of the scheduling plane where this process runs it too; otherwise pods, nodes and
+namespaces are watched here. Nothing is decided before they are listed, or while they cannot be
+read: what is not seen is no room. Source: the quota plane's own options; the design's "Where the
+planes meet".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, TypeVar
+
+from reprieve.api.scheduling import NamespaceObject, NodeObject, PodObject
+from reprieve.engine.cluster.cluster import Cluster, NotSynced
+from reprieve.engine.cluster.rows import Change, Gone, Kind, PodRow
+from reprieve.engine.quota.model import Workload
+from reprieve.engine.quota.node_proof import NodeProof, Template
+from reprieve.intake.cluster.nodes import node_row
+from reprieve.intake.cluster.pods import PodClasses, pod_row
+from reprieve.intake.cluster.policies import namespace_entry
+from reprieve.intake.cluster.sharing import SharedNodes
+from reprieve.kube.objects import identity_of
+from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
+from reprieve.planes.common.cluster_view import ClusterView
+from reprieve.planes.common.persistent import alone
+from reprieve.planes.quota.context import QuotaContext, log
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["NodeView"]
+
+_KINDS: Final = (Kind.POD, Kind.NODE, Kind.NAMESPACE)
+
+W = TypeVar("W")
+Templates = Callable[[Workload], dict[str, Template]]
+
+
+class _Sink(Generic[W]):
+    """Hands what a reflector reads on as rows."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        convert: Callable[[W], Change],
+        replace: Callable[[Kind, list[Change]], None],
+        apply: Callable[[Change], None],
+    ) -> None:
+        self._kind = kind
+        self._convert = convert
+        self._replace = replace
+        self._apply = apply
+
+    def received(self, objects: list[W]) -> list[Change]:
+        found = []
+        for obj in objects:
+            with alone(log, f"{self._kind.value} {identity_of(obj).name}"):
+                found.append(self._convert(obj))
+        return found
+
+    def replaced(self, objects: list[Change], resource_version: str) -> None:
+        self._replace(self._kind, objects)
+
+    def applied(self, obj: W) -> None:
+        self._apply(self._convert(obj))
+
+    def deleted(self, obj: W) -> None:
+        row: Any = self._convert(obj)
+        self._apply(Gone(self._kind, row.uid, getattr(row, "namespace", ""), row.name))
+
+
+class NodeView:
+    """What the proof reads; without the option nothing is watched and nothing is proven."""
+
+    def __init__(
+        self, context: QuotaContext, templates: Templates, shared: ClusterView | None
+    ) -> None:
+        self._context = context
+        self._templates = templates
+        self._shared = shared
+        self._cluster = Cluster(_KINDS) if shared is None else shared.cluster
+        self._reflectors: list[Reflector[Any]] = []
+        self._rows: dict[Uid, PodRow] = {}  # pods that run for a workload
+        self._pods: dict[str, frozenset[Uid]] = {}  # of them those that have not finished
+        self._freed = 0
+        # ClusterQueues in which somebody was refused, and what had come free by then.
+        self._refused: dict[str, int] = {}
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the option is on."""
+        return self._context.options.prove_nodes
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Follow the cluster until the group ends."""
+        if not self.wanted:
+            return
+        if self._shared is not None:
+            self._shared.observers.append(self._pod_changed)
+            for row in self._shared.pods():
+                self._pod_changed(None, row)
+            return
+        classes, nodes = PodClasses(), SharedNodes()
+        self._watch(group, Kind.POD, PODS, PodObject, lambda pod: pod_row(pod, classes))
+        self._watch(group, Kind.NODE, NODES, NodeObject, lambda node: node_row(node, nodes))
+        self._watch(group, Kind.NAMESPACE, NAMESPACES, NamespaceObject, namespace_entry)
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read."""
+        return [
+            f"{each.resource.qualified}, which proveNodes needs: {each.health}: {each.error}"
+            for each in self._reflectors
+            if each.health in (Health.FORBIDDEN, Health.NOT_SERVED)
+        ]
+
+    def held_back(self) -> str:
+        """Return why nothing may be decided; empty when all facts are at hand."""
+        if not self.wanted:
+            return ""
+        try:
+            self._cluster.snapshot()
+        except NotSynced as missing:
+            return f"proveNodes: {missing}"
+        return next(iter(self.troubles()), "")
+
+    def proof(self, now: Nanos) -> NodeProof | None:
+        """Return the proof for one run, None without the option."""
+        if not self.wanted:
+            return None
+        return NodeProof(self._cluster.snapshot(), dict(self._pods), self._templates, now)
+
+    def refused(self, cluster_queue: str) -> None:
+        """Note that somebody was refused in a ClusterQueue for want of nodes."""
+        self._context.metrics.unproven.labels(cluster_queue).inc()
+        self._refused[cluster_queue] = self._version
+
+    def to_try_again(self) -> list[str]:
+        """Return the ClusterQueues for which something may have come free, each once."""
+        version = self._version
+        due = [queue for queue, then in self._refused.items() if then != version]
+        for queue in due:
+            del self._refused[queue]
+        return due
+
+    @property
+    def _version(self) -> int:
+        return self._freed if self._shared is None else self._shared.disturbed
+
+    def _watch(
+        self,
+        group: asyncio.TaskGroup,
+        kind: Kind,
+        resource: Resource,
+        wire: type[W],
+        convert: Callable[[W], Change],
+    ) -> None:
+        context = self._context
+        reflector: Reflector[W] = Reflector(
+            context.client,
+            resource,
+            wire,
+            _Sink(kind, convert, self._replace, self._apply),
+            context.clock,
+            report=lambda trouble: log.warning("proveNodes: %s", trouble),
+            restarted=lambda why: context.metrics.watch_restarts.labels(
+                resource.qualified, why
+            ).inc(),
+        )
+        self._reflectors.append(reflector)
+        group.create_task(reflector.run(), name=f"watch {resource} for proveNodes")
+
+    def _replace(self, kind: Kind, listed: list[Change]) -> None:
+        self._cluster.replace(kind, listed)
+        self._freed += 1
+        if kind is Kind.POD:
+            rows = [row for row in listed if isinstance(row, PodRow)]
+            self._forget(self._rows.keys() - {row.uid for row in rows})
+            for row in rows:
+                self._pod_changed(self._rows.get(row.uid), row)
+
+    def _apply(self, change: Change) -> None:
+        self._cluster.apply((change,))
+        if isinstance(change, PodRow):
+            self._pod_changed(self._rows.get(change.uid), change)
+        elif isinstance(change, Gone) and change.kind is Kind.POD:
+            self._freed += 1
+            self._forget((change.uid,))
+        else:
+            self._freed += 1
+
+    def _forget(self, uids: Iterable[Uid]) -> None:
+        for uid in tuple(uids):
+            self._pod_changed(self._rows.get(uid), None)
+
+    def _pod_changed(self, old: PodRow | None, new: PodRow | None) -> None:
+        self._freed += new is None or new.finished
+        for row, there in ((old, False), (new, True)):
+            if row is None or not row.workload:
+                continue
+            known = self._pods.get(row.workload, frozenset())
+            stays = there and not row.finished
+            left = known | {row.uid} if stays else known - {row.uid}
+            if left:
+                self._pods[row.workload] = left
+            else:
+                self._pods.pop(row.workload, None)
+            if there:
+                self._rows[row.uid] = row
+            else:
+                self._rows.pop(row.uid, None)

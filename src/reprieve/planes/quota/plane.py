@@ -1,0 +1,339 @@
+"""The quota plane: everything wired together, run under the process lease.
+
+Order: watches, the first lists, recovery of open intents, then jobs, Workloads and cycles. Source:
+the design's "Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from reprieve.execution.fence import Deposed
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json
+from reprieve.kube.errors import ApiError
+from reprieve.kube.references import Reference
+from reprieve.planes.common.cluster_view import ClusterView
+from reprieve.planes.common.dirty import DirtyKeys
+from reprieve.planes.common.foreign_decider import ForeignDecider
+from reprieve.planes.common.persistent import persistent, recovered
+from reprieve.planes.common.workers import look_at_each, spawn
+from reprieve.planes.quota.admissions import Admissions
+from reprieve.planes.quota.consumption import ConsumptionSampler
+from reprieve.planes.quota.context import QuotaContext, QuotaOptions, log, reference_of
+from reprieve.planes.quota.decisions import Decisions
+from reprieve.planes.quota.explanations import Explanations
+from reprieve.planes.quota.held_pairs import HeldPairs
+from reprieve.planes.quota.in_use import InUse
+from reprieve.planes.quota.job_lookup import JobLookup
+from reprieve.planes.quota.jobs import JobReconciler
+from reprieve.planes.quota.meters import Meters
+from reprieve.planes.quota.node_view import NodeView
+from reprieve.planes.quota.pod_lookup import GROUP_PREFIX
+from reprieve.planes.quota.pod_templates import PodTemplates
+from reprieve.planes.quota.preemptions import Preemptions
+from reprieve.planes.quota.state import QuotaState, key_of
+from reprieve.planes.quota.statuses import Statuses
+from reprieve.planes.quota.watches import Held, Watches
+from reprieve.planes.quota.workloads import WorkloadReconciler
+from reprieve.planes.quota.writing import StatusWriter
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+from reprieve.wording.kueue import Event
+
+__all__ = ["QuotaPlane"]
+
+_PERIOD: Final = SECOND
+#: Held by whoever runs Kueue's own controller.
+_KUEUE_LEASE: Final = "c1f6bfd2.kueue.x-k8s.io"
+_KUEUE_PERIOD: Final = 2 * SECOND
+
+
+class QuotaPlane:
+    """Whose share it is. `namespace`: where its intents are."""
+
+    name = "quota"
+
+    def __init__(
+        self, context: QuotaContext, namespace: str, nodes: ClusterView | None = None
+    ) -> None:
+        """`nodes`: of the scheduling plane in this process, where there is one."""
+        self.context = context
+        kinds = context.options.kinds
+        self._tasks: asyncio.TaskGroup | None = None
+        self._following = False
+        self._looked = False
+        self._jobs_due: DirtyKeys[str] = DirtyKeys(context.clock)
+        self._workloads_due: DirtyKeys[str] = DirtyKeys(context.clock)
+        self.watches = Watches(
+            context.client,
+            context.clock,
+            kinds,
+            report=lambda trouble: log.warning("%s", trouble),
+            restarted=lambda kind, why: context.metrics.watch_restarts.labels(kind, why).inc(),
+        )
+        self.lookup = JobLookup(
+            self.watches, kinds, without_queue_name=context.options.without_queue_name
+        )
+        self.state = QuotaState(context, self.watches, self._workload_changed, self._wake)
+        self.state.follow()
+        self.writer = StatusWriter(context, self.state)
+        self.held_pairs = HeldPairs(context, self.state.party, self.state.waits)
+        self.preemptions = Preemptions(
+            context, self.state, self.writer, namespace, self._spawn, self.held_pairs.restore
+        )
+        self.workloads = WorkloadReconciler(
+            context, self.state, self.writer, self.lookup, self._workloads_due.add_at
+        )
+        self.jobs = JobReconciler(
+            context,
+            self.state,
+            self.watches,
+            self.writer,
+            self.lookup,
+            self.workloads,
+            namespace,
+            self._jobs_due.add_at,
+        )
+        self._kueue = ForeignDecider(context.client, namespace, context.clock, _KUEUE_LEASE)
+        self._meters = Meters(context, self.state)
+        self._consumption = ConsumptionSampler(context, self.state, self.watches)
+        self._in_use = InUse(context, self.state, self.watches)
+        self.statuses = Statuses(context, self.state, self.watches)
+        self._nodes = NodeView(context, PodTemplates(self.state, self.lookup), nodes)
+        self.explanations = Explanations(context, self.state, self.writer)
+        self._admissions = Admissions(context, self.state, self.writer)
+        self.decisions = Decisions(
+            context,
+            self.state,
+            self.preemptions,
+            self._admissions,
+            self._spawn,
+            self._held_back,
+            self.held_pairs,
+            self.explanations,
+            self._nodes,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether all kinds were listed."""
+        return self.watches.ready
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read."""
+        return [*self.watches.troubles(), *self._nodes.troubles()]
+
+    def notice(self) -> str:
+        """Return why nothing is written, empty when it is."""
+        return self.context.read_only
+
+    async def synced(self) -> None:
+        """Wait until all kinds were listed."""
+        await self.watches.synced()
+
+    @property
+    def alone(self) -> bool:
+        """Whether it was seen that no Kueue decides."""
+        return self._looked and not self.context.read_only
+
+    async def follow(self) -> None:
+        """Keep the caches up to date until cancelled, in a process that does not lead as well."""
+        async with asyncio.TaskGroup() as tasks:
+            self._start(tasks)
+
+    def settle(self) -> None:
+        """Take over changed queues in a process that decides nothing; one that does is settled."""
+        if self._tasks is None:
+            self.state.settle()
+
+    def take(self, options: QuotaOptions) -> None:
+        """Go on with other options; everything is looked at again under them."""
+        self.context.options = options
+        self.state.reconsider()
+        if self._tasks is not None:
+            for workload in self.state.workloads():
+                self.state.look_at(key_of(workload))
+
+    async def run(self) -> None:
+        """Work until cancelled, or until the lease is lost (`Deposed` in a group)."""
+        clock = self.context.clock
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            if not self._following:
+                self._start(tasks)
+            await self.watches.synced()
+            await self._until_alone()
+            await self.context.registered.wait()
+            self.state.idle.start(tasks)
+            self._nodes.start(tasks)
+            self._subscribe()
+            if self.context.writes:
+                await recovered(self.preemptions.recover, clock, log)
+            if self.context.writes:
+                tasks.create_task(look_at_each(self._jobs_due, self._look_at_job, clock))
+                tasks.create_task(look_at_each(self._workloads_due, self._look_at_workload, clock))
+                tasks.create_task(self._admissions.run())
+                tasks.create_task(self.decisions.run())
+                tasks.create_task(self.explanations.run())
+                retries = self.decisions.retries
+                tasks.create_task(look_at_each(retries, self.decisions.retry, clock))
+                tasks.create_task(persistent(self._housekeeping, clock, log, "housekeeping"))
+                tidying = self.preemptions.book.keep_few
+                tasks.create_task(persistent(tidying, clock, log, "the removal of old records"))
+                tasks.create_task(
+                    persistent(self._in_use.run, clock, log, "holding what is in use")
+                )
+            tasks.create_task(persistent(self.statuses.run, clock, log, "writing statuses"))
+            self._wake()
+            log.info(
+                "quota plane runs: %d ClusterQueues, %d Workloads",
+                len(self.watches.cluster_queues.cache),
+                len(self.watches.workloads.cache),
+            )
+
+    def _start(self, tasks: asyncio.TaskGroup) -> None:
+        self._following = True
+        self.watches.start(tasks)
+        clock = self.context.clock
+        tasks.create_task(persistent(self._keep_looking_for_kueue, clock, log, "looking for Kueue"))
+
+    async def _look_at_job(self, key: str) -> None:
+        if self.context.writes:
+            try:
+                await self.jobs.look(key)
+            except (Deposed, ApiError):
+                raise
+            except Exception:
+                self._tell_fault(key, self._job_of(key))
+                raise
+        else:
+            self._jobs_due.add_at(key, Nanos(self.context.clock.wall() + _KUEUE_PERIOD))
+
+    async def _look_at_workload(self, key: str) -> None:
+        if self.context.writes:
+            try:
+                await self.workloads.look(key)
+            except (Deposed, ApiError):
+                raise
+            except Exception:
+                found = self.state.workload(key)
+                self._tell_fault(key, None if found is None else reference_of(found))
+                raise
+        else:
+            self._workloads_due.add_at(key, Nanos(self.context.clock.wall() + _KUEUE_PERIOD))
+
+    def _job_of(self, key: str) -> Reference | None:
+        """Return the job that a key is of, None for a group of pods and for what is gone."""
+        if key.startswith(GROUP_PREFIX):
+            return None
+        kind, held = self.lookup.split(key)
+        if held is None:
+            return None
+        return Reference(kind.api_version, kind.kind, held.namespace, held.name, held.uid)
+
+    def _tell_fault(self, key: str, about: Reference | None) -> None:
+        """Tell whom a fault of ours concerns; it is logged where it is caught."""
+        if about is not None:
+            text = "A fault of the operator keeps it from being looked after: see its log"
+            self.context.announce(about, Event(key, "Warning", "ReconcileFailed", text))
+
+    def _subscribe(self) -> None:
+        self.state.subscribe()
+        for kind in self.context.options.kinds:
+            self._subscribe_to(kind)
+        self.watches.classes.cache.subscribe(self._class_changed)
+        self.state.listeners.append(self._meters.changed)
+
+    def _subscribe_to(self, kind: JobKind) -> None:
+        def changed(old: Held[Json] | None, new: Held[Json] | None) -> None:
+            if new is None and old is not None:
+                self.lookup.note_gone(kind, old)
+            for held in filter(None, (old, new)):
+                for key in self.lookup.keys(kind, held):
+                    self._jobs_due.add(key)
+
+        self.watches.jobs[kind.key].cache.subscribe(changed)
+        for name, *_ in kind.runtime.kinds if kind.runtime is not None else ():
+            self.watches.runtimes[name].cache.subscribe(lambda old, new: self._again(kind))
+
+    def _again(self, kind: JobKind) -> None:
+        """Look at all jobs of a kind: what describes their pods has changed."""
+        for held in self.watches.jobs[kind.key].cache:
+            for key in self.lookup.keys(kind, held):
+                self._jobs_due.add(key)
+
+    def _workload_changed(self, key: str) -> None:
+        self._workloads_due.add(key)
+        workload = self.state.workload(key)
+        if workload is None:
+            self.jobs.forget(key)
+        for owner in self.lookup.keys_of_owners(key, workload):
+            self._jobs_due.add(owner)
+
+    def _class_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
+        """A class that jobs have waited for may be there now, or protect its workloads."""
+        self.state.protection_changed(old, new)
+        if old is None and new is not None:
+            for kind in self.context.options.kinds:
+                self._again(kind)
+
+    def _wake(self) -> None:
+        self.decisions.wake()
+
+    def _held_back(self) -> str:
+        if self.context.lagging():
+            return "the event loop lags"
+        if self.context.read_only:
+            return self.context.read_only
+        if not self.context.fence.open:
+            return "the lease is not held for long enough"
+        return next(iter(self.watches.troubles()), "") or self._nodes.held_back()
+
+    async def _until_alone(self) -> None:
+        """Wait while Kueue's own controller decides: two deciders would preempt twice."""
+        await self._look_for_kueue()
+        while self.context.read_only:
+            await self.context.clock.sleep(_PERIOD)
+
+    async def _keep_looking_for_kueue(self) -> None:
+        while True:
+            await self._look_for_kueue()
+            await self.context.clock.sleep(_KUEUE_PERIOD)
+
+    async def _look_for_kueue(self) -> None:
+        await self._kueue.observe()
+        self._looked = True
+        why = ""
+        if self._kueue.alive:
+            why = (
+                f"{self._kueue.holder} holds the lease {_KUEUE_LEASE}: Kueue decides, "
+                "and the quota plane writes nothing"
+            )
+        self.context.metrics.kueue_leads.set(bool(why))
+        if why != self.context.read_only:
+            self.context.read_only = why
+            # What was not written meanwhile is written when Kueue is gone.
+            self.state.tallies.changed.update(self.state.configuration.cluster_queues)
+            self.state.tallies.changed.update(self.state.configuration.local_queues)
+            log.warning("%s", why or "Kueue's lease is free: the quota plane decides")
+
+    async def _housekeeping(self) -> None:
+        while True:
+            try:
+                await self.preemptions.look()
+            except ApiError as failure:
+                log.warning("intents: %s", failure)
+            self.state.protections.tell()
+            self.state.idle.expire()
+            for queue in self._nodes.to_try_again():
+                await self.decisions.retry(queue)
+            # Backoffs end without an event.
+            self.decisions.wake()
+            await self.context.clock.sleep(_PERIOD)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None, "the plane runs"
+        spawn(self._tasks, work, log)

@@ -1,0 +1,154 @@
+"""The steps that end and start queued pods, and the events about them.
+
+What is deleted for another reason than an eviction, and made again by its controller, is deleted
+again only after a growing pause. Source: specification of the quota plane, sections 10.4 and 10.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+from reprieve.api.kueue import Workload
+from reprieve.execution.pods import PodWriter
+from reprieve.intake.quota_workloads import condition_of
+from reprieve.jobs.groups import Excess, excess_of
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json, first
+from reprieve.jobs.pods import SURPLUS, group_of, is_missed, is_surplus
+from reprieve.jobs.reading import is_suspended
+from reprieve.planes.quota.composing import Composer
+from reprieve.planes.quota.context import QuotaContext, log
+from reprieve.planes.quota.deletion_pace import DeletionPace
+from reprieve.planes.quota.injections import injections
+from reprieve.planes.quota.job_lookup import job_key
+from reprieve.planes.quota.pod_lookup import PodLookup, group_key
+from reprieve.planes.quota.watches import Watches
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos, parse_instant
+from reprieve.wording.kueue import Event
+from reprieve.wording.kueue_jobs import NO_SURPLUS, NOT_GATED, surplus_text
+
+__all__ = ["PodSteps", "Why"]
+
+_GROUP: Final = "kueue.x-k8s.io/is-group-workload"
+
+
+class Why(StrEnum):
+    """Reasons of the condition TerminationTarget; the last goes before the eviction's own."""
+
+    DELETED = "WorkloadDeleted"
+    NOT_ADMITTED = "NotAdmitted"
+    NO_WORKLOAD = "NoMatchingWorkload"
+    EVICTED = "WorkloadEvictedDueTo"
+
+
+class PodSteps:
+    """Starts and ends pods of one kind row; `again` asks for another look at a wall instant."""
+
+    def __init__(
+        self,
+        context: QuotaContext,
+        watches: Watches,
+        pods: PodLookup,
+        composer: Composer,
+        pace: DeletionPace,
+        again: Callable[[str, Nanos], None],
+    ) -> None:
+        self._context = context
+        self._pace = pace
+        self._again = again
+        self._watches = watches
+        self._pods = pods
+        self._composer = composer
+        self.writer = PodWriter(context.client, context.fence, context.clock)
+
+    async def start(self, kind: JobKind, pod: Json, workload: Workload, pod_set: str) -> None:
+        """Let a gated pod of an admitted Workload go.
+
+        Raises:
+            Conflicting: an injected value contradicts one that is there.
+        """
+        admission = workload.status.admission
+        told = injections(self._watches, workload).get(pod_set)
+        if admission is None or told is None:
+            return
+        if await self.writer.let_go(pod, kind.gate, told):
+            log.info("%s/%s started", kind.kind, pod["metadata"]["name"])
+            admitted = condition_of(workload.status.conditions, "Admitted")
+            if admitted is not None:
+                now, since = self._context.clock.wall(), admitted.last_transition_time
+                group = (workload.metadata.annotations or {}).get(_GROUP) == "true"
+                seconds = (now - parse_instant(since)) / SECOND
+                queue = admission.cluster_queue
+                self._context.quota_metrics.ungated(kind.gate, queue, group, seconds)
+            text = f"Admitted by clusterQueue {admission.cluster_queue}"
+            self._composer.tell(kind, pod, Event("", "Normal", "Started", text))
+
+    async def stop(
+        self, kind: JobKind, pod: Json, reason: str, message: str, *, all_pods: bool = False
+    ) -> None:
+        """End a pod that was started; with `all_pods` also one that was not, or is over."""
+        if first(pod, "metadata.deletionTimestamp"):
+            return
+        if not all_pods and is_suspended(kind, pod):
+            return
+        if not reason.startswith(Why.EVICTED) and not self._may_delete(kind, pod):
+            return
+        if await self.writer.terminate(pod, reason, message):
+            log.info("%s/%s ended: %s", kind.kind, pod["metadata"]["name"], message)
+            self._composer.tell(kind, pod, Event("", "Normal", "Stopped", message))
+
+    def tell_missed(self, kind: JobKind, pod: Json) -> bool:
+        """Tell a pod that runs and was never gated; return whether it is one.
+
+        It is left alone: ended, it would only come again as it is, until webhooks are asked again.
+        """
+        if not is_missed(pod, kind.gate):
+            return False
+        self._composer.tell(kind, pod, Event("", "Warning", "NotGated", NOT_GATED))
+        return True
+
+    async def turn_away(self, kind: JobKind, pod: Json, group: str, count: int) -> None:
+        """Hold back or delete a pod that is one more than the `count` that its group may have."""
+        what = excess_of(pod, kind.gate)
+        if what is Excess.LEAVE:
+            self.tell_missed(kind, pod)
+        elif what is Excess.HOLD:
+            await self.hold(kind, pod, surplus_text(group, count))
+        elif first(pod, "metadata.deletionTimestamp") or self._may_delete(kind, pod):
+            await self._remove(kind, pod)
+
+    async def take_in(self, pod: Json) -> None:
+        """Let a pod that was one too many, and is not any more, say so."""
+        if is_surplus(pod):
+            await self.writer.tell(pod, SURPLUS, False, "InGroup", NO_SURPLUS)
+
+    async def hold(self, kind: JobKind, pod: Json, text: str) -> None:
+        """Let a gated pod that is one too many say so."""
+        if first(pod, "metadata.deletionTimestamp") or is_surplus(pod, text):
+            return
+        if await self.writer.tell(pod, SURPLUS, True, "GroupIsComplete", text):
+            log.info("%s/%s is one too many, and stays gated", kind.kind, pod["metadata"]["name"])
+            self._composer.tell(kind, pod, Event("", "Warning", "ExcessPodGated", text))
+
+    def _may_delete(self, kind: JobKind, pod: Json) -> bool:
+        """Tell whether a pod may be deleted now; otherwise it is looked at again."""
+        metadata, group = pod["metadata"], group_of(pod)
+        namespace, name = metadata["namespace"], metadata["name"]
+        created = str(metadata.get("creationTimestamp") or "")
+        due = self._pace.take(self._pods.owner(pod), created, lambda: self._pods.number(pod))
+        if due is not None:
+            at = group_key(namespace, group) if group else job_key(kind, namespace, name)
+            self._again(at, due)
+        return due is None
+
+    async def _remove(self, kind: JobKind, pod: Json) -> None:
+        await self.writer.finalize(pod)
+        if first(pod, "metadata.deletionTimestamp"):
+            return
+        if await self.writer.delete(pod):
+            log.info("%s/%s is one too many", kind.kind, pod["metadata"]["name"])
+            text = "Excess pod deleted"
+            self._composer.tell(kind, pod, Event("", "Normal", "ExcessPodDeleted", text))

@@ -1,0 +1,188 @@
+"""Preemptions by quota: the record first, then the marks; jobs are stopped because of the marks.
+
+A record is closed when each of its victims has given its quota back, or was never marked.
+
+Source: specification of the quota plane, section 9; the design's "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api.kueue import Workload
+from reprieve.api.reprieve import Action, Preemption
+from reprieve.engine.plan import Plan, Plane, Ref
+from reprieve.engine.quota import model
+from reprieve.execution.book import Book, Retention
+from reprieve.execution.carried import Carried
+from reprieve.execution.executor import Executor
+from reprieve.intake.quota_workloads import is_condition_true
+from reprieve.planes.quota.context import QuotaContext, log, reference_of
+from reprieve.planes.quota.meters import lost_with
+from reprieve.planes.quota.state import QuotaState, key_of
+from reprieve.planes.quota.victims import Marking, QuotaVictims
+from reprieve.planes.quota.writing import StatusWriter
+from reprieve.units.durations import HOUR, MINUTE, SECOND
+
+__all__ = ["Preemptions"]
+
+# Owners of Workloads whose pods are gated, and deleted when they make way.
+_GATED: Final = ("Pod", "StatefulSet", "LeaderWorkerSet")
+# Teams that lend each other quota preempt all day, and whoever takes over reads all of it.
+_RETENTION: Final = Retention(24 * HOUR, cap=500, fresh_cap=5_000, every=MINUTE)
+
+
+class Preemptions:
+    """The preemptions of the quota plane. `spawn` runs a task."""
+
+    def __init__(
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        writer: StatusWriter,
+        namespace: str,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        restore: Callable[[list[Preemption]], None] = lambda intents: None,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._restore = restore
+        self.book = Book(
+            Plane.QUOTA,
+            context.client,
+            namespace,
+            context.fence,
+            context.clock,
+            retention=self._retention,
+        )
+        self._victims = QuotaVictims(context, state, writer)
+        self._executor = Executor[Workload](
+            self.book,
+            self._victims,
+            context.clock,
+            spawn,
+            ended=lambda each, record: self._victims.forget(each.intent),
+        )
+
+    async def recover(self) -> None:
+        """Take over the intents that a former process left open.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        left = await self._executor.recover()
+        plans = {each.name: each for each in left.plans}
+        for each in left.plans:
+            log.info("%s taken over: %d marked", each.name, len(each.left))
+        records = await self.book.log.all_whole(left.records)
+        self._restore([_as_known(each, plans.get(each.metadata.name)) for each in records])
+
+    async def carry(
+        self,
+        plan: Plan,
+        preemptor: Workload,
+        queue: str,
+        markings: Sequence[Marking],
+        evicted: Callable[[Workload, Marking], None],
+        decision_input: dict[str, Any] | None = None,
+    ) -> set[str]:
+        """Write the intent and the marks; return the keys of victims that could not be marked.
+
+        `decision_input` is what the plan was decided on, for the record. A plan whose victims have
+        all ended by themselves since it was made is not written.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: the intent could not be written; nobody is marked.
+        """
+        if not any(self._holds_quota(marking.victim) for marking in markings):
+            log.info("plan %s is over before it begins: no victim holds quota any more", plan.id)
+            return {marking.victim.key for marking in markings}
+        actions = [self._action(each.subject) for each in plan.victims]
+        intent = await self.book.write(plan, actions=actions, decision_input=decision_input)
+
+        def told(marking: Marking, stored: Workload, foreign: bool) -> None:
+            self._tell(plan, preemptor, queue, marking, stored, foreign=foreign)
+            evicted(stored, marking)
+
+        self._victims.begin(intent, markings, told)
+        each = await self._executor.carry(intent)
+        failed = {m.victim.key for m in markings if m.victim.uid not in each.left}
+        await self._recorded(key_of(preemptor))
+        return failed
+
+    async def look(self) -> None:
+        """Close the intents that are over.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: to be tried again.
+        """
+        await self._executor.look()
+
+    def _tell(
+        self,
+        plan: Plan,
+        preemptor: Workload,
+        queue: str,
+        marking: Marking,
+        stored: Workload,
+        *,
+        foreign: bool,
+    ) -> None:
+        self._context.quota_metrics.preempted(queue, str(marking.reason))
+        if not foreign:
+            lost = lost_with(stored, self._context.clock.wall() // SECOND)
+            self._context.metrics.lost_device_seconds.labels(
+                Plane.QUOTA.value, str(marking.reason)
+            ).inc(lost)
+        for event in marking.events:
+            self._context.announce(reference_of(stored), event)
+        self._context.announce(reference_of(preemptor), marking.told)
+        log.info(
+            "%s makes way for %s, plan %s: %s",
+            marking.victim.key,
+            key_of(preemptor),
+            plan.id,
+            marking.reason,
+        )
+
+    async def _recorded(self, preemptor: str) -> None:
+        """Begin anew with the pauses of one whose earlier plans could not be recorded."""
+        unrecorded = self._state.queues.unrecorded
+        if preemptor in unrecorded:
+            async with self._state.engine:
+                unrecorded.forget(preemptor)
+
+    def _holds_quota(self, victim: model.Workload) -> bool:
+        workload = self._state.workload(victim.key)
+        return (
+            workload is not None
+            and workload.metadata.uid == victim.uid
+            and workload.status.admission is not None
+            and not is_condition_true(workload, "Finished")
+        )
+
+    def _action(self, victim: Ref) -> Action:
+        """Return what becomes of a victim: pods are deleted, all else is suspended."""
+        workload = self._state.workload(f"{victim.namespace}/{victim.name}")
+        owners = workload.metadata.owner_references if workload is not None else None
+        gated = any(each.kind in _GATED for each in owners or ())
+        return Action.DELETE if gated else Action.SUSPEND
+
+    def _retention(self) -> Retention:
+        # The next process reads from the latest ones which pairs are held.
+        return replace(_RETENTION, fresh=self._context.options.loop_window)
+
+
+def _as_known(intent: Preemption, plan: Carried[Workload] | None) -> Preemption:
+    """Return an intent with what is known of its victims by now."""
+    if plan is None:
+        return intent
+    status = msgspec.structs.replace(intent.status, victims=plan.outcome())
+    return msgspec.structs.replace(intent, status=status)

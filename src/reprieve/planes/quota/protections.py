@@ -1,0 +1,82 @@
+"""Minimum runtimes: for how long the annotations of queues and classes protect a workload.
+
+They are read from the ClusterQueue that admitted the workload, its LocalQueue and its
+WorkloadPriorityClass; of several the longest holds. What cannot be read protects nobody and is
+named in a Warning on the object, once for each text. Source: the quota plane's own options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from reprieve.api import kueue
+from reprieve.kube.references import Reference
+from reprieve.planes.quota.context import QuotaContext, log
+from reprieve.planes.quota.watches import Held, HeldWatch, Watches
+from reprieve.settings.quota import MinRuntimes, min_runtimes
+from reprieve.wording.kueue import Event
+
+__all__ = ["Protections"]
+
+_KEPT: Final = 10_000
+_REASON: Final = "InvalidAnnotation"
+_PROTECTING: Final = (kueue.ClusterQueue, kueue.LocalQueue, kueue.WorkloadPriorityClass)
+
+
+class Protections:
+    """Reads the annotations in the caches."""
+
+    def __init__(self, context: QuotaContext, watches: Watches) -> None:
+        self._context = context
+        self._watches = watches
+        self._wrong: dict[str, Held[Any]] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def of(self, workload: kueue.Workload) -> tuple[int, int]:
+        """Return for how many seconds an admitted workload is not preempted, nor reclaimed."""
+        admission, watches = workload.status.admission, self._watches
+        if admission is None:
+            return 0, 0
+        name, metadata = workload.spec.priority_class_ref, workload.metadata
+        found = (
+            min_runtimes(_annotations(watches.cluster_queues, "", admission.cluster_queue)),
+            min_runtimes(
+                _annotations(watches.local_queues, metadata.namespace, workload.spec.queue_name)
+            ),
+            min_runtimes(None if name is None else _annotations(watches.classes, "", name.name)),
+        )
+        return max(each.preempt_s for each in found), max(each.reclaim_s for each in found)
+
+    def changed(self, old: Held[Any] | None, new: Held[Any] | None) -> bool:
+        """Return whether a queue or class protects otherwise than before."""
+        if new is not None and _said(new).problems:
+            self._wrong[new.uid] = new
+        before, after = _said(old), _said(new)
+        return (before.preempt_s, before.reclaim_s) != (after.preempt_s, after.reclaim_s)
+
+    def tell(self) -> None:
+        """Name what is wrong with annotations; only who decides says it."""
+        wrong, self._wrong = self._wrong, {}
+        for held in wrong.values():
+            for problem in _said(held).problems:
+                if (held.uid, problem) in self._told:
+                    continue
+                if len(self._told) >= _KEPT:
+                    self._told.clear()
+                self._told.add((held.uid, problem))
+                kind = type(held.object).__name__
+                log.warning("%s %s: %s", kind, held.name, problem)
+                about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, held.uid)
+                self._context.announce(about, Event(held.name, "Warning", _REASON, problem))
+
+
+def _said(held: Held[Any] | None) -> MinRuntimes:
+    if held is None or not isinstance(held.object, _PROTECTING):
+        return MinRuntimes()
+    return min_runtimes(held.object.metadata.annotations)
+
+
+def _annotations(watch: HeldWatch[Any], namespace: str, name: str) -> Mapping[str, str] | None:
+    held = watch.cache.named(namespace, name)
+    return None if held is None else held.object.metadata.annotations

@@ -1,0 +1,480 @@
+"""Who holds quota and who waits, kept equal to what the watches show.
+
+Changes are noted as keys and taken over by `settle`, between two runs of cycles: while the solver
+thread decides, nobody else touches `holdings` and `queues` (`engine`). What this process wrote and
+no watch has shown yet lies over the caches. A workload whose admission is being written is left as
+the cycle put it until the write has ended.
+
+A Workload that cannot be taken over for a fault of ours is set aside and tried again later, longer
+each time; while it holds quota that is not counted nothing is decided in its tree. Source: the
+design's "State that can be trusted".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from reprieve.api import kueue
+from reprieve.api.kueue_topology import MULTI_KUEUE
+from reprieve.api.reprieve import ObjectRef
+from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.quota.faults import Faults
+from reprieve.engine.quota.model import Configuration, FlavorResource, Workload
+from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.requests import held_amounts
+from reprieve.engine.quota.state import Holdings, inactive_queues
+from reprieve.engine.quota.usage_based import Consumptions
+from reprieve.intake.quota import (
+    Unusable,
+    cluster_queue_row,
+    cohort_row,
+    local_queue_row,
+    resource_flavor_row,
+)
+from reprieve.intake.quota_workloads import (
+    PodSetRows,
+    condition_of,
+    is_condition_true,
+    is_true,
+    queue_key,
+    workload_row,
+)
+from reprieve.kube.objects import version_number
+from reprieve.kube.references import Reference
+from reprieve.planes.quota.context import QuotaContext, log, reference_of
+from reprieve.planes.quota.idle_facts import IdleFacts
+from reprieve.planes.quota.lineages import Lineages
+from reprieve.planes.quota.pod_facts import PodFacts
+from reprieve.planes.quota.protections import Protections
+from reprieve.planes.quota.tallies import Phase, Standing, Tallies
+from reprieve.planes.quota.watches import Held, HeldWatch, Watches
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos, parse_instant
+from reprieve.wording.kueue import Event, decision_failed
+
+__all__ = ["QuotaState", "key_of", "says_why"]
+
+R = TypeVar("R")
+W = TypeVar("W")
+
+
+def key_of(workload: kueue.Workload) -> str:
+    """Return `namespace/name`."""
+    return f"{workload.metadata.namespace}/{workload.metadata.name}"
+
+
+def says_why(workload: kueue.Workload) -> bool:
+    """Tell whether a Workload that waits says why, rightly or not any more."""
+    condition = condition_of(workload.status.conditions, "QuotaReserved")
+    return condition is not None and condition.reason != "PendingEvaluation"
+
+
+class QuotaState:
+    """The engine's state and its feed. `changed` is told of Workloads, `woken` of any change."""
+
+    def __init__(
+        self,
+        context: QuotaContext,
+        watches: Watches,
+        changed: Callable[[str], None],
+        woken: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._watches = watches
+        self._changed = changed
+        self._woken = woken
+        self._pods = PodFacts(context, watches, lambda each: self._take_again(key_of(each)))
+        self.protections = Protections(context, watches)
+        self.lineages = Lineages(watches)
+        self.idle = IdleFacts(context, self._take_again)
+        self._written: dict[str, kueue.Workload] = {}
+        # The row of each Workload that was asked for last and is not finished.
+        self._row_of: dict[str, tuple[kueue.Workload, Workload]] = {}
+        self._dirty: dict[str, None] = {}
+        self._stale = True
+        self._unusable: dict[str, str] = {}
+        # Workloads that could not be taken over: how often in a row, and when to try again.
+        self._faults = Faults()
+        # Of these those with quota that is not counted, and the ClusterQueue that it is of.
+        self._uncounted: dict[str, str] = {}
+        # Workloads that wait and do not say why.
+        self.unexplained: set[str] = set()
+        # Workloads whose admission is on its way to the API server.
+        self.deciding: set[str] = set()
+        self.configuration = Configuration(settings=context.options.settings)
+        self.holdings = Holdings(self.configuration)
+        self.queues = Queues(self.configuration)
+        self.tallies = Tallies()
+        # What LocalQueues used, where admission fair sharing is on.
+        self.consumptions: Consumptions | None = None
+        # Called between two runs of cycles, before changes are taken over.
+        self.settlers: list[Callable[[], None]] = []
+        # Told of every change of a Workload that the watch shows.
+        self.listeners: list[
+            Callable[[Held[kueue.Workload] | None, Held[kueue.Workload] | None], None]
+        ] = []
+        self.revision = 0
+        self.engine = asyncio.Lock()
+
+    def subscribe(self) -> None:
+        """Take over the Workloads that the cache holds, and every change from now on."""
+        self._pods.follow()
+        self._watches.workloads.cache.subscribe(self._workload_changed)
+
+    def follow(self) -> None:
+        """Take over every change of the configuration from now on."""
+        watches = self._watches
+        kinds: tuple[HeldWatch[Any], ...] = (
+            watches.cluster_queues,
+            watches.local_queues,
+            watches.cohorts,
+            watches.flavors,
+            watches.checks,
+            watches.namespaces,
+        )
+        for watch in kinds:
+            watch.cache.subscribe(self._configuration_changed)
+
+    def reconsider(self) -> None:
+        """Read what comes from now on under the context's options."""
+        self._pods.reset()
+        self._row_of.clear()
+        self._stale = True
+
+    # Workloads
+
+    def workload(self, key: str) -> kueue.Workload | None:
+        """Return a Workload as it was written or seen last."""
+        written = self._written.get(key)
+        if written is not None:
+            return written
+        namespace, _, name = key.partition("/")
+        held = self._watches.workloads.cache.named(namespace, name)
+        return None if held is None else held.object
+
+    def workloads(self) -> Iterable[kueue.Workload]:
+        """Return all Workloads, as they were written or seen last."""
+        seen = {
+            f"{held.namespace}/{held.name}": held.object for held in self._watches.workloads.cache
+        }
+        return ({**seen, **self._written}).values()
+
+    def wrote(self, workload: kueue.Workload) -> None:
+        """Take over the answer to a write of ours, unless something newer is known."""
+        key = key_of(workload)
+        known = self.workload(key)
+        if known is None or _version(known) <= _version(workload):
+            self._written[key] = workload
+            self.look_at(key)
+
+    def gone(self, key: str) -> None:
+        """Forget a Workload that a write did not find."""
+        self._written.pop(key, None)
+        self.look_at(key)
+
+    def look_at(self, key: str) -> None:
+        """Note that a Workload has to be taken over again."""
+        self._dirty[key] = None
+        self._changed(key)
+        self._woken()
+
+    def _take_again(self, key: str) -> None:
+        """Note that something beside the Workload says otherwise of it than before."""
+        self._row_of.pop(key, None)
+        self._dirty[key] = None
+        self._woken()
+
+    def pod_rows(self, namespace: str) -> PodSetRows:
+        """Return what pods of a namespace ask for beside what they say; from any thread."""
+        return self._pods.known(namespace)
+
+    def row(self, workload: kueue.Workload) -> Workload:
+        """Return the engine's row of a Workload."""
+        key = key_of(workload)
+        known = self._row_of.get(key)
+        if known is not None and known[0] is workload:
+            return known[1]
+        row = workload_row(
+            workload,
+            self._pods.rows(workload.metadata.namespace),
+            waits_for_pods=self._context.options.settings.block_admission,
+            min_runtimes_s=self.protections.of(workload),
+            idle=self.idle.of(key, workload),
+            party=self.lineages.of(workload),
+        )
+        self._row_of[key] = (workload, row)
+        return row
+
+    def party(self, ref: ObjectRef) -> Party | None:
+        """Return the line of work of a Workload that is there."""
+        workload = self.workload(f"{ref.namespace}/{ref.name}")
+        if workload is None or workload.metadata.uid != ref.uid:
+            return None
+        return self.lineages.of(workload)
+
+    def waits(self, ref: ObjectRef, since: Nanos) -> bool:
+        """Tell whether a Workload is there and has had no quota since an instant."""
+        workload = self.workload(f"{ref.namespace}/{ref.name}")
+        if workload is None or workload.metadata.uid != ref.uid:
+            return False
+        if workload.status.admission is not None:
+            return False
+        reserved = condition_of(workload.status.conditions, "QuotaReserved")
+        # Who never had quota was never evicted; its condition may be younger than what it decided.
+        if reserved is None or condition_of(workload.status.conditions, "Evicted") is None:
+            return True
+        return parse_instant(reserved.last_transition_time) <= since
+
+    # Between two runs of cycles
+
+    async def configured(self) -> Configuration:
+        """Return the configuration as the watches show it now."""
+        if self._stale:
+            async with self.engine:
+                self.settle()
+        return self.configuration
+
+    def settle(self) -> None:
+        """Take over what has changed."""
+        if self._stale:
+            self._configure()
+            self._stale = False
+        for settler in self.settlers:
+            try:
+                settler()
+            except Exception:
+                log.exception("what goes with the configuration was not taken over")
+        dirty, self._dirty = self._dirty, {}
+        now = self._context.clock.wall()
+        dirty.update(dict.fromkeys(self._faults.due(now)))
+        for key in dirty:
+            if key in self.deciding:
+                self._dirty[key] = None
+                continue
+            try:
+                self._take(key)
+            except Exception:
+                self._set_aside(key)
+            else:
+                if key in self._faults:
+                    self._faults.forget(key)
+                    self._uncounted.pop(key, None)
+        self.queues.uncounted = frozenset(
+            name
+            for queue in self._uncounted.values()
+            for name in self.holdings.related(queue) or [queue]
+        )
+        if dirty:
+            self.revision += 1
+
+    def _set_aside(self, key: str) -> None:
+        """Leave out a Workload that could not be taken over, until it is tried again."""
+        now = self._context.clock.wall()
+        due = self._faults.add(key, now)
+        log.exception("%s is set aside for %ds", key, (due - now) // SECOND)
+        self.queues.delete(key)
+        found = self.workload(key)
+        if found is None:
+            return
+        admission = found.status.admission
+        if admission is not None and key not in self.holdings.holders:
+            self._uncounted[key] = admission.cluster_queue
+        else:
+            self._uncounted.pop(key, None)
+        self._context.announce(reference_of(found), decision_failed(key))
+
+    def decided(self, key: str) -> None:
+        """The admission of a workload was written, or given up."""
+        self.deciding.discard(key)
+        self.look_at(key)
+
+    def _take(self, key: str) -> None:
+        found = self.workload(key)
+        self.unexplained.discard(key)
+        holder = self.holdings.holders.get(key)
+        finished = found is not None and _is_finished(found)
+        row = None if found is None or finished else self.row(found)
+        if found is None or row is None or row.admission is None:
+            self.holdings.release(key)
+            if holder is not None:
+                self._flush(self.holdings.tree.names[holder.queue])
+            self.tallies.put(key, None if found is None else _standing(found, row))
+            if found is None or row is None or found.metadata.deletion_timestamp:
+                self.queues.delete(key)
+            else:
+                self.queues.push(row)
+                if not says_why(found):
+                    self.unexplained.add(key)
+            return
+        self.queues.delete(key)
+        before = None if holder is None else holder.workload
+        if before != row:
+            self.holdings.hold(row)
+            if before is not None and _offers(before) != _offers(row):
+                self._flush(row.admission.cluster_queue)
+        amounts = tuple(held_amounts(row, self.configuration.settings))
+        self.tallies.put(key, _standing(found, row, amounts))
+
+    def _flush(self, cluster_queue: str) -> None:
+        self.queues.flush(self.holdings.related(cluster_queue) or [cluster_queue])
+
+    # Configuration
+
+    def _configure(self) -> None:
+        watches, options = self._watches, self._context.options
+        active = frozenset(
+            held.name
+            for held in watches.checks.cache
+            if is_true(condition_of(held.object.status.conditions, "Active"))
+            and held.object.spec.controller_name != MULTI_KUEUE
+        )
+
+        def usable(rows: Iterable[Held[W]], convert: Callable[[W], R]) -> list[R]:
+            found = []
+            for held in sorted(rows, key=lambda each: (each.namespace, each.name)):
+                try:
+                    found.append(convert(held.object))
+                except Unusable as error:
+                    if self._unusable.get(held.uid) != str(error):
+                        self._unusable[held.uid] = str(error)
+                        self._tell_unusable(held, str(error))
+                except Exception as fault:
+                    log.exception("%s cannot be used", held.name)
+                    self._tell_unusable(held, f"a fault of the operator: {fault!r}")
+            return found
+
+        before = self.configuration
+        self.configuration = Configuration(
+            cluster_queues={
+                row.name: row
+                for row in usable(
+                    watches.cluster_queues.cache, lambda obj: cluster_queue_row(obj, active)
+                )
+            },
+            cohorts={row.name: row for row in usable(watches.cohorts.cache, cohort_row)},
+            flavors={row.name: row for row in usable(watches.flavors.cache, resource_flavor_row)},
+            local_queues={
+                row.key: row for row in usable(watches.local_queues.cache, local_queue_row)
+            },
+            namespaces={
+                held.name: held.object.metadata.labels or {} for held in watches.namespaces.cache
+            },
+            settings=options.settings,
+        )
+        self.holdings.configure(self.configuration)
+        self.queues.configure(self.configuration)
+        self.tallies.changed.update(self.configuration.cluster_queues)
+        self.tallies.changed.update(self.configuration.local_queues)
+        if _rules(before) != _rules(self.configuration):
+            # Who holds quota may have to give it back, and who was drained may come again.
+            for workload in self.workloads():
+                self._changed(key_of(workload))
+
+    def protection_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
+        """Look at those who hold quota again if a queue or class protects them otherwise now."""
+        if self.protections.changed(old, new):
+            self._row_of.clear()
+            admitted = (each for each in self.workloads() if each.status.admission is not None)
+            self._dirty.update(dict.fromkeys(map(key_of, admitted)))
+            self._woken()
+
+    def _tell_unusable(self, held: Held[Any], problem: str) -> None:
+        """Say what is wrong with an object that a webhook would have refused."""
+        log.warning("%s cannot be used: %s", held.name, problem)
+        kind = type(held.object).__name__
+        about = Reference(kueue.API_VERSION, kind, held.namespace, held.name, held.uid)
+        text = f"It cannot be used: {problem}"
+        self._context.announce(about, Event(held.name, "Warning", "Misconfigured", text))
+
+    def _configuration_changed(self, old: Held[Any] | None, new: Held[Any] | None) -> None:
+        self.protection_changed(old, new)
+        if old is not None and new is not None and _said(old.object) == _said(new.object):
+            # Its status may have been compared with one that an older write had left behind.
+            self.tallies.changed.add(f"{new.namespace}/{new.name}" if new.namespace else new.name)
+            return
+        self._stale = True
+        self._woken()
+
+    def _workload_changed(
+        self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None
+    ) -> None:
+        held = new or old
+        assert held is not None
+        for listener in self.listeners:
+            try:
+                listener(old, new)
+            except Exception:
+                log.exception("a change of %s/%s was not told", held.namespace, held.name)
+        key = f"{held.namespace}/{held.name}"
+        if new is None:
+            self.idle.forget(held.object)
+        if new is None or _is_finished(new.object):
+            self._row_of.pop(key, None)
+        written = self._written.get(key)
+        if written is not None and (new is None or _version(written) <= new.resource_version):
+            del self._written[key]
+            if new is not None and _version(written) == new.resource_version:
+                # Nothing but what is known already.
+                known = self._row_of.get(key)
+                if known is not None and known[0] is written:
+                    self._row_of[key] = (new.object, known[1])
+                return
+        self.look_at(key)
+
+
+def _is_finished(workload: kueue.Workload) -> bool:
+    return is_condition_true(workload, "Finished")
+
+
+def _offers(workload: Workload) -> object:
+    """Return what, when it changes, may let others in who do not fit now."""
+    return workload.reclaimable, workload.preempt_min_runtime_s, workload.reclaim_min_runtime_s
+
+
+def _standing(
+    found: kueue.Workload,
+    row: Workload | None,
+    amounts: tuple[tuple[FlavorResource, int], ...] = (),
+) -> Standing:
+    """Return what a workload counts as; `row` None is finished, `amounts` are those it reserves."""
+    if row is None:
+        return Standing(queue_key(found), Phase.FINISHED, "")
+    admitted = condition_of(found.status.conditions, "Admitted")
+    reserved = condition_of(found.status.conditions, "QuotaReserved")
+    unadmitted = None
+    if row.admission is not None:
+        phase = Phase.ADMITTED if is_true(admitted) else Phase.RESERVING
+    else:
+        phase = Phase.PENDING if row.active and not row.admission_gated else Phase.ASIDE
+    if admitted is not None and admitted.status == "False":
+        waits = reserved is not None and reserved.status == "False"
+        unadmitted = (admitted.reason, reserved.reason if reserved is not None and waits else "")
+    queue = row.admission.cluster_queue if row.admission is not None else ""
+    return Standing(row.queue, phase, queue, amounts, unadmitted)
+
+
+def _rules(configuration: Configuration) -> list[object]:
+    """Return what a Workload is looked at for when a queue changes."""
+    return [
+        [
+            (name, queue.stop_policy, queue.checks, queue.checks_on_flavors)
+            for name, queue in configuration.cluster_queues.items()
+        ],
+        [(key, queue.stop_policy) for key, queue in configuration.local_queues.items()],
+        inactive_queues(configuration),
+    ]
+
+
+def _version(workload: kueue.Workload) -> int:
+    return version_number(workload.metadata.resource_version)
+
+
+def _said(obj: object) -> object:
+    """Return what decisions depend on: statuses of queues do not, those of checks do."""
+    spec, metadata = getattr(obj, "spec", None), getattr(obj, "metadata", None)
+    status = getattr(obj, "status", None) if isinstance(obj, kueue.AdmissionCheck) else None
+    labels = getattr(metadata, "labels", None)
+    generation = getattr(metadata, "generation", 0)
+    return (spec, labels, generation, status, getattr(metadata, "deletion_timestamp", None))

@@ -1,0 +1,214 @@
+"""The kinds that the quota plane watches, each with its cache.
+
+Kinds of jobs that are not served count as empty. Source: specification of the quota plane,
+sections 1 and 10; the design's "How data flows".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from reprieve.api import kueue
+from reprieve.api.core import ObjectMeta
+from reprieve.api.scheduling import PriorityClass
+from reprieve.execution.jobs import resource_of
+from reprieve.intake.quota_limits import LimitRange
+from reprieve.jobs.model import JobKind
+from reprieve.kube.client import Client
+from reprieve.kube.objects import identity_of
+from reprieve.kube.resource import NAMESPACES, Resource
+from reprieve.planes.common.troubles import Troubles
+from reprieve.planes.common.watching import Watch, Watcher, start
+from reprieve.planes.quota.pod_records import pod_indexes, slim
+from reprieve.planes.quota.shared_parts import SharedParts
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+
+__all__ = [
+    "CHECKS",
+    "CLUSTER_QUEUES",
+    "COHORTS",
+    "FLAVORS",
+    "LOCAL_QUEUES",
+    "WORKLOADS",
+    "Held",
+    "HeldWatch",
+    "RuntimeClass",
+    "Watches",
+]
+
+
+def _kueue(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
+    return Resource(kueue.GROUP, "v1beta2", plural, kind, namespaced)
+
+
+WORKLOADS: Final = _kueue("workloads", "Workload", namespaced=True)
+CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
+LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)
+COHORTS: Final = _kueue("cohorts", "Cohort")
+FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
+_CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
+CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
+_PRIORITIES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+_LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange")
+_RUNTIME_CLASSES: Final = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
+)
+
+W = TypeVar("W")
+
+
+class Overhead(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod takes beside its containers."""
+
+    pod_fixed: kueue.Amounts | None = None
+
+
+class RuntimeClass(msgspec.Struct, frozen=True, rename="camel"):
+    """A way to run pods, for its overhead."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    overhead: Overhead | None = None
+
+
+class NamespaceObject(msgspec.Struct, frozen=True, rename="camel"):
+    """A namespace, for its labels."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Generic[W]):
+    """One object as the API server has it."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    object: W
+
+    @classmethod
+    def of(cls, obj: W) -> Held[W]:
+        """Return the record of an object; managed fields are of no use and let go."""
+        if isinstance(obj, dict):
+            obj.get("metadata", {}).pop("managedFields", None)
+        uid, namespace, name, version = identity_of(obj)
+        return cls(uid, namespace, name, version, obj)
+
+
+HeldWatch: TypeAlias = Watch[W, Held[W]]
+
+
+class Watches:
+    """All watches of one plane."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        kinds: Sequence[JobKind],
+        *,
+        report: Callable[[Exception], None],
+        restarted: Callable[[str, str], None],
+    ) -> None:
+        self._clock = clock
+        self._troubles = Troubles(clock)
+        watcher = Watcher(client, clock, report, restarted)
+
+        def watch(
+            resource: Resource,
+            wire: type[W],
+            *,
+            required: bool = True,
+            convert: Callable[[W], Held[W]] = Held.of,
+            indexes: Mapping[str, Callable[[Any], Iterable[str]]] | None = None,
+        ) -> HeldWatch[W]:
+            return watcher.watch(resource, wire, convert, indexes, required=required)
+
+        parts = SharedParts()
+        self.workloads = watch(
+            WORKLOADS, kueue.Workload, convert=lambda obj: Held.of(parts.workload(obj))
+        )
+        self.cluster_queues = watch(CLUSTER_QUEUES, kueue.ClusterQueue)
+        self.local_queues = watch(LOCAL_QUEUES, kueue.LocalQueue)
+        self.cohorts = watch(COHORTS, kueue.Cohort)
+        self.flavors = watch(FLAVORS, kueue.ResourceFlavor)
+        self.classes = watch(_CLASSES, kueue.WorkloadPriorityClass)
+        self.checks = watch(CHECKS, kueue.AdmissionCheck)
+        self.namespaces = watch(NAMESPACES, NamespaceObject)
+        self.priorities = watch(_PRIORITIES, PriorityClass)
+        self.limit_ranges = watch(_LIMIT_RANGES, LimitRange)
+        self.runtime_classes = watch(_RUNTIME_CLASSES, RuntimeClass, required=False)
+        self.jobs: dict[str, HeldWatch[dict[str, Any]]] = {
+            kind.key: watch(
+                resource_of(kind),
+                dict[str, Any],
+                required=False,
+                convert=(lambda pod: Held.of(slim(pod))) if kind.gate else Held.of,
+                indexes=pod_indexes(kinds) if kind.gate else None,
+            )
+            for kind in kinds
+        }
+        self.runtimes: dict[str, HeldWatch[dict[str, Any]]] = {
+            name: watch(
+                Resource(*_group_version(version), plural, name, namespaced),
+                dict[str, Any],
+                required=False,
+            )
+            for kind in kinds
+            if kind.runtime is not None
+            for name, version, plural, namespaced in kind.runtime.kinds
+        }
+
+    def __iter__(self) -> Iterator[HeldWatch[Any]]:
+        every: tuple[HeldWatch[Any], ...] = (
+            self.workloads,
+            self.cluster_queues,
+            self.local_queues,
+            self.cohorts,
+            self.flavors,
+            self.classes,
+            self.checks,
+            self.namespaces,
+            self.priorities,
+            self.limit_ranges,
+            self.runtime_classes,
+            *self.jobs.values(),
+            *self.runtimes.values(),
+        )
+        yield from every
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start all reflectors."""
+        start(self, group)
+
+    async def synced(self) -> None:
+        """Wait for the first list of every kind that is served."""
+        for watch in self:
+            while not self._is_synced(watch):
+                await self._clock.sleep(SECOND // 20)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every kind that is served was listed."""
+        return all(self._is_synced(watch) for watch in self)
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read, but for those that are absent."""
+        return self._troubles.lines(watch.reflector for watch in self if not watch.absent)
+
+    @staticmethod
+    def _is_synced(watch: HeldWatch[Any]) -> bool:
+        return watch.absent or watch.reflector.synced.is_set()
+
+
+def _group_version(text: str) -> tuple[str, str]:
+    group, _, version = text.rpartition("/")
+    return group, version

@@ -1,0 +1,1 @@
+"""The webhooks of the quota plane: their server, certificates, and what is judged."""

@@ -1,0 +1,148 @@
+"""The webhooks of an operator process: which ones, when they are registered, what probes say.
+
+Every process of a deployment keeps the quota plane's caches up to date and answers; the one that
+leads, and does not stand beside a Kueue that decides, registers. Beside such a Kueue nothing is
+changed and nothing refused: its own webhooks do that.
+
+Source: specification of the quota plane, section 12; the design's "Promises", 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from reprieve.planes.quota.plane import QuotaPlane
+from reprieve.planes.quota.webhooks.defaults import Tenancy
+from reprieve.planes.quota.webhooks.jobs import JobRules, job_hooks, selector_of
+from reprieve.planes.quota.webhooks.reviews import Hook, Judge, Verdict, kueue_hooks
+from reprieve.planes.quota.webhooks.server import Standing, run_webhooks, webhook_options
+from reprieve.planes.quota.webhooks.tenancy import PlaneTenancy, TenancyOnTheLoop
+from reprieve.settings.quota import QuotaSettings
+from reprieve.telemetry.http import Check
+from reprieve.units.durations import SECOND
+
+__all__ = ["ProcessWebhooks", "plane_hooks"]
+
+_DEFAULT_CLASSES: Final = "WorkloadPriorityClassDefaulting"
+
+
+class ProcessWebhooks:
+    """The webhooks of one process. `leading` returns once the process leads."""
+
+    def __init__(
+        self,
+        plane: QuotaPlane,
+        settings: QuotaSettings,
+        namespace: str,
+        leading: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._plane = plane
+        self._settings = settings
+        self._options = webhook_options(settings, namespace)
+        self._leading = leading
+        self._serving = False
+        self._refused = ""
+        # The plane writes once the API server knows where its writes are judged now.
+        plane.context.registered.clear()
+
+    async def run(self) -> None:
+        """Serve, and register when it is time, until cancelled.
+
+        Raises:
+            UsageError: the port cannot be listened on, or mounted files cannot be used.
+        """
+        context = self._plane.context
+        tasks = [
+            asyncio.create_task(self._plane.follow()),
+            asyncio.create_task(
+                run_webhooks(
+                    context.client,
+                    self._options,
+                    plane_hooks(self._plane, self._settings, asyncio.get_running_loop()),
+                    context.clock,
+                    self._turn,
+                    self._told,
+                    lambda why: context.metrics.webhook_refused.labels(why).inc(),
+                )
+            ),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def checks(self) -> Iterator[Check]:
+        """Yield what a probe shows."""
+        detail = "not served yet: there is no certificate, or no process leads"
+        yield Check("webhooks", passed=self._serving, detail=detail)
+        if self._refused:
+            yield Check("webhooks-registered", passed=False, detail=self._refused, required=False)
+
+    async def _turn(self) -> None:
+        await self._leading()
+        while not self._plane.alone:
+            await self._plane.context.clock.sleep(SECOND // 2)
+
+    def _told(self, standing: Standing, why: str) -> None:
+        self._serving = True
+        self._refused = why
+        if standing is not Standing.SERVING:
+            self._plane.context.registered.set()
+
+
+def plane_hooks(
+    plane: QuotaPlane,
+    settings: QuotaSettings,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> tuple[Hook, ...]:
+    """Return the webhooks of a running plane: Kueue's own kinds, then the kinds of jobs.
+
+    Args:
+        plane: whose caches answer.
+        settings: of the plane.
+        loop: on which the plane runs, for judges in other threads.
+    """
+    said = settings.configuration
+    tenancy: Tenancy = PlaneTenancy(
+        plane.watches,
+        plane.state,
+        plane.lookup,
+        said.selector,
+        said.external_frameworks,
+        plane.settle,
+    )
+    if loop is not None:
+        tenancy = TenancyOnTheLoop(tenancy, loop)
+    rules = JobRules(
+        without_queue_name=said.manage_jobs_without_queue_name,
+        default_classes=said.gates.get(_DEFAULT_CLASSES, True),
+        failure_policy=settings.job_failure_policy,
+        selector=settings.webhook_selector or selector_of(said.selector),
+    )
+    own = kueue_hooks(partial_admission=said.settings.gates.partial_admission)
+    hooks = (*own, *job_hooks(plane.context.options.kinds, tenancy, rules))
+    quiet = [replace(hook, judge=_when_alone(plane, hook.judge)) for hook in hooks]
+    return tuple(_named_apart(quiet))
+
+
+def _when_alone(plane: QuotaPlane, judge: Judge) -> Judge:
+    return lambda asked: Verdict() if plane.notice() else judge(asked)
+
+
+def _named_apart(hooks: Iterable[Hook]) -> Iterator[Hook]:
+    """Yield the hooks, with their group in the name of what has that of another one."""
+    names: set[str] = set()
+    for hook in hooks:
+        name = hook.name
+        if name in names:
+            kind, _, rest = name.partition(".")
+            name = f"{kind}.{hook.group}.{rest}"
+        names.add(name)
+        yield replace(hook, name=name)

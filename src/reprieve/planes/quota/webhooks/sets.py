@@ -1,0 +1,129 @@
+"""Webhooks of Deployments, StatefulSets and LeaderWorkerSets: their templates say who gates pods.
+
+At creation and at every change, after the default queue and class were filled in. Refused while
+they are managed: another queue once replicas are ready, other requests or placement of a
+StatefulSet's pods, replicas of a StatefulSet other than to and from zero, or before what was scaled
+down is gone, another template or size of a LeaderWorkerSet's groups.
+
+Source: specification of the quota plane, sections 10.4 and 12.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reprieve.api import field_errors as wrong
+from reprieve.api.kueue_validation_jobs import PRIORITY_CLASS, QUEUE_NAME
+from reprieve.jobs.model import JobKind, PassesOn
+from reprieve.jobs.paths import Json, first, total
+from reprieve.jobs.pods import MANAGED, PARENT, SERVING, shape
+from reprieve.planes.quota.job_lookup import workload_key
+from reprieve.planes.quota.webhooks.defaults import (
+    JobRules,
+    Tenancy,
+    concerns,
+    exposure_warnings,
+    fill_in,
+    is_managed,
+    labels_of,
+)
+from reprieve.planes.quota.webhooks.reviews import Asked, Judge, Verdict
+
+__all__ = ["passing_on", "set_validating"]
+
+_QUEUE_LABEL = f"metadata.labels[{QUEUE_NAME}]"
+
+
+def passing_on(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
+    """Return what writes into the templates of a kind that its pods are gated."""
+    passes_on = kind.passes_on
+    assert passes_on is not None
+
+    def judge(asked: Asked) -> Verdict:
+        obj, namespace = copy.deepcopy(asked.obj), asked.namespace
+        if asked.old is None and not tenancy.has_managed_owner(namespace, obj):
+            fill_in(obj, namespace, tenancy, rules)
+        if is_managed(obj, namespace, tenancy, rules):
+            for path in passes_on.templates:
+                template = first(obj, path)
+                if isinstance(template, dict):
+                    _tell(template, kind.framework, passes_on, labels_of(obj))
+        return Verdict(changed=None if obj == asked.obj else obj)
+
+    return judge
+
+
+def set_validating(kind: JobKind, tenancy: Tenancy, rules: JobRules) -> Judge:
+    """Return what refuses changes of a managed set, and warns of queues that can be hit."""
+    passes_on = kind.passes_on
+    assert passes_on is not None
+
+    def judge(asked: Asked) -> Verdict:
+        if not concerns(asked, tenancy, rules):
+            return Verdict()
+        warnings = exposure_warnings(kind.kind, asked, tenancy)
+        return Verdict(tuple(errors(asked.obj, asked.old)), warnings)
+
+    def errors(obj: Json, old: Json | None) -> Iterator[str]:
+        queue = labels_of(obj).get(QUEUE_NAME, "")
+        if queue:
+            yield from (wrong.invalid(_QUEUE_LABEL, queue, w) for w in wrong.subdomain(queue))
+        if old is None:
+            return
+        former = labels_of(old).get(QUEUE_NAME, "")
+        ready = total(obj, passes_on.busy) > 0
+        if former and queue != former and (ready or not queue):
+            yield wrong.immutable(_QUEUE_LABEL, queue)
+        if passes_on.groups:
+            yield from _groups(passes_on, obj, old)
+        elif passes_on.total:
+            yield from _replicas(passes_on, obj, old)
+            grows = not _count(old, passes_on.total) and _count(obj, passes_on.total)
+            if grows and tenancy.is_leaving(workload_key(kind, old)):
+                why = "workload from previous scale-down is still being deleted"
+                yield wrong.forbidden(passes_on.total, why)
+
+    return judge
+
+
+def _groups(passes_on: PassesOn, obj: Json, old: Json) -> Iterator[str]:
+    for path in passes_on.templates:
+        if _shape(obj, path) != _shape(old, path):
+            yield wrong.immutable(f"{path}.spec", _shape(obj, path))
+    size, former = first(obj, passes_on.total), first(old, passes_on.total)
+    if size != former:
+        yield wrong.immutable(passes_on.total, size)
+
+
+def _replicas(passes_on: PassesOn, obj: Json, old: Json) -> Iterator[str]:
+    for path in passes_on.templates:
+        if _shape(obj, path) != _shape(old, path):
+            yield wrong.immutable(f"{path}.spec", _shape(obj, path))
+    wanted, former = (_count(each, passes_on.total) for each in (obj, old))
+    if wanted and former and wanted != former:
+        yield wrong.immutable(passes_on.total, wanted)
+    if not former and wanted and total(obj, "status.replicas") > 0:
+        yield wrong.forbidden(passes_on.total, "scaling down is still in progress")
+
+
+def _count(obj: Json, path: str) -> int:
+    found = first(obj, path)
+    return found if isinstance(found, int) else 1
+
+
+def _shape(obj: Json, path: str) -> Any:
+    template = first(obj, path)
+    return shape(template.get("spec") or {}) if isinstance(template, dict) else None
+
+
+def _tell(template: Json, parent: str, passes_on: PassesOn, labels: Mapping[str, str]) -> None:
+    metadata = template.setdefault("metadata", {})
+    notes = {PARENT: parent, **({SERVING: "true"} if passes_on.serving else {})}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **notes}
+    more: dict[str, str] = {MANAGED: "true"} if passes_on.managed else {}
+    if passes_on.queue:
+        more |= {name: labels[name] for name in (QUEUE_NAME, PRIORITY_CLASS) if labels.get(name)}
+    if more:
+        metadata["labels"] = {**(metadata.get("labels") or {}), **more}

@@ -1,0 +1,82 @@
+"""What the parts of the scheduling plane share: connections, policy and the way to people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from reprieve.engine.placement.filtering import PlacementScorer
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.execution.fence import Fence
+from reprieve.execution.parts import SIZES, Sizes
+from reprieve.kube.client import Client
+from reprieve.kube.references import Reference
+from reprieve.kube.series_events import SeriesEvents
+from reprieve.planes.common.solve import DecisionLimit
+from reprieve.settings.scheduling import SchedulingSettings
+from reprieve.telemetry.metrics import Metrics
+from reprieve.telemetry.scheduling import SchedulingMetrics
+from reprieve.units.clock import Clock
+from reprieve.wording.events import EventText
+
+__all__ = ["SchedulingContext", "log"]
+
+log: Final = logging.getLogger("reprieve.scheduling")
+
+
+@dataclass(slots=True)
+class SchedulingContext:
+    """One running scheduling plane. `group_version`: of the PodGroups that are served, if any.
+
+    `plugins`: PodGroupPostFilter plugins by name. `scorers`: placement scorers of others.
+    """
+
+    client: Client
+    clock: Clock
+    fence: Fence
+    events: SeriesEvents
+    metrics: Metrics
+    scheduler_metrics: SchedulingMetrics
+    settings: SchedulingSettings
+    plugins: Mapping[str, PostFilter] = field(default_factory=lambda: GROUP_POST_FILTERS)
+    scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
+    lagging: Callable[[], bool] = lambda: False
+    dry_run: bool = False
+    shared_nodes: bool = False
+    group_version: str = ""
+    decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
+    record_sizes: Sizes = SIZES
+
+    @property
+    def policy(self) -> Policy:
+        """What decisions depend on."""
+        return self.settings.policy
+
+    @property
+    def scheduler_names(self) -> frozenset[str]:
+        """The names whose pods are ours."""
+        return frozenset(profile.scheduler_name for profile in self.policy.profiles)
+
+    def announce(
+        self,
+        regarding: Reference,
+        text: EventText,
+        scheduler_name: str,
+        related: Reference | None = None,
+    ) -> None:
+        """Send an event in the name of a scheduler; it never fails the caller."""
+        if self.dry_run:
+            return
+        self.events.event(
+            regarding,
+            text.type,
+            text.reason,
+            text.action,
+            text.message,
+            controller=scheduler_name,
+            related=related,
+        )

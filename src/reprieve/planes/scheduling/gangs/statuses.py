@@ -1,0 +1,178 @@
+"""The PodGroup status controller: phases and counters, written where the door keeps them.
+
+A PodGroup is looked at when it or one of its pods changes; each write brings the next look, so
+that a full gang goes through its phases within a few writes. Source: specification of gang jobs,
+sections 2 and 11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from reprieve.api.gangs import Door, PodGroup
+from reprieve.engine.gangs.phases import (
+    PhasePod,
+    PodGroupStatus,
+    is_settled,
+    next_status,
+    plain_phase,
+)
+from reprieve.execution.fence import Deposed, Fence
+from reprieve.execution.statuses import patch_group_phase
+from reprieve.intake.cluster.metadata import seconds_of
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ApiError, NotFound
+from reprieve.kube.writes import Priority
+from reprieve.planes.scheduling.gangs.watches import RESOURCES
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos, format_instant
+
+__all__ = ["GroupStatuses"]
+
+log: Final = logging.getLogger("reprieve.scheduling")
+
+_AGAIN: Final = SECOND
+
+
+@dataclass(slots=True)
+class _Known:
+    """A PodGroup, and the status that was written last or read since."""
+
+    door: Door
+    group: PodGroup
+    status: PodGroupStatus
+    phase: str  # as Koordinator has it, which the other door's status cannot say
+
+
+class GroupStatuses:
+    """Keeps the statuses of all PodGroups. `pods` gives the pods of a gang."""
+
+    def __init__(
+        self,
+        client: Client,
+        fence: Fence,
+        clock: Clock,
+        pods: Callable[[str], Iterable[PhasePod]],
+        *,
+        dry_run: bool,
+    ) -> None:
+        self._client = client.at(Priority.STATUS, fence.check)
+        self._clock = clock
+        self._pods = pods
+        self._dry_run = dry_run
+        self._known: dict[str, _Known] = {}
+        self._due: dict[str, None] = {}
+        self._wake = asyncio.Event()
+
+    def put(self, door: Door, group: PodGroup) -> None:
+        """Look at a PodGroup that came or changed."""
+        id = f"{group.metadata.namespace}/{group.metadata.name}"
+        status = _status(group)
+        known = self._known.get(id)
+        phase = status.phase
+        if known is not None and plain_phase(known.phase) == phase and not door.all_phases:
+            phase = known.phase
+        self._known[id] = _Known(door, group, status, phase)
+        self.look(id)
+
+    def remove(self, id: str) -> None:
+        """Forget a PodGroup."""
+        self._known.pop(id, None)
+        self._due.pop(id, None)
+
+    def look(self, id: str) -> None:
+        """Look at the PodGroup soon, if there is one."""
+        if id in self._known:
+            self._due[id] = None
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._due:
+                id = next(iter(self._due))
+                del self._due[id]
+                try:
+                    await self._sync(id)
+                except NotFound:
+                    continue
+                except ApiError as failure:
+                    log.warning("status of PodGroup %s: %s", id, failure)
+                    await self._clock.sleep(_AGAIN)
+                    self.look(id)
+                except Deposed:
+                    raise
+                except Exception:
+                    # It is looked at again when it changes.
+                    log.exception("status of PodGroup %s", id)
+
+    async def _sync(self, id: str) -> None:
+        known = self._known.get(id)
+        if known is None or self._dry_run:
+            return
+        group, minimum = known.group, known.group.spec.min_member
+        created = group.metadata.creation_timestamp
+        before = replace(known.status, phase=known.phase)
+        if is_settled(before, minimum, seconds_of(created) or 0):
+            return
+        now = self._clock.wall() // SECOND
+        after = next_status(before, minimum, self._pods(id), now)
+        known.phase = after.phase
+        body = _changes(known, known.status, after)
+        if not body:
+            if after.phase != before.phase:
+                # Two phases of Koordinator are one here: the next look goes on from the second.
+                self.look(id)
+            return
+        metadata = group.metadata
+        resource = RESOURCES[known.door.api_version]
+        written = await patch_group_phase(
+            self._client,
+            resource,
+            metadata.namespace,
+            metadata.name,
+            body,
+            PodGroup,
+            subresource=known.door.status_subresource,
+        )
+        if self._known.get(id) is known:
+            known.status = _status(written)
+            known.group = written
+            self.look(id)
+
+
+def _status(group: PodGroup) -> PodGroupStatus:
+    given = group.status
+    return PodGroupStatus(
+        given.phase,
+        given.occupied_by,
+        given.scheduled,
+        given.running,
+        given.succeeded,
+        given.failed,
+        seconds_of(given.schedule_start_time),
+    )
+
+
+def _changes(known: _Known, before: PodGroupStatus, after: PodGroupStatus) -> dict[str, Any]:
+    phase = str(after.phase) if known.door.all_phases else plain_phase(after.phase)
+    wanted: dict[str, Any] = {
+        "phase": (before.phase, phase),
+        "occupiedBy": (before.occupied_by, after.occupied_by),
+        "running": (before.running, after.running),
+        "succeeded": (before.succeeded, after.succeeded),
+        "failed": (before.failed, after.failed),
+    }
+    if known.door.all_phases:
+        wanted["scheduled"] = (before.scheduled, after.scheduled)
+    body = {name: new for name, (old, new) in wanted.items() if old != new}
+    if before.started != after.started and after.started is not None:
+        body["scheduleStartTime"] = format_instant(Nanos(after.started * SECOND))
+    return body

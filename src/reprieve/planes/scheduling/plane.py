@@ -1,0 +1,203 @@
+"""The scheduling plane: everything wired together, run under the process lease.
+
+Order: watches, the first lists, recovery of open intents, then decisions. Source: the design's
+"Processes and time".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from reprieve.engine.cluster.cluster import Cluster
+from reprieve.engine.cluster.forest import Forest
+from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.engine.scheduling.queue import Queue
+from reprieve.engine.scheduling.queue_entries import Backoff
+from reprieve.execution.turns import NodeTurns
+from reprieve.kube.errors import ApiError
+from reprieve.planes.common.persistent import persistent, recovered
+from reprieve.planes.common.workers import spawn
+from reprieve.planes.scheduling.bindings import Bindings
+from reprieve.planes.scheduling.context import SchedulingContext, log
+from reprieve.planes.scheduling.decisions import Decisions
+from reprieve.planes.scheduling.gangs.outcomes import GangOutcomes
+from reprieve.planes.scheduling.gangs.plane import GangPlane, QueueFacts
+from reprieve.planes.scheduling.kinds import snapshot_kinds
+from reprieve.planes.scheduling.preemptions import Preemptions
+from reprieve.planes.scheduling.protections import tell_ignored
+from reprieve.planes.scheduling.set_aside import SetAside
+from reprieve.planes.scheduling.short_groups import ShortGroups
+from reprieve.planes.scheduling.state import ClusterState
+from reprieve.planes.scheduling.statuses import Statuses
+from reprieve.planes.scheduling.watches import Watches
+from reprieve.units.durations import MINUTE, SECOND
+
+__all__ = ["SchedulingPlane"]
+
+_PERIOD: Final = SECOND
+_CLEARED_FOR: Final = MINUTE
+
+
+class SchedulingPlane:
+    """A scheduler for the names of its profiles. `namespace`: where its intents are."""
+
+    name = "scheduling"
+
+    def __init__(self, context: SchedulingContext, namespace: str) -> None:
+        self.context = context
+        self._tasks: asyncio.TaskGroup | None = None
+        self.state = ClusterState(
+            Cluster(snapshot_kinds(context.policy)),
+            context.clock,
+            context.scheduler_names,
+            changed=self._changed,
+            pod_gone=self._pod_gone,
+            group_gone=self._group_gone,
+            forest=Forest(trees=context.policy.gates.composite_pod_group),
+        )
+        settings = context.settings
+        self.gangs = GangPlane(context, self.state)
+        self.state.gangs = self.gangs
+        self.state.queue = Queue(
+            QueueFacts(self.state, self.gangs),
+            groups=context.policy.gates.generic_workload,
+            backoff=Backoff(
+                settings.initial_backoff_seconds * SECOND, settings.max_backoff_seconds * SECOND
+            ),
+        )
+        turns = None
+        if context.shared_nodes:
+            turns = NodeTurns(context.client, context.fence, context.clock, self.state.claimed)
+        self.watches = Watches(context, self.state, turns)
+        self.statuses = Statuses(context, self.state, lambda: self.watches.groups)
+        self.bindings = Bindings(
+            context,
+            self.state,
+            self.statuses,
+            self._spawn,
+            lambda: self.watches.condition_type,
+            turns,
+        )
+        self.unrecorded = SetAside(
+            context, self.state, self.statuses, lambda: self.watches.condition_type
+        )
+        self.preemptions = Preemptions(
+            context, self.state, self.statuses, namespace, self._spawn, self.unrecorded
+        )
+        self.gangs.withdraw = self._withdraw_nomination
+        self.gang_outcomes = GangOutcomes(
+            context, self.state, self.statuses, self.bindings, self.preemptions, self.gangs
+        )
+        self._short_groups = ShortGroups(
+            context,
+            self.state,
+            self.statuses,
+            self.gangs.book,
+            lambda: self.watches.condition_type,
+        )
+        self.decisions = Decisions(
+            context,
+            self.state,
+            self.statuses,
+            self.bindings,
+            self.preemptions,
+            condition_type=lambda: self.watches.condition_type,
+            held_back=self._held_back,
+            unrecorded=self.unrecorded,
+            gangs=self.gangs,
+            gang_outcomes=self.gang_outcomes,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether all kinds were listed."""
+        return self.watches.ready
+
+    def troubles(self) -> list[str]:
+        """Return one line for each kind that cannot be read."""
+        return self.watches.troubles()
+
+    def notice(self) -> str:
+        """Return why nothing is written; this plane always writes, but in a dry run."""
+        return ""
+
+    async def synced(self) -> None:
+        """Wait until all kinds were listed."""
+        await self.watches.synced()
+
+    async def run(self) -> None:
+        """Schedule until cancelled, or until the lease is lost (`Deposed` in a group)."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            tasks.create_task(self.watches.run())
+            tasks.create_task(self.gangs.run())
+            await self.watches.synced()
+            if not self.context.dry_run:
+                await recovered(self.preemptions.recover, self.context.clock, log)
+            tasks.create_task(self.statuses.run())
+            tasks.create_task(self.decisions.run())
+            clock = self.context.clock
+            tasks.create_task(persistent(self._housekeeping, clock, log, "housekeeping"))
+            if not self.context.dry_run:
+                tidying = self.preemptions.keep_few_records
+                tasks.create_task(persistent(tidying, clock, log, "the removal of old records"))
+            names = ", ".join(sorted(self.context.scheduler_names))
+            log.info("scheduling pods of %s", names)
+
+    async def _housekeeping(self) -> None:
+        clock, queue = self.context.clock, self.state.queue
+        while True:
+            now = clock.monotonic()
+            assumed, _ = self.state.cluster.expire(now)
+            for uid in assumed:
+                row = self.state.pod(uid)
+                if row is not None and self.state.ours(row):
+                    log.warning("%s/%s was not seen bound in time", row.namespace, row.name)
+                    queue.add(row, now)
+            tell_ignored(self.context, self.state)
+            self.gangs.look(now)
+            self.gang_outcomes.show()
+            self._short_groups.look(now)
+            self.context.scheduler_metrics.show_queue(queue.entities(), queue.pods())
+            for (place, event, kind), number in queue.incoming.items():
+                self.context.scheduler_metrics.incoming.labels(place, event, kind).inc(number)
+            queue.incoming.clear()
+            if not self.context.dry_run:
+                try:
+                    await self.preemptions.look()
+                except ApiError as failure:
+                    log.warning("intents: %s", failure)
+            self.decisions.wake()
+            await clock.sleep(_PERIOD)
+
+    def _held_back(self) -> str:
+        if self.context.lagging():
+            return "the event loop lags"
+        if not self.context.dry_run and not self.context.fence.open:
+            return "the lease is not held for long enough"
+        return next(iter(self.watches.troubles()), "")
+
+    def _changed(self) -> None:
+        self.decisions.wake()
+
+    def _withdraw_nomination(self, row: PodRow) -> None:
+        self.statuses.pod(row, nominated="")
+
+    def _pod_gone(self, row: PodRow) -> None:
+        self.statuses.forget(row.uid)
+        self.bindings.seen(row.uid)
+
+    def _group_gone(self, group: GroupRow) -> None:
+        """Nobody knows when its pods come again: the room that is kept for them is for others."""
+        self.statuses.forget(group.uid)
+        deadline = self.context.clock.monotonic() + _CLEARED_FOR
+        for row in self.state.members(group.key):
+            if self.state.ours(row):
+                self.state.cluster.nominate(row.uid, "", row.priority, deadline)
+                self.statuses.pod(row, nominated="")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None, "the plane runs"
+        spawn(self._tasks, work, log)

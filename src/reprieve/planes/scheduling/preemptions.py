@@ -1,0 +1,249 @@
+"""Carries preemptions out, from their record to the end of the last victim.
+
+1. The plan is recorded, nominations of lower pods on the target node are taken away, the victims
+   are marked and deleted (`victims`).
+2. Meanwhile, and until the deletions are seen, the preemptor is held before the queue. A call that
+   fails for good makes it ready at once and closes the record.
+3. The record is closed when every victim is gone and the preemptor is placed or has let go.
+
+Source: specification 9; the design's "Intent log and executor" and "Recovery".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeAlias
+
+from reprieve.engine.cluster.snapshot import Nomination
+from reprieve.engine.plan import Plan, Plane
+from reprieve.execution.book import Book, Retention
+from reprieve.execution.carried import Carried
+from reprieve.execution.executor import Executor
+from reprieve.execution.fence import Deposed
+from reprieve.execution.intents import IntentTaken
+from reprieve.kube.bodies import Json
+from reprieve.kube.errors import ApiError
+from reprieve.planes.scheduling.context import SchedulingContext, log
+from reprieve.planes.scheduling.preemptor import Preemptor
+from reprieve.planes.scheduling.set_aside import SetAside
+from reprieve.planes.scheduling.state import ClusterState
+from reprieve.planes.scheduling.statuses import Statuses
+from reprieve.planes.scheduling.victims import HELD, SchedulingVictims
+from reprieve.units.durations import MILLISECOND, SECOND
+from reprieve.units.ids import Uid
+
+__all__ = ["Preemptions", "Record"]
+
+Record: TypeAlias = Callable[[], dict[str, Any]]
+
+_RETENTION: Final = Retention()
+_AGAIN: Final = SECOND
+_SEEN_WITHIN: Final = 5 * SECOND
+_LOOK: Final = 10 * MILLISECOND
+_LONGEST_WAIT: Final = 10 * SECOND  # of a preemptor whose plan failed with nobody evicted
+
+
+class Preemptions:
+    """All preemptions of one plane. `spawn` runs a task.
+
+    `unrecorded`: whose plan cannot be written down, which pause.
+    """
+
+    def __init__(
+        self,
+        context: SchedulingContext,
+        state: ClusterState,
+        statuses: Statuses,
+        namespace: str,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        unrecorded: SetAside,
+    ) -> None:
+        self._context = context
+        self._unrecorded = unrecorded
+        self._state = state
+        self._statuses = statuses
+        self._spawn = spawn
+        self.book = Book(
+            Plane.SCHEDULING,
+            context.client,
+            namespace,
+            context.fence,
+            context.clock,
+            sizes=context.record_sizes,
+            retention=lambda: _RETENTION,
+        )
+        self._victims = SchedulingVictims(context, state)
+        self._executor = Executor[Json](
+            self.book,
+            self._victims,
+            context.clock,
+            spawn,
+            ended=lambda each, record: self._victims.forget(each.intent),
+        )
+        self._failures: dict[str, int] = {}  # in a row, with nobody evicted, by preemptor
+
+    async def recover(self) -> None:
+        """Finish or abandon what a former process left open.
+
+        Raises:
+            Deposed: the process lease is lost.
+            ApiError: to be tried again.
+        """
+        await self._executor.recover()
+
+    def begin(
+        self,
+        plan: Plan,
+        preemptor: Preemptor,
+        lower: Sequence[Nomination],
+        after: Callable[[], None] = lambda: None,
+        *,
+        record: Record | None = None,
+    ) -> None:
+        """Carry the plan out in a task of its own; `after` is called once the calls are over.
+
+        `record` makes the input of the decision that goes into the intent.
+        """
+        self._spawn(self._carry(plan, preemptor, lower, after, record))
+
+    def note(self, plan: Plan, preemptor: Preemptor, record: Record | None = None) -> None:
+        """Write down what a dry run would have done, once for each plan."""
+        if not self.book.noted(plan):
+            victims = ", ".join(f"{v.root.namespace}/{v.root.name}" for v in plan.victims)
+            log.info("dry run: %s would be evicted for %s", victims, preemptor.key)
+            self._spawn(self._note(plan, record))
+
+    async def look(self) -> None:
+        """Complete what is over, plan around what does not end.
+
+        Raises:
+            Deposed: the process lease is lost.
+            ApiError: to be tried again.
+        """
+        try:
+            await self._executor.look()
+        finally:
+            intents_open = self._context.metrics.intents_open
+            intents_open.labels(Plane.SCHEDULING.value).set(len(self._executor.open))
+
+    async def keep_few_records(self) -> None:
+        """Remove old records once in a while, until cancelled."""
+        await self.book.keep_few(self._failures.clear)
+
+    # One plan.
+
+    async def _carry(
+        self,
+        plan: Plan,
+        preemptor: Preemptor,
+        lower: Sequence[Nomination],
+        after: Callable[[], None],
+        record: Record | None,
+    ) -> None:
+        clock, scheduler = self._context.clock, self._context.scheduler_metrics
+        start = clock.monotonic()
+        failed, aside = True, 0
+        unrecorded: ApiError | None = None
+        try:
+            each = await self._evict(plan, preemptor, lower, record)
+            states = each.outcome()
+            failed = each.stalled or not all(state.state.over for state in states)
+            if failed:
+                stay = (state for state in states if not state.state.over)
+                detail = next((state.message for state in stay if state.message), "a victim stays")
+                log.warning("preemption for %s: %s", preemptor.key, detail)
+                if not (each.pending or each.stalled or each.abandoned):
+                    await self._executor.give_up(each, "a victim could not be deleted")
+                self._executor.watch(each)
+                if not any(state.state.over for state in states):
+                    await self._wait_after_failure(preemptor)
+            else:
+                self._failures.pop(preemptor.key, None)
+                self._executor.watch(each)
+                await self._seen(each)
+                log.info("plan %s: %d victims for %s", plan.id, len(plan.victims), preemptor.key)
+        except IntentTaken as taken:
+            log.warning("preemption for %s: %s", preemptor.key, taken)
+            await clock.sleep(_AGAIN)
+        except ApiError as failure:
+            unrecorded = failure
+        except Deposed:
+            raise
+        except Exception:
+            log.exception("preemption for %s failed", preemptor.key)
+            await self._wait_after_failure(preemptor)
+        finally:
+            result = "error" if failed else "success"
+            seconds = (clock.monotonic() - start) / SECOND
+            scheduler.execution_seconds.labels(preemptor.kind, result).observe(seconds)
+            scheduler.goroutine_seconds.labels(result).observe(seconds)
+            scheduler.goroutines.labels(result).inc()
+            outcome_word = "failed" if failed else "evicted"
+            self._context.metrics.count_plan(plan.id, plan.plane, outcome_word)
+            after()
+            if unrecorded is not None:
+                # Only now: what is told of it takes the place of what the attempt itself tells.
+                aside = self._unrecorded.put_unrecorded(preemptor.unit, unrecorded)
+            again = failed and not aside
+            self._state.queue.release(preemptor.key, clock.monotonic(), activate=again)
+            if aside:
+                self._state.queue.remind(preemptor.unit, aside)
+            self._state.changed()
+
+    async def _evict(
+        self,
+        plan: Plan,
+        preemptor: Preemptor,
+        lower: Sequence[Nomination],
+        record: Record | None,
+    ) -> Carried[Json]:
+        """Record the plan, and make the calls for its victims; what is left is tried again."""
+        decided_on = await _input(plan, record)
+        intent = await self.book.write(plan, decision_input=decided_on)
+        self._unrecorded.forget(preemptor.unit)
+        for nomination in lower:
+            row = self._state.pod(nomination.uid)
+            if row is not None:
+                await self._statuses.pod(row, nominated="").wait()
+        self._victims.begin(intent, preemptor)
+        each = await self._executor.mark(intent)
+        if not (each.abandoned or each.stalled):
+            await self._executor.evict(each)
+        clock = self._context.clock
+        end = clock.monotonic() + HELD
+        while each.pending and not each.stalled and each.next_try <= end:
+            await clock.sleep(max(each.next_try - clock.monotonic(), 0))
+            await self._executor.try_again(each)
+        return each
+
+    async def _note(self, plan: Plan, record: Record | None) -> None:
+        await self.book.note(plan, decision_input=await _input(plan, record))
+
+    async def _wait_after_failure(self, preemptor: Preemptor) -> None:
+        """Nothing has changed, so that the next attempt may fail alike: pause longer each time."""
+        failures = self._failures[preemptor.key] = self._failures.get(preemptor.key, 0) + 1
+        await self._context.clock.sleep(min(_AGAIN << min(failures - 1, 8), _LONGEST_WAIT))
+
+    async def _seen(self, each: Carried[Json]) -> None:
+        """Wait until the watch shows that the victims are on their way."""
+        clock = self._context.clock
+        end = clock.monotonic() + _SEEN_WITHIN
+        for victim in each.intent.spec.victims:
+            while clock.monotonic() < end:
+                row = self._state.pod(Uid(victim.root.uid))
+                if row is None or row.deleting or row.finished:
+                    break
+                await clock.sleep(_LOOK)
+
+
+async def _input(plan: Plan, record: Record | None) -> dict[str, Any] | None:
+    """Return the input of the decision as the record holds it."""
+    if record is None:
+        return None
+    try:
+        return await asyncio.to_thread(record)
+    except Exception:
+        # What cannot be explained later must be carried out all the same.
+        log.exception("the input of plan %s is not recorded", plan.id)
+        return None

@@ -1,0 +1,28 @@
+"""Who needs room, as far as its queue entry, its victims' texts and the events about it say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reprieve.engine.scheduling.outcome import Unit
+from reprieve.kube.references import Reference
+from reprieve.units.ids import Uid
+from reprieve.wording.events import EventText
+
+__all__ = ["Preemptor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """`key` of its queue entry, its kind's word, its target, and the related object."""
+
+    unit: Unit
+    key: str
+    kind: str
+    uid: Uid
+    scheduler_name: str
+    target: str
+    reference: Reference
+    message: str = ""  # of its victims' condition, where that is not kube-scheduler's own
+    preempted: Callable[[str], EventText] | None = None  # a victim's event, by its node

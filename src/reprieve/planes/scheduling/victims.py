@@ -1,0 +1,188 @@
+"""What a victim of the scheduling plane is: a pod that is deleted, and gone when the watch says so.
+
+1. Pods of a unit are marked before any victim is deleted; others are marked as they are deleted.
+2. All victims go but the last, which goes when the calls for all others have succeeded.
+3. A victim that does not end in time, its own grace period and some slack, is planned around:
+   event, metric, and the preemptor is ready. So is one that nobody may delete, though others of its
+   unit have gone: that is tried again for ten minutes.
+4. The preemptor is served when each of its pods has a node, or is not nominated any more.
+
+Source: specification 9; the design's "Intent log and executor".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from reprieve.api.reprieve import Preemption, Victim, VictimStatus
+from reprieve.engine.cluster.trees import Way
+from reprieve.engine.plan import Plane
+from reprieve.engine.scheduling.harm import lost_by
+from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
+from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
+from reprieve.kube.bodies import Json
+from reprieve.kube.references import Reference
+from reprieve.planes.scheduling.context import SchedulingContext, log
+from reprieve.planes.scheduling.preemptor import Preemptor
+from reprieve.planes.scheduling.references import pod_reference
+from reprieve.planes.scheduling.state import ClusterState
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.ids import Uid
+from reprieve.wording import kube_scheduler as wording
+
+__all__ = ["HELD", "SchedulingVictims"]
+
+#: For how long a preemptor is held while what is left of a unit is tried again.
+HELD: Final = 7 * SECOND
+_MANNER: Final = Manner(last_alone=True, whole=True, given_up_after=10 * MINUTE)
+
+
+class SchedulingVictims:
+    """The victims of one plane."""
+
+    manner = _MANNER
+
+    def __init__(self, context: SchedulingContext, state: ClusterState) -> None:
+        self._context = context
+        self._state = state
+        self._pods = PodVictims(
+            context.client,
+            context.fence,
+            context.clock,
+            evicted=self._evicted,
+            seen=self._seen_metadata,
+        )
+        # For whom the plans of this process are, by record.
+        self._preemptors: dict[str, Preemptor] = {}
+        self._graces: dict[Uid, int] = {}
+        self._deadlines: dict[tuple[str, str], int] = {}  # by record and victim, monotonic
+
+    def begin(self, intent: Preemption, preemptor: Preemptor) -> None:
+        """A plan of this process is about to be carried out."""
+        self._preemptors[intent.metadata.name] = preemptor
+        message = preemptor.message or wording.disruption_message(
+            preemptor.scheduler_name, preemptor.kind
+        )
+        self._pods.announce(intent, message)
+
+    def forget(self, intent: Preemption) -> None:
+        """A plan is over."""
+        name = intent.metadata.name
+        self._preemptors.pop(name, None)
+        self._pods.forget(intent)
+        for victim in intent.spec.victims:
+            self._graces.pop(Uid(victim.root.uid), None)
+            self._deadlines.pop((name, victim.root.uid), None)
+
+    # What the executor asks.
+
+    def is_told_first(self, victim: Victim) -> bool:
+        return bool(victim.unit)
+
+    async def stale(self, intent: Preemption, victims: Sequence[Victim]) -> str:
+        return ""  # It was compared with what has happened just before it was recorded.
+
+    async def mark(self, intent: Preemption, victim: Victim) -> Marked[Json] | VictimResult:
+        return await self._pods.mark(intent, victim)
+
+    async def spare(self, intent: Preemption, victim: Victim, mark: Json | None, why: str) -> None:
+        await self._pods.spare(mark)
+
+    async def evict(
+        self, intent: Preemption, victim: Victim, mark: Json | None, *, again: bool
+    ) -> VictimResult | None:
+        return await self._pods.evict(intent, victim, mark, again=again)
+
+    async def read(self, intent: Preemption, victim: Victim, *, elsewhere: bool) -> Reading[Json]:
+        return await self._pods.read(intent, victim, elsewhere=elsewhere)
+
+    def needed(self, intent: Preemption) -> bool:
+        """Whether a pod of the preemptor still waits for a node, with all groups above it there."""
+        rows = (self._state.pod(Uid(place.uid)) for place in intent.spec.placement)
+        waiting = [row for row in rows if row is not None and self._state.ours(row)]
+        groups = {f"{row.namespace}/{row.group}" for row in waiting if row.group}
+        if not self._context.policy.gates.generic_workload:
+            groups.clear()
+        return bool(waiting) and all(self._state.root(key)[0] is not Way.MISSING for key in groups)
+
+    def observe(
+        self, intent: Preemption, victim: Victim, state: VictimStatus | None
+    ) -> VictimResult | None:
+        assert state is not None, "a pod is on its way because of what its eviction came to"
+        row, now = self._state.pod(Uid(victim.root.uid)), self._context.clock.monotonic()
+        name = intent.metadata.name, victim.root.uid
+        if row is not None and not row.finished:
+            deadline = self._deadlines.get(name)
+            if deadline is None:
+                grace = self._graces.pop(row.uid, DEFAULT_GRACE) * SECOND
+                deadline = now + grace + self._context.settings.victim_deadline
+                self._deadlines[name] = deadline
+            if now < deadline:
+                return None
+            self._overdue(intent, row.uid)
+        return VictimResult(state.state, state.message)
+
+    def served(self, intent: Preemption) -> bool:
+        for place in intent.spec.placement:
+            row = self._state.pod(Uid(place.uid))
+            if row is not None and not row.node and row.nominated:
+                return False
+        return True
+
+    def held_up(self, intent: Preemption, left: Sequence[tuple[Victim, str]], since: int) -> None:
+        if since >= HELD or intent.metadata.name not in self._preemptors:
+            self._state.overdue.update(Uid(victim.root.uid) for victim, _ in left)
+
+    # What is told.
+
+    def _overdue(self, intent: Preemption, uid: Uid) -> None:
+        row = self._state.pod(uid)
+        if row is None:
+            return
+        log.warning("victim %s/%s does not end: planned around", row.namespace, row.name)
+        self._context.scheduler_metrics.overdue_victims.inc()
+        self._state.overdue.add(uid)
+        preemptor = self._preemptors.get(intent.metadata.name)
+        if preemptor is not None:
+            text = wording.victim_overdue(row.namespace, row.name)
+            self._context.announce(pod_reference(row), text, preemptor.scheduler_name)
+            self._state.queue.activate((preemptor.key,), self._context.clock.monotonic())
+
+    def _evicted(self, intent: Preemption, victim: Victim, grace: int) -> None:
+        self._graces[Uid(victim.root.uid)] = grace
+        plan: Any = intent.spec.plan_id
+        self._context.metrics.count_preemption(plan, Plane.SCHEDULING, victim.rule, "evicted")
+        row = self._state.pod(Uid(victim.root.uid))
+        if row is not None:
+            group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
+            lost = lost_by(row, group, self._context.clock.wall() // SECOND)
+            self._context.metrics.lost_device_seconds.labels(
+                Plane.SCHEDULING.value, victim.rule
+            ).inc(lost)
+        preemptor = self._preemptors.get(intent.metadata.name)
+        if preemptor is None:
+            return
+        root = victim.root
+        about = (
+            pod_reference(row)
+            if row is not None
+            else Reference("v1", "Pod", root.namespace, root.name, root.uid)
+        )
+        text = wording.preempted(preemptor.kind, preemptor.uid, preemptor.target)
+        if preemptor.preempted is not None:
+            text = preemptor.preempted(row.node if row is not None else "")
+        self._context.announce(about, text, preemptor.scheduler_name, preemptor.reference)
+
+    def _seen_metadata(self, victim: Victim) -> dict[str, Any] | None:
+        """Return what marks of a victim refer to, None where it leaves or is not known."""
+        row = self._state.pod(Uid(victim.root.uid))
+        if row is None or row.deleting or row.finished:
+            return None
+        return {
+            "namespace": row.namespace,
+            "name": row.name,
+            "uid": row.uid,
+            "resourceVersion": str(row.version),
+            "generation": row.generation,
+        }

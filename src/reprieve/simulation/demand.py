@@ -1,0 +1,140 @@
+"""What a study submits: a trace brought to a load, with tenants and priorities where it has none.
+
+The load is the device time asked for, as a share of what the capacity offers between the first and
+the last arrival. To reach another one jobs are drawn from the trace: whole copies of it, each
+turned by a number of days so that its daily rhythm stays while its bursts fall apart, and of one
+more such copy as many jobs, in a random order, as come nearest to the load. Everything is drawn
+from the seed and the trace's name alone, so that all policies are given the same jobs.
+
+A job that wants more devices than there are is left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import accumulate
+from random import Random
+
+from reprieve.simulation.trace import Job, Trace, device_time, window
+from reprieve.units.durations import HOUR
+from reprieve.units.errors import UsageError
+
+__all__ = ["Demand", "Tenants", "demand", "load_of"]
+
+DAY = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """Who submits, where the trace does not say: the k-th of `count` with weight 1/k^`zipf`.
+
+    `priorities` are priorities with their shares of the jobs.
+    """
+
+    count: int = 1
+    zipf: float = 0.0
+    priorities: Mapping[int, float] = field(default_factory=lambda: {0: 1.0})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the tenants' names, the one with most jobs first."""
+        width = len(str(self.count))
+        return tuple(f"tenant-{number:0{width}}" for number in range(1, self.count + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The jobs of a replay, all with tenant and priority; `own_load` is that of the trace itself.
+
+    `too_wide` counts the trace's jobs that want more devices than there are.
+    """
+
+    jobs: tuple[Job, ...]
+    own_load: float
+    load: float
+    too_wide: int = 0
+
+
+def load_of(jobs: Sequence[Job], capacity: int, within: int) -> Fraction:
+    """Return the share of the capacity that the jobs ask for within so many nanoseconds."""
+    return Fraction(device_time(jobs), capacity * within) if within and capacity else Fraction(0)
+
+
+def demand(trace: Trace, tenants: Tenants, capacity: int, load: float | None, seed: int) -> Demand:
+    """Return what is submitted; a load of None is the trace as it is.
+
+    Raises:
+        UsageError: the trace has no jobs that fit, or all come at once, so that it has no load.
+    """
+    fitting = [job for job in trace.jobs if job.devices <= capacity]
+    if not fitting:
+        raise UsageError(
+            f"trace {trace.name}: no job wants at most {capacity} devices, which is what the "
+            f"cluster has; it has {len(trace.jobs)} jobs and {len(trace.malformed)} lines that "
+            f"cannot be read"
+        )
+    within = window(fitting)
+    own = load_of(fitting, capacity, within)
+    jobs = fitting
+    if load is not None:
+        if not within:
+            raise UsageError(
+                f"trace {trace.name}: all jobs arrive at once, so it has no load; accepted: a "
+                f"workload without load"
+            )
+        jobs = _sampled(fitting, Fraction(load) / own, Random(f"{seed}/{trace.name}/load"))
+    first = jobs[0].arrival
+    jobs = [replace(job, arrival=job.arrival - first) for job in jobs]
+    jobs = _assigned(jobs, tenants, Random(f"{seed}/{trace.name}/tenants"))
+    reached = load_of(jobs, capacity, within)
+    too_wide = len(trace.jobs) - len(fitting)
+    return Demand(tuple(jobs), float(own), float(reached), too_wide)
+
+
+def _sampled(jobs: Sequence[Job], factor: Fraction, random: Random) -> list[Job]:
+    """Return so many times the demand of the jobs, in the order of their arrivals."""
+    start, end = jobs[0].arrival, jobs[-1].arrival
+    days = max(1, (end - start) // DAY)
+    whole = int(factor)
+    found = list(jobs) if whole else []
+    for copy in range(1, whole + 1):
+        turn = random.randrange(days) * DAY
+        part: Sequence[Job] = jobs
+        if copy == whole:
+            wanted = (factor - whole) * device_time(jobs)
+            part = _nearest(random.sample(jobs, len(jobs)), wanted)
+        for job in part:
+            moved = start + (job.arrival - start + turn) % (end - start)
+            found.append(replace(job, id=f"{job.id}+{copy}", arrival=moved))
+    if not whole:
+        found = _nearest(random.sample(jobs, len(jobs)), factor * device_time(jobs))
+    found.sort(key=lambda job: (job.arrival, job.id))
+    return found
+
+
+def _nearest(jobs: Sequence[Job], wanted: Fraction) -> list[Job]:
+    """Return as many of the first jobs as come nearest to the device time that is wanted."""
+    sums = [0, *accumulate(job.devices * job.duration for job in jobs)]
+    best = min(range(len(sums)), key=lambda count: abs(sums[count] - wanted))
+    return list(jobs[:best])
+
+
+def _assigned(jobs: Sequence[Job], tenants: Tenants, random: Random) -> list[Job]:
+    names = tenants.names
+    weights = [1 / rank**tenants.zipf for rank in range(1, len(names) + 1)]
+    levels, shares = list(tenants.priorities), list(tenants.priorities.values())
+    found = []
+    for job in jobs:
+        # Both are drawn for every job, so that a column more in the trace changes no other draw.
+        tenant = random.choices(names, weights)[0]
+        priority = random.choices(levels, shares)[0]
+        found.append(
+            replace(
+                job,
+                tenant=job.tenant or tenant,
+                priority=priority if job.priority is None else job.priority,
+            )
+        )
+    return found

@@ -1,0 +1,186 @@
+"""What a replay is judged by.
+
+All times count from the first arrival; *the window* is from there to the last one, while there is
+demand; jobs go on until all have finished.
+
+* admitted: jobs that got devices within the window
+* done: device-hours within the window that were of use, that is held and not undone later than
+  that; `useful share` is their share of the capacity
+* wait: of one job all the time in which it held no devices, before its first start and after each
+  displacement; `first wait` is the former alone
+* completion: from the arrival to the end
+* lost: device-hours of progress that were undone, and those held without doing anything (restarts,
+  last saves); over the whole replay
+* preemptions: displacements; `most` of one job, `repeated` are jobs with more than one
+* finish ratio: a job's completion time by its duration; of each tenant the mean, `largest` of them,
+  and Jain's index over them, 1 where all are alike
+
+Percentiles are those of the nearest rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, log10
+from typing import Final
+
+from reprieve.simulation.replay import Life, Replay
+from reprieve.units.durations import HOUR, SECOND
+
+__all__ = ["GRID_S", "SIZES", "Measures", "SizeWaits", "measured", "percentile"]
+
+#: Upper ends of size classes, in devices; the last one has none.
+SIZES: Final[tuple[tuple[str, int | None], ...]] = (
+    ("1", 1),
+    ("2-4", 4),
+    ("5-8", 8),
+    ("9+", None),
+)
+#: Waits in seconds at which the distribution is kept: 1 s to 10^7 s, 24 for each power of ten.
+GRID_S: Final[tuple[float, ...]] = tuple(10 ** (step / 24) for step in range(7 * 24 + 1))
+_BINS: Final = 240
+_MOST_BARS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class SizeWaits:
+    """Waits of the jobs of one size class, in seconds."""
+
+    size: str
+    jobs: int
+    p50_s: float
+    p95_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """See above. `wait_shares`: of `GRID_S`, the share of jobs that waited no longer.
+
+    `use` is the mean of the devices in use in equal parts of the replay, `often` how many jobs made
+    way so often: never, once and so on, the last one being that often or more.
+    """
+
+    jobs: int
+    admitted: int
+    makespan_s: float
+    done_h: float
+    useful_share: float
+    wait_p50_s: float
+    wait_p95_s: float
+    wait_p99_s: float
+    first_wait_p50_s: float
+    first_wait_p95_s: float
+    completion_mean_s: float
+    preemptions: int
+    most: int
+    repeated: int
+    lost_h: float
+    undone_h: float
+    idle_h: float
+    finish_ratio_largest: float
+    jain: float
+    by_size: tuple[SizeWaits, ...]
+    wait_shares: tuple[float, ...]
+    use: tuple[float, ...]
+    often: tuple[int, ...]
+
+
+def measured(replay: Replay, capacity: int) -> Measures:
+    """Return the measures of a replay in which all jobs have finished."""
+    lives = replay.lives
+    within = max(life.job.arrival for life in lives)
+    waits = sorted(life.waited for life in lives)
+    first = sorted((life.started or 0) - life.job.arrival for life in lives)
+    undone, idle = sum(life.lost for life in lives), sum(life.idle for life in lives)
+    ratios = _ratios(lives)
+    displaced = [life.displaced for life in lives]
+    return Measures(
+        jobs=len(lives),
+        admitted=sum(life.started is not None and life.started <= within for life in lives),
+        makespan_s=replay.ended / SECOND,
+        done_h=replay.done_at_end / HOUR,
+        useful_share=replay.done_at_end / (capacity * within) if within else 0.0,
+        wait_p50_s=percentile(waits, 50) / SECOND,
+        wait_p95_s=percentile(waits, 95) / SECOND,
+        wait_p99_s=percentile(waits, 99) / SECOND,
+        first_wait_p50_s=percentile(first, 50) / SECOND,
+        first_wait_p95_s=percentile(first, 95) / SECOND,
+        completion_mean_s=sum(_completion(life) for life in lives) / len(lives) / SECOND,
+        preemptions=sum(displaced),
+        most=max(displaced),
+        repeated=sum(count > 1 for count in displaced),
+        lost_h=(undone + idle) / HOUR,
+        undone_h=undone / HOUR,
+        idle_h=idle / HOUR,
+        finish_ratio_largest=max(ratios),
+        jain=sum(ratios) ** 2 / (len(ratios) * sum(ratio * ratio for ratio in ratios)),
+        by_size=_by_size(lives),
+        wait_shares=_shares(waits),
+        use=_use(replay),
+        often=tuple(
+            sum(count == times for count in displaced)
+            if times < _MOST_BARS
+            else sum(count >= times for count in displaced)
+            for times in range(_MOST_BARS + 1)
+        ),
+    )
+
+
+def percentile(ordered: Sequence[int], share: int) -> int:
+    """Return the value of the nearest rank, 0 of none."""
+    return ordered[max(0, ceil(len(ordered) * share / 100) - 1)] if ordered else 0
+
+
+def _completion(life: Life) -> int:
+    assert life.finished is not None, "a replay ends when all jobs have finished"
+    return life.finished - life.job.arrival
+
+
+def _ratios(lives: Sequence[Life]) -> list[float]:
+    of: dict[str, list[float]] = {}
+    for life in lives:
+        of.setdefault(life.job.tenant, []).append(_completion(life) / life.job.duration)
+    return [sum(ratios) / len(ratios) for _, ratios in sorted(of.items())]
+
+
+def _by_size(lives: Sequence[Life]) -> tuple[SizeWaits, ...]:
+    found, above = [], 0
+    for name, most in SIZES:
+        waits = sorted(
+            life.waited
+            for life in lives
+            if life.job.devices > above and (most is None or life.job.devices <= most)
+        )
+        above = most or 0
+        if waits:
+            half, most_of_them = percentile(waits, 50) / SECOND, percentile(waits, 95) / SECOND
+            found.append(SizeWaits(name, len(waits), half, most_of_them))
+    return tuple(found)
+
+
+def _shares(waits: Sequence[int]) -> tuple[float, ...]:
+    counts = [0] * (len(GRID_S) + 1)
+    for wait in waits:
+        step = 0 if wait <= SECOND else ceil(round(log10(wait / SECOND) * 24, 9))
+        counts[min(step, len(GRID_S))] += 1
+    found, below = [], 0
+    for count in counts[:-1]:
+        below += count
+        found.append(below / len(waits))
+    return tuple(found)
+
+
+def _use(replay: Replay) -> tuple[float, ...]:
+    """Return the mean of the devices in use in `_BINS` equal parts of the replay."""
+    end = max(replay.ended, 1)
+    sums = [0.0] * _BINS
+    for (since, devices), (until, _) in pairwise([*replay.use, (end, 0)]):
+        if not devices:
+            continue
+        first, last = since * _BINS // end, min(_BINS - 1, until * _BINS // end)
+        for place in range(first, last + 1):
+            start, stop = place * end / _BINS, (place + 1) * end / _BINS
+            sums[place] += devices * max(0.0, min(until, stop) - max(since, start))
+    return tuple(total / (end / _BINS) for total in sums)

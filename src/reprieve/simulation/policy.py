@@ -1,0 +1,132 @@
+"""A policy of a study: how the quota plane is set up to decide, in the words of its own settings.
+
+    NAME:
+      preemption: Never              # or, as in a ClusterQueue: withinClusterQueue,
+                                     # reclaimWithinCohort, borrowWithinCohort
+      strategy: BestEffortFIFO       # or StrictFIFO: the head that does not fit blocks its queue
+      minRuntime: {preempt: 10m, reclaim: 10m}
+      quota: {preemptionPolicy: FairSharing, ...}    # the section `quota` of a --config file
+      own: FILE.py:CLASS             # in place of all others: a policy of one's own, see `own`
+
+Without `preemption`, a queue preempts its own work of lower priority and takes back from any work
+what it lent. What the section `quota` decides is read by the operator's own reader
+(`settings.quota`); what concerns a running operator alone is refused, since it would change nothing
+here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from reprieve.engine.quota.model import (
+    BorrowWithinCohort,
+    Policy,
+    Preemption,
+    QueueingStrategy,
+    Settings,
+)
+from reprieve.settings.fields import choice, duration, integer, text
+from reprieve.settings.quota import quota_settings
+from reprieve.simulation.document import Part
+from reprieve.simulation.own import load_own
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import UsageError
+
+__all__ = ["DEFAULT_PREEMPTION", "PolicySpec", "read_policy"]
+
+KEYS: Final = ("preemption", "strategy", "minRuntime", "quota", "own")
+#: Keys of the section `quota` that only a running operator has a use for.
+_OPERATOR_ONLY: Final = ("webhooks", "jobKinds", "configurationMap", "proveNodes")
+_PREEMPTION: Final = ("withinClusterQueue", "reclaimWithinCohort", "borrowWithinCohort")
+_WITHIN: Final = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
+_RECLAIM: Final = ("Never", "LowerPriority", "Any")
+DEFAULT_PREEMPTION: Final = Preemption(Policy.LOWER_PRIORITY, Policy.ANY)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """A policy; `loop_window` in nanoseconds, `loop_limit` 0 holds no pairs.
+
+    `own` names a policy of one's own and the folder that its file is in, None without.
+    """
+
+    name: str
+    preemption: Preemption = DEFAULT_PREEMPTION
+    strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
+    settings: Settings = field(default_factory=Settings)
+    preempt_min_runtime_s: int = 0
+    reclaim_min_runtime_s: int = 0
+    loop_window: int = 3_600 * SECOND
+    loop_limit: int = 2
+    own: tuple[str, Path] | None = None
+
+
+def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
+    """Return the policy that a part of the study says; `beside` is the study's folder.
+
+    Raises:
+        UsageError: what is wrong, where, and what is accepted.
+    """
+    own = given.get("own")
+    if own is not None:
+        if len(given.value) > 1:
+            others = ", ".join(key for key in given.value if key != "own")
+            raise UsageError(f"{given.where('own')}: accepted: alone, without {others}")
+        load_own(text(own, given.where("own")), beside, given.where("own"))
+        return PolicySpec(name, own=(own, beside))
+    section = given.part("quota")
+    for key in _OPERATOR_ONLY:
+        if key in section.value:
+            raise UsageError(f"{section.where(key)}: changes nothing in a replay; leave it out")
+    place = section.where().rsplit(".quota", 1)[0]
+    settings = quota_settings(section.value, place)
+    runtimes = given.part("minRuntime", ("preempt", "reclaim"))
+    return PolicySpec(
+        name,
+        _preemption(given),
+        QueueingStrategy(
+            choice(
+                given.get("strategy", "BestEffortFIFO"),
+                given.where("strategy"),
+                [str(each) for each in QueueingStrategy],
+            )
+        ),
+        settings.configuration.settings,
+        duration(runtimes.get("preempt", "0s"), runtimes.where("preempt")) // SECOND,
+        duration(runtimes.get("reclaim", "0s"), runtimes.where("reclaim")) // SECOND,
+        settings.loop_window,
+        settings.loop_limit,
+    )
+
+
+def _preemption(given: Part) -> Preemption:
+    said: Any = given.get("preemption")
+    if said is None:
+        return DEFAULT_PREEMPTION
+    if isinstance(said, str):
+        choice(said, given.where("preemption"), ("Never", f"a mapping with {_PREEMPTION}"))
+        return Preemption()
+    rules = given.part("preemption", _PREEMPTION)
+    borrow = rules.part("borrowWithinCohort", ("policy", "maxPriorityThreshold"))
+    while_borrowing = None
+    if borrow.value:
+        threshold = borrow.get("maxPriorityThreshold")
+        while_borrowing = BorrowWithinCohort(
+            Policy(
+                choice(borrow.given("policy"), borrow.where("policy"), ("Never", "LowerPriority"))
+            ),
+            None
+            if threshold is None
+            else integer(threshold, borrow.where("maxPriorityThreshold"), -(2**31), 2**31 - 1),
+        )
+    return Preemption(
+        _policy(rules, "withinClusterQueue", _WITHIN),
+        _policy(rules, "reclaimWithinCohort", _RECLAIM),
+        while_borrowing,
+    )
+
+
+def _policy(rules: Part, key: str, accepted: tuple[str, ...]) -> Policy:
+    return Policy(choice(rules.get(key, "Never"), rules.where(key), accepted))

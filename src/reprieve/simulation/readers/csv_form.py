@@ -1,0 +1,53 @@
+"""Our own form: comma-separated values with a header line.
+
+`arrival_s`, `gpus` and `duration_s` have to be there, in any order; `job`, `model`, `tenant`,
+`priority`, `checkpoint_s`, `save_s` and `restart_s` may be. Empty cells of the latter say nothing.
+A job without an id of its own has the number of its line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from reprieve.simulation.readers.columns import Row, read_rows
+from reprieve.simulation.readers.lines import devices, seconds
+from reprieve.simulation.trace import Job, Trace
+from reprieve.units.untrusted import LONGEST_NAME, Unreadable, bounded, read_integer
+
+__all__ = ["read_csv"]
+
+_NEEDED: Final = ("arrival_s", "gpus", "duration_s")
+_OPTIONAL: Final = ("job", "model", "tenant", "priority", "checkpoint_s", "save_s", "restart_s")
+
+
+def read_csv(path: Path, name: str) -> Trace:
+    """Return the trace of a file.
+
+    Raises:
+        UsageError: it cannot be read, or its header is none of ours.
+    """
+    return read_rows(path, name, _NEEDED, _job, _OPTIONAL)
+
+
+def _job(cells: Row, number: int) -> Job:
+    def optional_seconds(column: str) -> int | None:
+        text = cells.get(column, "")
+        return seconds(text, column) if text else None
+
+    priority = cells.get("priority", "")
+    duration = seconds(cells["duration_s"], "duration_s")
+    if not duration:
+        raise Unreadable("duration_s '0'; accepted: more than 0 seconds")
+    return Job(
+        id=bounded(cells.get("job") or f"L{number}", LONGEST_NAME),
+        arrival=seconds(cells["arrival_s"], "arrival_s"),
+        devices=devices(cells["gpus"]),
+        duration=duration,
+        model=bounded(cells.get("model", "")),
+        tenant=bounded(cells.get("tenant", ""), LONGEST_NAME),
+        priority=read_integer(priority) if priority else None,
+        checkpoint=optional_seconds("checkpoint_s"),
+        save=optional_seconds("save_s"),
+        restart=optional_seconds("restart_s"),
+    )

@@ -1,0 +1,56 @@
+"""Lines of a trace file, plain or compressed, and the numbers in them.
+
+A file that cannot be read at all is an error; a line that cannot is counted by its reader.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from reprieve.units.durations import HOUR, SECOND
+from reprieve.units.errors import UsageError
+from reprieve.units.untrusted import Unreadable, read_float, read_integer, shown
+
+__all__ = ["MOST_DEVICES", "devices", "numbered_lines", "seconds"]
+
+MOST_DEVICES: Final = 1_000_000
+_LONGEST: Final = 100 * 365 * 24 * HOUR
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file without their ends, counted from 1.
+
+    Raises:
+        UsageError: it is not there, is no text in UTF-8, or is damaged.
+    """
+    try:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                yield number, line.rstrip("\r\n")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}; accepted: a text file in UTF-8, plain or .gz") from None
+
+
+def seconds(text: str, what: str) -> int:
+    """Return the nanoseconds of a decimal number of seconds that is not negative.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    found = read_float(text)
+    if not 0 <= found <= _LONGEST / SECOND:
+        raise Unreadable(f"{what} {shown(text)}; accepted: seconds from 0 to 100 years")
+    return round(found * SECOND)
+
+
+def devices(text: str) -> int:
+    """Return how many devices a text says; 0 is one too few.
+
+    Raises:
+        Unreadable: no whole number, or none from 1 to a million.
+    """
+    return read_integer(text, 1, MOST_DEVICES)

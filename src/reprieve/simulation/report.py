@@ -1,0 +1,215 @@
+"""`report.html`: the study in one file, to be read, printed and kept.
+
+It begins with the traces' own load, since a trace in which nothing contends shows nothing about
+policies. For each load a table (means over runs, their intervals, and the difference to the first
+policy) and charts; then the story of any job, the configuration, and the versions. The same study
+gives the same bytes: there are no times of day and no CPU times in it.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import fields
+from html import escape
+from typing import Final
+
+import reprieve
+from reprieve.simulation import charts
+from reprieve.simulation.figures import figures
+from reprieve.simulation.intervals import Estimate
+from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.report_page import SCRIPT, STYLE
+from reprieve.simulation.summary import (
+    COLUMNS,
+    Column,
+    Found,
+    LoadSummary,
+    Results,
+    duration_text,
+)
+from reprieve.simulation.tables import load_title, own_load_lines
+
+__all__ = ["report_html"]
+
+_MOST_LINES: Final = 6
+_MOST_STORIES: Final = 12 * 1024 * 1024  # characters of packed stories in a report
+
+
+def report_html(results: Results) -> str:
+    """Return the report."""
+    return "".join(_parts(results))
+
+
+def _parts(results: Results) -> Iterator[str]:
+    study = results.study
+    title = f"Study {study.name}"
+    yield "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
+    yield '<meta name=viewport content="width=device-width,initial-scale=1">'
+    yield f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>\n"
+    yield '<ul class="own">'
+    said = [f"<li>{escape(line)}</li>" for line in own_load_lines(results)]
+    if len(said) > _MOST_LINES:
+        said[1:] = [
+            f"<li><details><summary>each of them</summary>{''.join(said[1:])}</details></li>"
+        ]
+    yield "".join(said)
+    yield f"</ul><h1>{escape(title)}</h1>\n"
+    cluster, tenants = study.cluster, study.tenants
+    own = [policy.name for policy in study.policies if policy.own]
+    within = f", {' and '.join(own)} by a policy of one's own within its rules" if own else ""
+    yield (
+        f'<p class="soft">{cluster.nodes:,} nodes of {cluster.devices} devices; '
+        f"{tenants.count} tenants; policies decided by the quota engine of reprieve "
+        f"{escape(reprieve.__version__)}, which counts devices and places nothing on nodes"
+        f"{escape(within)}.</p>"
+    )
+    yield from _notices(results)
+    for summary in results.loads:
+        yield from _load(results, summary)
+    yield from _stories(results)
+    yield from _configuration(results)
+    accent = 1 if len(study.policies) > 1 else 0
+    yield f"<script>{SCRIPT}choose({accent});</script></body></html>\n"
+
+
+def _notices(results: Results) -> Iterator[str]:
+    if results.missing:
+        yield (
+            f'<p class="notice">This study was interrupted: {results.missing} of its runs were not '
+            f"made. Compared are the traces and seeds that all policies have finished.</p>"
+        )
+    for failed in results.failed:
+        run = failed.run
+        load = "as it is" if run.load is None else f"{run.load:g}"
+        yield (
+            f'<p class="notice">Failed: trace {escape(run.trace)}, seed {run.seed}, load {load}, '
+            f"policy {escape(run.policy.name)}: {escape(failed.why)}</p>"
+        )
+
+
+def _load(results: Results, summary: LoadSummary) -> Iterator[str]:
+    names = [policy.policy for policy in summary.policies]
+    yield f"\n<h2>{escape(_capitalised(load_title(summary)))}</h2>"
+    yield from _table(summary)
+    runs = len(summary.submitted)
+    yield (
+        '<p class="soft">Means over the runs; below, where there are at least three, the 95 % '
+        f"bootstrap interval, and the mean difference to {escape(names[0])} run by run.</p>"
+        if runs > 1
+        else f'<p class="soft">One run, so there are no intervals. Below: the difference to '
+        f"{escape(names[0])}.</p>"
+    )
+    yield charts.legend(names)
+    yield '<div class="charts">'
+    for figure in figures(results, summary):
+        yield f"<div><h3>{escape(figure.title)}</h3>{figure.svg}</div>"
+    yield "</div>"
+    yield from _sizes(summary)
+
+
+def _table(summary: LoadSummary) -> Iterator[str]:
+    yield '<div class="wide"><table><thead><tr><th>policy</th>'
+    for column in COLUMNS:
+        yield f'<th title="{escape(column.meaning)}">{escape(column.title)}</th>'
+    yield "</tr></thead><tbody>"
+    for number, policy in enumerate(summary.policies):
+        yield f'<tr data-policy="{number}"><td>{escape(policy.policy)}</td>'
+        for column in COLUMNS:
+            yield f"<td>{_cell(column, policy.columns[column.title])}</td>"
+        yield "</tr>"
+    yield "</tbody></table></div>"
+
+
+def _cell(column: Column, found: Found) -> str:
+    said = escape(column.text(found.value.mean))
+    below = _interval(column, found.value)
+    if below:
+        said += f"<small>{escape(below)}</small>"
+    if found.change is not None:
+        size = column.text(abs(found.change.mean))
+        sign = "±" if size == column.text(0) else "+" if found.change.mean > 0 else "−"
+        change = sign + size
+        clear = found.change.low is not None and (found.change.low > 0 or found.change.high < 0)  # type: ignore[operator]
+        said += f"<small>{escape(change)}{' *' if clear else ''}</small>"
+    return said
+
+
+def _interval(column: Column, value: Estimate) -> str:
+    if value.low is None or value.high is None or value.low == value.high:
+        return ""
+    return f"{column.text(value.low)} – {column.text(value.high)}"
+
+
+def _sizes(summary: LoadSummary) -> Iterator[str]:
+    yield "<details><summary>Waits by size of the job, of the first run</summary>"
+    yield '<div class="wide"><table><thead><tr><th>policy</th>'
+    sizes = [each.size for each in summary.policies[0].outcomes[0].measures.by_size]
+    yield "".join(f"<th>{size} devices: p50</th><th>p95</th>" for size in sizes)
+    yield "</tr></thead><tbody>"
+    for policy in summary.policies:
+        yield f"<tr><td>{escape(policy.policy)}</td>"
+        for each in policy.outcomes[0].measures.by_size:
+            yield f"<td>{duration_text(each.p50_s)}</td><td>{duration_text(each.p95_s)}</td>"
+        yield "</tr>"
+    yield "</tbody></table></div></details>"
+
+
+def _stories(results: Results) -> Iterator[str]:
+    told, size = [], 0
+    for outcome in results.outcomes:
+        if outcome.stories and size + len(outcome.stories) <= _MOST_STORIES:
+            told.append(outcome)
+            size += len(outcome.stories)
+    if not told:
+        return
+    run = told[0].run
+    yield "\n<h2>The story of a job</h2>"
+    yield (
+        f'<p class="soft">Of trace {escape(run.trace)}, seed {run.seed}; all decisions of all runs '
+        f"are in decisions.jsonl. Times count from the first arrival.</p>"
+    )
+    yield '<form><label>Run <select id="stories">'
+    for outcome in told:
+        load = "as it is" if outcome.run.load is None else f"load {outcome.run.load:g}"
+        chosen = " selected" if outcome is told[min(1, len(told) - 1)] else ""
+        yield (
+            f'<option value="{outcome.run.number}"{chosen}>{load}, '
+            f"{escape(outcome.run.policy.name)}</option>"
+        )
+    yield '</select></label><label>Job <input id="asked" size="16" autocomplete="off"></label>'
+    yield '<input type="submit" value="Tell"> <button id="most">displaced most often</button>'
+    yield '</form><div id="story"></div>'
+    for outcome in told:
+        number = outcome.run.number
+        yield f'<script type="text/plain" id="run-{number}">{outcome.stories}</script>\n'
+
+
+def _configuration(results: Results) -> Iterator[str]:
+    study = results.study
+    yield "\n<h2>Configuration</h2>"
+    yield f"<pre>{escape(study.text.rstrip())}</pre>"
+    yield "<h3>What the columns are</h3><table><tbody>"
+    for column in COLUMNS:
+        yield f"<tr><td>{escape(column.title)}</td><td>{escape(column.meaning)}</td></tr>"
+    yield "</tbody></table><p class='soft'>* the interval of the difference has no 0 in it.</p>"
+    yield "<details><summary>Policies as they were understood</summary><pre>"
+    for policy in study.policies:
+        yield escape(_policy_text(policy))
+    yield "</pre></details>"
+    yield (
+        f'<p class="soft">reprieve {escape(reprieve.__version__)}, Python '
+        f"{platform.python_version()}.</p>"
+    )
+
+
+def _policy_text(policy: PolicySpec) -> str:
+    said = [f"{policy.name}\n"]
+    for field in fields(policy):
+        if field.name != "name":
+            said.append(f"  {field.name}: {getattr(policy, field.name)}\n")
+    return "".join(said)
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]

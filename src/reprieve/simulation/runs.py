@@ -1,0 +1,185 @@
+"""The runs of a study: each trace, seed and load under each policy, on its own.
+
+Runs are independent of each other, so they are spread over processes; what comes out does not
+depend on how many. A run that fails is told with its reason, and the others go on. Interrupted, the
+study has the runs that were over by then.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from reprieve.simulation.demand import Demand, demand
+from reprieve.simulation.measures import Measures, measured
+from reprieve.simulation.policy import PolicySpec
+from reprieve.simulation.readers import READERS
+from reprieve.simulation.replay import replay
+from reprieve.simulation.stories import decision_lines, packed_stories
+from reprieve.simulation.study import Study
+from reprieve.simulation.trace import Malformed, Trace
+from reprieve.units.errors import ReprieveError
+
+__all__ = ["Failed", "Outcome", "Run", "Submitted", "carried_out", "planned"]
+
+_LOOK: Final = 0.5  # seconds between two looks at what the processes did
+
+#: Told the runs that are over, of how many, and the last of them.
+Progress = Callable[[int, int, "Outcome | Failed | None"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One replay; `load` None is that of the trace as it is, `number` its place in the study."""
+
+    number: int
+    trace: str
+    file: Path
+    seed: int
+    load: float | None
+    policy: PolicySpec
+    stories: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What was submitted: jobs, the trace's own load, the one reached, and what was left out."""
+
+    jobs: int
+    own_load: float
+    load: float
+    too_wide: int
+    malformed: int
+    without: int = 0
+    examples: tuple[Malformed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to; `cpu_s` is the CPU time of its replay.
+
+    `decisions` is a file with its lines of `decisions.jsonl`; `stories` are packed ones.
+    """
+
+    run: Run
+    submitted: Submitted
+    measures: Measures
+    cpu_s: float
+    decisions: Path | None = None
+    stories: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A run that did not come to an end, and why."""
+
+    run: Run
+    why: str
+
+
+def planned(study: Study) -> list[Run]:
+    """Return the runs of a study in the order of its results; stories are of the first trace."""
+    found: list[Run] = []
+    for seed, traces in study.workload.files.items():
+        for (name, file), load, policy in product(traces, study.workload.loads, study.policies):
+            first = not found or (found[0].trace, found[0].seed) == (name, seed)
+            found.append(Run(len(found), name, file, seed, load, policy, first))
+    return found
+
+
+def carried_out(
+    study: Study, runs: Sequence[Run], workers: int, folder: Path, progress: Progress
+) -> Iterator[Outcome | Failed]:
+    """Yield what the runs came to, as they end.
+
+    Args:
+        study: whose runs they are.
+        runs: which of them.
+        workers: processes; with one everything happens in this one.
+        folder: where the decisions are written, a file for each run.
+        progress: told now and then, also while nothing ends.
+    """
+    if workers == 1:
+        for over, run in enumerate(runs):
+            progress(over, len(runs), None)
+            outcome = carry_out(study, run, folder)
+            progress(over + 1, len(runs), outcome)
+            yield outcome
+        return
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(workers, context, _ignore_interrupts)
+    try:
+        left = {executor.submit(carry_out, study, run, folder): run for run in runs}
+        while left:
+            done, _ = wait(left, _LOOK, FIRST_COMPLETED)
+            if not done:
+                progress(len(runs) - len(left), len(runs), None)
+            for future in sorted(done, key=lambda each: left[each].number):
+                outcome = _result(future, left.pop(future))
+                progress(len(runs) - len(left), len(runs), outcome)
+                yield outcome
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+
+
+def carry_out(study: Study, run: Run, folder: Path) -> Outcome | Failed:
+    """Replay one run."""
+    try:
+        trace = READERS[study.workload.reader](run.file, run.trace)
+        given = demand(trace, study.tenants, study.cluster.capacity, run.load, run.seed)
+        started = time.process_time()
+        nodes = (study.cluster.nodes, study.cluster.devices)
+        done = replay(given.jobs, run.policy, study.work, study.tenants.names, nodes)
+        cpu = time.process_time() - started
+    except ReprieveError as error:
+        return Failed(run, str(error))
+    path = folder / f"{run.number:06}.jsonl"
+    with path.open("w", encoding="utf-8") as lines:
+        for line in decision_lines(done, _said(run)):
+            lines.write(f"{line}\n")
+    return Outcome(
+        run,
+        _submitted(given, trace),
+        measured(done, study.cluster.capacity),
+        cpu,
+        path,
+        packed_stories(done) if run.stories else "",
+    )
+
+
+def _said(run: Run) -> dict[str, object]:
+    return {"trace": run.trace, "seed": run.seed, "load": run.load, "policy": run.policy.name}
+
+
+def _submitted(given: Demand, trace: Trace) -> Submitted:
+    return Submitted(
+        len(given.jobs),
+        given.own_load,
+        given.load,
+        given.too_wide,
+        len(trace.malformed),
+        trace.without,
+        trace.malformed[:3],
+    )
+
+
+def _result(future: Future[Outcome | Failed], run: Run) -> Outcome | Failed:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return Failed(run, "its process ended, perhaps for want of memory; try --workers 1")
+
+
+def _ignore_interrupts() -> None:
+    """Leave it to the first process to end the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,81 @@
+"""What happened to each job, and why: the lines of `decisions.jsonl`, and the report's stories.
+
+Every decision is one line with its trace, seed, load and policy, in the order in which it was made.
+The stories are the same by job, packed for the report: jobs as rows, texts once.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reprieve.simulation.quota_cluster import key_of
+from reprieve.simulation.replay import Admitted, Replay
+from reprieve.units.durations import HOUR, SECOND
+
+__all__ = ["decision_lines", "packed_stories"]
+
+
+def decision_lines(replay: Replay, run: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line of JSON for every decision; `run` says which replay it is of."""
+    for decision in replay.decisions:
+        said: dict[str, Any] = {**run, "at_s": decision.at / SECOND}
+        if isinstance(decision, Admitted):
+            said |= {"decision": "admitted", "job": decision.job, "again": decision.again}
+            said["borrows"] = decision.borrows
+        else:
+            said |= {"decision": "preempted", "preemptor": decision.preemptor}
+            said["victims"] = [
+                {
+                    "job": victim.job,
+                    "rule": victim.rule,
+                    "lost_device_s": victim.lost / SECOND,
+                    "leaves_s": victim.leaves / SECOND,
+                }
+                for victim in decision.victims
+            ]
+            said["why"] = decision.why
+        yield json.dumps(said, separators=(",", ":"))
+
+
+def packed_stories(replay: Replay) -> str:
+    """Return the stories of all jobs, compressed, in base64.
+
+    `jobs` are [id, tenant, priority, devices, arrival, duration, finish, events] in seconds; events
+    are [0, at, again, borrows] for an admission, [1, at, preemptor, rule, device-hours lost, why]
+    for a displacement, and [2, at, victims, why] for displacing others. Jobs are named by their
+    row, rules and reasons by their place in `texts`.
+    """
+    rows = {key_of(life.job): row for row, life in enumerate(replay.lives)}
+    events: list[list[Any]] = [[] for _ in rows]
+    texts: dict[str, int] = {}
+    for decision in replay.decisions:
+        at = round(decision.at / SECOND)
+        if isinstance(decision, Admitted):
+            events[rows[decision.job]].append([0, at, int(decision.again), int(decision.borrows)])
+            continue
+        why = texts.setdefault(decision.why, len(texts))
+        preemptor = rows[decision.preemptor]
+        events[preemptor].append([2, at, [rows[victim.job] for victim in decision.victims], why])
+        for victim in decision.victims:
+            rule = texts.setdefault(victim.rule, len(texts))
+            hours = round(victim.lost / HOUR, 2)
+            events[rows[victim.job]].append([1, at, preemptor, rule, hours, why])
+    jobs = [
+        [
+            life.job.id,
+            life.job.tenant,
+            life.job.priority,
+            life.job.devices,
+            round(life.job.arrival / SECOND),
+            round(life.job.duration / SECOND),
+            None if life.finished is None else round(life.finished / SECOND),
+            told,
+        ]
+        for life, told in zip(replay.lives, events, strict=True)
+    ]
+    content = json.dumps({"texts": list(texts), "jobs": jobs}, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(content.encode(), 6, mtime=0)).decode()

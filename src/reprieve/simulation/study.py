@@ -1,0 +1,209 @@
+"""The study file: which cluster, which jobs, and which policies are compared on them.
+
+    cluster: {nodes: 64, devices: 8}          # devices of a node
+    workload: {trace: csv, path: traces/, load: [0.8, 1.0], seeds: [0, 1], only: [NAME]}
+    tenants: {count: 8, zipf: 1.1, priorities: {0: 0.6, 100: 0.3, 1000: 0.1}}
+    work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s}
+    policies: {NAME: {...}}                   # see `policy`; the others are compared to the first
+
+`path` is a file, or a folder that has `seedN/NAME.csv` (or `.csv.gz`) for each seed N; relative
+ones are beside the study file. Nothing else is accepted; what is wrong is named with file, line and
+what is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from reprieve.settings.fields import choice, duration, entries, integer, refuse, text
+from reprieve.simulation.demand import Tenants
+from reprieve.simulation.document import Part, read_document
+from reprieve.simulation.policy import KEYS, PolicySpec, read_policy
+from reprieve.simulation.readers import READERS
+from reprieve.simulation.readers.lines import MOST_DEVICES
+from reprieve.simulation.work import Checkpointing
+from reprieve.units.errors import UsageError
+from reprieve.units.untrusted import Form
+
+__all__ = ["Cluster", "Study", "Workload", "read_study"]
+
+_NAME: Final = Form(r"[A-Za-z0-9][A-Za-z0-9._-]*+", 63)
+_MOST_TENANTS: Final = 1_000
+_HEAVIEST: Final = 100.0  # load
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes that are all alike."""
+
+    nodes: int
+    devices: int
+
+    @property
+    def capacity(self) -> int:
+        """Return the devices of all nodes."""
+        return self.nodes * self.devices
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Where the jobs come from. `files` by seed: the name of each trace, and its file.
+
+    A load of None is that of the trace as it is.
+    """
+
+    reader: str
+    files: Mapping[int, tuple[tuple[str, Path], ...]]
+    loads: tuple[float | None, ...] = (None,)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """All that a study file says; policies in their order, the first one is the base."""
+
+    name: str
+    cluster: Cluster
+    workload: Workload
+    policies: tuple[PolicySpec, ...]
+    tenants: Tenants = field(default_factory=Tenants)
+    work: Checkpointing = field(default_factory=Checkpointing)
+    text: str = ""
+
+
+def read_study(path: Path) -> Study:
+    """Return the study that a file describes.
+
+    Raises:
+        UsageError: what is wrong, in which line, and what is accepted.
+    """
+    root = read_document(path, ("cluster", "workload", "tenants", "work", "policies"))
+    for key in ("cluster", "workload", "policies"):
+        root.given(key)
+    cluster = _cluster(root.part("cluster", ("nodes", "devices")))
+    policies = root.part("policies")
+    if not policies.value:
+        refuse(policies.where(), {}, "at least one policy")
+    return Study(
+        path.name,
+        cluster,
+        _workload(root.part("workload", ("trace", "path", "load", "seeds", "only")), path.parent),
+        tuple(
+            read_policy(_name(name, policies), policies.part(name, KEYS), path.parent)
+            for name in policies.value
+        ),
+        _tenants(root.part("tenants", ("count", "zipf", "priorities"))),
+        _work(root.part("work", ("checkpoint", "save", "restart", "grace"))),
+        path.read_text(encoding="utf-8"),
+    )
+
+
+def _cluster(given: Part) -> Cluster:
+    nodes = integer(given.given("nodes"), given.where("nodes"), 1, 100_000)
+    return Cluster(
+        nodes, integer(given.given("devices"), given.where("devices"), 1, MOST_DEVICES // nodes)
+    )
+
+
+def _name(name: Any, policies: Part) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        refuse(policies.where(str(name)), name, "a name of letters, digits and . _ -")
+    return name
+
+
+def _workload(given: Part, beside: Path) -> Workload:
+    reader = choice(given.get("trace", "csv"), given.where("trace"), tuple(READERS))
+    path = beside / Path(text(given.given("path"), given.where("path"))).expanduser()
+    seeds = _several(given, "seeds", [0])
+    numbers = [integer(seed, place, 0, 2**31 - 1) for seed, place in seeds]
+    _no_repeats(numbers, given.where("seeds"))
+    only = [text(name, place) for name, place in _several(given, "only", [])]
+    loads: list[float | None] = [None]
+    if given.get("load") is not None:
+        loads = [
+            _number(load, place, 0.001, _HEAVIEST) for load, place in _several(given, "load", [])
+        ]
+        _no_repeats(loads, given.where("load"))
+    files = {seed: _files(path, seed, only, given) for seed in numbers}
+    return Workload(reader, files, tuple(loads))
+
+
+def _files(path: Path, seed: int, only: list[str], given: Part) -> tuple[tuple[str, Path], ...]:
+    place = given.where("path")
+    if path.is_file():
+        if only:
+            raise UsageError(
+                f"{given.where('only')}: chooses among files of a folder; {path} is one"
+            )
+        return ((path.name.split(".")[0], path),)
+    folder = path / f"seed{seed}"
+    if not folder.is_dir():
+        nothing = folder if path.is_dir() else path
+        raise UsageError(
+            f"{place}: {nothing}: there is nothing there; accepted: a trace, or a folder with "
+            f"seedN/NAME.csv or seedN/NAME.csv.gz for each of the seeds"
+        )
+    there = sorted(folder.iterdir())
+    found = {each.name.split(".")[0]: each for each in there if _is_trace(each)}
+    missing = [name for name in only if name not in found]
+    if missing or not found:
+        what = f"{missing[0]!r} is not in {folder}" if missing else f"{folder} is empty"
+        raise UsageError(
+            f"{given.where('only' if missing else 'path')}: {what}; accepted: "
+            f"{', '.join(found) or 'a folder with NAME.csv or NAME.csv.gz'}"
+        )
+    return tuple((name, found[name]) for name in (only or found))
+
+
+def _is_trace(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith(".") and path.name.count(".") > 0
+
+
+def _tenants(given: Part) -> Tenants:
+    shares = given.part("priorities")
+    priorities: dict[int, float] = {}
+    for key, share in shares.value.items():
+        place = shares.where(str(key))
+        priority = integer(key, place, -(2**31), 2**31 - 1)
+        priorities[priority] = _number(share, place, 0.0, 1e9)
+    if priorities and not sum(priorities.values()):
+        refuse(shares.where(), dict(priorities), "shares of which one is more than 0")
+    return Tenants(
+        integer(given.get("count", 1), given.where("count"), 1, _MOST_TENANTS),
+        _number(given.get("zipf", 0), given.where("zipf"), 0.0, 10.0),
+        priorities or {0: 1.0},
+    )
+
+
+def _work(given: Part) -> Checkpointing:
+    def read(key: str, otherwise: str) -> int:
+        return duration(given.get(key, otherwise), given.where(key))
+
+    return Checkpointing(
+        read("checkpoint", "0s"), read("save", "0s"), read("restart", "0s"), read("grace", "30s")
+    )
+
+
+def _several(given: Part, key: str, otherwise: list[Any]) -> list[tuple[Any, str]]:
+    """Return the entries of a list, or the one value that stands for a list of one."""
+    found = given.get(key, otherwise)
+    listed = found if isinstance(found, list) else [found]
+    if not listed and given.get(key) is not None:
+        refuse(given.where(key), found, "a list with at least one entry")
+    return [
+        (value, given.where(key, index))
+        for index, (value, _) in enumerate(entries(listed, given.where(key)))
+    ]
+
+
+def _no_repeats(values: list[Any], place: str) -> None:
+    if len(set(values)) < len(values):
+        refuse(place, values, "each value once")
+
+
+def _number(value: object, where: str, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        refuse(where, value, f"a number from {least:g} to {most:g}")
+    return float(value)

@@ -1,0 +1,162 @@
+"""The results of a study: each load and policy over its runs, compared to the first policy.
+
+Only runs that all policies of a load have finished are compared, so that an interrupted study
+compares like with like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.simulation.intervals import Estimate, difference, estimate
+from reprieve.simulation.measures import Measures
+from reprieve.simulation.runs import Failed, Outcome, Run, Submitted
+from reprieve.simulation.study import Study
+
+__all__ = ["COLUMNS", "Column", "Found", "LoadSummary", "PolicySummary", "Results", "summarised"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One measure of the tables: its title, what it is in a sentence, and how it is written."""
+
+    title: str
+    meaning: str
+    value: Callable[[Measures], float]
+    text: Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A measure of one policy, and its difference to the first policy; None for that itself."""
+
+    value: Estimate
+    change: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySummary:
+    """One policy at one load; `columns` by title."""
+
+    policy: str
+    outcomes: tuple[Outcome, ...]
+    columns: Mapping[str, Found]
+
+    def mean(self, of: Callable[[Measures], Sequence[float]]) -> list[float]:
+        """Return the mean of a row of figures over the runs."""
+        rows = [of(each.measures) for each in self.outcomes]
+        return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSummary:
+    """One load: what was submitted, by trace and seed, and each policy."""
+
+    load: float | None
+    submitted: Mapping[tuple[str, int], Submitted]
+    policies: tuple[PolicySummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """All of a study that is known; `missing` counts the runs that were not made."""
+
+    study: Study
+    outcomes: tuple[Outcome, ...]
+    failed: tuple[Failed, ...]
+    missing: int
+    loads: tuple[LoadSummary, ...]
+
+
+def duration_text(seconds: float) -> str:
+    """Return seconds as people read them: 0 s, 42 s, 12.5 min, 3.2 h, 4.1 d."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:,.2f}"
+
+
+COLUMNS: Final = (
+    Column("admitted", "jobs started while jobs arrive", lambda m: m.admitted, _count),
+    Column("done GPU h", "of use, while jobs arrive", lambda m: m.done_h, _count),
+    Column("useful", "their share of the capacity", lambda m: m.useful_share, _share),
+    Column(
+        "wait p50",
+        "without devices, first wait and later ones",
+        lambda m: m.wait_p50_s,
+        duration_text,
+    ),
+    Column("wait p95", "the same", lambda m: m.wait_p95_s, duration_text),
+    Column(
+        "completion", "mean time from arrival to end", lambda m: m.completion_mean_s, duration_text
+    ),
+    Column("preempted", "displacements", lambda m: m.preemptions, _count),
+    Column("most", "displacements of one job", lambda m: m.most, _count),
+    Column("lost GPU h", "undone, or held for restarts and last saves", lambda m: m.lost_h, _count),
+    Column(
+        "worst tenant",
+        "largest mean of completion time by duration",
+        lambda m: m.finish_ratio_largest,
+        _ratio,
+    ),
+    Column("Jain", "evenness of that over tenants, 1 at best", lambda m: m.jain, _ratio),
+)
+
+
+def summarised(study: Study, runs: Sequence[Run], ended: Sequence[Outcome | Failed]) -> Results:
+    """Return the results of the runs that have ended, in the order of the study."""
+    outcomes = sorted((each for each in ended if isinstance(each, Outcome)), key=_number)
+    failed = sorted((each for each in ended if isinstance(each, Failed)), key=_number)
+    loads = []
+    for load in study.workload.loads:
+        summary = _of_load(study, load, [each for each in outcomes if each.run.load == load])
+        if summary is not None:
+            loads.append(summary)
+    missing = len(runs) - len(outcomes) - len(failed)
+    return Results(study, tuple(outcomes), tuple(failed), missing, tuple(loads))
+
+
+def _number(ended: Outcome | Failed) -> int:
+    return ended.run.number
+
+
+def _of_load(study: Study, load: float | None, outcomes: list[Outcome]) -> LoadSummary | None:
+    by_run: dict[tuple[str, int], dict[str, Outcome]] = {}
+    for each in outcomes:
+        by_run.setdefault((each.run.trace, each.run.seed), {})[each.run.policy.name] = each
+    names = [policy.name for policy in study.policies]
+    whole = {key: of for key, of in by_run.items() if len(of) == len(names)}
+    if not whole:
+        return None
+    rows = {name: [of[name] for of in whole.values()] for name in names}
+    base = rows[names[0]]
+    return LoadSummary(
+        load,
+        {key: of[names[0]].submitted for key, of in whole.items()},
+        tuple(_of_policy(name, rows[name], None if name == names[0] else base) for name in names),
+    )
+
+
+def _of_policy(name: str, outcomes: list[Outcome], base: list[Outcome] | None) -> PolicySummary:
+    columns = {}
+    for column in COLUMNS:
+        values = [column.value(each.measures) for each in outcomes]
+        change = None
+        if base is not None:
+            change = difference(values, [column.value(each.measures) for each in base])
+        columns[column.title] = Found(estimate(values), change)
+    return PolicySummary(name, tuple(outcomes), columns)

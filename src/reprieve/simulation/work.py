@@ -1,0 +1,102 @@
+"""What work has done when it is displaced, and what it has to do again: a model to be replaced.
+
+Progress is device time. A job saves its progress every `checkpoint`, while it goes on; a save that
+began is good once `save` is over. Displaced, it falls back to its last good save, or to what it had
+when it started, and what it did since is lost, by the rule that production counts with
+(`engine.lost_work`). If `save` fits into the grace period, it saves once more before it goes: it
+holds its devices for that time, does nothing else, and loses no progress. When it starts again it
+first pays the `restart`, in which nothing is done. A trace's durations are taken to contain the
+job's own saves.
+
+Another model has the methods of `WorkModel`. Times are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from reprieve.engine.lost_work import lost_device_seconds
+from reprieve.simulation.trace import Job
+
+__all__ = ["Checkpointing", "Displaced", "Run", "WorkModel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One time that a job holds its devices: since when, and how far it was then.
+
+    `kept` is progress on each device; `again` says that it was displaced before.
+    """
+
+    started: int
+    kept: int = 0
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Displaced:
+    """What becomes of a run that is displaced.
+
+    It leaves its devices at `leaves` with progress `kept`. `lost` is progress that is undone,
+    `idle` what it held its devices for without doing anything: restart and last save. All are of
+    each device.
+    """
+
+    leaves: int
+    kept: int
+    lost: int
+    idle: int
+
+
+class WorkModel(Protocol):
+    """How work goes on, and what displacing it costs."""
+
+    def finishes(self, job: Job, run: Run) -> int:
+        """Return the instant at which the run finishes the job if it is left alone."""
+        ...
+
+    def idle(self, job: Job, run: Run, now: int) -> int:
+        """Return for how long the run has held its devices for nothing so far."""
+        ...
+
+    def displaced(self, job: Job, run: Run, now: int) -> Displaced:
+        """Return what displacing the run now leaves."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointing:
+    """The model above; what a job says of itself goes first. `checkpoint` 0 never saves."""
+
+    checkpoint: int = 0
+    save: int = 0
+    restart: int = 0
+    grace: int = 0
+
+    def finishes(self, job: Job, run: Run) -> int:
+        """Return the instant at which the run finishes the job if it is left alone."""
+        return run.started + self._restart(job, run) + job.duration - run.kept
+
+    def idle(self, job: Job, run: Run, now: int) -> int:
+        """Return how much of the run was its restart so far."""
+        return min(now - run.started, self._restart(job, run))
+
+    def displaced(self, job: Job, run: Run, now: int) -> Displaced:
+        """Return what displacing the run now leaves."""
+        idle = self.idle(job, run, now)
+        worked_from = run.started + self._restart(job, run)
+        worked = max(0, now - worked_from)
+        save = self.save if job.save is None else job.save
+        if worked and 0 < save <= self.grace:
+            return Displaced(now + save, run.kept + worked, 0, idle + save)
+        checkpoint = self.checkpoint if job.checkpoint is None else job.checkpoint
+        saves = max(0, worked - save) // checkpoint if checkpoint else 0
+        saved = saves * checkpoint if checkpoint else 0
+        lost = lost_device_seconds(worked_from, worked_from + saved, 1, now) if worked else 0
+        return Displaced(now, run.kept + saved, lost, idle)
+
+    def _restart(self, job: Job, run: Run) -> int:
+        if not run.again:
+            return 0
+        return self.restart if job.restart is None else job.restart

@@ -1,0 +1,31 @@
+"""Loops of displacements in words. Source: specification of disruptions, section 4.1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reprieve.engine.disruptions.questions import Loop
+from reprieve.units.durations import HOUR, MINUTE, SECOND, format_duration
+from reprieve.units.instants import format_instant
+
+__all__ = ["loop_text"]
+
+
+def loop_text(loop: Loop, names: Sequence[str]) -> str:
+    """Return `A -> B -> A, 14 displacements in 22m0s, 31.0 device-hours lost`, and what is held.
+
+    `names` are those of the loop's members, in their order.
+    """
+    called = dict(zip(loop.members, names, strict=True))
+    turn = " -> ".join((*names, names[0]))
+    lost = loop.lost_device_seconds * SECOND / HOUR
+    took = (loop.found - loop.began) // SECOND * SECOND
+    length = took // MINUTE * MINUTE if took >= MINUTE else took
+    held = ", ".join(
+        f"{called.get(one, one)} does not displace {called.get(other, other)}"
+        for one, other in loop.held
+    )
+    return (
+        f"{turn}, {loop.displacements} displacements in {format_duration(length)}, "
+        f"{lost:.1f} device-hours lost: {held} before {format_instant(loop.until)}"
+    )

@@ -1,0 +1,104 @@
+"""Two wheels: Reprieve without an API server, and kubelocal without Reprieve."""
+
+from __future__ import annotations
+
+import email
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+import reprieve
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, zipfile.ZipFile]:
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("no uv beside this Python: the tests do not run in the project's environment")
+    folder = tmp_path_factory.mktemp("wheels")
+    subprocess.run(
+        [uv, "build", "--quiet", "--wheel", "--all-packages", "--out-dir", folder],
+        cwd=ROOT,
+        check=True,
+    )
+    return {path.name.partition("-")[0]: zipfile.ZipFile(path) for path in folder.glob("*.whl")}
+
+
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    return email.message_from_bytes(wheel.read(name))
+
+
+def test_reprieve_brings_no_api_server_but_with_its_extra(
+    wheels: dict[str, zipfile.ZipFile],
+) -> None:
+    assert set(wheels) == {"reprieve", "kubelocal"}
+    assert not [name for name in wheels["reprieve"].namelist() if "kubelocal" in name]
+    required = metadata(wheels["reprieve"]).get_all("Requires-Dist", [])
+    found = {line for line in required if line.startswith(("kubelocal", "rich"))}
+    assert found == {"kubelocal==0.1.0; extra == 'local'", "rich>=14.0; extra == 'local'"}
+    assert len(required) > len(found)
+
+
+def test_kubelocal_carries_its_units_and_data_and_neither_tests_nor_reprieve(
+    wheels: dict[str, zipfile.ZipFile],
+) -> None:
+    names = set(wheels["kubelocal"].namelist())
+    assert {f"kubelocal/units/{each}.py" for each in ("clock", "quantities", "untrusted")} <= names
+    assert {"kubelocal/py.typed", "kubelocal/crds/ray.io.yaml"} <= names
+    assert not [name for name in names if "/tests/" in name or "reprieve" in name]
+    required = metadata(wheels["kubelocal"]).get_all("Requires-Dist", [])
+    assert required
+    assert not [line for line in required if "reprieve" in line]
+
+
+def test_the_wheel_of_kubelocal_starts_by_itself(
+    wheels: dict[str, zipfile.ZipFile], tmp_path: Path
+) -> None:
+    wheels["kubelocal"].extractall(tmp_path)
+    code = (
+        "import sys, urllib.request; sys.path.insert(0, sys.argv[1])\n"
+        "from kubelocal.running import Settings, running_in_thread\n"
+        "with running_in_thread(Settings(nodes=1)) as started:\n"
+        "    print(urllib.request.urlopen(started.url + '/version').status)\n"
+        "import kubelocal\n"
+        "print(kubelocal.__file__.startswith(sys.argv[1]), 'reprieve' in sys.modules)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert said.stdout.split() == ["200", "True", "False"]
+
+
+def test_the_version_that_the_extra_names_is_the_one_that_stands_beside_it() -> None:
+    def project(path: Path) -> dict[str, object]:
+        loaded: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        return loaded
+
+    extras = project(ROOT / "pyproject.toml")["optional-dependencies"]
+    version = project(ROOT / "kubelocal" / "pyproject.toml")["version"]
+    assert isinstance(extras, dict)
+    assert f"kubelocal=={version}" in extras["local"]
+
+
+def test_simulation_annotations_occur_nowhere_in_reprieve_itself() -> None:
+    package = Path(reprieve.__file__).parent
+    searched = [
+        path
+        for folder in (package, ROOT / "charts")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
+    ]
+    assert len(searched) > 300
+    assert [path for path in searched if b"sim.reprieve.dev" in path.read_bytes()] == []

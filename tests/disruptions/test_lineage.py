@@ -1,0 +1,118 @@
+"""Which objects are one line of work: by owner, by template, by label, and weakly once gone."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from reprieve.engine.disruptions.lineage import Families, Identity, party_of
+from tests.disruptions.builders import at, identity
+
+
+def families(*told: Identity) -> Families:
+    found = Families()
+    for each in told:
+        found.learn(party_of(each))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (identity("1", owner="d"), identity("2", owner="d"), True),
+        (identity("1", owner="d"), identity("2", owner="e"), False),
+        (
+            identity("1", queue="q", template="t"),
+            identity("2", queue="q", template="t"),
+            True,
+        ),
+        (identity("1", queue="q", template="t"), identity("2", queue="p", template="t"), False),
+        (identity("1", template="t"), identity("2", "other", template="t"), False),
+        (identity("1"), identity("2"), False),
+        # An owner goes before the template, which many jobs have in common.
+        (identity("1", owner="d", template="t"), identity("2", owner="e", template="t"), False),
+        # A label merges, within its namespace.
+        (identity("1", owner="d", label="x"), identity("2", owner="e", label="x"), True),
+        (identity("1", owner="d", label="x"), identity("2", "other", owner="e", label="x"), False),
+        # It splits nothing.
+        (identity("1", owner="d", label="x"), identity("2", owner="d", label="y"), True),
+    ],
+)
+def test_objects_are_one_line_of_work_by_owner_then_template_and_by_label(
+    one: Identity, other: Identity, same: bool
+) -> None:
+    told = families(one, other)
+    for family in (told.narrow, told.wide):
+        assert (family(party_of(one)) == family(party_of(other))) is same
+
+
+def test_labels_join_lineages_over_others_also_when_they_are_told_late() -> None:
+    first, second = identity("1", owner="d"), identity("2", owner="e", label="x")
+    late = identity("3", owner="d", label="x")
+    told = families(first, second)
+    assert told.wide(party_of(first)) != told.wide(party_of(second))
+    told.learn(party_of(late))
+    assert told.wide(party_of(first)) == told.wide(party_of(second)) == told.wide(party_of(late))
+
+
+def test_what_is_submitted_again_after_it_was_displaced_is_weakly_the_same_work_once() -> None:
+    gone = identity("1", owner="a", template="t", created=at(0))
+    told = families(gone)
+    told.displaced(party_of(gone), at(10.9))
+    before = party_of(identity("2", owner="b", template="t", created=at(9)))
+    # Instants of creation have whole seconds: this one may have come at 10.95.
+    back = party_of(identity("3", owner="c", template="t", created=at(10)))
+    twin = party_of(identity("4", owner="e", template="t", created=at(11)))
+    foreign = party_of(identity("5", "other", owner="f", template="t", created=at(11)))
+    assert [told.wide(each) == told.wide(party_of(gone)) for each in (before, back, foreign)] == [
+        False,
+        True,
+        False,
+    ]
+    told.learn(back)
+    assert told.wide(back) == told.wide(party_of(gone))
+    assert told.wide(twin) != told.wide(party_of(gone))
+    # A victim is never protected by a weak link.
+    assert told.narrow(back) != told.narrow(party_of(gone))
+
+
+def test_over_random_objects_families_are_what_shared_owners_templates_and_labels_connect() -> None:
+    random, joined, labelled = Random(3), 0, 0
+    for number in range(300):
+        told = [
+            identity(
+                f"{number}-{k}",
+                random.choice("ab"),
+                owner=random.choice(("", "d", "e", "f", "g", "h")),
+                queue=random.choice("qp"),
+                template=random.choice(("", "t", "s")),
+                label=random.choice(("", "", "", "x", "y")),
+            )
+            for k in range(8)
+        ]
+        # Naive: the keys of an object, and what they connect until nothing changes.
+        keys = [_keys(each) for each in told]
+        sets = [set(each) for each in keys]
+        for _ in sets:
+            for k, one in enumerate(sets):
+                sets[k] = one.union(*(other for other in sets if one & other))
+        found = families(*told)
+        for k, one in enumerate(told):
+            for n, other in enumerate(told):
+                same = bool(sets[k] & sets[n])
+                assert (found.narrow(party_of(one)) == found.narrow(party_of(other))) is same
+                joined += same and k < n
+                labelled += same and k < n and not set(keys[k]) & set(keys[n])
+    print(f"{joined} pairs of one family, {labelled} of them over others")
+    assert joined >= 1_000 and labelled >= 50, (joined, labelled)
+
+
+def _keys(each: Identity) -> list[tuple[str, ...]]:
+    if each.owner:
+        own: tuple[str, ...] = ("owner", each.owner)
+    elif each.template:
+        own = ("template", each.namespace, each.queue, each.template)
+    else:
+        own = ("uid", each.uid)
+    return [own, *([("label", each.namespace, each.label)] if each.label else [])]

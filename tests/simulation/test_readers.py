@@ -1,0 +1,130 @@
+"""Traces in other people's forms: what becomes a job, and that all else is counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reprieve.simulation.readers import READERS
+from reprieve.simulation.trace import Job, Trace
+from reprieve.units.errors import UsageError
+from tests.simulation.building import SECOND
+
+HELIOS = """\
+job_id,user,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
+7,u1,8,64,1,COMPLETED,2020-04-01 00:10:00,2020-04-01 00:10:30,2020-04-01 01:10:30,3600,30
+8,u1,0,4,1,COMPLETED,2020-04-01 00:11:00,2020-04-01 00:11:00,2020-04-01 00:12:00,60,0
+9,u2,1,4,1,CANCELLED,2020-04-01 00:12:00,,2020-04-01 00:13:00,,
+10,u2,1,4,1,FAILED,2020-04-01 08:12:00+08:00,2020-04-01 00:12:00,2020-04-01 00:12:10,10,0
+"""
+OPENB = """\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,\
+scheduled_time
+openb-pod-0017,88000,327680,8,1000,,Burstable,Succeeded,100,4000,150
+openb-pod-0022,4000,15258,0,0,,BE,Running,110,4000,110
+openb-pod-0035,4000,15258,1,220,,LS,Running,120,620,120
+openb-pod-0036,4000,15258,1,220,,LS,Pending,130,620,
+"""
+OPENB_2025 = """\
+instance_sn,role,app_name,cpu_request,gpu_request,creation_time,scheduled_time,deletion_time
+instance_1,HN,app_0,12,1,50.0,60.0,360.0
+instance_2,CN,app_1,64,0,51.0,51.0,60.0
+instance_3,HN,app_0,12,1,,,
+"""
+PAI = """\
+j1,worker,4.0,Terminated,1000.0,1500.0,600.0,29.3,50.0,V100
+j2,tensorflow,1.0,Terminated,1100.0,1200.0,600.0,29.3,,
+j3,worker,1.0,Running,1200.0,,600.0,29.3,100.0,T4
+"""
+SWF = """\
+; Version: 2.2
+1 0 5 3600 8 -1 -1 8 7200 -1 1 3 1 1 1 -1 -1 -1
+2 60 5 100 -1 -1 -1 16 7200 -1 1 3 1 1 1 -1 -1 -1
+3 70 -1 -1 4 -1 -1 4 7200 -1 5 3 1 1 1 -1 -1 -1
+4 80 1
+"""
+SACCT = """\
+JobID|Submit|ElapsedRaw|AllocTRES|State
+11|2024-05-01T10:00:00|600|billing=8,cpu=8,gres/gpu=4,gres/gpu:a100=4,node=1|COMPLETED
+11.batch|2024-05-01T10:00:05|600|cpu=8,gres/gpu=4,node=1|COMPLETED
+12|2024-05-01T10:00:30|60|cpu=8,node=1|COMPLETED
+13|2024-05-01T10:01:00|0|cpu=8,gres/gpu=1,node=1|CANCELLED
+14|Unknown|5|gres/gpu=1|FAILED
+"""
+PHILLY = json.dumps(
+    [
+        {
+            "status": "Pass",
+            "vc": "ee9e8c",
+            "jobid": "application_1",
+            "attempts": [
+                {
+                    "start_time": "2017-10-07 02:00:00",
+                    "end_time": "2017-10-07 02:10:00",
+                    "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["g"]}],
+                },
+                {"start_time": "2017-10-07 02:20:00", "end_time": "None", "detail": []},
+            ],
+            "submitted_time": "2017-10-07 01:59:00",
+            "user": "ce2f4c",
+        },
+        {"jobid": "application_2", "attempts": [], "submitted_time": "2017-10-07 01:59:00"},
+        "nonsense",
+    ]
+)
+
+
+def job(name: str, arrival: int, devices: int, duration: int, tenant: str = "") -> Job:
+    return Job(name, arrival * SECOND, devices, duration * SECOND, tenant=tenant)
+
+
+CASES = {
+    "helios": (HELIOS, [job("7", 0, 8, 3_600), job("10", 120, 1, 10)], 1, [4]),
+    "acme": (HELIOS, [job("7", 0, 8, 3_600), job("10", 120, 1, 10)], 1, [4]),
+    "openb": (
+        OPENB,
+        [job("openb-pod-0017", 0, 8, 3_850), job("openb-pod-0035", 20, 1, 500)],
+        1,
+        [5],
+    ),
+    "openb-2025": (OPENB_2025, [job("instance_1", 0, 1, 300)], 1, [4]),
+    "pai": (PAI, [job("j1/worker", 0, 2, 500)], 1, [3]),
+    "swf": (SWF, [job("1", 0, 8, 3_600), job("2", 60, 16, 100)], 0, [4, 5]),
+    "sacct": (SACCT, [job("11", 0, 4, 600)], 2, [5, 6]),
+    "philly": (PHILLY, [job("application_1", 0, 3, 600, "ee9e8c")], 0, [2, 3]),
+}
+
+
+def read(form: str, content: str, folder: Path) -> Trace:
+    path = folder / "trace"
+    path.write_text(content)
+    return READERS[form](path, "trace")
+
+
+@pytest.mark.parametrize("form", CASES)
+def test_each_line_is_a_job_or_counted(form: str, tmp_path: Path) -> None:
+    content, jobs, without, malformed = CASES[form]
+    found = read(form, content, tmp_path)
+    assert list(found.jobs) == jobs
+    assert found.without == without
+    assert [each.line for each in found.malformed] == malformed
+    assert all(each.why for each in found.malformed)
+
+
+def test_every_form_has_a_case() -> None:
+    assert {*CASES, "csv"} == set(READERS)
+
+
+@pytest.mark.parametrize("form", sorted(set(READERS) - {"pai", "swf"}))
+def test_a_file_of_another_form_is_refused_with_what_is_accepted(form: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"trace:?1?: .*; accepted: "):
+        read(form, "hello,world\n1,2\n", tmp_path)
+
+
+@pytest.mark.parametrize("form", ["pai", "swf"])
+def test_a_file_without_a_header_of_another_form_has_no_jobs(form: str, tmp_path: Path) -> None:
+    found = read(form, "hello,world\n1,2\n", tmp_path)
+    assert not found.jobs
+    assert [each.line for each in found.malformed] == [1, 2]

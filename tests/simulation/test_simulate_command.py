@@ -1,0 +1,205 @@
+"""`reprieve simulate`: what it writes, that it is the same each time, and how it ends."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reprieve.cli.simulate import simulate
+from reprieve.units.errors import UsageError
+from tests.simulation.building import STUDY, study_in, traces
+
+COLUMNS = {
+    *("trace", "seed", "load", "policy", "jobs", "admitted", "device_hours_done", "wait_p50_s"),
+    *("wait_p95_s", "preemptions", "lost_device_hours", "useful_share", "decision_cpu_s"),
+}
+# A shell's background jobs, and so perhaps this process, ignore interrupts.
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from reprieve.cli.main import main
+main()
+"""
+
+
+def run(study: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(
+        simulate,
+        [str(study), "-o", str(study.parent / "report.html"), "--workers", "1", *arguments],
+        catch_exceptions=False,
+    )
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "results.csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_a_study_gives_a_table_a_report_and_every_decision(tmp_path: Path) -> None:
+    done = run(study_in(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("own load of the traces: ")
+    found = rows(tmp_path)
+    assert set(found[0]) >= COLUMNS
+    assert [(row["seed"], row["policy"]) for row in found] == [
+        (seed, policy) for seed in "012" for policy in ("none", "classical")
+    ]
+    none, classical = found[0::2], found[1::2]
+    assert [row["jobs"] for row in none] == [row["jobs"] for row in classical]
+    assert {row["preemptions"] for row in none} == {"0"}
+    assert sum(int(row["preemptions"]) for row in classical) > 0
+    lines = (tmp_path / "decisions.jsonl").read_text().splitlines()
+    victims = [len(each["victims"]) for each in map(json.loads, lines) if "victims" in each]
+    assert sum(victims) == sum(int(row["preemptions"]) for row in classical)
+
+
+def test_the_same_study_gives_the_same_bytes_whatever_the_processes(tmp_path: Path) -> None:
+    written = []
+    for name, workers in (("one", "1"), ("two", "2")):
+        (tmp_path / name).mkdir()
+        study = study_in(tmp_path / name)
+        assert run(study, "--workers", workers).exit_code == 0
+        results = [{**row, "decision_cpu_s": ""} for row in rows(study.parent)]
+        report = (study.parent / "report.html").read_bytes()
+        written.append((results, report, (study.parent / "decisions.jsonl").read_bytes()))
+    assert written[0] == written[1]
+
+
+class Page(HTMLParser):
+    """Notes what a page would load, and its scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.packed: list[str] = []
+        self._in_story = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.loads += [value for key, value in attrs if key in ("src", "href", "data") and value]
+        self._in_story = tag == "script" and given.get("type") == "text/plain"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_story = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_story:
+            self.packed.append(data)
+
+
+def test_the_report_loads_nothing_and_has_the_story_of_every_job(tmp_path: Path) -> None:
+    run(study_in(tmp_path))
+    text = (tmp_path / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.loads == []
+    assert not re.search(r"url\(|@import|https?://(?!www\.w3\.org/2000/svg)", text)
+    assert text.count('<svg class="chart"') == 4
+    assert "prefers-color-scheme:dark" in text
+    body = re.sub(r"<[^>]*>", " ", text.split("<body>")[1])
+    assert body.split()[:4] == ["own", "load", "of", "the"]
+    told = [json.loads(gzip.decompress(base64.b64decode(each))) for each in page.packed]
+    jobs = int(rows(tmp_path)[0]["jobs"])
+    assert [len(each["jobs"]) for each in told] == [jobs, jobs]
+    events = [event for each in told[1]["jobs"] for event in each[7]]
+    classical = next(row for row in rows(tmp_path) if row["policy"] == "classical")
+    assert sum(event[0] == 1 for event in events) == int(classical["preemptions"])
+
+
+def test_the_charts_are_files_that_stand_alone(tmp_path: Path) -> None:
+    study = study_in(tmp_path, STUDY.replace("load: [1.2]", "load: [0.9, 1.2]"))
+    assert run(study, "--plots", str(tmp_path / "plots")).exit_code == 0
+    found = sorted((tmp_path / "plots").iterdir())
+    names = [
+        f"load-{load}-{name}.svg"
+        for load in ("0.9", "1.2")
+        for name in ("lost", "often", "use", "waits")
+    ]
+    assert [path.name for path in found] == names
+    for path in found:
+        drawn = ElementTree.fromstring(path.read_text())
+        texts = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+        assert texts[-2:] == ["none", "classical"]
+        assert drawn.find("{http://www.w3.org/2000/svg}style") is not None
+
+
+def test_lines_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    study = study_in(tmp_path)
+    with (tmp_path / "trace.csv").open("a") as trace:
+        trace.write("soon,1,10,net\n")
+    done = run(study)
+    assert "1 lines cannot be read and were left out, the first is line 62: 'soon'" in done.output
+    assert "1 lines cannot be read" in (tmp_path / "report.html").read_text()
+
+
+def test_a_trace_in_which_nothing_contends_says_so_first(tmp_path: Path) -> None:
+    study = study_in(
+        tmp_path, STUDY.replace("nodes: 2", "nodes: 1000").replace("load: [1.2], ", "")
+    )
+    assert "hardly anything contends" in run(study).output.splitlines()[0]
+
+
+def test_a_study_that_cannot_be_used_ends_with_2_and_one_line(tmp_path: Path) -> None:
+    study = study_in(tmp_path, STUDY.replace("zipf: 1", "zipf: no"))
+    ended = subprocess.run(
+        [sys.executable, "-m", "reprieve", "simulate", str(study)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        f"Error: {study}:3: tenants.zipf: False; accepted: a number from 0 to 10\n"
+    )
+    with pytest.raises(UsageError, match="accepted: a file in a folder that is there"):
+        run(study_in(tmp_path), "-o", str(tmp_path / "none" / "report.html"))
+
+
+def test_interrupted_it_ends_with_what_it_has_and_says_so(tmp_path: Path) -> None:
+    seeds = ", ".join(str(seed) for seed in range(400))
+    study = study_in(tmp_path, STUDY.replace("seeds: [0, 1, 2]", f"seeds: [{seeds}]"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, "simulate", str(study), "--workers", "1"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    # The third run's decisions are being written: two are over.
+    while process.poll() is None and not list(tmp_path.glob("reprieve-*/000002.jsonl")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate()
+    assert process.returncode == 130
+    assert re.search(r"interrupted: \d+ runs were not made; this is what there is", told)
+    report = (tmp_path / "report.html").read_text()
+    assert "This study was interrupted" in report
+    assert 2 <= len(rows(tmp_path)) < 800
+
+
+def test_a_real_trace_is_replayed_under_both_policies(tmp_path: Path) -> None:
+    folder = traces()
+    study = study_in(
+        tmp_path,
+        STUDY.replace(
+            "trace.csv, load: [1.2], seeds: [0, 1, 2]", f"{folder}, only: [2869ce]"
+        ).replace("nodes: 2", "nodes: 8"),
+    )
+    assert run(study).exit_code == 0
+    none, classical = rows(tmp_path)
+    assert none["jobs"] == classical["jobs"] == "533"
