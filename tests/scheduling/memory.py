@@ -155,10 +155,11 @@ class MemoryApi:
         return FakeAnswer(body=self.put(where.kind, new))
 
     def _delete(self, where: Target, old: Object) -> FakeAnswer:
+        if where.kind == "pods":
+            self.deleted[where.name] += 1
         if where.kind != "pods" or not old["spec"].get("nodeName"):
             self.remove(where.kind, where.namespace, where.name)
             return FakeAnswer(body={})
-        self.deleted[where.name] += 1
         metadata = {**old["metadata"], "deletionTimestamp": format_instant(self.clock.wall())}
         return FakeAnswer(body=self.put(where.kind, {**old, "metadata": metadata}))
 
