@@ -1,0 +1,80 @@
+"""What is known of a unit that waits: the reason, what is missing, who has it, what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.plan import Plane, Ref
+from reprieve.units.instants import Nanos
+
+__all__ = ["Blocker", "Change", "Diagnosis", "Fix"]
+
+
+class Change(StrEnum):
+    """What of a unit, or of who it asks, is changed by a remedy, the smallest change first."""
+
+    WAIT = "wait"
+    FEWER_PODS = "fewer pods"
+    FEWER_DEVICES = "fewer devices a pod"
+    WITHOUT_CONSTRAINT = "one constraint less"
+    OTHER_FLAVOR = "another flavor"
+    OTHER_QUEUE = "another queue"
+    HIGHER_PRIORITY = "a higher priority class"
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change with which the engine, asked again, lets the unit start.
+
+    `field` is the path within the object that is changed, `before` and `after` are its values as a
+    person would write them; for WAIT `after` is an instant in RFC 3339. `victims` is how many make
+    way then.
+    """
+
+    change: Change
+    field: str
+    before: str
+    after: str
+    victims: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Who holds what the unit lacks, in base units by resource name; `rule` says why it stays."""
+
+    holder: Ref
+    amounts: Mapping[str, int]
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why a unit waits.
+
+    Attributes:
+        plane: whose question it is.
+        reason: the dominant one.
+        values: what its sentence needs, by the names that `wording.diagnosis` uses.
+        others: further reasons, in their order.
+        deficit: what is missing, in base units, by where (a flavor, a domain; empty: anywhere) and
+            resource name.
+        blockers: who holds it, the largest first.
+        refused: how many candidates each rule kept from making way.
+        filters: how many nodes each filter refused.
+        earliest: when it may start at the earliest, where that is known without an estimate.
+        fixes: changes that were tried and help, the smallest first.
+    """
+
+    plane: Plane
+    reason: Reason
+    values: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[Reason, ...] = ()
+    deficit: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    blockers: tuple[Blocker, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    filters: Mapping[str, int] = field(default_factory=dict)
+    earliest: Nanos | None = None
+    fixes: tuple[Fix, ...] = ()
