@@ -19,6 +19,7 @@ from reprieve.jobs.table import BUILT_IN
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota_series import COUNTERS, GAUGES, HISTOGRAMS
 from reprieve.telemetry.scheduling import SchedulingMetrics
+from reprieve.wording.diagnosis import reasons_markdown
 from reprieve.wording.documentation import switches_markdown, transitions_markdown
 from tests.docs.quota_examples import fair_rows, preemption_rows
 from tests.kubectl.exceptions import embedded_markdown
@@ -141,6 +142,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "quota-fair": quota_fair,
     "exceptions": embedded_markdown,
     "filters": filters_markdown,
+    "waiting": reasons_markdown,
 }
 
 

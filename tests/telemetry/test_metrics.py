@@ -9,6 +9,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.parser import text_string_to_metric_families
 
 import reprieve
+from reprieve.engine.diagnosis.reasons import REASONS, Reason
+from reprieve.engine.plan import Plane
 from reprieve.telemetry.metrics import IdleGpuSeconds, Metrics
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import PlanId
@@ -86,3 +88,17 @@ def test_the_text_can_be_read_by_a_prometheus_parser() -> None:
     text = generate_latest(metrics.registry).decode()
     found = {family.name for family in text_string_to_metric_families(text)}
     assert {"reprieve_leader", "reprieve_build_info", "process_cpu_seconds"} <= found
+
+
+def test_who_waits_is_counted_by_reason_and_those_of_nobody_are_zero() -> None:
+    metrics = Metrics()
+    metrics.show_waiting(Plane.SCHEDULING, {Reason.FULL: 2, Reason.BACKOFF: 1})
+    metrics.show_waiting(Plane.SCHEDULING, {Reason.FULL: 3})
+    found = {
+        sample.labels["reason"]: sample.value
+        for family in metrics.registry.collect()
+        if family.name == "reprieve_waiting_units"
+        for sample in family.samples
+    }
+    expected = dict.fromkeys((str(each) for each in REASONS[Plane.SCHEDULING]), 0)
+    assert found == {**expected, "Full": 3}

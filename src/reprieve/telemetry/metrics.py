@@ -18,6 +18,8 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from reprieve import __version__
+from reprieve.engine.diagnosis.reasons import REASONS, Reason
+from reprieve.engine.plan import Plane
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import PlanId
 
@@ -42,6 +44,8 @@ class Metrics:
     Quota: `held_pairs`, one series for each pair; `loop_members`, how many lines of work are in
     loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
     `webhook_refused` by reason.
+    `waiting_units`: pods and groups, or workloads, that wait, by the reason that is told
+    (`show_waiting`).
     Process: `leader` 0 or 1, `intents_open`, `loop_lag_seconds`.
     """
 
@@ -137,6 +141,9 @@ class Metrics:
             "Requests and connections that the webhooks did not answer, by reason.",
             "reason",
         )
+        self.waiting_units = self._gauge(
+            "waiting_units", "Units that wait, by the reason that is told.", "plane", "reason"
+        )
         build = Info(f"{_PREFIX}_build", "The operator's version.", registry=self.registry)
         build.info({"version": __version__})
         ProcessCollector(registry=self.registry)
@@ -151,6 +158,14 @@ class Metrics:
     def count_preemption(self, plan: PlanId, plane: str, rule: str, outcome: str) -> None:
         """Count one victim of a plan, with the plan's id as exemplar."""
         self.preemptions.labels(plane, rule, outcome).inc(exemplar={"plan": plan})
+
+    def show_waiting(self, plane: Plane, by_reason: Mapping[Reason, int]) -> None:
+        """Show how many units of a plane wait; reasons that are left out are those of nobody.
+
+        Every reason of the plane has a series, so that an alert can compare with zero.
+        """
+        for reason in REASONS[plane]:
+            self.waiting_units.labels(plane.value, reason.value).set(by_reason.get(reason, 0))
 
     def set_workloads(self, by_phase: Mapping[str, int]) -> None:
         """Show these numbers; phases that are left out count zero workloads."""

@@ -1,0 +1,327 @@
+"""Why a unit waits, in a sentence, with a next step and the place in the documentation.
+
+A sentence holds by itself; what more is said of it needs values (`Diagnosis.values`), and only what
+has all of its values is said. Instants are RFC 3339, amounts as people write them. The table in
+`docs/why-it-waits.md` is made of the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from string import Formatter
+from types import MappingProxyType
+from typing import Final
+
+from reprieve.engine.diagnosis.model import Change, Diagnosis, Fix
+from reprieve.engine.diagnosis.reasons import REASONS, Reason
+from reprieve.engine.plan import Plane
+from reprieve.units.quantities import quantity_text
+from reprieve.units.untrusted import cut
+from reprieve.wording.events import EventText
+
+__all__ = [
+    "WAITING",
+    "Words",
+    "amounts_text",
+    "anchor",
+    "deficit_text",
+    "fix_text",
+    "next_step",
+    "reasons_markdown",
+    "sentence",
+    "waiting_event",
+    "words",
+]
+
+#: The reason of our own event about work that waits.
+WAITING: Final = "Waiting"
+_PAGE: Final = "docs/why-it-waits.md"
+_MOST_COUNTS: Final = 5  # of filters and rules that one sentence names
+_LONGEST_NOTE: Final = 1_000  # characters of an event's note
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What is said of a reason: always, where the values are there, and what to do."""
+
+    sentence: str
+    step: str
+    details: tuple[str, ...] = ()
+
+
+_QUOTA: Final[Mapping[Reason, Words]] = {
+    Reason.STOPPED: Words(
+        "Its queue is stopped",
+        "Ask whoever runs the queue to let it go on: `spec.stopPolicy: None`.",
+        ("stopped is {queue}",),
+    ),
+    Reason.INACTIVE: Words(
+        "Its ClusterQueue cannot admit anything as it is configured",
+        "Read the condition `Active` of the ClusterQueue, which names what is missing.",
+        ("ClusterQueue {cluster_queue}: {why}",),
+    ),
+    Reason.TOPOLOGY_UNSUPPORTED: Words(
+        "It asks for a topology that no flavor of its queue offers",
+        "Leave the topology request out, or use a queue whose flavors name a topology.",
+        ("{why}",),
+    ),
+    Reason.NO_FLAVOR_MATCHES: Words(
+        "No flavor of its queue is for nodes that its pods accept",
+        "Compare the pods' node selector, affinity and tolerations with the flavors' labels and "
+        "taints.",
+        ("{why}",),
+    ),
+    Reason.NEVER_FITS: Words(
+        "It asks for more than its queue can ever have",
+        "Ask for less, or have the nominal quota or the borrowing limit raised.",
+        ("it needs {needs}", "the queue may have {ceiling} at most"),
+    ),
+    Reason.SET_ASIDE: Words(
+        "Deciding about it failed, so that it is set aside for a while",
+        "The operator's log has the details; it is tried again by itself.",
+        ("{why}", "it is tried again at {until}"),
+    ),
+    Reason.CHECKS_OPEN: Words(
+        "It has its quota and waits for admission checks",
+        "Look at the admission checks named in its status; their controllers answer them.",
+        ("open: {checks}",),
+    ),
+    Reason.PODS_NOT_READY: Words(
+        "Work that was admitted before it has pods that are not ready yet",
+        "Find out why those pods do not start; until they do nobody else is admitted.",
+        ("it waits for {holder}", "at the latest until {until}"),
+    ),
+    Reason.VICTIMS_LEAVING: Words(
+        "Work makes way for it and has not ended yet",
+        "Nothing: it is admitted once they have ended.",
+        ("{victims} are leaving", "they are to have ended by {until}"),
+    ),
+    Reason.BACKOFF: Words(
+        "It was evicted or refused lately and is not tried before its pause is over",
+        "Nothing: it is tried again by itself.",
+        ("it is tried again at {until}",),
+    ),
+    Reason.BEHIND_HEAD: Words(
+        "Its queue goes strictly in order, and others are before it",
+        "Wait, raise its priority, or use a queue with `queueingStrategy: BestEffortFIFO`.",
+        ("{ahead} are ahead", "the head is {head}"),
+    ),
+    Reason.HELD_BY_OTHERS: Words(
+        "The quota is in use by work that does not make way for it",
+        "Wait until some of it ends, ask for less, or use a higher priority.",
+        ("it lacks {lacks}", "of those who hold it {refused} stay"),
+    ),
+}
+_SCHEDULING: Final[Mapping[Reason, Words]] = {
+    Reason.GROUP_MISSING: Words(
+        "It names a pod group that does not exist",
+        "Create the group, or correct the name that the pods give.",
+        ("there is no {group}",),
+    ),
+    Reason.GROUP_INCOMPLETE: Words(
+        "Its group has fewer pods than its minimum, and is not tried before all are there",
+        "Find out why the other pods were not created, or lower the group's minimum.",
+        ("{present} of {minimum} pods exist", "{why}"),
+    ),
+    Reason.NOT_UNIFORM: Words(
+        "The pods of its group differ in what has to be the same",
+        "Make the pods of the group from one template.",
+        ("{why}",),
+    ),
+    Reason.NO_NODE_MATCHES: Words(
+        "No node is of the kind that it asks for, however empty",
+        "Change the node selector, affinity, tolerations or volumes that refuse the nodes.",
+        ("of {nodes} nodes none accepts it",),
+    ),
+    Reason.SET_ASIDE: Words(
+        "Deciding about it failed, so that it is set aside for a while",
+        "The operator's log has the details; it is tried again by itself.",
+        ("{why}", "it is tried again at {until}"),
+    ),
+    Reason.NOMINATED_WAITING: Words(
+        "Room is kept for it on nodes, and is not free yet",
+        "Nothing: it is placed once the room is free.",
+        ("kept on {on}", "at the latest until {until}"),
+    ),
+    Reason.VICTIMS_LEAVING: Words(
+        "Pods make way for it and have not ended yet",
+        "Nothing: it is placed once they have ended.",
+        ("{victims} are leaving", "they are to have ended by {until}"),
+    ),
+    Reason.SPREAD_OR_AFFINITY_BLOCKS: Words(
+        "Rules about which pods may be together keep it from nodes that have room",
+        "Loosen its spread constraints, affinity or anti-affinity, or the topology that its group "
+        "asks for.",
+        ("{why}",),
+    ),
+    Reason.POLICY_NEVER: Words(
+        "There is no room, and its priority class makes nobody make way",
+        "Wait, or use a priority class without `preemptionPolicy: Never`.",
+        ("it lacks {lacks}",),
+    ),
+    Reason.VICTIMS_PROTECTED: Words(
+        "Who could make way for it is protected",
+        "Wait until the protection ends, or ask for less.",
+        ("the first protection ends at {until}",),
+    ),
+    Reason.NO_VICTIMS_SUFFICE: Words(
+        "Even if all work of lower priority made way, it would not fit",
+        "Ask for less, use a higher priority, or wait until work of its own priority ends.",
+        ("it lacks {lacks}", "of lower priority are {candidates} pods"),
+    ),
+    Reason.FULL: Words(
+        "The nodes that it accepts are full, and no work on them is of lower priority",
+        "Wait until work ends, ask for less, or use a higher priority.",
+        ("it lacks {lacks}",),
+    ),
+    Reason.BACKOFF: Words(
+        "It was refused lately and is not tried before its pause is over",
+        "Nothing: it is tried again by itself.",
+        ("it is tried again at {until}",),
+    ),
+}
+_IDLE: Final[Mapping[Reason, Words]] = {
+    Reason.NOT_OPTED_IN: Words(
+        "No work on the GPUs that it needs has agreed to make way when idle",
+        "Have work opted in by its annotation or its namespace's, or by the configuration.",
+    ),
+    Reason.WOULD_NOT_HELP: Words(
+        "Idle work that made way would not let it fit",
+        "Ask for less, or for GPUs of which more are idle.",
+        ("it lacks {lacks}",),
+    ),
+    Reason.STALE_METRICS: Words(
+        "Nobody knows which GPUs are idle, as their metrics are too old",
+        "See that the metric sources are reachable; the operator's log names those that are not.",
+        ("since {since}",),
+    ),
+    Reason.HELD_BY_CLAIM: Words(
+        "The idle GPUs belong to a claim that does not give them back",
+        "Have the claim released by whoever holds it.",
+        ("the claim is {claim}",),
+    ),
+    Reason.NOT_IDLE_YET: Words(
+        "Work on those GPUs is idle, but not for long enough",
+        "Nothing: it is looked at again by itself.",
+        ("the first is idle for long enough at {until}",),
+    ),
+    Reason.NOBODY_IDLE: Words(
+        "All work that could make way uses its GPUs",
+        "Wait until work ends or becomes idle.",
+    ),
+    Reason.NO_PRESSURE: Words(
+        "Nobody waits for GPUs, so that nobody makes way",
+        "Nothing has to be done.",
+    ),
+}
+_WORDS: Final[Mapping[Plane, Mapping[Reason, Words]]] = MappingProxyType(
+    {Plane.QUOTA: _QUOTA, Plane.SCHEDULING: _SCHEDULING, Plane.IDLE: _IDLE}
+)
+
+
+def words(plane: Plane, reason: Reason) -> Words:
+    """Return what is said of a reason.
+
+    Raises:
+        KeyError: it is no reason of this plane.
+    """
+    return _WORDS[plane][reason]
+
+
+def sentence(diagnosis: Diagnosis) -> str:
+    """Return why the unit waits, in one sentence without a full stop."""
+    said = words(diagnosis.plane, diagnosis.reason)
+    values = dict(diagnosis.values)
+    if diagnosis.deficit:
+        values.setdefault("lacks", deficit_text(diagnosis.deficit))
+    details = [
+        detail.format_map(values)
+        for detail in said.details
+        if all(values.get(name) for name in _names(detail))
+    ]
+    if diagnosis.filters:
+        details.append(_counted("refused by", diagnosis.filters, "nodes"))
+    if diagnosis.refused:
+        details.append(_counted("kept", diagnosis.refused, "candidates"))
+    return ": ".join(filter(None, (said.sentence, "; ".join(details))))
+
+
+def next_step(diagnosis: Diagnosis) -> str:
+    """Return what to do: the first change that was tried and helps, else what helps in general."""
+    if diagnosis.fixes:
+        return fix_text(diagnosis.fixes[0])
+    return words(diagnosis.plane, diagnosis.reason).step
+
+
+def fix_text(fix: Fix) -> str:
+    """Return a change that was tried and helps, as a sentence."""
+    makes_way = {0: "", 1: "; one pod makes way then"}.get(
+        fix.victims, f"; {fix.victims} pods make way then"
+    )
+    if fix.change is Change.WAIT:
+        return f"Wait until {fix.after}{makes_way}."
+    if fix.change is Change.WITHOUT_CONSTRAINT:
+        return f"Without {fix.field} ({fix.before}) it starts{makes_way}."
+    return f"With {fix.field} {fix.after} instead of {fix.before} it starts{makes_way}."
+
+
+def anchor(plane: Plane, reason: Reason) -> str:
+    """Return the place in the documentation, from the root of the repository."""
+    return f"{_PAGE}#{_name(plane, reason)}"
+
+
+def waiting_event(diagnosis: Diagnosis) -> EventText:
+    """Return our own event about a unit that waits; its note begins with the reason's word."""
+    note = f"{diagnosis.reason}: {sentence(diagnosis)}"
+    return EventText("Normal", WAITING, cut(note, _LONGEST_NOTE), "Waiting")
+
+
+def deficit_text(deficit: Mapping[tuple[str, str], int]) -> str:
+    """Return what is missing, as people write it: `2 nvidia.com/gpu in rack-1, 4 cpu`."""
+    by_place: dict[str, dict[str, int]] = {}
+    for (where, resource), amount in sorted(deficit.items()):
+        by_place.setdefault(where, {})[resource] = amount
+    return ", ".join(
+        amounts_text(amounts) + (f" in {where}" if where else "")
+        for where, amounts in by_place.items()
+    )
+
+
+def amounts_text(amounts: Mapping[str, int]) -> str:
+    """Return amounts in base units as people write them: `4 cpu, 16Gi memory`."""
+    return ", ".join(f"{quantity_text(name, n)} {name}" for name, n in sorted(amounts.items()))
+
+
+def reasons_markdown() -> str:
+    """Return the tables of all reasons, by plane, in the order in which they dominate."""
+    return "\n".join(_plane_markdown(plane) for plane in REASONS)
+
+
+def _plane_markdown(plane: Plane) -> str:
+    rows = [
+        f"### In the {plane} plane",
+        "",
+        "| reason | what it says | next step |",
+        "|---|---|---|",
+    ]
+    for reason in REASONS[plane]:
+        said = words(plane, reason)
+        mark = f'<a id="{_name(plane, reason)}"></a>`{reason}`'
+        rows.append(f"| {mark} | {said.sentence} | {said.step} |")
+    return "\n".join([*rows, ""])
+
+
+def _name(plane: Plane, reason: Reason) -> str:
+    return f"{plane}-{reason.lower()}"
+
+
+def _names(text: str) -> Iterable[str]:
+    return (name for _, name, _, _ in Formatter().parse(text) if name)
+
+
+def _counted(verb: str, counts: Mapping[str, int], what: str) -> str:
+    """Return counts, the largest first: `refused by NodeAffinity 3, TaintToleration 2 nodes`."""
+    order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name} {number}" for name, number in order[:_MOST_COUNTS])
+    return f"{verb} {shown} {what}"
