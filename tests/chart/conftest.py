@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.helm import HelmMissing, helm_binary
+from tests.chart.go_tools import HELM, ToolMissing, tool
 
 
 @pytest.fixture(autouse=True, scope="session")
 def helm() -> None:
     try:
-        helm_binary()
-    except HelmMissing as missing:
+        tool(HELM)
+    except ToolMissing as missing:
         pytest.skip(str(missing))

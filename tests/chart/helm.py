@@ -1,75 +1,22 @@
-"""Finds or builds Helm, and renders the chart with it.
-
-`$HELM` names a binary; else one is built once through the Go module proxy and kept in the user's
-cache folder. Where neither is possible `helm_binary` says why, and the tests skip with that text.
-"""
+"""Renders the chart with Helm."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-VERSION: Final = "v3.18.6"
+from tests.chart.go_tools import HELM, tool
+
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "reprieve"
-_BUILD_TIMEOUT_S: Final = 900
-
-
-class HelmMissing(Exception):
-    """There is no Helm, and it cannot be built here."""
 
 
 class RenderingFailed(Exception):
     """Helm refused the chart or the values; the text is Helm's."""
-
-
-@cache
-def helm_binary() -> Path:
-    """Return the path of Helm.
-
-    Raises:
-        HelmMissing: `$HELM` is not set, and Go is absent or the build fails.
-    """
-    named = os.environ.get("HELM")
-    if named:
-        return Path(named)
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = home / "reprieve" / f"helm-{VERSION}"
-    binary = folder / "helm"
-    if binary.exists():
-        return binary
-    go = shutil.which("go") or "/usr/local/go/bin/go"
-    if not Path(go).exists():
-        raise HelmMissing("needs Helm: set $HELM, or install Go to build it")
-    return _build(go, binary)
-
-
-def _build(go: str, binary: Path) -> Path:
-    scratch = binary.parent / f"build-{os.getpid()}"
-    try:
-        built = subprocess.run(
-            [go, "install", f"helm.sh/helm/v3/cmd/helm@{VERSION}"],
-            env={**os.environ, "GOBIN": str(scratch), "GOFLAGS": "-mod=mod", "CGO_ENABLED": "0"},
-            capture_output=True,
-            text=True,
-            timeout=_BUILD_TIMEOUT_S,
-            check=False,
-        )
-        if built.returncode != 0:
-            raise HelmMissing("needs Helm: set $HELM; building it through the Go proxy failed")
-        (scratch / "helm").replace(binary)
-    except subprocess.TimeoutExpired:
-        raise HelmMissing("needs Helm: set $HELM; building it took too long") from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return binary
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +58,7 @@ def run_helm(*arguments: str) -> str:
         RenderingFailed: Helm ended with an error.
     """
     done = subprocess.run(
-        [str(helm_binary()), *arguments], capture_output=True, text=True, timeout=120, check=False
+        [str(tool(HELM)), *arguments], capture_output=True, text=True, timeout=120, check=False
     )
     if done.returncode != 0:
         raise RenderingFailed(done.stderr + done.stdout)

@@ -14,7 +14,8 @@ import yaml
 from kubelocal.cluster import EmbeddedCluster
 from kubelocal.server.options import WriteOptions
 from reprieve.api.crds import NAMES, load
-from tests.chart.helm import CHART, helm_binary
+from tests.chart.go_tools import HELM, tool
+from tests.chart.helm import CHART
 
 GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS = NAMES
 ENABLED = {"enabled": True, "metricsEndpoint": "http://exporter.gpu-operator.svc:5000/metrics"}
@@ -39,7 +40,7 @@ class Release:
             arguments.append("--create-namespace")
         home = {f"HELM_{name}_HOME": str(self._folder) for name in ("CACHE", "CONFIG", "DATA")}
         process = await asyncio.create_subprocess_exec(
-            str(helm_binary()),
+            str(tool(HELM)),
             *arguments,
             env={**os.environ, **home, "KUBECONFIG": str(self._kubeconfig)},
             stdout=asyncio.subprocess.PIPE,

@@ -11,6 +11,7 @@ from reprieve.api.reprieve import IntentPhase
 from reprieve.engine import plan as engine
 from reprieve.execution.book import Book, Retention
 from reprieve.kube.errors import Forbidden
+from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.ids import PlanId, Uid
 from tests.execution.test_recovery import Records, with_time
@@ -42,11 +43,18 @@ class Books(Records):
     def __init__(self, retention: Retention | None = None) -> None:
         super().__init__()
         self.retention = retention or Retention()
+        self.metrics = Metrics()
         self.book = self.another()
 
     def another(self, plane: engine.Plane = engine.Plane.QUOTA) -> Book:
         return Book(
-            plane, self.client, "ns", self.fence, self.clock, retention=lambda: self.retention
+            plane,
+            self.client,
+            "ns",
+            self.fence,
+            self.clock,
+            self.metrics,
+            retention=lambda: self.retention,
         )
 
     async def written(self, plan: engine.Plan) -> str:

@@ -20,6 +20,7 @@ from reprieve.execution.book import Book
 from reprieve.execution.executor import Executor
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.kube.errors import ApiError, Forbidden
+from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import PlanId, Uid
 from tests.execution.test_recovery import Records, with_time
@@ -175,7 +176,7 @@ class Site(Records):
     def start(self) -> None:
         """A process begins; the former one is not there any more."""
         self.victims = Fakes(self.world, self.plane)
-        self.book = Book(engine.Plane.QUOTA, self.client, "ns", self.fence, self.clock)
+        self.book = Book(engine.Plane.QUOTA, self.client, "ns", self.fence, self.clock, Metrics())
         self.executor = Executor[str](self.book, self.victims, self.clock, self._spawn)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,8 @@ import yaml
 from reprieve.execution.rights import SELF_SUBJECT_ACCESS_REVIEWS
 from reprieve.kube.client import Client
 from reprieve.kube.resource import Resource
-from tests.chart.helm import CHART, HelmMissing, run_helm
+from tests.chart.go_tools import ToolMissing
+from tests.chart.helm import CHART, run_helm
 
 Object = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
@@ -43,7 +44,7 @@ def operator_rights(user: str, namespace: str) -> list[Object]:
             f"admissionPolicy.extraUsers={{{user}}},rbac.actions=true",
         )
         found = [one for one in yaml.safe_load_all(text) if one and one["kind"] in KINDS]
-    except HelmMissing:
+    except ToolMissing:
         found = _roles_of_the_template(namespace)
     roles = [one for one in found if one["kind"] in ("ClusterRole", "Role")]
     assert {role["kind"] for role in roles} == {"ClusterRole", "Role"}

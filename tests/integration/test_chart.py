@@ -29,7 +29,8 @@ from reprieve.kube.resource import NAMESPACES, PODS, Resource
 from reprieve.planes.quota.webhooks.registration import MUTATING, VALIDATING
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock
-from tests.chart.helm import CHART, HelmMissing, helm_binary
+from tests.chart.go_tools import HELM, ToolMissing, tool
+from tests.chart.helm import CHART
 from tests.integration.control_plane import (
     ADMINISTRATOR,
     Binaries,
@@ -91,7 +92,7 @@ class Installed:
     async def helm(self, *arguments: str) -> str:
         home = {f"HELM_{name}_HOME": str(self.folder) for name in ("CACHE", "CONFIG", "DATA")}
         process = await asyncio.create_subprocess_exec(
-            str(helm_binary()),
+            str(tool(HELM)),
             *arguments,
             *("--namespace", "reprieve"),
             env={**os.environ, **home, "KUBECONFIG": str(self.kubeconfig(ADMINISTRATOR))},
@@ -189,8 +190,8 @@ def own_address() -> str:
 @pytest.fixture
 async def installed(binaries: Binaries, tmp_path: Path) -> AsyncIterator[Installed]:
     try:
-        helm_binary()
-    except HelmMissing as missing:
+        tool(HELM)
+    except ToolMissing as missing:
         pytest.skip(str(missing))
     theirs, trusted = client_certificate("kube-apiserver")
     for name, content in (

@@ -41,6 +41,7 @@ from reprieve.kube.errors import (
     NotFound,
 )
 from reprieve.kube.retry import retried
+from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.instants import Nanos, format_instant
@@ -89,6 +90,7 @@ class Book:
         namespace: str,
         fence: Fence,
         clock: Clock,
+        metrics: Metrics,
         *,
         sizes: Sizes = SIZES,
         retention: Callable[[], Retention] = Retention,
@@ -104,6 +106,8 @@ class Book:
         self._numbers: dict[str, int] = {}  # the last that was taken, by uid of the preemptor
         self._unbegun = Unbegun()
         self._noted: set[str] = set()  # plans of a dry run
+        metrics.intents_open.labels(plane.value).set_function(lambda: len(self.open))
+        self._closed = metrics.intents_closed
 
     async def recover(self) -> Recovered:
         """Take over what former processes left open, and go on counting where they ended.
@@ -193,6 +197,7 @@ class Book:
         except NotFound:
             closed = None
         self.open.pop(name, None)
+        self._closed.labels(self.plane.value, phase.value).inc()
         return closed
 
     async def settle(self) -> None:

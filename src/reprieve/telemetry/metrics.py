@@ -39,14 +39,14 @@ class Metrics:
     demand, by reason; `evaluation_seconds`; `decisions_stopped`, those that took too long;
     `unrecorded`, plans whose record could not be written.
     Metrics in: `scrape_seconds` per target, `scrape_failures` by class, `scrape_targets` by state
-    in the last poll, `samples` and `samples_dropped` by reason, `last_poll`.
+    in the last poll, `samples` and `samples_dropped` by reason, `last_poll`, `polling_interval`.
     Cluster: `api_requests` by HTTP method and code ("none": no answer), `watch_restarts`.
     Quota: `held_pairs`, one series for each pair; `loop_members`, how many lines of work are in
     loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
     `webhook_refused` by reason.
     `waiting_units`: pods and groups, or workloads, that wait, by the reason that is told
     (`show_waiting`).
-    Process: `leader` 0 or 1, `intents_open`, `loop_lag_seconds`.
+    Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.
     """
 
     def __init__(self) -> None:
@@ -89,6 +89,9 @@ class Metrics:
         self.last_poll = self._gauge(
             "last_poll_timestamp_seconds", "When the last poll of all sources began."
         )
+        self.polling_interval = self._gauge(
+            "polling_interval_seconds", "Time between two polls, 0 where none are made."
+        )
         self.api_requests = self._counter(
             "api_requests", "Requests to the API server.", "method", "code"
         )
@@ -113,6 +116,9 @@ class Metrics:
         self.leader = self._gauge("leader", "1 while this process holds the lease, else 0.")
         self.intents_open = self._gauge(
             "intents_open", "Preemptions that are neither completed nor abandoned.", "plane"
+        )
+        self.intents_closed = self._counter(
+            "intents_closed", "Preemptions that were completed or abandoned.", "plane", "phase"
         )
         self.loop_lag_seconds = self._histogram(
             "loop_lag_seconds", "How late the event loop woke a sleeper.", _FAST

@@ -6,13 +6,11 @@ It looks whether a live Kaiwo operator makes this one read-only, and counts what
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from reprieve.api.reprieve import Preemption
 from reprieve.engine.idle.discovery import Root
 from reprieve.engine.idle.model import Phase
-from reprieve.engine.plan import Plane
 from reprieve.planes.common.foreign_decider import ForeignDecider
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.due import Due
@@ -29,8 +27,7 @@ _PERIOD: Final = 5 * SECOND
 class Housekeeping:
     """Keeps one idle plane in order.
 
-    `known_roots` are the roots by uid that are followed; `intents` gives all Preemptions of the
-    plane.
+    `known_roots` are the roots by uid that are followed.
     """
 
     def __init__(
@@ -41,7 +38,6 @@ class Housekeeping:
         known_roots: Mapping[str, Root],
         due: Due,
         evaluator: Evaluator,
-        intents: Callable[[], Sequence[Preemption]],
     ) -> None:
         self._context = context
         self._kaiwo = kaiwo
@@ -49,7 +45,6 @@ class Housekeeping:
         self._known_roots = known_roots
         self._due = due
         self._evaluator = evaluator
-        self._intents = intents
         self._idle_gpus = IdleGpuSeconds(context.metrics)
 
     async def run(self) -> None:
@@ -59,8 +54,6 @@ class Housekeeping:
             phases = Counter(held.status.phase.value or "New" for held in self._workloads)
             self._context.metrics.set_workloads(phases)
             self._count_idle_gpus()
-            open_now = sum(intent.status.phase.open for intent in self._intents())
-            self._context.metrics.intents_open.labels(Plane.IDLE.value).set(open_now)
             await self._context.clock.sleep(_PERIOD)
 
     def _count_idle_gpus(self) -> None:

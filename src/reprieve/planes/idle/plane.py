@@ -106,6 +106,7 @@ class IdlePlane:
             operator_namespace,
             context.fence,
             clock,
+            context.metrics,
             retention=lambda: _RETENTION,
         )
         self.evaluator = Evaluator(
@@ -155,7 +156,6 @@ class IdlePlane:
             self._known_roots,
             self._due,
             self.evaluator,
-            self._intents,
         )
         self.ready = False
 
@@ -189,12 +189,14 @@ class IdlePlane:
                 await self._roots.expect(
                     pod_found(pod) for pod in self.watches.pods.cache if pod.row.gpus
                 )
+                interval = self.context.start.policy.polling_interval
+                self.context.metrics.polling_interval.set(interval / SECOND)
                 scraper = Scraper(
                     self._sources,
                     ServiceIndex(self.watches),
                     MetricReader(session, self.context.start.vendors, self.context.clock),
                     self.context.clock,
-                    self.context.start.policy.polling_interval,
+                    interval,
                     self._polled,
                 )
                 clock = self.context.clock

@@ -57,6 +57,7 @@ class Preemptions:
             namespace,
             context.fence,
             context.clock,
+            context.metrics,
             retention=self._retention,
         )
         self._victims = QuotaVictims(context, state, writer)

@@ -70,6 +70,7 @@ class Preemptions:
             namespace,
             context.fence,
             context.clock,
+            context.metrics,
             sizes=context.record_sizes,
             retention=lambda: _RETENTION,
         )
@@ -121,11 +122,7 @@ class Preemptions:
             Deposed: the process lease is lost.
             ApiError: to be tried again.
         """
-        try:
-            await self._executor.look()
-        finally:
-            intents_open = self._context.metrics.intents_open
-            intents_open.labels(Plane.SCHEDULING.value).set(len(self._executor.open))
+        await self._executor.look()
 
     async def keep_few_records(self) -> None:
         """Remove old records once in a while, until cancelled."""
