@@ -140,8 +140,10 @@ def workload_row(
     conditions = {each.type: each for each in status.conditions or ()}
     reserved, requeued = conditions.get("QuotaReserved"), conditions.get("Requeued")
     rows, invalid = _pod_sets(spec.pod_sets, pod_sets)
-    if status.admission is None:
-        invalid = invalid or _required_topology(spec.pod_sets)
+    needs_topology = False
+    if status.admission is None and not invalid:
+        invalid = _required_topology(spec.pod_sets)
+        needs_topology = bool(invalid)
     admission = None
     if status.admission is not None:
         admission, unreadable = _admission(status.admission, rows)
@@ -180,6 +182,7 @@ def workload_row(
         reclaim_min_runtime_s=min_runtimes_s[1],
         idle=idle,
         party=party,
+        needs_topology=needs_topology,
     )
 
 

@@ -61,9 +61,20 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         "Read the condition `Active` of the ClusterQueue, which names what is missing.",
         ("ClusterQueue {cluster_queue}: {why}",),
     ),
+    Reason.NAMESPACE_NOT_ALLOWED: Words(
+        "Its ClusterQueue does not take work of its namespace",
+        "Use a LocalQueue of another ClusterQueue, or have the namespace's labels match "
+        "`spec.namespaceSelector`.",
+        ("the ClusterQueue is {cluster_queue}",),
+    ),
+    Reason.INVALID: Words(
+        "What its pods ask for cannot be read, or is more than the namespace's limits allow",
+        "Correct the requests and limits of its pods.",
+        ("{why}",),
+    ),
     Reason.TOPOLOGY_UNSUPPORTED: Words(
-        "It asks for a topology that no flavor of its queue offers",
-        "Leave the topology request out, or use a queue whose flavors name a topology.",
+        "Its pods require a level of a topology, which is not supported in the quota plane",
+        "Prefer the level instead of requiring it, or leave the topology request out.",
         ("{why}",),
     ),
     Reason.NO_FLAVOR_MATCHES: Words(
@@ -83,7 +94,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         ("{why}", "it is tried again at {until}"),
     ),
     Reason.CHECKS_OPEN: Words(
-        "It has its quota and waits for admission checks",
+        "Admission checks or gates of it are open",
         "Look at the admission checks named in its status; their controllers answer them.",
         ("open: {checks}",),
     ),
@@ -103,9 +114,9 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
         ("it is tried again at {until}",),
     ),
     Reason.BEHIND_HEAD: Words(
-        "Its queue goes strictly in order, and others are before it",
+        "Another workload is before it in its queue, and nobody behind that one is tried",
         "Wait, raise its priority, or use a queue with `queueingStrategy: BestEffortFIFO`.",
-        ("{ahead} are ahead", "the head is {head}"),
+        ("the head is {head}",),
     ),
     Reason.HELD_BY_OTHERS: Words(
         "The quota is in use by work that does not make way for it",

@@ -23,6 +23,8 @@ class Reason(StrEnum):
     # Quota.
     STOPPED = "Stopped"
     INACTIVE = "Inactive"
+    NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
+    INVALID = "Invalid"
     TOPOLOGY_UNSUPPORTED = "TopologyUnsupported"
     NO_FLAVOR_MATCHES = "NoFlavorMatches"
     NEVER_FITS = "NeverFits"
@@ -61,6 +63,8 @@ REASONS: Final[Mapping[Plane, tuple[Reason, ...]]] = MappingProxyType(
         Plane.QUOTA: (
             Reason.STOPPED,
             Reason.INACTIVE,
+            Reason.NAMESPACE_NOT_ALLOWED,
+            Reason.INVALID,
             Reason.TOPOLOGY_UNSUPPORTED,
             Reason.NO_FLAVOR_MATCHES,
             Reason.NEVER_FITS,

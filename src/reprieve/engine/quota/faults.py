@@ -47,6 +47,10 @@ class Faults:
         """Tell whether a key is not to be tried yet."""
         return self._found.get(key, _WELL)[1] > now
 
+    def until(self, key: str, now: Nanos) -> Nanos | None:
+        """Return when a key is tried again, None if it does not wait."""
+        return self._found[key][1] if self.waits(key, now) else None
+
     def next_due(self, now: Nanos) -> Nanos | None:
         """Return when the first of those that wait is to be tried again, None if nobody waits."""
         return min((until for _, until in self._found.values() if until > now), default=None)

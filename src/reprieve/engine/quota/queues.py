@@ -267,6 +267,24 @@ class Queues:
         name = self._home.get(key)
         return name is not None and self._queues[name].preemptor == key
 
+    def head(self, cluster_queue: str) -> Workload | None:
+        """Return who is looked at next in a ClusterQueue, None if nobody is queued there."""
+        queue = self._queues.get(cluster_queue)
+        row = None if queue is None else self._first(cluster_queue, queue)
+        return None if row is None else self._workloads[row[3]]
+
+    def is_queued(self, key: str) -> bool:
+        """Tell whether a workload is queued, and neither set aside nor kept by a pause."""
+        workload, name = self._workloads.get(key), self._home.get(key)
+        if workload is None or name is None:
+            return False
+        return self._queues[name].is_queued(self._row(workload), self._shape(workload))
+
+    def set_aside_until(self, key: str, now: Nanos) -> Nanos | None:
+        """Return until when a fault keeps a workload from being decided about, None for none."""
+        ends = (self._faults.until(key, now), self.unrecorded.until(key, now))
+        return max((end for end in ends if end is not None), default=None)
+
     def active(self) -> dict[str, list[str]]:
         """Return the keys in each queue, in order; queues without any are left out."""
         found = {name: sorted(queue.queued()) for name, queue in self._queues.items()}

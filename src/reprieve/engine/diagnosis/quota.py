@@ -1,0 +1,330 @@
+"""Why a workload waits in the quota plane.
+
+What can be known without deciding is looked up (`standing`): its queue, itself, its checks, its
+pause, its place. For the rest the engine decides once more about the workload alone, on the state
+of now and from the first flavor (`quota_trial`). All reasons that hold are collected, and the first
+of the order of `reasons` is told. Source: specification of the quota plane, sections 4, 5, 8 and 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.quota_holders import (
+    Shortage,
+    accepted_flavors,
+    asked_amounts,
+    held_by,
+    shortages,
+)
+from reprieve.engine.diagnosis.quota_trial import QuotaFacts, Trial, attempt
+from reprieve.engine.diagnosis.reasons import Reason, dominant
+from reprieve.engine.plan import Plane
+from reprieve.engine.quota.amounts import capacity_text, text
+from reprieve.engine.quota.assignment import Assignment, Mode, NoFitReason
+from reprieve.engine.quota.candidates import preemptor
+from reprieve.engine.quota.checks import required_checks
+from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.model import (
+    Check,
+    Configuration,
+    FlavorResource,
+    QueueingStrategy,
+    StopPolicy,
+    Workload,
+)
+from reprieve.engine.quota.queues import Queues
+from reprieve.units.instants import Nanos, format_instant
+
+__all__ = ["Standing", "diagnose", "standing"]
+
+#: Reasons of `NoFit` that no time changes.
+_NEVER = {
+    NoFitReason.NO_MATCHING_FLAVOR: Reason.NO_FLAVOR_MATCHES,
+    NoFitReason.EXCEEDS_MAX_QUOTA: Reason.NEVER_FITS,
+}
+_SHOWN = 3  # names in one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Reasons that hold whatever the quota is, each with the values of its sentence."""
+
+    found: Mapping[Reason, Mapping[str, str]]
+    until: Nanos | None = None
+
+    @property
+    def told(self) -> Diagnosis | None:
+        """Return the diagnosis as far as it goes, None without a reason."""
+        return _diagnosis(self.found, self.until)
+
+
+def diagnose(facts: QuotaFacts, workload: Workload) -> Diagnosis | None:
+    """Return why a workload waits.
+
+    None: it has its quota and all checks, is finished, or nothing is in its way any more and it is
+    decided about next.
+    """
+    if workload.finished:
+        return None
+    stands = standing(facts, workload)
+    found = dict(stands.found)
+    local = facts.configuration.local_queues.get(workload.queue)
+    if workload.admission is not None or local is None or workload.invalid:
+        return _diagnosis(found, stands.until)
+    trial = attempt(facts, workload)
+    if trial is None:
+        return _diagnosis(found, stands.until)
+    known = _diagnosis(found, stands.until)
+    judged = _judge(facts, workload, trial)
+    if judged is not None:
+        found.setdefault(judged.reason, judged.values)
+    elif known is None and facts.entry is not None:
+        # It would get its quota if it were alone.
+        reason = _reason_of(facts.entry)
+        if reason is not None:
+            found[reason] = {}
+    whole = _diagnosis(found, stands.until)
+    if whole is None or judged is None:
+        return whole
+    earliest = whole.earliest
+    if whole.reason is judged.reason:
+        earliest = earliest or judged.earliest
+    return replace(
+        whole,
+        deficit=judged.deficit,
+        blockers=judged.blockers,
+        refused=judged.refused,
+        earliest=earliest,
+    )
+
+
+def standing(facts: QuotaFacts, workload: Workload) -> Standing:
+    """Return what keeps a workload from its quota that can be looked up, without a decision."""
+    found: dict[Reason, Mapping[str, str]] = {}
+    configuration, queues = facts.configuration, facts.queues
+    if workload.admission is not None:
+        waits = _open_checks(configuration, workload)
+        return Standing({Reason.CHECKS_OPEN: {"checks": _some(waits)}} if waits else {})
+    name = _of_queue(found, configuration, queues, workload)
+    if not workload.active:
+        found[Reason.STOPPED] = {"queue": f"Workload {workload.name} itself"}
+    if workload.invalid:
+        reason = Reason.TOPOLOGY_UNSUPPORTED if workload.needs_topology else Reason.INVALID
+        found[reason] = {"why": workload.invalid}
+    failed = [n for n, s in workload.checks.items() if s in (Check.RETRY, Check.REJECTED)]
+    gates = list(workload.closed_gates)
+    if workload.admission_gated:
+        found[Reason.CHECKS_OPEN] = {"checks": "its admission gate"}
+    elif failed:
+        found[Reason.CHECKS_OPEN] = {"checks": _some(sorted(failed))}
+    elif gates and facts.entry is not None and facts.entry.outcome is Outcome.GATED:
+        found[Reason.CHECKS_OPEN] = {"checks": _some(gates)}
+    until = _of_time(found, facts, workload)
+    if name and not found.keys() & {Reason.STOPPED, Reason.BACKOFF, Reason.SET_ASIDE}:
+        _of_place(found, facts, workload, name)
+    return Standing(found, until)
+
+
+def _of_queue(
+    found: dict[Reason, Mapping[str, str]],
+    configuration: Configuration,
+    queues: Queues,
+    workload: Workload,
+) -> str:
+    """Note what is wrong with its queues; return its ClusterQueue, empty if that takes nobody."""
+    local = configuration.local_queues.get(workload.queue)
+    door = workload.queue.partition("/")[2]
+    if local is None:
+        found[Reason.INACTIVE] = {"cluster_queue": "none", "why": f"no LocalQueue {door} exists"}
+        return ""
+    if local.stop_policy is not StopPolicy.NONE:
+        found[Reason.STOPPED] = {"queue": f"LocalQueue {door}"}
+    name = local.cluster_queue
+    queue = configuration.cluster_queues.get(name)
+    if queue is None:
+        found[Reason.INACTIVE] = {"cluster_queue": name, "why": "it does not exist"}
+        return ""
+    if queue.stop_policy is not StopPolicy.NONE:
+        found.setdefault(Reason.STOPPED, {"queue": f"ClusterQueue {name}"})
+    elif name in queues.inactive:
+        found[Reason.INACTIVE] = {"cluster_queue": name, "why": queues.inactive[name]}
+    if queue.selector is None or not queue.selector.matches(
+        configuration.namespaces.get(workload.namespace, {})
+    ):
+        found[Reason.NAMESPACE_NOT_ALLOWED] = {"cluster_queue": name}
+    return "" if name in queues.inactive else name
+
+
+def _of_time(
+    found: dict[Reason, Mapping[str, str]], facts: QuotaFacts, workload: Workload
+) -> Nanos | None:
+    """Note what ends by itself; return when, where that is known."""
+    until = facts.queues.set_aside_until(workload.key, facts.now)
+    if until is not None:
+        entry = facts.entry
+        why = f"{type(entry.failure).__name__}" if entry and entry.failure is not None else ""
+        found[Reason.SET_ASIDE] = {"why": why, "until": format_instant(until)}
+        return until
+    back = workload.requeue_at
+    if back is not None and back > facts.now:
+        found[Reason.BACKOFF] = {"until": format_instant(back)}
+        return back
+    if not workload.requeued:
+        found[Reason.BACKOFF] = {}
+    return None
+
+
+def _of_place(
+    found: dict[Reason, Mapping[str, str]], facts: QuotaFacts, workload: Workload, name: str
+) -> None:
+    """Note whether it waits for its victims, or behind another one."""
+    queues, entry = facts.queues, facts.entry
+    if queues.awaits_preemption(workload.key):
+        names = [] if entry is None else [target.holder.key for target in entry.targets]
+        found[Reason.VICTIMS_LEAVING] = {"victims": _some(names)}
+        return
+    if entry is not None and entry.outcome is Outcome.DEFERRED:
+        found[Reason.VICTIMS_LEAVING] = {}
+    head = queues.head(name)
+    if head is None or head.key == workload.key or not queues.is_queued(workload.key):
+        return
+    strict = facts.configuration.cluster_queues[name].strategy is QueueingStrategy.STRICT_FIFO
+    if strict or queues.awaits_preemption(head.key):
+        found[Reason.BEHIND_HEAD] = {"head": head.key}
+
+
+def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | None:
+    """Return what the decision about it alone says; None where it would get its quota."""
+    assignment = trial.assignment
+    if assignment.mode is Mode.FIT:
+        blocked = facts.configuration.settings.block_admission and not facts.holdings.all_ready
+        return _said(Reason.PODS_NOT_READY, {}) if blocked else None
+    if assignment.mode is Mode.PREEMPT and trial.targets:
+        # Who leaves already leaves for another one, unless the cycles have said otherwise.
+        leaving = all(target.holder.evicted for target in trial.targets)
+        return _held(workload, trial) if leaving and facts.entry is not None else None
+    never = _NEVER.get(_least(facts, workload, assignment))
+    if never is Reason.NO_FLAVOR_MATCHES:
+        return _said(never, {"why": assignment.message})
+    if never is Reason.NEVER_FITS:
+        return _said(never, _too_much(trial, workload))
+    return _held(workload, trial)
+
+
+def _least(facts: QuotaFacts, workload: Workload, assignment: Assignment) -> NoFitReason:
+    """Return why nothing fits, of the fewest pods with which it would start."""
+    reason = assignment.no_fit_reason
+    partial = facts.configuration.settings.gates.partial_admission
+    if not partial or all(each.min_count is None for each in workload.pod_sets):
+        return reason
+    pod_sets = tuple(
+        each if each.min_count is None else replace(each, count=each.min_count, min_count=None)
+        for each in workload.pod_sets
+    )
+    fewest = attempt(facts, replace(workload, pod_sets=pod_sets))
+    return reason if fewest is None else fewest.assignment.no_fit_reason
+
+
+def _too_much(trial: Trial, workload: Workload) -> dict[str, str]:
+    """Return what it needs and what the queue can have, of the resources that exceed that."""
+    snapshot, queue = trial.snapshot, trial.queue
+    tree = snapshot.tree
+    config = snapshot.configuration.cluster_queues[tree.names[queue]]
+    needs, ceilings = [], []
+    asked = asked_amounts(snapshot, workload, config)
+    for group in config.groups:
+        for resource in sorted(asked.keys() & set(group.covered)):
+            most = max(
+                (
+                    tree.potential[tree.column(FlavorResource(each, resource))][queue]
+                    for each in accepted_flavors(snapshot, workload, group)
+                ),
+                default=0,
+            )
+            if asked[resource] > most:
+                needs.append(f"{text(resource, asked[resource])} {resource}")
+                ceilings.append(f"{capacity_text(resource, most)} {resource}")
+    return {"needs": ", ".join(needs), "ceiling": ", ".join(ceilings)}
+
+
+def _held(workload: Workload, trial: Trial) -> Diagnosis:
+    """Return who has what it lacks."""
+    snapshot = trial.snapshot
+    lacks = shortages(snapshot, workload, trial.queue)
+    who = preemptor(workload, trial.queue, snapshot.settings)
+    held = held_by(snapshot, who, trial.spared, _nearest(lacks))
+    deficit = {(each.flavor, name): n for each in lacks for name, n in each.missing.items()}
+    told = ", ".join(f"{count} {rule}" for rule, count in held.refused.items())
+    until = trial.spared.until if trial.spared is not None else None
+    return Diagnosis(
+        Plane.QUOTA,
+        Reason.HELD_BY_OTHERS,
+        {"refused": told} if told else {},
+        deficit=deficit,
+        blockers=held.blockers,
+        refused=held.refused,
+        earliest=until,
+    )
+
+
+def _nearest(lacks: tuple[Shortage, ...]) -> tuple[FlavorResource, ...]:
+    """Return the flavor-resources of which the least is missing, of every group's one flavor."""
+    seen: set[str] = set()
+    found = []
+    for each in lacks:
+        if not seen.isdisjoint(each.missing):
+            continue
+        seen.update(each.missing)
+        found += [FlavorResource(each.flavor, name) for name in each.missing]
+    return tuple(found)
+
+
+def _reason_of(entry: Entry) -> Reason | None:
+    """Return why a head was not admitted that would fit if it were alone."""
+    if entry.outcome is Outcome.BLOCKED:
+        return Reason.PODS_NOT_READY
+    if entry.outcome in (Outcome.PREEMPTING, Outcome.DEFERRED):
+        return Reason.VICTIMS_LEAVING
+    if entry.outcome in (Outcome.UNPROVEN, Outcome.SKIPPED, Outcome.NO_CANDIDATES, Outcome.NO_FIT):
+        return Reason.HELD_BY_OTHERS
+    return None
+
+
+def _open_checks(configuration: Configuration, workload: Workload) -> list[str]:
+    """Return the checks that keep what has its quota from being admitted."""
+    assert workload.admission is not None
+    queue = configuration.cluster_queues.get(workload.admission.cluster_queue)
+    if queue is None:
+        return []
+    required = required_checks(queue, workload.admission)
+    return [name for name in required if workload.checks.get(name) is not Check.READY]
+
+
+def _said(reason: Reason, values: Mapping[str, str]) -> Diagnosis:
+    return Diagnosis(Plane.QUOTA, reason, values)
+
+
+def _diagnosis(found: Mapping[Reason, Mapping[str, str]], until: Nanos | None) -> Diagnosis | None:
+    reason = dominant(Plane.QUOTA, found)
+    if reason is None:
+        return None
+    rest = set(found) - {reason}
+    others = []
+    while rest:
+        following = dominant(Plane.QUOTA, rest)
+        assert following is not None
+        others.append(following)
+        rest.discard(following)
+    timed = reason in (Reason.BACKOFF, Reason.SET_ASIDE)
+    return Diagnosis(
+        Plane.QUOTA, reason, found[reason], tuple(others), earliest=until if timed else None
+    )
+
+
+def _some(names: list[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,98 @@
+"""One workload decided about once more by the engine: alone, now, from the first flavor.
+
+The snapshot is the holdings' own, so that who holds quota is never copied; nothing that is asked
+here changes a decision to come. Source: specification of the quota plane, sections 5 to 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from reprieve.engine.pace import UNHURRIED
+from reprieve.engine.quota.assignment import Assignment
+from reprieve.engine.quota.candidates import Target
+from reprieve.engine.quota.displacements import Displacements
+from reprieve.engine.quota.entries import Entry
+from reprieve.engine.quota.model import Check, Configuration, Workload
+from reprieve.engine.quota.nominations import Nominations
+from reprieve.engine.quota.protection import Spared
+from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.state import Holder, Holdings, Snapshot
+from reprieve.units.instants import Nanos
+
+__all__ = ["QuotaFacts", "Trial", "attempt"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFacts:
+    """What there is to know: who holds quota, who waits, and what was said last.
+
+    `entry` is what the last cycle that looked at the workload said of it, None where none did;
+    `ledger` is of who displaced whom. Neither is changed.
+    """
+
+    holdings: Holdings
+    queues: Queues
+    now: Nanos
+    ledger: Displacements | None = None
+    entry: Entry | None = None
+
+    @property
+    def configuration(self) -> Configuration:
+        """Return the configuration in force."""
+        return self.holdings.configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What the engine decides, and the snapshot that it decided on."""
+
+    assignment: Assignment
+    targets: tuple[Target, ...]
+    spared: Spared | None
+    snapshot: Snapshot
+    queue: int
+
+
+def attempt(facts: QuotaFacts, workload: Workload, gone: Iterable[Holder] = ()) -> Trial | None:
+    """Return what the engine decides about a workload alone, None where its queue takes nobody.
+
+    Args:
+        facts: the state.
+        workload: as it is, or changed.
+        gone: who has left.
+    """
+    local = facts.configuration.local_queues.get(workload.queue)
+    if local is None or local.cluster_queue not in facts.configuration.cluster_queues:
+        return None
+    snapshot = _telling(facts.holdings.snapshot()).without(gone)
+    entry = Entry(_considered(workload), local.cluster_queue)
+    # No earlier scan of flavors goes on.
+    queues = Queues(Configuration(settings=snapshot.settings))
+    nominations = Nominations(
+        snapshot, facts.holdings, queues, facts.now, 0, facts.ledger, UNHURRIED
+    )
+    refusals = dict(facts.ledger.refusals) if facts.ledger is not None else {}
+    admissible = nominations.admit(entry)
+    if facts.ledger is not None:
+        # A question is no refusal that anything has to be decided again with.
+        facts.ledger.refusals.clear()
+        facts.ledger.refusals.update(refusals)
+    if not admissible or entry.assignment is None:
+        return None
+    return Trial(entry.assignment, entry.targets, entry.spared, snapshot, entry.queue)
+
+
+def _considered(workload: Workload) -> Workload:
+    """Return the workload as if its checks had not failed: its quota is another question."""
+    checks = dict.fromkeys(workload.checks, Check.PENDING)
+    return replace(workload, checks=checks) if checks else workload
+
+
+def _telling(snapshot: Snapshot) -> Snapshot:
+    """Let the assignment say why nothing fits, whether or not conditions do."""
+    settings = snapshot.settings
+    gates = replace(settings.gates, unadmitted_workloads_observability=True)
+    snapshot.settings = replace(settings, gates=gates)
+    return snapshot
