@@ -33,3 +33,21 @@ def test_help_and_run_need_no_embedded_cluster() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_up_tells_the_scenarios_that_come_with_it() -> None:
+    from reprieve.scenarios.catalogue import names, packaged
+
+    said = subprocess.run(
+        [sys.executable, "-m", "reprieve", "up", "--list"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    words = " ".join(said.split())
+    assert names()
+    for name in names():
+        note = packaged(name).note
+        assert note, f"{name} does not say what it shows"
+        assert f"{name} {' '.join(note.split())}" in words

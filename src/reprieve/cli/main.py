@@ -8,11 +8,15 @@ from collections.abc import Mapping
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 import reprieve
 from reprieve.units.errors import ReprieveError, UsageError
 
-__all__ = ["cli", "main"]
+__all__ = ["VARIABLE", "cli", "main"]
+
+#: By which a shell asks for completions.
+VARIABLE: Final = "_REPRIEVE_COMPLETE"
 
 #: Name -> (module, attribute, one line for the overview).
 COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -37,6 +41,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "reprieve.cli.webhooks",
         "webhooks",
         "Print the webhook configurations, empty, as YAML.",
+    ),
+    "completion": (
+        "reprieve.cli.completion",
+        "completion",
+        "Print the completion of a shell: bash, zsh or fish.",
     ),
 }
 
@@ -66,6 +75,14 @@ class LazyGroup(click.Group):
             ) from None
         return command
 
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
+        named = [
+            CompletionItem(name, help=line)
+            for name, (_, _, line) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*named, *click.Command.shell_complete(self, context, incomplete)]
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
@@ -77,10 +94,13 @@ def cli() -> None:
     """Make room on Kubernetes GPU clusters: reclaim idle GPUs for work that waits."""
 
 
-def main() -> None:
-    """Run the command line; what the user did wrong ends with exit code 2 and one line."""
+def main(name: str = "reprieve") -> None:
+    """Run the command line; what the user did wrong ends with exit code 2 and one line.
+
+    `name`: as what it is called, in what it prints.
+    """
     try:
-        cli.main(prog_name="reprieve", standalone_mode=False)
+        cli.main(prog_name=name, complete_var=VARIABLE, standalone_mode=False)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except click.ClickException as error:

@@ -27,7 +27,7 @@ import msgspec
 from kubelocal.machines.objects import StoreError
 from kubelocal.server.faults import InvalidFaults, parse_faults
 from reprieve.operator.collector import relax_collector
-from reprieve.scenarios.catalogue import DEFAULT, find, playground
+from reprieve.scenarios.catalogue import DEFAULT, find, names, packaged, playground
 from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage, holds_cluster
 from reprieve.scenarios.model import Scenario
 from reprieve.scenarios.observer import CLUSTER_QUEUES
@@ -99,6 +99,14 @@ class _Options:
     "--scenario",
     metavar="FILE|NAME",
     help=f"What to play on the cluster; {DEFAULT} unless --data holds a cluster already.",
+)
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, option, wanted: _list(context) if wanted else None,
+    help="Tell the scenarios that come with Reprieve, and exit.",
 )
 @click.option(
     "--nodes",
@@ -200,6 +208,13 @@ def up(
         gpus,
     )
     sys.exit(asyncio.run(_up(options)))
+
+
+def _list(context: click.Context) -> None:
+    formatter = context.make_formatter()
+    formatter.write_dl([(name, packaged(name).note) for name in names()])
+    click.echo(formatter.getvalue(), nl=False)
+    context.exit()
 
 
 async def _up(options: _Options) -> int:
