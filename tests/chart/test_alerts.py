@@ -9,55 +9,19 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 
-from reprieve.telemetry.metrics import Metrics
-from reprieve.telemetry.quota_series import COUNTERS, GAUGES
-from reprieve.telemetry.scheduling import SchedulingMetrics
 from tests.chart.helm import CHART, ROOT, RenderingFailed, render
 from tests.chart.rules import Rule, rules
+from tests.chart.served import faults_of, served
 
 RUNBOOKS: Final = ROOT / "docs" / "runbooks"
 _SECTIONS: Final = ["Meaning", "Impact", "Diagnosis", "Mitigation", "False alarms"]
-# What Prometheus itself puts onto every series of a scrape.
-_OF_A_TARGET: Final = {"namespace", "job", "le"}
-
-
-def _families() -> dict[str, set[str]]:
-    """Return the labels of every series that the operator can serve, by name."""
-    metrics = Metrics()
-    found: dict[str, set[str]] = {}
-    for registry in (metrics.registry, _scheduling()):
-        for collector in registry._names_to_collectors.values():
-            labels = set(getattr(collector, "_labelnames", ()))
-            for family in collector.describe():
-                for suffix in ("", "_total", "_bucket", "_count", "_sum"):
-                    found.setdefault(family.name + suffix, set()).update(labels)
-    found |= {f"kueue_{name}_total": set(labels) for name, (_, labels) in COUNTERS.items()}
-    found |= {f"kueue_{name}": set(labels) for name, (_, labels) in GAUGES.items()}
-    return found
-
-
-def _scheduling() -> CollectorRegistry:
-    registry = CollectorRegistry()
-    SchedulingMetrics(registry)
-    return registry
 
 
 def test_every_rule_is_about_metrics_and_labels_that_are_served() -> None:
-    served = _families()
+    known = served()
     for rule in rules():
-        names = re.findall(r"\b(?:reprieve|scheduler|kueue)_[a-z_]+", rule.expression)
-        patterns = re.findall(r'__name__=~"([^"]+)"', rule.expression)
-        names = [name for name in names if name in served] + [
-            name for pattern in patterns for name in served if re.fullmatch(pattern, name)
-        ]
-        assert names, f"{rule.alert} is about no metric that is served"
-        for name in re.findall(r"\b(?:reprieve|scheduler|kueue)_[a-z_]+\b(?!\()", rule.expression):
-            assert name in served, f"{rule.alert}: {name} is not served"
-        for labels in re.findall(r"\bby \(([^)]*)\)", rule.expression):
-            wanted = {label.strip() for label in labels.split(",")} - _OF_A_TARGET
-            assert any(wanted <= served[name] for name in names), f"{rule.alert}: by {labels}"
+        assert faults_of(rule.expression, known) == [], rule.alert
 
 
 def test_every_alert_has_a_runbook_with_all_its_parts_and_every_runbook_an_alert() -> None:
