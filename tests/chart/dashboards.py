@@ -68,10 +68,8 @@ def _quantiles(histogram: str, by: str = "") -> tuple[Query, ...]:
     )
 
 
-def _rate(metric: str, *by: str) -> Query:
-    expression = f"rate({metric}{{SELECTED}}[$__rate_interval])"
-    legend = " ".join(f"{{{{{label}}}}}" for label in by)
-    return Query(f"sum by ({', '.join(by)}) ({expression})" if by else f"sum({expression})", legend)
+def _rate(metric: str, *by: str, legend: str = "") -> Query:
+    return _summed(f"rate({metric}{{SELECTED}}[$__rate_interval])", by, legend)
 
 
 def _increase(metric: str) -> Query:
@@ -79,9 +77,12 @@ def _increase(metric: str) -> Query:
 
 
 def _now(metric: str, *by: str) -> Query:
-    legend = " ".join(f"{{{{{label}}}}}" for label in by)
-    summed = f"sum by ({', '.join(by)})" if by else "sum"
-    return Query(f"{summed} ({metric}{{SELECTED}})", legend)
+    return _summed(f"{metric}{{SELECTED}}", by)
+
+
+def _summed(expression: str, by: Sequence[str], legend: str = "") -> Query:
+    named = legend or " ".join(f"{{{{{label}}}}}" for label in by)
+    return Query(f"sum by ({', '.join(by)}) ({expression})" if by else f"sum({expression})", named)
 
 
 def _number(title: str, query: Query, unit: str = "short") -> Panel:
@@ -117,10 +118,8 @@ DASHBOARDS: Final = (
             Panel(
                 "Overdue victims and broken budgets",
                 (
-                    Query(
-                        _rate("scheduler_preemption_overdue_victims_total").expression, "overdue"
-                    ),
-                    Query(_rate("scheduler_preemption_pdb_violations_total").expression, "budgets"),
+                    _rate("scheduler_preemption_overdue_victims_total", legend="overdue"),
+                    _rate("scheduler_preemption_pdb_violations_total", legend="budgets"),
                 ),
             ),
             Panel(

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.chart.go_tools import PROMTOOL, ToolMissing, tool
+from tests.chart.dashboards import DASHBOARDS
 from tests.chart.rules import groups, rules
 
 pytestmark = pytest.mark.slow
@@ -131,14 +131,6 @@ STORIES: Final[Mapping[str, Story]] = {
 }
 
 
-@pytest.fixture(scope="session")
-def promtool() -> Path:
-    try:
-        return tool(PROMTOOL)
-    except ToolMissing as missing:
-        pytest.skip(str(missing))
-
-
 def _checked(promtool: Path, folder: Path, tests: Sequence[Any]) -> str:
     (folder / "rules.yaml").write_text(yaml.safe_dump(groups()))
     document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": list(tests)}
@@ -189,3 +181,26 @@ def test_an_alert_fires_when_it_should(promtool: Path, tmp_path: Path, alert: st
     assert f'alertname="{alert}"' in said, said
     assert said.count("alertname=") == 1, f"it fires once for what is one: {said}"
     assert "<error" not in said and "<no value>" not in said, said
+
+
+def test_the_queries_of_the_dashboards_are_promql(promtool: Path, tmp_path: Path) -> None:
+    variables = {"$namespace": ".*", "$job": ".*", "$__rate_interval": "5m", "$__range": "6h"}
+    recorded = []
+    for dashboard in DASHBOARDS:
+        for panel in dashboard.panels:
+            for query in panel.queries:
+                expression = query.written
+                for name, value in variables.items():
+                    expression = expression.replace(name, value)
+                recorded.append({"record": f"query:number{len(recorded)}", "expr": expression})
+    assert len(recorded) > 30
+    file = tmp_path / "queries.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": recorded}]}))
+    checked = subprocess.run(
+        [str(promtool), "check", "rules", "--lint=none", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
