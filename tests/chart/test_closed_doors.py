@@ -109,3 +109,40 @@ def test_what_pods_run_is_out_of_the_operators_reach_with_the_quota_plane(tmp_pa
     assert condition["expression"] == f'request.userInfo.username == "{operator}"'
     said = [each["message"] for each in spec["validations"]]
     assert said == ["Reprieve changes no images of pods", "Reprieve changes no owners of pods"]
+
+
+def test_the_way_out_leads_to_the_api_server_names_and_metrics_alone(tmp_path: Path) -> None:
+    egress = {
+        "enabled": True,
+        "apiServer": {"cidrs": ["10.0.0.1/32"], "ports": [6443]},
+        "metricSources": {"namespaces": ["monitoring"], "ports": [5000]},
+    }
+    spec = policy(tmp_path, networkPolicy={"enabled": True, "egress": egress})
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    names = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
+    sources = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    assert spec["egress"] == [
+        {
+            "to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
+            "ports": [{"port": 6443, "protocol": "TCP"}],
+        },
+        {
+            "to": [{"namespaceSelector": names}],
+            "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
+        },
+        {
+            "to": [{"namespaceSelector": sources}],
+            "ports": [{"port": 5000, "protocol": "TCP"}],
+        },
+    ]
+
+
+def test_a_way_out_that_would_stop_the_operator_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RenderingFailed, match="give the addresses of the API server"):
+        policy(tmp_path, networkPolicy={"enabled": True, "egress": {"enabled": True}})
+    known = {"enabled": True, "apiServer": {"cidrs": ["10.0.0.1/32"]}}
+    closed = {"networkPolicy": {"enabled": True, "egress": known}}
+    idle = {"enabled": True, "metricsEndpoint": "http://exporter:5000/metrics"}
+    with pytest.raises(RenderingFailed, match="nothing is ever seen to be idle"):
+        policy(tmp_path, **closed, gpuPreemption=idle)
+    assert len(policy(tmp_path, **closed)["egress"]) == 2
