@@ -141,9 +141,9 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
         ("{why}",),
     ),
     Reason.NO_NODE_MATCHES: Words(
-        "No node is of the kind that it asks for, however empty",
-        "Change the node selector, affinity, tolerations or volumes that refuse the nodes.",
-        ("of {nodes} nodes none accepts it",),
+        "No node accepts it, however empty",
+        "Change what it asks of a node: size, node selector, affinity, tolerations or volumes.",
+        ("{why}", "of {nodes} nodes none does"),
     ),
     Reason.SET_ASIDE: Words(
         "Deciding about it failed, so that it is set aside for a while",
@@ -179,12 +179,12 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
     Reason.NO_VICTIMS_SUFFICE: Words(
         "Even if all work of lower priority made way, it would not fit",
         "Ask for less, use a higher priority, or wait until work of its own priority ends.",
-        ("it lacks {lacks}", "of lower priority are {candidates} pods"),
+        ("it lacks {lacks}", "short is {short}"),
     ),
     Reason.FULL: Words(
         "The nodes that it accepts are full, and no work on them is of lower priority",
         "Wait until work ends, ask for less, or use a higher priority.",
-        ("it lacks {lacks}",),
+        ("it lacks {lacks}", "short is {short}"),
     ),
     Reason.BACKOFF: Words(
         "It was refused lately and is not tried before its pause is over",
@@ -271,8 +271,13 @@ def fix_text(fix: Fix) -> str:
         fix.victims, f"; {fix.victims} pods make way then"
     )
     if fix.change is Change.WAIT:
-        return f"Wait until {fix.after}{makes_way}."
+        until = fix.after or "those who make way have ended"
+        return f"Wait until {until}{makes_way}."
     if fix.change is Change.WITHOUT_CONSTRAINT:
+        if fix.before and fix.after:
+            return f"Without {fix.before} and with {fix.after} in {fix.field} it starts{makes_way}."
+        if fix.after:
+            return f"With {fix.after} in {fix.field} it starts{makes_way}."
         return f"Without {fix.field} ({fix.before}) it starts{makes_way}."
     return f"With {fix.field} {fix.after} instead of {fix.before} it starts{makes_way}."
 
@@ -285,7 +290,8 @@ def anchor(plane: Plane, reason: Reason) -> str:
 def waiting_event(diagnosis: Diagnosis) -> EventText:
     """Return our own event about a unit that waits; its note begins with the reason's word."""
     note = f"{diagnosis.reason}: {sentence(diagnosis)}"
-    return EventText("Normal", WAITING, cut(note, _LONGEST_NOTE), "Waiting")
+    # The action tells one reason from another: events that are alike in it become one series.
+    return EventText("Normal", WAITING, cut(note, _LONGEST_NOTE), diagnosis.reason.value)
 
 
 def deficit_text(deficit: Mapping[tuple[str, str], int]) -> str:

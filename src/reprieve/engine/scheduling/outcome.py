@@ -12,7 +12,7 @@ from enum import Enum, auto
 from reprieve.engine.gangs.job import JobPreemption
 from reprieve.engine.placement.filters.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
-from reprieve.engine.placement.reasons import Code, Reason
+from reprieve.engine.placement.reasons import Code, Reason, Rejection
 from reprieve.engine.plan import Plan
 from reprieve.units.ids import Uid
 
@@ -92,14 +92,15 @@ class Explanation:
 class Diagnosis:
     """Why no node takes a pod: counts per reason over `nodes` nodes.
 
-    `everywhere` is set when PreFilter refused all of them at once. `preemption`: what PostFilter
-    adds for a plain pod.
+    `everywhere` is set when PreFilter refused all of them at once. `refusals`: the same nodes, each
+    counted once, by the first code that refused it.
     """
 
     nodes: int
     counts: tuple[tuple[Reason, int], ...] = ()
     everywhere: Reason | None = None
     error: bool = False
+    refusals: tuple[tuple[Rejection, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,13 +151,15 @@ def diagnose(simulation: Simulation, pending: Pending, within: Mask | None = Non
     if within is not None:
         codes[~within] = _OUTSIDE
     counts: dict[Reason, int] = {}
+    refusals: list[tuple[Rejection, int]] = []
     for code in np.unique(codes).tolist():
         if code in (0, _OUTSIDE):
             continue
         nodes = np.flatnonzero(codes == code)
+        refusals.append((Rejection(code), len(nodes)))
         for reason, count in _tally(simulation, pending, Rejection(code), nodes):
             counts[reason] = counts.get(reason, 0) + count
-    return Diagnosis(size, tuple(counts.items()))
+    return Diagnosis(size, tuple(counts.items()), refusals=tuple(refusals))
 
 
 def _tally(

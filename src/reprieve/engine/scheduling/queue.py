@@ -277,6 +277,14 @@ class Queue:
         key = self._owner.get(uid)
         return self._incomplete.gate(uid) if key is None else self._entries[key].gate
 
+    def entries(self) -> Iterable[Entry]:
+        """Return all entries; who asks changes nothing about them."""
+        return self._entries.values()
+
+    def incomplete(self) -> Iterator[tuple[str, Gate, list[PodRow]]]:
+        """Yield groups whose object, or one above it, is not there: key, why, and queued pods."""
+        return self._incomplete.waiting()
+
     def short_groups(self) -> Iterator[tuple[str, Gate, list[PodRow]]]:
         """Yield groups that lack members or their group object: key, why, and queued pods."""
         yield from self._incomplete.waiting()

@@ -47,6 +47,7 @@ from reprieve.planes.scheduling.references import group_reference, pod_reference
 from reprieve.planes.scheduling.set_aside import SetAside, name_of
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
+from reprieve.planes.scheduling.waiting import Waiting
 from reprieve.telemetry.log import DETAIL
 from reprieve.telemetry.scheduling_record import encode_scheduling
 from reprieve.units.clock import Clock
@@ -152,7 +153,9 @@ class Decisions:
         *,
         condition_type: Callable[[], str],
         held_back: Callable[[], str],
+        stopped: SetAside,
         unrecorded: SetAside,
+        waiting: Waiting,
         gangs: GangPlane,
         gang_outcomes: GangOutcomes,
     ) -> None:
@@ -166,7 +169,8 @@ class Decisions:
         self._condition_type = condition_type
         self._held_back = held_back
         self._solver = Solver(Plane.SCHEDULING, context.decision_limit)
-        self._aside = SetAside(context, state, statuses, condition_type)
+        self._aside = stopped
+        self._waiting = waiting
         self._unrecorded = unrecorded
         seconds = context.scheduler_metrics.plugin_seconds
         self._plugins = measured(context.plugins, seconds, context.clock)
@@ -311,6 +315,7 @@ class Decisions:
         attempt, unit = decided.attempt, decided.unit
         now = self._context.clock.monotonic()
         if attempt is None:
+            self._waiting.failed(unit)
             log.error("deciding about %s failed", name_of(unit), exc_info=decided.failure)
             self._state.queue.done(unit, Outcome.ERROR, now)
             return True
@@ -322,6 +327,7 @@ class Decisions:
                 self._context.scheduler_metrics.stale_plans.inc()
                 self._state.queue.done(unit, Outcome.AGAIN, now)
                 return False
+        self._waiting.decided(attempt)
         rows = {uid: row for uid in unit.pods if (row := self._state.pod(uid)) is not None}
         if attempt.gang is not None:
             self._gang_outcomes.commit(attempt, attempt.gang, rows, snapshot, decided.took)

@@ -31,6 +31,7 @@ from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.short_groups import ShortGroups
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
+from reprieve.planes.scheduling.waiting import Waiting
 from reprieve.planes.scheduling.watches import Watches
 from reprieve.units.durations import MINUTE, SECOND
 
@@ -80,8 +81,14 @@ class SchedulingPlane:
             lambda: self.watches.condition_type,
             turns,
         )
+        self.stopped = SetAside(
+            context, self.state, self.statuses, lambda: self.watches.condition_type
+        )
         self.unrecorded = SetAside(
             context, self.state, self.statuses, lambda: self.watches.condition_type
+        )
+        self.waiting = Waiting(
+            context, self.state, self.gangs.book, (self.stopped, self.unrecorded)
         )
         self.preemptions = Preemptions(
             context, self.state, self.statuses, namespace, self._spawn, self.unrecorded
@@ -105,7 +112,9 @@ class SchedulingPlane:
             self.preemptions,
             condition_type=lambda: self.watches.condition_type,
             held_back=self._held_back,
+            stopped=self.stopped,
             unrecorded=self.unrecorded,
+            waiting=self.waiting,
             gangs=self.gangs,
             gang_outcomes=self.gang_outcomes,
         )
@@ -160,6 +169,7 @@ class SchedulingPlane:
             self.gangs.look(now)
             self.gang_outcomes.show()
             self._short_groups.look(now)
+            self.waiting.look(now)
             self.context.scheduler_metrics.show_queue(queue.entities(), queue.pods())
             for (place, event, kind), number in queue.incoming.items():
                 self.context.scheduler_metrics.incoming.labels(place, event, kind).inc(number)

@@ -69,6 +69,15 @@ class SetAside:
             return False
         return before == self._seen(unit)
 
+    def until(self, name: str) -> Nanos | None:
+        """Return until when the unit of a name waits, in monotonic nanoseconds, None for no time.
+
+        When it has changed it does not wait, which this does not look at.
+        """
+        if name not in self._rows:
+            return None
+        return self._faults.until(name, self._context.clock.monotonic())
+
     def forget(self, unit: Unit) -> None:
         """The unit was decided about in time, or its plan was recorded: it need not wait."""
         if self._rows.pop(name_of(unit), None) is not None:

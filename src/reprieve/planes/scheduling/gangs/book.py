@@ -293,6 +293,10 @@ class GangBook:
             del self._held[key]
             self._refresh_key(key)
 
+    def held_until(self, key: str) -> int | None:
+        """Return until when a group is held back, in monotonic nanoseconds, None if it is not."""
+        return self._held.get(key)
+
     def is_plain(self, gang: Gang) -> bool:
         """Whether a PodGroup of scheduler-plugins stands behind the gang."""
         known = self._groups.get(gang.id)

@@ -1,0 +1,361 @@
+"""Why a pod or a group waits in the scheduling plane: from its last attempt, or what gates it.
+
+What an attempt ended in holds the answer, so that this costs no decision and looks at no cluster;
+figures are added by `scheduling_figures`. Found are, and the first of their order is told
+(`reasons.REASONS`):
+
+| what the attempt or the gate says | reason |
+| --- | --- |
+| the group's object, or one above it, is unknown | GroupMissing |
+| fewer pods than the minimum are there, or wait in Permit | GroupIncomplete |
+| the pods differ in scheduler, priority or policy | NotUniform |
+| all nodes are of the wrong kind, or too small when empty | NoNodeMatches |
+| an error, a plugin that failed | SetAside |
+| a node is kept for it, and nobody makes way | NominatedWaiting |
+| victims were chosen, or are on their way out | VictimsLeaving |
+| a rule about pods that are together refuses a node with room | SpreadOrAffinityBlocks |
+| its policy is Never | PolicyNever |
+| pods of lower priority are within their minimum runtime | VictimsProtected |
+| victims were looked for, and all of them together do not make room | NoVictimsSuffice |
+| no pod is of lower priority | Full |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import REASONS, Reason, dominant
+from reprieve.engine.gangs.gate import Barrier, Barring
+from reprieve.engine.gangs.job import JobReason
+from reprieve.engine.placement.reasons import PLUGIN, Code, Rejection
+from reprieve.engine.plan import Plane
+from reprieve.engine.scheduling.outcome import Attempt, Explanation, GangCycle, Preemption, Sentence
+from reprieve.engine.scheduling.outcome import Diagnosis as Fit
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos, format_instant
+
+__all__ = [
+    "STATIC",
+    "TOGETHER",
+    "backing_off",
+    "group_incomplete",
+    "group_missing",
+    "of_attempt",
+    "of_barring",
+    "refused_claims",
+    "set_aside",
+    "victims_leaving",
+]
+
+#: What no pod that ends can change about a node.
+STATIC: Final = frozenset(
+    {
+        Rejection.NODE_NAME,
+        Rejection.UNSCHEDULABLE,
+        Rejection.TAINT,
+        Rejection.NODE_AFFINITY,
+        Rejection.ADDED_AFFINITY,
+        Rejection.LEFT_OUT,
+        Rejection.AFFINITY_CONFLICT,
+        Rejection.RESOURCES_EXCEED_NODE,
+        Rejection.DRIVER_MISSING,
+        Rejection.CLAIM_MISSING,
+        Rejection.CLAIM_NOT_MADE,
+        Rejection.CLAIM_LOST,
+        Rejection.CLAIM_DELETED,
+        Rejection.CLAIM_UNBOUND,
+        Rejection.VOLUME_AFFINITY,
+        Rejection.NO_VOLUME,
+        Rejection.NO_STORAGE,
+        Rejection.VOLUME_MISSING,
+        Rejection.VOLUME_ZONE,
+        Rejection.DEVICES_NOT_HERE,
+        Rejection.FEATURES,
+        Rejection.UNSUPPORTED,
+    }
+)
+#: What depends on which pods are where. These filters come after the one of resources, so that a
+#: node that they refuse has room.
+TOGETHER: Final = frozenset(
+    {
+        Rejection.SPREAD_LABEL,
+        Rejection.SPREAD_SKEW,
+        Rejection.POD_AFFINITY,
+        Rejection.POD_ANTI_AFFINITY,
+        Rejection.EXISTING_ANTI_AFFINITY,
+    }
+)
+_SAID: Final[Mapping[Sentence, Reason]] = MappingProxyType(
+    {
+        Sentence.NO_GROUP: Reason.GROUP_MISSING,
+        Sentence.SCHEDULER_NAMES: Reason.NOT_UNIFORM,
+        Sentence.PRIORITIES: Reason.NOT_UNIFORM,
+        Sentence.POLICIES_OF_GROUP: Reason.NOT_UNIFORM,
+        Sentence.POLICIES_OF_PODS: Reason.NOT_UNIFORM,
+        Sentence.MORE_DOMAINS: Reason.SPREAD_OR_AFFINITY_BLOCKS,
+        Sentence.NO_DOMAIN: Reason.SPREAD_OR_AFFINITY_BLOCKS,
+        Sentence.NO_NODE_OF_POD: Reason.SPREAD_OR_AFFINITY_BLOCKS,
+        Sentence.NO_PLACEMENTS: Reason.NO_NODE_MATCHES,
+        Sentence.NO_PROFILE: Reason.SET_ASIDE,
+        Sentence.TOO_MANY_LEVELS: Reason.SET_ASIDE,
+        Sentence.PLUGIN_FAILED: Reason.SET_ASIDE,
+    }
+)
+_WHY: Final[Mapping[Sentence, str]] = MappingProxyType(
+    {
+        Sentence.SCHEDULER_NAMES: "their scheduler names are {0} and {1}",
+        Sentence.PRIORITIES: "their priorities are {0} and {1}",
+        Sentence.POLICIES_OF_GROUP: "a pod says preemptionPolicy {0}, its group {1}",
+        Sentence.POLICIES_OF_PODS: "their preemptionPolicy is {0} and {1}",
+        Sentence.MORE_DOMAINS: "members run in the topology domains {0} and {1}",
+        Sentence.NO_DOMAIN: "the node of {0} is in no domain of the group's topology",
+        Sentence.NO_NODE_OF_POD: "the node of {0} is gone",
+        Sentence.NO_PLACEMENTS: "no node is in a domain of the group's topology",
+        Sentence.NO_PROFILE: "no profile is named {0}",
+        Sentence.TOO_MANY_LEVELS: "the tree above {0} has more than {1} levels, or is a circle",
+        Sentence.PLUGIN_FAILED: "the plugin {0} failed",
+    }
+)
+_EVICTED: Final = frozenset({Sentence.ONGOING, Sentence.NOT_ELIGIBLE_TERMINATING})
+
+
+def of_attempt(attempt: Attempt) -> Diagnosis | None:
+    """Return why the pods that the attempt did not place wait, None where it placed all of them."""
+    waiting = [member for member in attempt.members if not member.bind]
+    if not waiting:
+        return None
+    found: dict[Reason, str] = {}
+    values: dict[str, str] = {}
+    for said in _all(attempt.status):
+        reason = _SAID.get(said.sentence)
+        if reason is not None and reason not in found:
+            found[reason] = _WHY.get(said.sentence, "").format(*said.values, "", "")
+            if reason is Reason.GROUP_MISSING:
+                values["group"] = str(said.values[0])
+    fits = [member.diagnosis for member in waiting if member.diagnosis is not None]
+    _incomplete(attempt, fits, found, values)
+    fit = _by_fit(fits, found, values)
+    if Reason.NO_NODE_MATCHES not in found:
+        _by_preemption(attempt, found, values)
+        if attempt.gang is not None:
+            _by_cycle(attempt, attempt.gang, found, values)
+    nominated = any(isinstance(member.nominate, str) for member in waiting)
+    if nominated and Reason.VICTIMS_LEAVING not in found:
+        found[Reason.NOMINATED_WAITING] = ""
+        nodes = sorted({m.nominate for m in waiting if isinstance(m.nominate, str)})
+        values["on"] = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"
+    if not found:
+        found[Reason.FULL] = ""
+    return _told(found, values, fit, attempt)
+
+
+def _told(
+    found: Mapping[Reason, str], values: dict[str, str], fit: Fit | None, attempt: Attempt
+) -> Diagnosis:
+    reason = dominant(Plane.SCHEDULING, found)
+    assert reason is not None, "something was found"
+    if found[reason]:
+        values.setdefault("why", found[reason])
+    order = REASONS[Plane.SCHEDULING]
+    others = tuple(each for each in order if each in found and each is not reason)
+    spared = attempt.spared
+    earliest = None
+    refused: dict[str, int] = {}
+    if spared is not None:
+        refused["minimum runtime"] = spared.pods
+        earliest = Nanos(spared.until * SECOND) if Reason.VICTIMS_PROTECTED in found else None
+        if earliest is not None:
+            values.setdefault("until", format_instant(earliest))
+    filters = {} if fit is None else _by_filter(fit)
+    return Diagnosis(
+        Plane.SCHEDULING,
+        reason,
+        values,
+        others,
+        refused=refused,
+        filters=filters,
+        earliest=earliest,
+    )
+
+
+def _incomplete(
+    attempt: Attempt, fits: list[Fit], found: dict[Reason, str], values: dict[str, str]
+) -> None:
+    """Find a group that is tried with fewer pods than it needs: then no pod was tried."""
+    for said in attempt.status[:1]:
+        unreachable = said.sentence is Sentence.MIN_COUNT_UNREACHABLE
+        if unreachable and not fits and attempt.gang is None:
+            minimum, scheduled, remaining = (n for n in said.values if isinstance(n, int))
+            if scheduled + remaining < minimum:
+                found[Reason.GROUP_INCOMPLETE] = ""
+                values.update(present=str(scheduled + remaining), minimum=str(minimum))
+
+
+def _by_fit(fits: list[Fit], found: dict[Reason, str], values: dict[str, str]) -> Fit | None:
+    """Find what the filters say; return the fit whose counts are told."""
+    decisive: Fit | None = None
+    for fit in fits:
+        if fit.error:
+            found.setdefault(Reason.SET_ASIDE, "a filter failed")
+            return fit
+        by = _by_rejection(fit)
+        blocked = sum(count for rejection, count in by.items() if rejection in STATIC)
+        values["nodes"] = str(fit.nodes)
+        if blocked >= fit.nodes:
+            found.setdefault(Reason.NO_NODE_MATCHES, "")
+            return fit
+        together = {str(PLUGIN[each]) for each in by if each in TOGETHER}
+        if together and Reason.SPREAD_OR_AFFINITY_BLOCKS not in found:
+            found[Reason.SPREAD_OR_AFFINITY_BLOCKS] = ""
+            decisive = fit
+        if decisive is None:
+            decisive = fit
+    if decisive is not None:
+        values["nodes"] = str(decisive.nodes)
+        short = sorted({r.subject for r, _ in decisive.counts if _INSUFFICIENT is r.rejection})
+        if short:
+            values["short"] = ", ".join(short)
+    return decisive
+
+
+_INSUFFICIENT: Final = Rejection.INSUFFICIENT
+
+
+def _by_preemption(attempt: Attempt, found: dict[Reason, str], values: dict[str, str]) -> None:
+    """Find what the search for victims ended in."""
+    preemption = attempt.preemption
+    if preemption is None:
+        return
+    sentence = preemption.explanation.sentence
+    if preemption.code is Code.SUCCESS or sentence in _EVICTED:
+        found[Reason.VICTIMS_LEAVING] = ""
+        _count_victims(sum(len(each.pods) for each in preemption.victims), values)
+    elif sentence is Sentence.NOT_ELIGIBLE_POLICY:
+        found[Reason.POLICY_NEVER] = ""
+    elif attempt.spared is not None:
+        found[Reason.VICTIMS_PROTECTED] = ""
+    elif _nobody(preemption):
+        found[Reason.FULL] = ""
+    else:
+        found[Reason.NO_VICTIMS_SUFFICE] = ""
+
+
+def _nobody(preemption: Preemption) -> bool:
+    """Whether no pod is of lower priority where room would help."""
+    if preemption.explanation.sentence is not Sentence.NO_CANDIDATES:
+        return preemption.explanation.sentence is Sentence.NO_VICTIMS_GROUP
+    nothing = (Sentence.NO_VICTIMS_POD, Sentence.NOT_HELPFUL)
+    said = [each for each, _ in preemption.unhelpful]
+    return all(isinstance(each, Explanation) and each.sentence in nothing for each in said)
+
+
+def _by_cycle(
+    attempt: Attempt, cycle: GangCycle, found: dict[Reason, str], values: dict[str, str]
+) -> None:
+    """Find what the cycle of a gang, or a job of one, ended in."""
+    job = cycle.job
+    if cycle.trigger is None and not found:
+        found[Reason.GROUP_INCOMPLETE] = "the others have no node yet"
+        return
+    if job is None:
+        return
+    if job.reason in (JobReason.SUCCESS, JobReason.TERMINATING):
+        found[Reason.VICTIMS_LEAVING] = ""
+        _count_victims(len(job.slots) or len(job.terminating), values)
+    elif job.reason is JobReason.POLICY_NEVER:
+        found[Reason.POLICY_NEVER] = ""
+    elif job.reason is JobReason.NOT_HELPFUL:
+        if attempt.spared is not None:
+            found[Reason.VICTIMS_PROTECTED] = ""
+        elif any(job.possible.values()):
+            found[Reason.NO_VICTIMS_SUFFICE] = ""
+        else:
+            found[Reason.FULL] = ""
+
+
+def _count_victims(number: int, values: dict[str, str]) -> None:
+    if number:
+        values["victims"] = "1 pod" if number == 1 else f"{number} pods"
+
+
+def _by_rejection(fit: Fit) -> dict[Rejection, int]:
+    if fit.everywhere is not None:
+        return {fit.everywhere.rejection: fit.nodes}
+    return dict(fit.refusals)
+
+
+def _by_filter(fit: Fit) -> dict[str, int]:
+    """Return how many nodes each filter refused."""
+    counts: dict[str, int] = {}
+    for rejection, nodes in _by_rejection(fit).items():
+        name = str(PLUGIN.get(rejection, "Unsupported"))
+        counts[name] = counts.get(name, 0) + nodes
+    return counts
+
+
+def _all(explanations: Iterable[Explanation]) -> Iterator[Explanation]:
+    for each in explanations:
+        yield each
+        yield from _all(each.inner)
+
+
+# What is not tried.
+
+
+def group_missing(name: str) -> Diagnosis:
+    """Return the diagnosis of pods whose group, or one above it, is not there."""
+    return Diagnosis(Plane.SCHEDULING, Reason.GROUP_MISSING, {"group": name})
+
+
+def group_incomplete(present: int | None, minimum: int | None, why: str = "") -> Diagnosis:
+    """Return the diagnosis of a group that lacks pods; None: that is no single number."""
+    numbers = {"present": present, "minimum": minimum}
+    values = {name: str(number) for name, number in numbers.items() if number is not None}
+    return Diagnosis(
+        Plane.SCHEDULING, Reason.GROUP_INCOMPLETE, {**values, **({"why": why} if why else {})}
+    )
+
+
+def of_barring(barring: Barring, present: int, minimum: int) -> Diagnosis:
+    """Return the diagnosis of a member of a gang of an older front door that may not be tried.
+
+    `present`, `minimum`: pods of its own gang.
+    """
+    if barring.barrier is not Barrier.GROUP:
+        return group_missing(barring.gang)
+    unknown = (*barring.missing, *barring.uninitialized)
+    if unknown:
+        return group_missing(", ".join(unknown))
+    if present >= minimum:
+        return group_incomplete(None, None, "another gang of its group lacks pods")
+    return group_incomplete(present, minimum)
+
+
+def victims_leaving(victims: int = 0) -> Diagnosis:
+    """Return the diagnosis of a unit whose preemption is being carried out."""
+    values: dict[str, str] = {}
+    _count_victims(victims, values)
+    return Diagnosis(Plane.SCHEDULING, Reason.VICTIMS_LEAVING, values)
+
+
+def refused_claims(why: str) -> Diagnosis:
+    """Return the diagnosis of a pod whose ResourceClaims cannot be used yet."""
+    return Diagnosis(Plane.SCHEDULING, Reason.NO_NODE_MATCHES, {"why": why})
+
+
+def set_aside(until: Nanos, why: str = "") -> Diagnosis:
+    """Return the diagnosis of a unit about which nothing is decided before an instant."""
+    return _until(Reason.SET_ASIDE, until, {"why": why} if why else {})
+
+
+def backing_off(until: Nanos) -> Diagnosis:
+    """Return the diagnosis of a unit of which only is known that it pauses."""
+    return _until(Reason.BACKOFF, until, {})
+
+
+def _until(reason: Reason, until: Nanos, values: Mapping[str, str]) -> Diagnosis:
+    told = {**values, "until": format_instant(until)}
+    return Diagnosis(Plane.SCHEDULING, reason, told, earliest=until)

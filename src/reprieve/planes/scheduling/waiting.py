@@ -1,0 +1,278 @@
+"""Who waits in the scheduling plane and why: told in events, counted, and answered when asked.
+
+A unit is a pod, or a group with its queued pods. Its reason is that of its last attempt, or of what
+keeps it from being tried (`engine.diagnosis.scheduling`). The conditions and events of
+kube-scheduler keep their words; beside them a unit gets one event `Waiting` for each new reason
+that has stood for some seconds: on its group where that exists, else on its pods. Source: the
+design's "Why work waits".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.engine.cluster.rows import COMPOSITE, GroupRow, PodRow
+from reprieve.engine.cluster.trees import Way
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.diagnosis.scheduling import (
+    backing_off,
+    group_incomplete,
+    group_missing,
+    of_attempt,
+    of_barring,
+    refused_claims,
+    set_aside,
+    victims_leaving,
+)
+from reprieve.engine.gangs.cycle import GANG_KEY
+from reprieve.engine.plan import Plane
+from reprieve.engine.scheduling.outcome import Attempt, Unit
+from reprieve.engine.scheduling.queue_entries import Entry, Gate, Place
+from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, GATES
+from reprieve.kube.references import Reference
+from reprieve.planes.scheduling.context import SchedulingContext
+from reprieve.planes.scheduling.gangs.book import GangBook
+from reprieve.planes.scheduling.references import group_reference, pod_reference
+from reprieve.planes.scheduling.set_aside import SetAside, name_of
+from reprieve.planes.scheduling.state import ClusterState
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+from reprieve.wording.diagnosis import waiting_event
+
+__all__ = ["Waiting", "WaitingUnit"]
+
+_PERIOD: Final = 5 * SECOND
+_PATIENCE: Final = 5 * SECOND
+_MOST_TOLD: Final = 100  # events in one period, so that others have room in the budget
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingUnit:
+    """One unit that waits.
+
+    `kind`: `Pod`, `PodGroup` or `CompositePodGroup`; a gang of an older front door is a `PodGroup`,
+    whether or not it has an object. `pods`: those in the queue, by name.
+    """
+
+    key: str
+    kind: str
+    namespace: str
+    name: str
+    pods: tuple[PodRow, ...]
+    diagnosis: Diagnosis
+
+
+@dataclass(slots=True)
+class _Stand:
+    """Since when a reason stands, and whether it was told."""
+
+    reason: Reason
+    since: int
+    told: bool = False
+
+
+class Waiting:
+    """All units that wait in one plane. `asides`: who else keeps units from being tried."""
+
+    def __init__(
+        self,
+        context: SchedulingContext,
+        state: ClusterState,
+        gangs: GangBook,
+        asides: Sequence[SetAside],
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._gangs = gangs
+        self._asides = asides
+        self._found: dict[str, Diagnosis] = {}  # of the last attempt, by key of the unit
+        self._stands: dict[str, _Stand] = {}
+        self._looked: int | None = None
+
+    # What decisions tell.
+
+    def decided(self, attempt: Attempt) -> None:
+        """Take in what an attempt ended in."""
+        found = of_attempt(attempt)
+        if found is None:
+            self._found.pop(name_of(attempt.unit), None)
+        else:
+            self._found[name_of(attempt.unit)] = found
+
+    def failed(self, unit: Unit) -> None:
+        """Nothing was decided about the unit: what was known of it counts no more."""
+        self._found.pop(name_of(unit), None)
+
+    # Asking.
+
+    def units(self) -> Iterator[WaitingUnit]:
+        """Yield every unit that waits for a reason that is known."""
+        seen = set()
+        for key, gate, rows in self._state.queue.incomplete():
+            seen.add(key)
+            ungated = [row for row in rows if not row.gates]
+            found = self._not_entered(key, gate, ungated) if ungated else None
+            if found is not None:
+                yield self._unit(key, ungated, found)
+        for entry in self._state.queue.entries():
+            seen.add(entry.key)
+            found = self._of_entry(entry)
+            rows = [member.row for member in entry.members.values()]
+            if found is not None and rows:
+                yield self._unit(entry.key, rows, found)
+        parked: dict[str, list[PodRow]] = {}
+        for each in self._gangs.parked.values():
+            parked.setdefault(self._gangs.key_of(each.row), []).append(each.row)
+        for key, rows in parked.items():
+            if key not in seen:
+                yield self._unit(key, rows, self._found.get(key) or group_incomplete(None, None))
+
+    def unit(self, kind: str, namespace: str, name: str) -> WaitingUnit | None:
+        """Return the unit that a pod is in, or that a group is, None where it does not wait."""
+        for each in self.units():
+            if (each.kind, each.namespace, each.name) == (kind, namespace, name):
+                return each
+            for row in each.pods:
+                if kind == "Pod" and (row.namespace, row.name) == (namespace, name):
+                    return each
+                if kind == "PodGroup" and f"{namespace}/{name}" in _groups_of(row):
+                    return each
+        return None
+
+    # Telling.
+
+    def look(self, now: int) -> None:
+        """Count who waits, and tell those whose reason is new; called every second or so."""
+        if self._looked is not None and now - self._looked < _PERIOD:
+            return
+        self._looked = now
+        before, self._stands = self._stands, {}
+        counts: Counter[Reason] = Counter()
+        left = _MOST_TOLD
+        for each in self.units():
+            reason = each.diagnosis.reason
+            counts[reason] += 1
+            stand = before.get(each.key)
+            if stand is None or stand.reason is not reason:
+                stand = _Stand(reason, now)
+            self._stands[each.key] = stand
+            if not stand.told and left > 0 and now - stand.since >= _PATIENCE:
+                stand.told = True
+                left -= self._tell(each)
+        for key in self._found.keys() - self._stands.keys():
+            del self._found[key]
+        self._context.metrics.show_waiting(Plane.SCHEDULING, counts)
+
+    def _tell(self, unit: WaitingUnit) -> int:
+        """Send the events of a unit; return how many."""
+        text = waiting_event(unit.diagnosis)
+        scheduler = unit.pods[0].pod_class.scheduler_name
+        abouts = list(self._about(unit))
+        for about in abouts:
+            self._context.announce(about, text, scheduler)
+        return len(abouts)
+
+    def _about(self, unit: WaitingUnit) -> Iterable[Reference]:
+        """Yield the unit's group, or its pods where it has none."""
+        group = self._state.group(unit.key)
+        if group is not None:
+            return (group_reference(group, self._context.group_version),)
+        if unit.key.startswith(GANG_KEY):
+            groups = [self._gang_reference(id) for id in sorted({row.gang for row in unit.pods})]
+            if all(groups):
+                return (each for each in groups if each is not None)
+        return (pod_reference(row) for row in unit.pods[:_MOST_TOLD])
+
+    def _gang_reference(self, id: str) -> Reference | None:
+        known = self._gangs.pod_group(id)
+        if known is None:
+            return None
+        door, group = known
+        data = group.metadata
+        version = data.resource_version
+        return Reference(door.api_version, "PodGroup", data.namespace, data.name, data.uid, version)
+
+    # How.
+
+    def _unit(self, key: str, rows: Iterable[PodRow], found: Diagnosis) -> WaitingUnit:
+        pods = tuple(sorted(rows, key=lambda row: (row.namespace, row.name)))
+        group = self._state.group(key)
+        if group is not None:
+            kind, namespace, name = str(group.kind), group.namespace, group.name
+        elif key == pods[0].uid:
+            kind, namespace, name = "Pod", pods[0].namespace, pods[0].name
+        else:
+            kind = "PodGroup"
+            namespace, _, name = (pods[0].gang or key).partition("/")
+        return WaitingUnit(key, kind, namespace, name, pods, found)
+
+    def _not_entered(self, key: str, gate: Gate, rows: Sequence[PodRow]) -> Diagnosis | None:
+        """Return why members wait outside the queue."""
+        if key.startswith(GANG_KEY):
+            return self._of_gang(key, rows)
+        way, root = self._state.root(key)
+        if way is Way.MISSING and root.startswith(COMPOSITE):
+            name = root.removeprefix(COMPOSITE)
+            return group_missing(f"CompositePodGroup {name}")
+        del gate  # it says the same in kube-scheduler's words
+        return group_missing(f"PodGroup {key}")
+
+    def _of_gang(self, key: str, rows: Sequence[PodRow]) -> Diagnosis | None:
+        for row in rows:
+            barring = self._gangs.barrier(row)
+            if barring is None:
+                continue
+            gang = self._gangs.gangs.get(barring.gang)
+            present, minimum = (0, 0) if gang is None else (len(gang.children), gang.minimum)
+            return of_barring(barring, present, minimum)
+        held = self._gangs.held_until(key)
+        found = self._found.get(key)
+        if found is not None or held is None:
+            return found
+        return backing_off(self._wall(held))
+
+    def _of_entry(self, entry: Entry) -> Diagnosis | None:
+        found = self._found.get(entry.key)
+        if entry.place is Place.GATED and entry.gate is not None:
+            return self._of_gate(entry, entry.gate, found)
+        for aside in self._asides:
+            until = aside.until(entry.key)
+            if until is not None:
+                return set_aside(self._wall(until))
+        if found is None and entry.place in (Place.BACKOFF, Place.ERRORS):
+            return backing_off(self._wall((entry.until + 1) * SECOND))
+        return found
+
+    def _of_gate(self, entry: Entry, gate: Gate, found: Diagnosis | None) -> Diagnosis | None:
+        if gate.plugin == GATES:
+            return None  # the API server tells it, and nobody here waits for anything
+        if gate.plugin == DEFAULT_PREEMPTION:
+            leaving = found is not None and found.reason is Reason.VICTIMS_LEAVING
+            return found if leaving else victims_leaving()
+        if gate.plugin != GANG:
+            return refused_claims(gate.message)
+        if entry.key.startswith(GANG_KEY):
+            return self._of_gang(entry.key, [each.row for each in entry.members.values()])
+        return self._incomplete(entry.group, self._state.group(entry.group))
+
+    def _incomplete(self, key: str, group: GroupRow | None) -> Diagnosis:
+        if group is None:
+            return group_missing(f"PodGroup {key}")
+        if group.composite:
+            why = "not enough of the groups below it have their minimum"
+            return group_incomplete(None, None, why)
+        return group_incomplete(self._state.known(key), group.min_count)
+
+    def _wall(self, monotonic: int) -> Nanos:
+        clock = self._context.clock
+        return Nanos(clock.wall() + monotonic - clock.monotonic())
+
+
+def _groups_of(row: PodRow) -> tuple[str, ...]:
+    """Return namespace and name of the groups that a pod is in."""
+    own = (f"{row.namespace}/{row.group}",) if row.group else ()
+    return (*own, row.gang) if row.gang else own

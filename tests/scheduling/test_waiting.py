@@ -1,0 +1,158 @@
+"""Who waits is told why in an event, counted in a metric, and answered for when asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
+from reprieve.engine.diagnosis.reasons import REASONS
+from reprieve.engine.plan import Plane
+from reprieve.units.durations import SECOND
+from tests.scheduling.memory import Memory, memory
+from tests.scheduling.site import NAMESPACE, Object, group, pod
+
+
+def _told(cluster: Memory) -> list[tuple[str, str, str, int]]:
+    """Return kind, name, reason's word and count of our events about who waits."""
+    found = []
+    for each in cluster.events("Waiting"):
+        count = (each.get("series") or {}).get("count", 1)
+        about = each["regarding"]
+        found.append((about["kind"], about["name"], each["note"].partition(":")[0], count))
+    return sorted(found)
+
+
+def _counted(cluster: Memory) -> dict[str, float]:
+    """Return how many units wait, by reason, without those of nobody."""
+    registry = cluster.planes[-1].context.metrics.registry
+    found = {}
+    for reason in REASONS[Plane.SCHEDULING]:
+        labels = {"plane": "scheduling", "reason": str(reason)}
+        number = registry.get_sample_value("reprieve_waiting_units", labels)
+        if number:
+            found[str(reason)] = number
+    return found
+
+
+def _reason(cluster: Memory, kind: str, name: str) -> str:
+    unit = cluster.planes[-1].waiting.unit(kind, NAMESPACE, name)
+    return "" if unit is None else str(unit.diagnosis.reason)
+
+
+async def test_a_gang_that_lacks_members_is_told_once_on_its_group() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.start()
+        cluster.create(group("g", min_count=3), *(pod(f"g-{n}", 1, group="g") for n in range(2)))
+        await cluster.pass_time(3 * SECOND)
+        assert _told(cluster) == []
+        await cluster.pass_time(60 * SECOND)
+        assert _told(cluster) == [("PodGroup", "g", "GroupIncomplete", 1)]
+        (event,) = cluster.events("Waiting")
+        assert event["note"].endswith("all are there: 2 of 3 pods exist")
+        assert _counted(cluster) == {"GroupIncomplete": 1}
+        assert _reason(cluster, "PodGroup", "g") == "GroupIncomplete"
+        assert _reason(cluster, "Pod", "g-1") == "GroupIncomplete"
+        cluster.create(pod("g-2", 1, group="g"))
+        await cluster.until(lambda: len(cluster.placed()) == 3)
+        await cluster.pass_time(10 * SECOND)
+        assert _counted(cluster) == {}
+        assert _reason(cluster, "PodGroup", "g") == ""
+
+
+async def test_pods_that_name_a_group_that_is_not_there_are_told_each() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.start()
+        cluster.create(*(pod(f"g-{n}", 1, group="g") for n in range(2)))
+        await cluster.pass_time(20 * SECOND)
+        assert _told(cluster) == [("Pod", f"g-{n}", "GroupMissing", 1) for n in range(2)]
+        assert _counted(cluster) == {"GroupMissing": 1}
+        cluster.create(group("g", min_count=3))
+        await cluster.pass_time(20 * SECOND)
+        assert _told(cluster)[2:] == [("PodGroup", "g", "GroupIncomplete", 1)]
+
+
+async def test_a_pod_is_told_each_new_reason_once_and_keeps_the_words_of_kube_scheduler() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4], zone="a")
+        cluster.start()
+        cluster.running(pod("old", 4), "node-0")
+        cluster.create(pod("p", 4))
+        await cluster.pass_time(30 * SECOND)
+        assert _told(cluster) == [("Pod", "p", "Full", 1)]
+        said = cluster.condition(cluster.pod("p"), "PodScheduled")[2]
+        assert said.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert _counted(cluster) == {"Full": 1}
+        cluster.create(pod("q", 8))
+        await cluster.pass_time(30 * SECOND)
+        assert _told(cluster) == [("Pod", "p", "Full", 1), ("Pod", "q", "NoNodeMatches", 1)]
+        assert _counted(cluster) == {"Full": 1, "NoNodeMatches": 1}
+        cluster.end("old")
+        await cluster.until(lambda: "p" in cluster.placed())
+        await cluster.pass_time(10 * SECOND)
+        assert _counted(cluster) == {"NoNodeMatches": 1}
+
+
+async def test_who_waits_for_victims_is_told_so() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.start()
+        cluster.running(pod("low", 4, priority="low"), "node-0")
+        cluster.create(pod("high", 4, priority="high"))
+        await cluster.pass_time(15 * SECOND)
+        assert cluster.victims() == {"low"}
+        assert _told(cluster) == [("Pod", "high", "VictimsLeaving", 1)]
+        cluster.end_all()
+        await cluster.until(lambda: "high" in cluster.placed())
+        await cluster.pass_time(10 * SECOND)
+        assert _counted(cluster) == {}
+
+
+async def test_a_pod_with_scheduling_gates_waits_for_nothing_of_ours() -> None:
+    async with memory() as cluster:
+        cluster.start()
+        gated = pod("p", 1)
+        gated["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+        cluster.create(gated)
+        await cluster.pass_time(20 * SECOND)
+        assert (_told(cluster), _counted(cluster)) == ([], {})
+
+
+def _pod_group(door: Door, minimum: int) -> Object:
+    metadata = {"name": "g", "namespace": NAMESPACE}
+    spec = {"minMember": minimum, "scheduleTimeoutSeconds": 60}
+    return {
+        "apiVersion": door.api_version,
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def _member(door: Door, name: str, cpus: int = 1) -> Object:
+    found = pod(name, cpus)
+    label = "pod-group.scheduling.sigs.k8s.io"
+    if door is SCHEDULER_PLUGINS:
+        label = "scheduling.x-k8s.io/pod-group"
+    found["metadata"]["labels"] = {**found["metadata"].get("labels", {}), label: "g"}
+    return found
+
+
+@pytest.mark.parametrize("door", [KOORDINATOR, SCHEDULER_PLUGINS], ids=["koordinator", "plugins"])
+async def test_gangs_of_the_older_front_doors_are_told_in_the_same_words(door: Door) -> None:
+    async with memory() as cluster:
+        cluster.nodes([2])
+        cluster.start()
+        kind = f"podgroups.{door.api_version.partition('/')[0]}"
+        cluster.create(_member(door, "g-0"))
+        await cluster.pass_time(20 * SECOND)
+        assert _told(cluster) == [("Pod", "g-0", "GroupMissing", 1)]
+        cluster.api.put(kind, _pod_group(door, 3))
+        await cluster.pass_time(20 * SECOND)
+        assert _told(cluster)[1:] == [("PodGroup", "g", "GroupIncomplete", 1)]
+        assert _reason(cluster, "PodGroup", "g") == "GroupIncomplete"
+        cluster.create(_member(door, "g-1"), _member(door, "g-2"))
+        await cluster.pass_time(20 * SECOND)
+        assert _counted(cluster) == {"Full": 1}
+        assert ("PodGroup", "g", "Full", 1) in _told(cluster)
