@@ -19,14 +19,15 @@ from reprieve.engine.diagnosis.quota_holders import (
     held_by,
     shortages,
 )
-from reprieve.engine.diagnosis.quota_trial import QuotaFacts, Trial, attempt
+from reprieve.engine.diagnosis.quota_trial import QuotaFacts, Trial, attempt, severity
 from reprieve.engine.diagnosis.reasons import Reason, dominant
 from reprieve.engine.plan import Plane
 from reprieve.engine.quota.amounts import capacity_text, text
-from reprieve.engine.quota.assignment import Assignment, Mode, NoFitReason
+from reprieve.engine.quota.assignment import Mode, NoFitReason
 from reprieve.engine.quota.candidates import preemptor
 from reprieve.engine.quota.checks import required_checks
 from reprieve.engine.quota.entries import Entry, Outcome
+from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.model import (
     Check,
     Configuration,
@@ -36,14 +37,25 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.state import Holdings
 from reprieve.units.instants import Nanos, format_instant
 
-__all__ = ["Standing", "diagnose", "standing"]
+__all__ = ["Standing", "diagnose", "reason_of", "standing"]
 
 #: Reasons of `NoFit` that no time changes.
 _NEVER = {
     NoFitReason.NO_MATCHING_FLAVOR: Reason.NO_FLAVOR_MATCHES,
     NoFitReason.EXCEEDS_MAX_QUOTA: Reason.NEVER_FITS,
+}
+_OUTCOMES = {
+    Outcome.PREEMPTING: Reason.VICTIMS_LEAVING,
+    Outcome.DEFERRED: Reason.VICTIMS_LEAVING,
+    Outcome.NO_CANDIDATES: Reason.HELD_BY_OTHERS,
+    Outcome.UNPROVEN: Reason.HELD_BY_OTHERS,
+    Outcome.SKIPPED: Reason.HELD_BY_OTHERS,
+    Outcome.GATED: Reason.CHECKS_OPEN,
+    Outcome.BLOCKED: Reason.PODS_NOT_READY,
+    Outcome.FAULT: Reason.SET_ASIDE,
 }
 _SHOWN = 3  # names in one sentence
 
@@ -83,7 +95,7 @@ def diagnose(facts: QuotaFacts, workload: Workload) -> Diagnosis | None:
         found.setdefault(judged.reason, judged.values)
     elif known is None and facts.entry is not None:
         # It would get its quota if it were alone.
-        reason = _reason_of(facts.entry)
+        reason = reason_of(facts.entry, facts.holdings)
         if reason is not None:
             found[reason] = {}
     whole = _diagnosis(found, stands.until)
@@ -99,6 +111,28 @@ def diagnose(facts: QuotaFacts, workload: Workload) -> Diagnosis | None:
         refused=judged.refused,
         earliest=earliest,
     )
+
+
+def reason_of(entry: Entry, holdings: Holdings) -> Reason | None:
+    """Return why a head got no quota, as its cycle said it; None where it got it.
+
+    It costs no search, so that it may be asked for each head of a cycle.
+    """
+    workload = entry.workload
+    if entry.outcome is Outcome.INADMISSIBLE:
+        if any(state in (Check.RETRY, Check.REJECTED) for state in workload.checks.values()):
+            return Reason.CHECKS_OPEN
+        if workload.invalid:
+            return Reason.TOPOLOGY_UNSUPPORTED if workload.needs_topology else Reason.INVALID
+        other = entry.requeue is RequeueReason.NAMESPACE_MISMATCH
+        return Reason.NAMESPACE_NOT_ALLOWED if other else Reason.INACTIVE
+    if entry.outcome is Outcome.NO_FIT:
+        known = entry.assignment.no_fit_reason if entry.assignment is not None else None
+        if known is not NoFitReason.WAITING_FOR_QUOTA:
+            # A scan that goes on has not seen all flavors, nor one of all pods the fewest.
+            known = severity(holdings, workload, entry.cluster_queue)
+        return _NEVER.get(known, Reason.HELD_BY_OTHERS)
+    return _OUTCOMES.get(entry.outcome)
 
 
 def standing(facts: QuotaFacts, workload: Workload) -> Standing:
@@ -203,29 +237,20 @@ def _judge(facts: QuotaFacts, workload: Workload, trial: Trial) -> Diagnosis | N
         blocked = facts.configuration.settings.block_admission and not facts.holdings.all_ready
         return _said(Reason.PODS_NOT_READY, {}) if blocked else None
     if assignment.mode is Mode.PREEMPT and trial.targets:
-        # Who leaves already leaves for another one, unless the cycles have said otherwise.
-        leaving = all(target.holder.evicted for target in trial.targets)
-        return _held(workload, trial) if leaving and facts.entry is not None else None
-    never = _NEVER.get(_least(facts, workload, assignment))
+        if facts.entry is None or not all(target.holder.evicted for target in trial.targets):
+            return None
+        if reason_of(facts.entry, facts.holdings) is Reason.VICTIMS_LEAVING:
+            names = [target.holder.key for target in trial.targets]
+            return _said(Reason.VICTIMS_LEAVING, {"victims": _some(names)})
+        # They leave for another one.
+        return _held(workload, trial)
+    name = trial.snapshot.tree.names[trial.queue]
+    never = _NEVER.get(severity(facts.holdings, workload, name))
     if never is Reason.NO_FLAVOR_MATCHES:
         return _said(never, {"why": assignment.message})
     if never is Reason.NEVER_FITS:
         return _said(never, _too_much(trial, workload))
     return _held(workload, trial)
-
-
-def _least(facts: QuotaFacts, workload: Workload, assignment: Assignment) -> NoFitReason:
-    """Return why nothing fits, of the fewest pods with which it would start."""
-    reason = assignment.no_fit_reason
-    partial = facts.configuration.settings.gates.partial_admission
-    if not partial or all(each.min_count is None for each in workload.pod_sets):
-        return reason
-    pod_sets = tuple(
-        each if each.min_count is None else replace(each, count=each.min_count, min_count=None)
-        for each in workload.pod_sets
-    )
-    fewest = attempt(facts, replace(workload, pod_sets=pod_sets))
-    return reason if fewest is None else fewest.assignment.no_fit_reason
 
 
 def _too_much(trial: Trial, workload: Workload) -> dict[str, str]:
@@ -280,17 +305,6 @@ def _nearest(lacks: tuple[Shortage, ...]) -> tuple[FlavorResource, ...]:
         seen.update(each.missing)
         found += [FlavorResource(each.flavor, name) for name in each.missing]
     return tuple(found)
-
-
-def _reason_of(entry: Entry) -> Reason | None:
-    """Return why a head was not admitted that would fit if it were alone."""
-    if entry.outcome is Outcome.BLOCKED:
-        return Reason.PODS_NOT_READY
-    if entry.outcome in (Outcome.PREEMPTING, Outcome.DEFERRED):
-        return Reason.VICTIMS_LEAVING
-    if entry.outcome in (Outcome.UNPROVEN, Outcome.SKIPPED, Outcome.NO_CANDIDATES, Outcome.NO_FIT):
-        return Reason.HELD_BY_OTHERS
-    return None
 
 
 def _open_checks(configuration: Configuration, workload: Workload) -> list[str]:

@@ -10,18 +10,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from reprieve.engine.pace import UNHURRIED
-from reprieve.engine.quota.assignment import Assignment
+from reprieve.engine.quota.assigner import Assigner
+from reprieve.engine.quota.assignment import Assignment, NoFitReason
 from reprieve.engine.quota.candidates import Target
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry
 from reprieve.engine.quota.model import Check, Configuration, Workload
 from reprieve.engine.quota.nominations import Nominations
+from reprieve.engine.quota.preemption import Possibility
 from reprieve.engine.quota.protection import Spared
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.units.instants import Nanos
 
-__all__ = ["QuotaFacts", "Trial", "attempt"]
+__all__ = ["QuotaFacts", "Trial", "attempt", "severity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,32 @@ def attempt(facts: QuotaFacts, workload: Workload, gone: Iterable[Holder] = ()) 
     if not admissible or entry.assignment is None:
         return None
     return Trial(entry.assignment, entry.targets, entry.spared, snapshot, entry.queue)
+
+
+def severity(holdings: Holdings, workload: Workload, cluster_queue: str) -> NoFitReason:
+    """Return why a workload would have no flavors if nobody made way, of its fewest pods.
+
+    Nothing is searched, so that it may be asked for each head of a cycle. A ClusterQueue that is
+    not there gives no reason.
+    """
+    queue = holdings.tree.queues.get(cluster_queue)
+    if queue is None:
+        return NoFitReason.NONE
+    pod_sets = tuple(
+        each if each.min_count is None else replace(each, count=each.min_count, min_count=None)
+        for each in workload.pod_sets
+    )
+    if holdings.configuration.settings.gates.partial_admission:
+        workload = replace(workload, pod_sets=pod_sets)
+    # Usage is the holdings' own: it is read, and nothing is added to it.
+    snapshot = Snapshot(
+        holdings.configuration, holdings.tree, holdings.usage, [], {}, holdings.reckoning
+    )
+    return Assigner(_telling(snapshot), workload, queue, _nobody).assign().no_fit_reason
+
+
+def _nobody(column: int, amount: int) -> tuple[Possibility, int]:
+    return Possibility.NO_CANDIDATES, 0
 
 
 def _considered(workload: Workload) -> Workload:

@@ -329,6 +329,10 @@ class Queues:
         """Return how many are pending in a LocalQueue, also those that may not be queued."""
         return self._doors[local_queue]
 
+    def doors(self) -> dict[str, int]:
+        """Return how many are pending in each LocalQueue that somebody waits in."""
+        return {name: number for name, number in self._doors.items() if number}
+
     def waiting(self) -> Mapping[str, Workload]:
         """Return what may not be queued now, by key."""
         return self._waiting

@@ -202,7 +202,7 @@ class Holdings:
             inactive_queues(configuration),
             used,
         )
-        self._reckoning = Reckoning(configuration, self.tree)
+        self.reckoning = Reckoning(configuration, self.tree)
         self._related: dict[int, list[str]] = {}
         for name, node in self.tree.queues.items():
             if self.tree.path[node]:
@@ -329,7 +329,7 @@ class Holdings:
             [column[:] for column in self.usage],
             self._lists[:],
             dict(self.local_queue_usage),
-            self._reckoning,
+            self.reckoning,
         )
 
     def holder(self, workload: Workload, queue: int) -> Holder:

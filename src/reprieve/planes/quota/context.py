@@ -135,14 +135,15 @@ class QuotaContext:
         event: Event,
         controller: str = ADMISSION,
         related: Reference | None = None,
+        action: str = "",
     ) -> None:
-        """Send an event; it never fails the caller."""
+        """Send an event; it never fails the caller. `action`: what was done, else its reason."""
         if self.writes:
             self.events.event(
                 regarding,
                 event.type,
                 event.reason,
-                event.reason,
+                action or event.reason,
                 event.message,
                 controller=controller,
                 related=related,

@@ -34,6 +34,7 @@ from reprieve.planes.quota.preemptions import Preemptions
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.transitions import evictions_of
 from reprieve.planes.quota.victims import Marking
+from reprieve.planes.quota.waiting import Waiting
 from reprieve.telemetry.quota_record import policy_text, recorded_cycles
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.wording import kueue
@@ -62,6 +63,7 @@ class Decisions:
         held_pairs: HeldPairs,
         explanations: Explanations,
         nodes: NodeView,
+        waiting: Waiting,
     ) -> None:
         self._context = context
         self._state = state
@@ -75,6 +77,7 @@ class Decisions:
         self._held_pairs = held_pairs
         self._explanations = explanations
         self._nodes = nodes
+        self._waiting = waiting
         # ClusterQueues in which somebody was spared for a time, or set aside.
         self.retries: DirtyKeys[str] = DirtyKeys(context.clock)
         self._last_skips: set[str] = set()
@@ -158,6 +161,7 @@ class Decisions:
             admitted = [entry for entry in last.values() if entry.outcome is Outcome.ADMITTED]
             for entry in admitted:
                 self._admissions.put(entry)
+                self._waiting.admitted(entry.workload.key)
             if len(admitted) >= _MOST_ADMITTED:
                 self._wake.set()
             self._say([result for result, _ in recorded], last, seconds)

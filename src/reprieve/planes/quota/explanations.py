@@ -10,7 +10,7 @@ specification of the quota plane, section 8.4; the design's "Processes and time"
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -46,8 +46,16 @@ _ALLOWANCE: Final = Allowance(burst=100, quiet=50, busy=10, many=5)
 class Explanations:
     """What was said of Workloads that got no quota, and what of it is still to be written."""
 
-    def __init__(self, context: QuotaContext, state: QuotaState, writer: StatusWriter) -> None:
+    def __init__(
+        self,
+        context: QuotaContext,
+        state: QuotaState,
+        writer: StatusWriter,
+        noted: Callable[[Entry], None] = lambda entry: None,
+    ) -> None:
+        """`noted` is called with everything that is told."""
         self._context = context
+        self._noted = noted
         self._state = state
         self._writer = writer
         self._budget = WriteBudget(
@@ -66,6 +74,7 @@ class Explanations:
     def tell(self, entry: Entry) -> None:
         """Write why a head got no quota, unless that is written already."""
         key = entry.workload.key
+        self._noted(entry)
         if self._is_written(entry):
             self._said.pop(key, None)
             return

@@ -36,6 +36,7 @@ from reprieve.planes.quota.pod_templates import PodTemplates
 from reprieve.planes.quota.preemptions import Preemptions
 from reprieve.planes.quota.state import QuotaState, key_of
 from reprieve.planes.quota.statuses import Statuses
+from reprieve.planes.quota.waiting import Waiting
 from reprieve.planes.quota.watches import Held, Watches
 from reprieve.planes.quota.workloads import WorkloadReconciler
 from reprieve.planes.quota.writing import StatusWriter
@@ -103,7 +104,9 @@ class QuotaPlane:
         self._in_use = InUse(context, self.state, self.watches)
         self.statuses = Statuses(context, self.state, self.watches)
         self._nodes = NodeView(context, PodTemplates(self.state, self.lookup), nodes)
-        self.explanations = Explanations(context, self.state, self.writer)
+        self.waiting = Waiting(context, self.state, lambda: self.held_pairs.ledger)
+        self.state.took = self.waiting.took
+        self.explanations = Explanations(context, self.state, self.writer, self.waiting.note)
         self._admissions = Admissions(context, self.state, self.writer)
         self.decisions = Decisions(
             context,
@@ -115,6 +118,7 @@ class QuotaPlane:
             self.held_pairs,
             self.explanations,
             self._nodes,
+            self.waiting,
         )
 
     @property
@@ -149,6 +153,13 @@ class QuotaPlane:
         if self._tasks is None:
             self.state.settle()
 
+    def take_in(self) -> None:
+        """Take over what the caches hold in a process that decides nothing: it can be asked then.
+
+        Who waits is asked of `waiting`. Loops are known to the process that decides alone.
+        """
+        self.state.subscribe()
+
     def take(self, options: QuotaOptions) -> None:
         """Go on with other options; everything is looked at again under them."""
         self.context.options = options
@@ -178,6 +189,7 @@ class QuotaPlane:
                 tasks.create_task(self._admissions.run())
                 tasks.create_task(self.decisions.run())
                 tasks.create_task(self.explanations.run())
+                tasks.create_task(self.waiting.run())
                 retries = self.decisions.retries
                 tasks.create_task(look_at_each(retries, self.decisions.retry, clock))
                 tasks.create_task(persistent(self._housekeeping, clock, log, "housekeeping"))
@@ -328,6 +340,7 @@ class QuotaPlane:
                 log.warning("intents: %s", failure)
             self.state.protections.tell()
             self.state.idle.expire()
+            self.waiting.show()
             for queue in self._nodes.to_try_again():
                 await self.decisions.retry(queue)
             # Backoffs end without an event.

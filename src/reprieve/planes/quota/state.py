@@ -115,6 +115,10 @@ class QuotaState:
         self.listeners: list[
             Callable[[Held[kueue.Workload] | None, Held[kueue.Workload] | None], None]
         ] = []
+        # Told of every Workload that was taken over; of one that is gone or finished without a row.
+        self.took: Callable[[str, kueue.Workload | None, Workload | None], None] = (
+            lambda key, found, row: None
+        )
         self.revision = 0
         self.engine = asyncio.Lock()
 
@@ -307,6 +311,7 @@ class QuotaState:
                 self.queues.push(row)
                 if not says_why(found):
                     self.unexplained.add(key)
+            self.took(key, found, row)
             return
         self.queues.delete(key)
         before = None if holder is None else holder.workload
@@ -316,6 +321,7 @@ class QuotaState:
                 self._flush(row.admission.cluster_queue)
         amounts = tuple(held_amounts(row, self.configuration.settings))
         self.tallies.put(key, _standing(found, row, amounts))
+        self.took(key, found, row)
 
     def _flush(self, cluster_queue: str) -> None:
         self.queues.flush(self.holdings.related(cluster_queue) or [cluster_queue])

@@ -1,0 +1,168 @@
+"""Why a Workload waits is told in one event for each change, counted, and answered to who asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.kube.resource import Resource
+from reprieve.planes.quota.plane import QuotaPlane
+from reprieve.units.durations import SECOND
+from tests.quota_plane.site import (
+    JOBS,
+    NAMESPACE,
+    Site,
+    cluster_queue,
+    flavor,
+    job,
+    local_queue,
+    node,
+    site,
+)
+
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True)
+LOWER: dict[str, Any] = {"withinClusterQueue": "LowerPriority"}
+
+
+def objects(**spec: Any) -> list[Any]:
+    return [flavor(), cluster_queue("cq", 4, preemption=LOWER, **spec), local_queue("q", "cq")]
+
+
+async def told(cluster: Site, workload: str) -> list[str]:
+    """Return the reasons that our events about a Workload named, the oldest first."""
+    page = await cluster.client.list(EVENTS, dict, namespace=NAMESPACE)
+    events = sorted(page.items, key=lambda each: each["eventTime"] or "")
+    return [
+        each["note"].partition(":")[0]
+        for each in events
+        if each["reason"] == "Waiting" and each["regarding"]["name"] == workload
+    ]
+
+
+async def name_of(cluster: Site, job_name: str) -> str:
+    name: str = (await cluster.workloads())[job_name]["metadata"]["name"]
+    return name
+
+
+async def made(cluster: Site, job_name: str) -> str:
+    """Wait for the Workload of a job; return its name."""
+
+    async def there() -> bool:
+        return job_name in await cluster.workloads()
+
+    await cluster.until(f"the Workload of {job_name}", there)
+    return await name_of(cluster, job_name)
+
+
+def counted(cluster: Site) -> dict[str, float]:
+    """Return how many Workloads the gauge says wait, by reason, zeros apart."""
+    return {
+        sample.labels["reason"]: sample.value
+        for metric in cluster.metrics.registry.collect()
+        if metric.name == "reprieve_waiting_units"
+        for sample in metric.samples
+        if sample.labels["plane"] == "quota" and sample.value
+    }
+
+
+async def reason_of(plane: QuotaPlane, name: str) -> Reason | None:
+    found = await plane.waiting.diagnosis(NAMESPACE, name)
+    return None if found is None else found.reason
+
+
+async def test_each_reason_is_told_once_counted_and_answered(tmp_path: Path) -> None:
+    async with site(tmp_path, *objects(), nodes=[node("n-0")]) as cluster:
+        plane = cluster.plane
+        assert plane is not None
+        await cluster.create(job("first", pods=3))
+        await cluster.until_admitted("first")
+        await cluster.create(job("second", pods=2), job("large", pods=9))
+
+        async def both() -> bool:
+            return counted(cluster) == {"HeldByOthers": 1, "NeverFits": 1}
+
+        await cluster.until("both are counted", both)
+        second, large = [await name_of(cluster, each) for each in ("second", "large")]
+
+        async def both_told() -> bool:
+            return [await told(cluster, each) for each in (second, large)] == [
+                ["HeldByOthers"],
+                ["NeverFits"],
+            ]
+
+        await cluster.until("both are told", both_told)
+        found = await plane.waiting.diagnosis(NAMESPACE, second)
+        assert found is not None and found.reason is Reason.HELD_BY_OTHERS
+        assert found.deficit == {("default-flavor", "cpu"): 1_000}
+        assert [each.holder.name for each in found.blockers] == [await name_of(cluster, "first")]
+        asked = await plane.waiting.diagnoses()
+        assert {key: each.reason for key, each in asked.items()} == {
+            f"{NAMESPACE}/{second}": Reason.HELD_BY_OTHERS,
+            f"{NAMESPACE}/{large}": Reason.NEVER_FITS,
+        }
+        await cluster.change_queue("cq", {"stopPolicy": "Hold"})
+
+        async def stopped() -> bool:
+            return (
+                counted(cluster) == {"Stopped": 2}
+                and await told(cluster, second) == ["HeldByOthers", "Stopped"]
+                and await reason_of(plane, second) is Reason.STOPPED
+            )
+
+        await cluster.until("the stop is told", stopped)
+        await cluster.change_queue("cq", {"stopPolicy": "None"})
+        await cluster.client.delete(JOBS, NAMESPACE, "first")
+        await cluster.until_admitted("second")
+
+        async def admitted() -> bool:
+            return counted(cluster) == {"NeverFits": 1} and (await reason_of(plane, second) is None)
+
+        await cluster.until("only the large one waits", admitted)
+
+
+async def test_who_is_behind_the_head_is_told_so(tmp_path: Path) -> None:
+    strict = objects(queueingStrategy="StrictFIFO")
+    async with site(tmp_path, *strict, nodes=[node("n-0")]) as cluster:
+        await cluster.create(job("first", pods=3))
+        await cluster.until_admitted("first")
+        await cluster.create(job("head", pods=2))
+        head = await made(cluster, "head")
+        # Of two that were created in one second the uid says which is first.
+        await cluster.clock.sleep(2 * SECOND)
+        await cluster.create(job("behind", pods=1))
+        behind = await made(cluster, "behind")
+
+        async def both() -> bool:
+            return (
+                counted(cluster) == {"HeldByOthers": 1, "BehindHead": 1}
+                and await told(cluster, head) == ["HeldByOthers"]
+                and await told(cluster, behind) == ["BehindHead"]
+            )
+
+        await cluster.until("both are told", both)
+        assert cluster.plane is not None
+        found = await cluster.plane.waiting.diagnosis(NAMESPACE, behind)
+        assert found is not None and found.values == {"head": f"{NAMESPACE}/{head}"}
+
+
+async def test_another_process_tells_nobody_what_was_told_before(tmp_path: Path) -> None:
+    async with site(tmp_path, *objects(), nodes=[node("n-0")]) as cluster:
+        await cluster.create(job("first", pods=3))
+        await cluster.until_admitted("first")
+        await cluster.create(job("second", pods=2))
+        second = await made(cluster, "second")
+
+        async def once() -> bool:
+            return await told(cluster, second) == ["HeldByOthers"]
+
+        await cluster.until("it is told", once)
+        await cluster.stop()
+        await cluster.start()
+
+        async def known() -> bool:
+            return counted(cluster) == {"HeldByOthers": 1}
+
+        await cluster.until("it is counted again", known)
+        await cluster.clock.sleep(20 * SECOND)
+        assert await once()
