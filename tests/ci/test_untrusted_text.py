@@ -32,6 +32,7 @@ ROOMS: Final = {
     "cli/": "what the person at the keyboard wrote, and records of the operator",
     "scenarios/": "scenario files of the person who runs them",
     "simulation/": "study files and traces of the person who runs them, no part of the operator",
+    "whatif/": "answers of the API server to the person who asks, no part of the operator",
     "local/": "the embedded cluster: everybody who reaches it is its administrator or a test",
 }
 

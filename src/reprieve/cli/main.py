@@ -31,6 +31,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "explain",
         "Tell who made way for whom in one preemption, and why.",
     ),
+    "plan": (
+        "reprieve.cli.plan",
+        "plan",
+        "Tell what would happen if manifests were submitted now: who makes way, or why they wait.",
+    ),
     "simulate": (
         "reprieve.cli.simulate",
         "simulate",

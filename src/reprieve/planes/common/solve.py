@@ -87,13 +87,15 @@ class DecisionLimit:
 
     `give_up` is told why, and what could not be stopped; `noted` what a plane is at from now on,
     nothing for the empty text, and the system's number of the thread that is at it. `suspects`: of
-    whom deciding ended a process before this one.
+    whom deciding ended a process before this one. `inline`: decisions are made in the event loop
+    itself, which stands still meanwhile, and take as long as they take; for runs in virtual time.
     """
 
     longest: int = 5 * SECOND
     give_up: Callable[[str, Sequence[Accused]], None] = _end
     noted: Callable[[Plane, str, int], None] = _unnoted
     suspects: Suspects = field(default_factory=_nobody)
+    inline: bool = False
 
 
 def at_work_on(what: str) -> None:
@@ -253,6 +255,8 @@ class Solver:
             TookTooLong: it was stopped.
         """
         async with self._one:
+            if self._limit.inline:
+                return decide(*args, **kwargs)
             thread = self._thread or self._started()
             job = _Job(lambda: decide(*args, **kwargs), self._limit.longest, self._note)
             self._thread, self._job = None, job

@@ -1,0 +1,208 @@
+"""`reprieve plan`: what would happen if these manifests were submitted now. Nothing is.
+
+The cluster is read with the caller's rights, the manifests are created in a dry run, and the planes
+of the operator decide in this process about a copy of what was read. Exit code 0: there is an
+answer; with `--detailed-exitcode` 0 starts, 10 starts and others make way, 20 waits, 30 never fits,
+2 could not be answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+
+from reprieve.cli.plan_text import plan_text
+from reprieve.cli.run import operator_options, run
+from reprieve.kube.client import Client
+from reprieve.kube.credentials import Connection, load_connection
+from reprieve.kube.errors import ApiError
+from reprieve.kube.transport import HttpWire, Transport
+from reprieve.operator.collector import relax_collector
+from reprieve.units.clock import SystemClock
+from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.whatif.answer import Answer, Verdict, answer_of
+from reprieve.whatif.document import answer_document
+from reprieve.whatif.lists import discovered, gather
+from reprieve.whatif.run import Deciders, decided
+from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.submission import Document, dry_run, matched, read_documents
+from reprieve.whatif.wire import ReadingWire
+
+__all__ = ["plan"]
+
+_CODES: Final = {
+    Verdict.STARTS: 0,
+    Verdict.STARTS_WITH_VICTIMS: 10,
+    Verdict.WAITS: 20,
+    Verdict.NEVER_FITS: 30,
+}
+_NO_ANSWER: Final = 2
+_PASSED_ON: Final = ("config_file", "scheduler_config", "quota_config", "feature_gates")
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    "filenames",
+    required=True,
+    multiple=True,
+    metavar="FILE",
+    help="Manifests in YAML or JSON; - is standard input. Repeatable.",
+)
+@click.option("-n", "--namespace", metavar="NAMESPACE", help="Of what names none.")
+@click.option(
+    "--controllers",
+    metavar="PLANES",
+    help="Planes that decide, separated by commas; accepted: scheduling, quota. Else those whose "
+    "kinds the cluster serves.",
+)
+@click.option(
+    "--scheduler-name",
+    "scheduler_names",
+    multiple=True,
+    metavar="NAME",
+    help="Whose pods are placed, as for reprieve run; repeatable.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The operator's --config file.",
+)
+@click.option("--scheduler-config", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--quota-config", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--feature-gates", default="", metavar="A=true,B=false")
+@click.option(
+    "--without-server",
+    is_flag=True,
+    help="Take the manifests as they stand, without a dry run on the API server.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+)
+@click.option("--all", "everything", is_flag=True, help="Name every victim and every pod.")
+@click.option(
+    "--detailed-exitcode",
+    is_flag=True,
+    help="0 starts, 10 others make way, 20 waits, 30 never fits, 2 no answer.",
+)
+@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+def plan(
+    filenames: tuple[str, ...],
+    output: str,
+    everything: bool,
+    detailed_exitcode: bool,
+    **given: Any,
+) -> None:
+    """Tell what would happen if these manifests were submitted now.
+
+    Whether they start, who makes way, where their pods run, or why they wait: decided by the planes
+    themselves on a copy of what the cluster holds. Nothing is written and nothing is reserved.
+    """
+    relax_collector()
+    documents = [each for name in filenames for each in _read(name)]
+    try:
+        answer, deciders = asyncio.run(_answered(documents, **given))
+    except ReprieveError as failure:
+        if not detailed_exitcode or isinstance(failure, UsageError):
+            raise
+        raise UsageError(str(failure)) from None
+    if output == "text":
+        for line in plan_text(answer, deciders.options.controllers, everything=everything):
+            click.echo(line)
+    else:
+        click.echo(_encoded(answer_document(answer, deciders.options.controllers), output))
+    if answer.verdict is None:
+        click.get_current_context().exit(_NO_ANSWER if detailed_exitcode else 0)
+    elif detailed_exitcode:
+        click.get_current_context().exit(_CODES[answer.verdict])
+
+
+async def _answered(
+    documents: Sequence[Document],
+    *,
+    namespace: str | None,
+    controllers: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    without_server: bool,
+    scheduler_names: tuple[str, ...],
+    **passed: Any,
+) -> tuple[Answer, Deciders]:
+    clock = SystemClock()
+    connection = await load_connection(kubeconfig, context, clock)
+    client = _reading(connection, clock)
+    place = namespace or connection.namespace
+    names = {each.object["metadata"].get("namespace") or place for each in documents}
+    try:
+        deciders = _deciders(controllers, scheduler_names, passed)
+        snapshot = await gather(client, deciders.kinds(), clock, namespaces=names)
+        if controllers is None:
+            deciders = _installed(snapshot, scheduler_names, passed)
+        submitted = matched(documents, discovered(snapshot.documents), place)
+        if not without_server:
+            submitted = await dry_run(client, submitted)
+        return answer_of(await decided(client, snapshot, deciders, submitted)), deciders
+    except ApiError as failure:
+        raise ReprieveError(f"{connection.server}: {failure}") from None
+    finally:
+        await client.close()
+
+
+def _reading(connection: Connection, clock: SystemClock) -> Client:
+    """Return a client that cannot write."""
+    return Client(Transport(ReadingWire(HttpWire(connection)), clock))
+
+
+def _deciders(
+    controllers: str | None, scheduler_names: tuple[str, ...], passed: dict[str, Any]
+) -> Deciders:
+    """Return the planes that are asked for; where none is, all that can decide here."""
+    wanted = controllers or "scheduling,quota"
+    if "idle" in wanted.split(","):
+        raise UsageError(
+            "--controllers: idle decides by measurements, which are not read here; accepted: "
+            "scheduling, quota"
+        )
+    flags = run.make_context("run", ["--controllers", wanted]).params
+    flags |= {name: passed[name] for name in _PASSED_ON}
+    flags["scheduler_names"] = scheduler_names
+    return Deciders.of(operator_options(os.environ, **flags))
+
+
+def _installed(
+    snapshot: Snapshot, scheduler_names: tuple[str, ...], passed: dict[str, Any]
+) -> Deciders:
+    """Return the planes whose kinds are served: quota with Kueue's, scheduling always."""
+    quota = snapshot.serves("kueue.x-k8s.io", "clusterqueues")
+    return _deciders("scheduling,quota" if quota else "scheduling", scheduler_names, passed)
+
+
+def _read(filename: str) -> list[Document]:
+    where = "standard input" if filename == "-" else filename
+    try:
+        with click.open_file(filename, encoding="utf-8") as file:
+            return read_documents(file.read(), where)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"-f {filename}: cannot be read: {error}") from None
+
+
+def _encoded(document: dict[str, Any], output: str) -> str:
+    import msgspec
+
+    if output == "yaml":
+        return yaml.safe_dump(document, sort_keys=False).rstrip()
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

@@ -1,0 +1,1 @@
+"""What would happen if: the planes, run in this process on a copy of what a cluster holds."""

@@ -1,0 +1,408 @@
+"""The answer: does what was submitted start, who makes way, where it runs, and why it waits.
+
+Everything is read from what happened in the overlay, so that it is what the planes did:
+
+1. `Starts`, `StartsWithVictims`, `Waits` or `NeverFits` for each thing submitted that is decided
+   about; the worst of them for all.
+2. Victims are those of the plans that were made for what was submitted, and went.
+3. A thing that waits says what the condition on it says.
+
+Source: the design's "Intent log and executor"; specification 12, and of the quota plane, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, PreemptionPart, Victim
+from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
+from reprieve.execution.parts import PartsMissing, whole
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json, first
+from reprieve.jobs.table import job_kinds
+from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
+from reprieve.whatif.run import Run
+from reprieve.whatif.snapshot import Snapshot
+from reprieve.wording.kube_scheduler import (
+    GROUP_SCHEDULED,
+    GROUP_SCHEDULED_ALPHA,
+    POD_SCHEDULED,
+)
+
+__all__ = ["Answer", "Displaced", "Outcome", "Placed", "Verdict", "answer_of"]
+
+_KUEUE: Final = "kueue.x-k8s.io/"
+_GROUPS: Final = ("scheduling.k8s.io", "podgroups")
+_KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
+
+
+#: Conditions that say why something does not start.
+_WHY: Final = ("QuotaReserved", POD_SCHEDULED, GROUP_SCHEDULED, GROUP_SCHEDULED_ALPHA)
+
+
+class Verdict(StrEnum):
+    """What becomes of it, the best first."""
+
+    STARTS = "Starts"
+    STARTS_WITH_VICTIMS = "StartsWithVictims"
+    WAITS = "Waits"
+    NEVER_FITS = "NeverFits"
+
+
+_ORDER: Final = tuple(Verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Displaced:
+    """One that makes way. `devices` it gives back; `lost_device_seconds` None where not known.
+
+    Of a Workload it is the job that is named, if it has one.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    rule: str
+    devices: int
+    lost_device_seconds: int | None
+    amounts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a pod runs."""
+
+    pod: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes of one thing that was submitted.
+
+    `verdict` is None for what no plane decides about. `reason` and `message`: of the condition on
+    what waits. `pods`: how many it has and how many have a node, as far as they are placed here.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    verdict: Verdict | None
+    reason: str = ""
+    message: str = ""
+    queue: str = ""
+    cluster_queue: str = ""
+    priority: int | None = None
+    pods: int = 0
+    placed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The whole answer. `verdict` is None where nothing of it is decided about."""
+
+    verdict: Verdict | None
+    reason: str
+    message: str
+    outcomes: tuple[Outcome, ...]
+    victims: tuple[Displaced, ...]
+    placement: tuple[Placed, ...]
+    snapshot: Snapshot
+    rest: bool
+    warnings: tuple[str, ...] = ()
+
+
+def answer_of(run: Run) -> Answer:
+    """Return what a run says about what was submitted."""
+    reading = _Reading(run)
+    victims = tuple(reading.victims())
+    outcomes = tuple(
+        outcome for obj in run.submitted if (outcome := reading.outcome(obj, victims)) is not None
+    )
+    judged = [each for each in outcomes if each.verdict is not None]
+    worst = max(
+        judged,
+        key=lambda each: _ORDER.index(each.verdict) if each.verdict is not None else -1,
+        default=None,
+    )
+    return Answer(
+        verdict=None if worst is None else worst.verdict,
+        reason="" if worst is None else worst.reason,
+        message="" if worst is None else worst.message,
+        outcomes=outcomes,
+        victims=victims,
+        placement=tuple(reading.placement()),
+        snapshot=run.overlay.snapshot,
+        rest=run.rest,
+        warnings=(*run.troubles, *run.log),
+    )
+
+
+class _Reading:
+    """What a run made of what was submitted."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._overlay = run.overlay
+        self._kinds: dict[tuple[str, str], JobKind] = {
+            (kind.group, kind.kind): kind for kind in job_kinds()
+        }
+        changed = {change.object["metadata"]["uid"]: change.object for change in run.history}
+        self._ours = {obj["metadata"]["uid"] for obj in run.submitted}
+        # What came of it: owners come before what they own.
+        for uid, obj in changed.items():
+            owners = obj["metadata"].get("ownerReferences") or ()
+            if any(owner["uid"] in self._ours for owner in owners):
+                self._ours.add(uid)
+        self._alive = [
+            obj for uid, obj in changed.items() if uid in self._ours and self._now(obj) is not None
+        ]
+
+    def outcome(self, obj: Json, victims: tuple[Displaced, ...]) -> Outcome | None:
+        """Return what becomes of one object, None where nothing of it is to start."""
+        group = str(obj["apiVersion"]).rpartition("/")[0]
+        kind = self._kinds.get((group, obj["kind"]))
+        if obj["kind"] == "Pod":
+            if self._group_name(obj) in self._group_names():
+                return None  # its group is told
+            return self._judged(obj, [self._now(obj) or obj], 1, victims)
+        if (group, obj["kind"]) == (_GROUPS[0], "PodGroup"):
+            return self._group(obj, victims)
+        if kind is None:
+            return None
+        pods = [pod for pod in self._pods() if self._under(pod, obj["metadata"]["uid"])]
+        return self._judged(obj, pods, len(pods), victims, kind)
+
+    def victims(self) -> Iterator[Displaced]:
+        """Yield those who made way for what was submitted."""
+        seen: set[str] = set()
+        parts = [
+            msgspec.convert(each, PreemptionPart, strict=False).spec
+            for each in self._overlay.all(PREEMPTION_PARTS)
+        ]
+        for each in self._overlay.all(PREEMPTIONS):
+            record = msgspec.convert(each, Preemption, strict=False)
+            preemptor = record.spec.preemptor
+            if preemptor is None or preemptor.uid not in self._ours:
+                continue
+            if record.status.phase is IntentPhase.ABANDONED:
+                continue
+            own = [part for part in parts if part.plan_id == record.spec.plan_id]
+            try:
+                spec = whole(record.spec, own)
+            except PartsMissing:
+                spec = record.spec
+            for victim in spec.victims:
+                if victim.root.uid not in seen:
+                    seen.add(victim.root.uid)
+                    yield self._displaced(victim)
+
+    def placement(self) -> Iterator[Placed]:
+        """Yield where the pods of what was submitted are."""
+        for pod in sorted(self._pods(), key=lambda each: each["metadata"]["name"]):
+            if pod["spec"].get("nodeName"):
+                yield Placed(pod["metadata"]["name"], pod["spec"]["nodeName"])
+
+    def _displaced(self, victim: Victim) -> Displaced:
+        root = self._owner(victim.root)
+        devices = devices_of(victim.amounts.items())
+        start = self._started(victim.subject)
+        now = self._run.submitted_at // SECOND
+        lost = None if start is None else lost_device_seconds(start // SECOND, 0, devices, now)
+        return Displaced(
+            root.kind,
+            root.namespace,
+            root.name,
+            root.uid,
+            victim.rule,
+            devices,
+            lost,
+            {name: amount for name, amount in victim.amounts.items() if is_device(name)},
+        )
+
+    def _owner(self, root: ObjectRef) -> ObjectRef:
+        """Return what people know of a victim: the job of a Workload, else the victim itself."""
+        for change in self._run.history:
+            obj = change.object
+            if obj["metadata"]["uid"] != root.uid or root.kind != "Workload":
+                continue
+            for owner in obj["metadata"].get("ownerReferences") or ():
+                if owner.get("controller"):
+                    return ObjectRef(
+                        owner["apiVersion"],
+                        owner["kind"],
+                        owner["name"],
+                        owner["uid"],
+                        root.namespace,
+                    )
+        return root
+
+    def _started(self, subject: ObjectRef) -> Nanos | None:
+        """Return since when a victim ran, as it was when the submission came."""
+        found = next(
+            (
+                change.old
+                for change in self._run.history
+                if change.old is not None and change.old["metadata"]["uid"] == subject.uid
+            ),
+            None,
+        )
+        text = first(found, "status.startTime")
+        for each in first(found, "status.conditions") or ():
+            if each["type"] == "Admitted" and each["status"] == "True":
+                text = each.get("lastTransitionTime")
+        try:
+            return parse_instant(text) if text else None
+        except InvalidInstant:
+            return None
+
+    def _judged(
+        self,
+        obj: Json,
+        pods: list[Json],
+        least: int,
+        victims: tuple[Displaced, ...],
+        kind: JobKind | None = None,
+    ) -> Outcome:
+        workload = self._workload(obj)
+        here = [pod for pod in pods if self._is_placed_here(pod)]
+        placed = [pod for pod in here if pod["spec"].get("nodeName")]
+        now = self._now(obj) or obj
+        held = bool(kind is not None and kind.suspend and first(now, kind.suspend))
+        admitted = workload is not None and _is_true(workload, "Admitted")
+        if workload is None and not here:
+            return self._told(obj, None, "NotDecided", self._why_not(obj, pods))
+        waits = (workload is not None and not admitted) or len(placed) < min(least, len(here))
+        waits = waits or held
+        if not waits:
+            verdict = Verdict.STARTS_WITH_VICTIMS if victims else Verdict.STARTS
+            reason, message = "", ""
+        else:
+            verdict = Verdict.WAITS
+            waiting = next((pod for pod in here if not pod["spec"].get("nodeName")), None)
+            reason, message = _said(workload if not admitted else None, waiting)
+        return self._told(
+            obj, verdict, reason, message, workload=workload, pods=len(pods), placed=len(placed)
+        )
+
+    def _group(self, obj: Json, victims: tuple[Displaced, ...]) -> Outcome:
+        metadata = obj["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        members = [
+            pod
+            for pod in self._overlay.all(PODS)
+            if pod["metadata"].get("namespace", "") == namespace and self._group_name(pod) == name
+        ]
+        placed = [pod for pod in members if pod["spec"].get("nodeName")]
+        least = _min_count(obj)
+        now = self._now(obj) or obj
+        if members and len(placed) >= least:
+            verdict = Verdict.STARTS_WITH_VICTIMS if victims else Verdict.STARTS
+            reason, message = "", ""
+        else:
+            verdict = Verdict.WAITS
+            waiting = next((pod for pod in members if not pod["spec"].get("nodeName")), None)
+            reason, message = _said(now, waiting)
+            if len(members) < least:
+                reason = "GroupIncomplete"
+                message = f"{len(members)} of at least {least} pods are there"
+        return self._told(obj, verdict, reason, message, pods=len(members), placed=len(placed))
+
+    def _told(
+        self,
+        obj: Json,
+        verdict: Verdict | None,
+        reason: str,
+        message: str,
+        *,
+        workload: Json | None = None,
+        pods: int = 0,
+        placed: int = 0,
+    ) -> Outcome:
+        metadata = obj["metadata"]
+        return Outcome(
+            kind=obj["kind"],
+            namespace=metadata.get("namespace", ""),
+            name=metadata["name"],
+            verdict=verdict,
+            reason=reason,
+            message=message,
+            queue=first(workload, "spec.queueName") or "",
+            cluster_queue=first(workload, "status.admission.clusterQueue") or "",
+            priority=first(workload, "spec.priority"),
+            pods=pods,
+            placed=placed,
+        )
+
+    def _why_not(self, obj: Json, pods: list[Json]) -> str:
+        names = sorted({str(pod["spec"].get("schedulerName")) for pod in pods})
+        asks = f" and its pods ask for {', '.join(names)}" if names else ""
+        return f"no plane decides about it: no queue has taken it{asks}"
+
+    def _is_placed_here(self, pod: Json) -> bool:
+        return pod["spec"].get("schedulerName") in self._run.scheduler_names
+
+    def _pods(self) -> list[Json]:
+        return [obj for obj in self._alive_now() if obj["kind"] == "Pod"]
+
+    def _alive_now(self) -> Iterator[Json]:
+        for obj in self._alive:
+            found = self._now(obj)
+            if found is not None:
+                yield found
+
+    def _now(self, obj: Json) -> Json | None:
+        """Return an object as it is at the end, None where it is gone."""
+        resource = self._overlay.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
+        metadata = obj["metadata"]
+        if resource is None:
+            return None
+        found = self._overlay.get(resource, metadata.get("namespace", ""), metadata["name"])
+        return found if found is not None and found["metadata"]["uid"] == metadata["uid"] else None
+
+    def _under(self, obj: Json, uid: str) -> bool:
+        return any(owner["uid"] == uid for owner in obj["metadata"].get("ownerReferences") or ())
+
+    def _workload(self, obj: Json) -> Json | None:
+        """Return the Workload of a job, of a pod, or of the group that the pod is in."""
+        uid = obj["metadata"]["uid"]
+        group = (obj["metadata"].get("labels") or {}).get(_KUEUE_GROUP)
+        for each in self._alive_now():
+            ours = self._under(each, uid) or (group and each["metadata"]["name"] == group)
+            if ours and each["kind"] == "Workload" and each["apiVersion"].startswith(_KUEUE):
+                return each
+        return None
+
+    def _group_names(self) -> set[str]:
+        return {obj["metadata"]["name"] for obj in self._run.submitted if obj["kind"] == "PodGroup"}
+
+    @staticmethod
+    def _group_name(pod: Json) -> str:
+        return str(first(pod, "spec.schedulingGroup.podGroupName") or "")
+
+
+def _min_count(group: Json) -> int:
+    policy = first(group, "spec.schedulingPolicy") or {}
+    return int(first(policy, "gang.minCount") or 1)
+
+
+def _is_true(obj: Json, type: str) -> bool:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == type and each["status"] == "True" for each in conditions)
+
+
+def _said(*objects: Json | None) -> tuple[str, str]:
+    """Return reason and message of the first condition that says why something waits."""
+    for obj in objects:
+        for each in first(obj, "status.conditions") or ():
+            if each["type"] in _WHY and each["status"] == "False" and each.get("message"):
+                return each.get("reason") or "", each["message"]
+    return "", ""

@@ -1,0 +1,201 @@
+"""The pods of what is queued: made when it is let go, gone when it is stopped.
+
+A Job has as many pods as it may run at a time, and replaces those that go. Of every other kind the
+pods are made once, from its row of the table of jobs, as its own controller would make them in the
+end; how they are owned in between does not matter to a decision. A kind that is stopped says that
+nothing of it runs any more when its last pod is gone, as its row asks.
+
+Source: the Job controller of Kubernetes 1.37; specification of the quota plane, section 10.2.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from reprieve.execution.jobs import resource_of
+from reprieve.jobs.evaluation import holds
+from reprieve.jobs.model import JobKind, Test
+from reprieve.jobs.paths import Json, first, put
+from reprieve.jobs.pod_sets import found_pod_sets
+from reprieve.kube.resource import PODS
+from reprieve.units.clock import Clock
+from reprieve.units.instants import format_instant
+from reprieve.whatif.overlay import Overlay, Refused
+from reprieve.whatif.pod_templates import pod_of
+
+__all__ = ["JobPods"]
+
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_OVER: Final = ("Succeeded", "Failed")
+
+
+class JobPods:
+    """Makes and ends the pods of jobs; `below` yields the pods under an owner's uid."""
+
+    def __init__(
+        self, overlay: Overlay, clock: Clock, below: Callable[[str], Iterator[Json]]
+    ) -> None:
+        self._overlay = overlay
+        self._clock = clock
+        self._below = below
+
+    def look(self, kind: JobKind, job: Json, *, started: bool) -> None:
+        """Do what a change of a job, or of one of its pods, asks for; `started`: it was let go."""
+        pods = list(self._below(job["metadata"]["uid"]))
+        here = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in _OVER]
+        stays = [pod for pod in here if not pod["metadata"].get("deletionTimestamp")]
+        if any(holds(test, job) for test in (*kind.succeeded, *kind.failed)):
+            return
+        if first(job, kind.suspend):
+            for pod in stays:
+                metadata = pod["metadata"]
+                self._delete(metadata.get("namespace", ""), metadata["name"])
+        elif kind.kind == "Job":
+            self._fill(kind, job, pods, stays)
+        elif started and not pods:
+            self._make(kind, job)
+        self._tell(kind, job["metadata"])
+
+    def _fill(self, kind: JobKind, job: Json, pods: list[Json], stays: list[Json]) -> None:
+        """Make the pods that a Job lacks; of an indexed one each index has one."""
+        sets = found_pod_sets(kind, job)
+        if not sets:
+            return
+        succeeded = sum(1 for pod in pods if (pod.get("status") or {}).get("phase") == "Succeeded")
+        succeeded = max(succeeded, first(job, "status.succeeded") or 0)
+        wanted = first(job, "spec.parallelism")
+        wanted = 1 if wanted is None else int(wanted)
+        completions = first(job, "spec.completions")
+        if completions is not None:
+            wanted = min(wanted, max(0, int(completions) - succeeded))
+        indexed = first(job, "spec.completionMode") == "Indexed"
+        taken = {_index_of(pod) for pod in pods if pod in stays or _is_over(pod)}
+        free = (str(number) for number in range(len(pods) + wanted + 1) if str(number) not in taken)
+        for _ in range(wanted - len(stays)):
+            self._add(job, sets[0].template, next(free) if indexed else "")
+
+    def _add(self, job: Json, template: Json, index: str) -> None:
+        metadata = job["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        labels = {
+            "job-name": name,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": metadata["uid"],
+            "batch.kubernetes.io/controller-uid": metadata["uid"],
+        }
+        if index:
+            labels[_INDEX] = index
+        stem = f"{name}-{index}-" if index else f"{name}-"
+        full = stem + self._overlay.suffix(PODS, namespace, stem)
+        pod = pod_of(self._overlay, job, template, full, labels)
+        if index:
+            pod["metadata"]["annotations"] = {**pod["metadata"]["annotations"], _INDEX: index}
+        self._overlay.create(PODS, pod)
+
+    def _make(self, kind: JobKind, job: Json) -> None:
+        """Make all pods of another kind."""
+        for one in found_pod_sets(kind, job):
+            for number in range(one.count):
+                name = f"{job['metadata']['name']}-{one.name}-{number}"
+                template = copy.deepcopy(one.template)
+                spec = template.setdefault("spec", {})
+                spec["containers"] = [*(spec.get("containers") or ()), *one.added]
+                self._overlay.create(PODS, pod_of(self._overlay, job, template, name, {}))
+
+    def _tell(self, kind: JobKind, metadata: Json) -> None:
+        """Write what the kind's own controller would say of its pods."""
+        resource = resource_of(kind)
+        job = self._overlay.get(resource, metadata.get("namespace", ""), metadata["name"])
+        if job is None:
+            return
+        pods = list(self._below(metadata["uid"]))
+        if kind.kind == "Job":
+            status = self._job_status(kind, job, pods)
+        elif first(job, kind.suspend) and not pods:
+            status = _inactive(kind, job)
+        else:
+            return
+        if status != (job.get("status") or {}):
+            self._overlay.change(resource, {**job, "status": status})
+
+    def _job_status(self, kind: JobKind, job: Json, pods: list[Json]) -> Json:
+        status = dict(job.get("status") or {})
+        leaving = [pod for pod in pods if pod["metadata"].get("deletionTimestamp")]
+        active = [pod for pod in pods if pod not in leaving and not _is_over(pod)]
+        ready = [pod for pod in active if _is_ready(pod)]
+        status |= {"active": len(active), "ready": len(ready), "terminating": len(leaving)}
+        now = format_instant(self._clock.wall())
+        stopped = bool(first(job, kind.suspend))
+        if stopped:
+            status.pop("startTime", None)
+        else:
+            status.setdefault("startTime", now)
+        conditions = status.get("conditions") or []
+        said = next((each for each in conditions if each["type"] == "Suspended"), None)
+        if stopped != (said is not None and said["status"] == "True") and (stopped or said):
+            others = [each for each in conditions if each["type"] != "Suspended"]
+            condition = {
+                "type": "Suspended",
+                "status": str(stopped),
+                "reason": "JobSuspended" if stopped else "JobResumed",
+                "lastTransitionTime": now,
+            }
+            status["conditions"] = [*others, condition]
+        return status
+
+    def _delete(self, namespace: str, name: str) -> None:
+        try:
+            self._overlay.delete((PODS.group, PODS.plural), (namespace, name))
+        except Refused as refusal:
+            if refusal.code != 404:
+                raise
+
+
+def _inactive(kind: JobKind, job: Json) -> Json:
+    """Return the status of a job of which nothing runs."""
+    changed = copy.deepcopy(job)
+    for test in kind.active:
+        _refute(test, changed)
+    status: Json = changed.get("status") or {}
+    return status
+
+
+def _refute(test: Test, job: Json) -> None:
+    """Change a job so that a test of its row does not hold."""
+    if not holds(test, job):
+        return
+    for path in test.positive:
+        _zero(job, path)
+    if test.condition:
+        for each in first(job, "status.conditions") or ():
+            if each.get("type") == test.condition:
+                each["status"] = "False"
+    if test.field:
+        put(job, test.field, next(iter(test.without), "Suspended"))
+
+
+def _zero(obj: Any, path: str) -> None:
+    head, _, rest = path.partition(".")
+    if head == "*":
+        for each in obj.values() if isinstance(obj, dict) else obj if isinstance(obj, list) else ():
+            _zero(each, rest)
+    elif isinstance(obj, dict) and head in obj:
+        if rest:
+            _zero(obj[head], rest)
+        else:
+            obj[head] = 0
+
+
+def _index_of(pod: Json) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(_INDEX, ""))
+
+
+def _is_over(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in _OVER
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

@@ -1,0 +1,418 @@
+"""An API server in memory: what a cluster holds, and what would be written on top of it.
+
+It answers as an API server does, as far as the planes go: lists, watches, objects, creation,
+replacement, patches (merge, strategic, apply), the status and scale subresources, bindings,
+evictions and deletion with preconditions, grace periods and finalizers. Nothing leaves it: every
+write stays here and is told to the watches. A plane reaches it through `OverlayWire`, what stands
+in for other controllers through `create`, `change` and `delete`.
+
+    overlay = Overlay(snapshot, clock)
+    client = Client(Transport(OverlayWire(overlay), clock))
+
+Source: the API conventions of Kubernetes; the design's "State that can be trusted".
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.kube.bodies import Json
+from reprieve.kube.resource import (
+    EVENTS,
+    LEASES,
+    PODS,
+    PREEMPTION_PARTS,
+    PREEMPTIONS,
+    Resource,
+)
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos, format_instant
+from reprieve.whatif.patches import merged, strategically_merged
+from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
+
+__all__ = ["Change", "Overlay", "Refused"]
+
+#: Kinds that planes write and that need not be installed for an answer.
+_OWN: Final = (
+    PREEMPTIONS,
+    PREEMPTION_PARTS,
+    LEASES,
+    EVENTS,
+    Resource("events.k8s.io", "v1", "events", "Event"),
+)
+_DEFAULT_GRACE: Final = 30
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class Refused(Exception):
+    """A request that an API server refuses, with its code, reason and message."""
+
+    def __init__(self, code: int, reason: str, message: str = "") -> None:
+        super().__init__(message or reason)
+        self.code, self.reason, self.message = code, reason, message or reason
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one object; `old` is None for a new one, `new` for one that is gone.
+
+    `at`: when, in the virtual time of the run.
+    """
+
+    at: Nanos
+    kind: KindKey
+    old: Json | None
+    new: Json | None
+
+    @property
+    def object(self) -> Json:
+        """The object as it is, or as it was last."""
+        found = self.new if self.new is not None else self.old
+        assert found is not None, "one of them is there"
+        return found
+
+
+@dataclass(slots=True)
+class _Table:
+    """The objects of one kind: bytes as they were listed, dicts once they were looked at."""
+
+    resource: Resource
+    objects: dict[tuple[str, str], bytes | Json]
+    with_status: bool = True
+    told: list[tuple[int, bytes]] = field(default_factory=list)  # by version
+    listeners: list[Callable[[bytes], None]] = field(default_factory=list)
+
+
+class Overlay:
+    """The objects of a snapshot and everything that was written since.
+
+    Attributes:
+        history: every change, in order; events and leases apart.
+        asked: paths of objects that were asked for and are not part of the snapshot.
+        subscribers: called with each change, after it was stored.
+    """
+
+    def __init__(self, snapshot: Snapshot, clock: Clock) -> None:
+        self.snapshot = snapshot
+        self.clock = clock
+        self.history: list[Change] = []
+        self.asked: set[str] = set()
+        self.subscribers: list[Callable[[Change], None]] = []
+        self._tables: dict[KindKey, _Table] = {}
+        self._last = max((each.version for each in snapshot.kinds.values()), default=1)
+        self._numbers = itertools.count(1)
+        for key, listed in snapshot.kinds.items():
+            self._tables[key] = _table(listed, snapshot.documents)
+        for resource in _OWN:
+            key = (resource.group, resource.plural)
+            self._tables.setdefault(key, _Table(resource, {}))
+
+    # Reading
+
+    @property
+    def version(self) -> int:
+        """The version of the newest change."""
+        return self._last
+
+    def table(self, group: str, plural: str) -> Resource | None:
+        """Return the resource of a kind that is served, None without it."""
+        found = self._tables.get((group, plural))
+        return None if found is None else found.resource
+
+    def resource_of(self, api_version: str, kind: str) -> Resource | None:
+        """Return the resource of what an object or a reference to one says; None if not served."""
+        group = api_version.rpartition("/")[0]
+        for (of, _), table in self._tables.items():
+            if of == group and table.resource.kind == kind:
+                return table.resource
+        return None
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
+        """Return an object, not to be changed; None where it is not there."""
+        table = self._tables.get((resource.group, resource.plural))
+        return None if table is None else self._read(table, (namespace, name))
+
+    def all(self, resource: Resource) -> Iterator[Json]:
+        """Yield the objects of a kind, not to be changed. It decodes all of them."""
+        table = self._tables.get((resource.group, resource.plural))
+        for key in list(table.objects) if table is not None else ():
+            found = self._read(table, key) if table is not None else None
+            if found is not None:
+                yield found
+
+    def raw(self, resource: Resource) -> Iterator[tuple[tuple[str, str], bytes]]:
+        """Yield the objects of a kind as JSON, by namespace and name."""
+        table = self._tables.get((resource.group, resource.plural))
+        for key, value in list(table.objects.items()) if table is not None else ():
+            yield key, value if isinstance(value, bytes) else msgspec.json.encode(value)
+
+    def listed(self, resource: KindKey, namespace: str, name: str = "") -> bytes:
+        """Return the body of a list; `name` alone where it is given.
+
+        Raises:
+            Refused: the kind is not served.
+        """
+        table = self._table(resource)
+        parts = [
+            value if isinstance(value, bytes) else msgspec.json.encode(value)
+            for key, value in table.objects.items()
+            if (not namespace or key[0] == namespace) and (not name or key[1] == name)
+        ]
+        head = f'{{"metadata":{{"resourceVersion":"{self._last}"}},"items":['.encode()
+        return head + b",".join(parts) + b"]}"
+
+    def watch(self, kind: KindKey, since: int, listener: Callable[[bytes], None]) -> None:
+        """Tell a listener of each change of a kind after a version, as a line of a watch."""
+        table = self._table(kind)
+        for version, line in table.told:
+            if version > since:
+                listener(line)
+        table.listeners.append(listener)
+
+    # Writing
+
+    def create(self, resource: Resource, obj: Json) -> Json:
+        """Store a new object, and return it as it is stored.
+
+        Raises:
+            Refused: the name is taken.
+        """
+        table = self._tables.setdefault((resource.group, resource.plural), _Table(resource, {}))
+        body = copy.deepcopy(obj)
+        metadata = body.setdefault("metadata", {})
+        if not metadata.get("name"):
+            stem = metadata.get("generateName", "")
+            metadata["name"] = stem + self.suffix(resource, metadata.get("namespace", ""), stem)
+        key = (metadata.get("namespace", ""), metadata["name"])
+        if key in table.objects:
+            text = f'{resource.qualified} "{key[1]}" already exists'
+            raise Refused(409, "AlreadyExists", text)
+        metadata.setdefault(
+            "uid", str(uuid.uuid5(uuid.NAMESPACE_URL, f"{resource}{key}{self._last}"))
+        )
+        metadata["creationTimestamp"] = format_instant(self.clock.wall())
+        metadata["generation"] = 1
+        metadata.pop("managedFields", None)
+        return self._store(table, key, None, body)
+
+    def change(self, resource: Resource, new: Json) -> Json:
+        """Store an object in place of the one of its name, whatever its version.
+
+        Raises:
+            Refused: it is not there.
+        """
+        table = self._table((resource.group, resource.plural))
+        key = _key(new)
+        old = self._existing(table, key)
+        return self._settle(table, key, old, new)
+
+    def put(self, kind: KindKey, key: tuple[str, str], sent: Json, part: str) -> Json:
+        """Replace an object, or its status."""
+        table = self._table(kind)
+        old = self._existing(table, key)
+        _check(old, sent.get("metadata") or {})
+        if part == "status":
+            new = {**old, "status": sent.get("status") or {}}
+        else:
+            new = {**sent, "metadata": _kept(old, sent.get("metadata") or {})}
+            if table.with_status and "status" in old:
+                new["status"] = old["status"]
+        return self._settle(table, key, old, new)
+
+    def patch(
+        self, kind: KindKey, key: tuple[str, str], sent: Json, part: str, *, strategic: bool
+    ) -> Json:
+        """Patch an object, its status or its scale."""
+        table = self._table(kind)
+        old = self._existing(table, key)
+        _check(old, sent.get("metadata") or {})
+        if part == "scale":
+            replicas = (sent.get("spec") or {}).get("replicas")
+            new = {**old, "spec": {**(old.get("spec") or {}), "replicas": replicas}}
+            return self._settle(table, key, old, new)
+        if part == "status":
+            sent = {"status": sent.get("status")}
+        elif table.with_status and "status" in sent:
+            sent = {name: value for name, value in sent.items() if name != "status"}
+        new = strategically_merged(old, sent) if strategic else merged(old, sent)
+        new["metadata"] = _kept(old, new.get("metadata") or {})
+        return self._settle(table, key, old, new)
+
+    def delete(self, kind: KindKey, key: tuple[str, str], options: Json | None = None) -> Json:
+        """Delete an object: at once, or when its grace period and its finalizers are over."""
+        table = self._table(kind)
+        old = self._existing(table, key)
+        options = options or {}
+        _check(old, options.get("preconditions") or {})
+        metadata = old["metadata"]
+        grace = self._grace(kind, old, options)
+        if not grace and not metadata.get("finalizers"):
+            self._remove(table, key, old)
+            return old
+        if metadata.get("deletionTimestamp") and grace >= metadata.get(
+            "deletionGracePeriodSeconds", 0
+        ):
+            return old
+        due = Nanos(self.clock.wall() + grace * SECOND)
+        leaving = {
+            **metadata,
+            "deletionTimestamp": format_instant(due),
+            "deletionGracePeriodSeconds": grace,
+        }
+        return self._store(table, key, old, {**old, "metadata": leaving})
+
+    def bind(self, key: tuple[str, str], sent: Json) -> Json:
+        """Bind a pod to a node."""
+        table = self._table((PODS.group, PODS.plural))
+        old = self._existing(table, key)
+        metadata = sent.get("metadata") or {}
+        _check(old, {"uid": metadata.get("uid")})
+        if old["spec"].get("nodeName") or old["metadata"].get("deletionTimestamp"):
+            raise Refused(409, "Conflict", f"pod {key[1]} is bound or leaves")
+        new = copy.deepcopy(old)
+        new["spec"]["nodeName"] = sent["target"]["name"]
+        annotations = {**(new["metadata"].get("annotations") or {})}
+        new["metadata"]["annotations"] = annotations | (metadata.get("annotations") or {})
+        conditions = (new.get("status") or {}).get("conditions") or []
+        others = [each for each in conditions if each["type"] != "PodScheduled"]
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastTransitionTime": format_instant(self.clock.wall()),
+        }
+        new["status"] = {**(new.get("status") or {}), "conditions": [*others, scheduled]}
+        return self._settle(table, key, old, new)
+
+    def suffix(self, resource: Resource, namespace: str, stem: str) -> str:
+        """Return five letters for a generated name, other ones at each call."""
+        text = f"{resource.qualified}/{namespace}/{stem}/{next(self._numbers)}"
+        digest = hashlib.sha256(text.encode()).digest()
+        return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:5])
+
+    # The way in
+
+    def _settle(self, table: _Table, key: tuple[str, str], old: Json, new: Json) -> Json:
+        """Store a changed object, or let it go when nothing holds it any more."""
+        if new == old:
+            return old
+        metadata = new["metadata"]
+        if new.get("spec") != old.get("spec"):
+            generation = old["metadata"].get("generation", 0) + 1
+            new = {**new, "metadata": {**metadata, "generation": generation}}
+        over = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
+        if over and not metadata.get("deletionGracePeriodSeconds"):
+            self._remove(table, key, new)
+            return new
+        return self._store(table, key, old, new)
+
+    def _store(self, table: _Table, key: tuple[str, str], old: Json | None, new: Json) -> Json:
+        self._last += 1
+        metadata = {**new["metadata"], "resourceVersion": str(self._last)}
+        stored = {**_typed(table.resource, new), "metadata": metadata}
+        table.objects[key] = stored
+        self._tell(table, "ADDED" if old is None else "MODIFIED", old, stored)
+        return stored
+
+    def _remove(self, table: _Table, key: tuple[str, str], last: Json) -> None:
+        del table.objects[key]
+        self._last += 1
+        metadata = {**last["metadata"], "resourceVersion": str(self._last)}
+        self._tell(table, "DELETED", {**last, "metadata": metadata}, None)
+
+    def _tell(self, table: _Table, what: str, old: Json | None, new: Json | None) -> None:
+        resource = table.resource
+        kind = (resource.group, resource.plural)
+        if resource.kind in ("Event", "Lease"):
+            return
+        change = Change(self.clock.wall(), kind, old, new)
+        line = msgspec.json.encode({"type": what, "object": change.object})
+        table.told.append((self._last, line))
+        for listener in table.listeners:
+            listener(line)
+        self.history.append(change)
+        for subscriber in self.subscribers:
+            subscriber(change)
+
+    def _grace(self, kind: KindKey, obj: Json, options: Json) -> int:
+        """Return the seconds that a pod on a node has to end; nothing else has any."""
+        if kind != (PODS.group, PODS.plural) or not (obj.get("spec") or {}).get("nodeName"):
+            return 0
+        if (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            return 0
+        given = options.get("gracePeriodSeconds")
+        own = obj["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
+        return int(own if given is None else given)
+
+    def _table(self, kind: KindKey) -> _Table:
+        found = self._tables.get(kind)
+        if found is None:
+            raise Refused(404, "NotFound", "the server could not find the requested resource")
+        return found
+
+    def _existing(self, table: _Table, key: tuple[str, str]) -> Json:
+        found = self._read(table, key)
+        if found is None:
+            raise Refused(404, "NotFound", f'{table.resource.qualified} "{key[1]}" not found')
+        return found
+
+    @staticmethod
+    def _read(table: _Table, key: tuple[str, str]) -> Json | None:
+        found = table.objects.get(key)
+        if isinstance(found, bytes):
+            found = _typed(table.resource, msgspec.json.decode(found))
+            table.objects[key] = found
+        return found
+
+
+def _table(listed: Listed, documents: Mapping[str, bytes | None]) -> _Table:
+    resource = listed.resource
+    root = f"/apis/{resource.group}" if resource.group else "/api"
+    document = documents.get(f"{root}/{resource.version}")
+    with_status = document is None or f'"{resource.plural}/status"'.encode() in document
+    return _Table(resource, dict(listed.objects), with_status)
+
+
+def _typed(resource: Resource, obj: Json) -> Json:
+    """Return the object with the two fields that items of lists come without."""
+    return {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def _key(obj: Json) -> tuple[str, str]:
+    metadata: Mapping[str, Any] = obj["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _check(old: Json, wanted: Mapping[str, Any]) -> None:
+    """Refuse a write that is about another object, or about an older version."""
+    for name in ("uid", "resourceVersion"):
+        given = wanted.get(name)
+        if given and given != old["metadata"].get(name):
+            text = f"{name} is {old['metadata'].get(name)}, not {given}"
+            raise Refused(409, "Conflict", text)
+
+
+def _kept(old: Json, metadata: Json) -> Json:
+    """Return metadata with what nobody can write."""
+    kept = {name: old["metadata"][name] for name in _FIXED if name in old["metadata"]}
+    return {**{name: value for name, value in metadata.items() if name not in _FIXED}, **kept}
+
+
+_FIXED: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+)

@@ -1,0 +1,119 @@
+"""The pods that a controller would make of a template, with what admission and defaulting add.
+
+Source: the API's defaults of pods; the admission plugins Priority, RuntimeClass and
+DefaultTolerationSeconds; `batch/v1` Jobs for labels and names.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from reprieve.jobs.paths import Json
+from reprieve.kube.resource import Resource
+from reprieve.whatif.overlay import Overlay
+
+__all__ = ["PRIORITIES", "RUNTIME_CLASSES", "controlled_by", "pod_of"]
+
+PRIORITIES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+RUNTIME_CLASSES: Final = Resource(
+    "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
+)
+_NEVER_READY: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_WAIT_SECONDS: Final = 300
+
+
+def controlled_by(owner: Json) -> Json:
+    """Return the reference to the controller of a pod."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pod_of(overlay: Overlay, owner: Json, template: Json, name: str, labels: Json) -> Json:
+    """Return a pod of a controller, as the API server would store it; `labels` come on top."""
+    metadata = copy.deepcopy(template.get("metadata") or {})
+    metadata = {
+        "name": name,
+        "namespace": owner["metadata"].get("namespace", ""),
+        "labels": {**(metadata.get("labels") or {}), **labels},
+        "annotations": metadata.get("annotations") or {},
+        "finalizers": metadata.get("finalizers") or [],
+        "ownerReferences": [controlled_by(owner)],
+    }
+    spec = copy.deepcopy(template.get("spec") or {})
+    return admitted_pod(
+        overlay, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    )
+
+
+def admitted_pod(overlay: Overlay, pod: Json) -> Json:
+    """Return a pod with what the API server fills in where the document leaves it out."""
+    spec = pod["spec"]
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    _prioritised(overlay, spec)
+    _with_overhead(overlay, spec)
+    _tolerating(spec)
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        resources = container.get("resources") or {}
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+            container["resources"] = resources
+    pod["status"] = {"phase": "Pending", "qosClass": "Burstable", **(pod.get("status") or {})}
+    return pod
+
+
+def _prioritised(overlay: Overlay, spec: Json) -> None:
+    if spec.get("priority") is not None:
+        return
+    name = spec.get("priorityClassName")
+    found = overlay.get(PRIORITIES, "", name) if name else None
+    if not name:
+        found = next((each for each in overlay.all(PRIORITIES) if each.get("globalDefault")), None)
+    spec["priority"] = 0 if found is None else found.get("value", 0)
+    if found is not None:
+        spec["priorityClassName"] = found["metadata"]["name"]
+    policy = (found or {}).get("preemptionPolicy") or "PreemptLowerPriority"
+    spec.setdefault("preemptionPolicy", policy)
+
+
+def _with_overhead(overlay: Overlay, spec: Json) -> None:
+    name = spec.get("runtimeClassName")
+    found: Any = overlay.get(RUNTIME_CLASSES, "", name) if name else None
+    if found is None:
+        return
+    fixed = (found.get("overhead") or {}).get("podFixed")
+    if fixed and not spec.get("overhead"):
+        spec["overhead"] = fixed
+    scheduling = found.get("scheduling") or {}
+    if scheduling.get("nodeSelector"):
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **scheduling["nodeSelector"]}
+    if scheduling.get("tolerations"):
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *scheduling["tolerations"]]
+
+
+def _tolerating(spec: Json) -> None:
+    given = spec.get("tolerations") or []
+    known = {each.get("key") for each in given}
+    spec["tolerations"] = [
+        *given,
+        *(
+            {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": _WAIT_SECONDS,
+            }
+            for key in _NEVER_READY
+            if key not in known
+        ),
+    ]

@@ -1,0 +1,343 @@
+"""Lets the planes decide on an overlay, in virtual time, until nothing moves any more.
+
+    deciders = Deciders.of(options)                       # as `reprieve run` is told
+    snapshot = await gather(client, deciders.kinds(), clock)
+    run = await decided(client, snapshot, deciders, submitted)
+
+The planes are those of `reprieve run`, made by the same table; the lease is always held, decisions
+are made in the loop itself, and stand-ins do what other controllers would do. First the cluster as
+it is comes to rest, then what is submitted is created (`Run.submitted_at` parts the history), and
+it comes to rest again. With nothing submitted the run says what happens to what is there.
+
+Source: the design's "Processes and time"; specification 2, and of the quota plane, section 9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from reprieve.execution.fence import Fence
+from reprieve.jobs.table import job_kinds
+from reprieve.kube.bodies import Json
+from reprieve.kube.client import Client
+from reprieve.kube.reader import Reader
+from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS, Resource
+from reprieve.kube.transport import Transport
+from reprieve.operator.process import PLANES
+from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
+from reprieve.planes.common.process_settings import (
+    QUOTA,
+    SCHEDULING,
+    OperatorOptions,
+    OperatorSettings,
+    operator_settings,
+)
+from reprieve.planes.common.solve import DecisionLimit
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.durations import HOUR, MINUTE, SECOND
+from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.units.instants import Nanos
+from reprieve.whatif.lists import read_single
+from reprieve.whatif.overlay import Change, Overlay
+from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.stand_ins import StandIns
+from reprieve.whatif.submission import Submitted
+from reprieve.whatif.virtual_loop import LoopClock, run_virtually
+from reprieve.whatif.wire import OverlayWire
+
+__all__ = ["Deciders", "Run", "Undecided", "decided", "settled"]
+
+_LOOK: Final = SECOND
+_QUIET: Final = 15 * SECOND
+_LONGEST: Final = 30 * MINUTE
+_MOST_ROUNDS: Final = 4
+_EPOCH: Final = 2**31
+
+
+class Undecided(ReprieveError):
+    """No answer was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deciders:
+    """The planes that decide, and how they are set."""
+
+    options: OperatorOptions
+    settings: OperatorSettings
+
+    @classmethod
+    def of(cls, options: OperatorOptions) -> Deciders:
+        """Return the planes that an operator with these options would run.
+
+        Raises:
+            UsageError: a setting is not accepted.
+        """
+        return cls(options, operator_settings(options))
+
+    @property
+    def scheduler_names(self) -> frozenset[str]:
+        """Whose pods are placed."""
+        if self.settings.scheduling is None:
+            return frozenset()
+        profiles = self.settings.scheduling.policy.profiles
+        return frozenset(profile.scheduler_name for profile in profiles)
+
+    def kinds(self) -> tuple[Resource, ...]:
+        """Return the kinds that an answer depends on, as the planes and the stand-ins read them."""
+        found: dict[Resource, None] = dict.fromkeys((PREEMPTIONS, PREEMPTION_PARTS))
+        if SCHEDULING in self.options.controllers and self.settings.scheduling is not None:
+            from reprieve.planes.scheduling.kinds import kinds
+            from reprieve.planes.scheduling.served import GROUP_VERSIONS
+
+            watched = kinds(self.settings.scheduling.policy)
+            found |= dict.fromkeys(each.resource for each in watched)
+            for version in GROUP_VERSIONS:
+                group, _, number = version.partition("/")
+                found[Resource(group, number, "podgroups", "PodGroup")] = None
+        if QUOTA in self.options.controllers:
+            from reprieve.planes.quota.watches import Watches
+
+            every = Watches(
+                Reader(None),  # type: ignore[arg-type]
+                _Nowhere(),
+                job_kinds(),
+                report=lambda trouble: None,
+                restarted=lambda kind, why: None,
+            )
+            found |= dict.fromkeys(each.reflector.resource for each in every)
+        return (*found, *(each for each in StandIns.KINDS if each not in found))
+
+
+class _Nowhere:
+    """A clock that nobody looks at."""
+
+    def wall(self) -> Nanos:
+        return Nanos(0)
+
+    def monotonic(self) -> Nanos:
+        return Nanos(0)
+
+    async def sleep(self, nanoseconds: int) -> None:
+        raise AssertionError("nobody sleeps")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened.
+
+    Attributes:
+        overlay: as it was at the end.
+        submitted: the objects as they were created, in the order given.
+        history: what changed since they were.
+        submitted_at: when that was, and `ended_at` when it was over, in virtual wall time.
+        rest: whether it came to rest; else the limit was reached first.
+        log: warnings of the planes.
+        troubles: why a plane decided nothing.
+        planes: as they were at the end; ask them, they do nothing any more.
+        scheduler_names: whose pods are placed.
+    """
+
+    overlay: Overlay
+    submitted: tuple[Json, ...]
+    history: tuple[Change, ...]
+    submitted_at: Nanos
+    ended_at: Nanos
+    rest: bool
+    log: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
+    planes: tuple[Plane, ...] = ()
+    scheduler_names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _AlwaysHeld:
+    """A lease that is always held, under an epoch that no record has."""
+
+    clock: LoopClock
+    identity: str = "what-if"
+    epoch: int = _EPOCH
+
+    @property
+    def held_until(self) -> Nanos | None:
+        return Nanos(self.clock.monotonic() + HOUR)
+
+
+async def decided(
+    client: Reader, snapshot: Snapshot, deciders: Deciders, submitted: Sequence[Submitted] = ()
+) -> Run:
+    """Return what would happen; objects that the planes ask for one by one are read first.
+
+    Raises:
+        Undecided: the planes did not get ready.
+        UsageError: what is stored of their settings is not accepted.
+    """
+    for _ in range(_MOST_ROUNDS):
+        overlays: list[Overlay] = []
+        try:
+            run = settled(snapshot, deciders, submitted, made=overlays)
+        except UsageError:
+            if not overlays or not overlays[0].asked:
+                raise
+        else:
+            if not run.overlay.asked:
+                return run
+        snapshot = snapshot.knowing(await read_single(client, overlays[0].asked))
+    return run
+
+
+def settled(
+    snapshot: Snapshot,
+    deciders: Deciders,
+    submitted: Sequence[Submitted] = (),
+    *,
+    made: list[Overlay] | None = None,
+) -> Run:
+    """Run the planes on the snapshot until nothing moves, then again with what is submitted.
+
+    `made` takes the overlay as soon as there is one. Paths in its `asked` were not known: what they
+    hold may change the answer (`decided` reads them and runs again).
+
+    Raises:
+        Undecided: the planes did not get ready.
+    """
+
+    async def main() -> Run:
+        loop = asyncio.get_running_loop()
+        clock = LoopClock(loop, snapshot.at)
+        overlay = Overlay(snapshot, clock)
+        if made is not None:
+            made.append(overlay)
+        return await _run(overlay, clock, deciders, submitted)
+
+    with _Quiet() as said:
+        run = run_virtually(main)
+    return replace(run, log=tuple(said.lines))
+
+
+async def _run(
+    overlay: Overlay, clock: LoopClock, deciders: Deciders, submitted: Sequence[Submitted]
+) -> Run:
+    assembled = await _assembled(overlay, clock, deciders)
+    stand_ins = StandIns(overlay, clock)
+    planes = [each.plane for each in assembled]
+    tasks = [asyncio.create_task(stand_ins.run())]
+    tasks += [asyncio.create_task(plane.run()) for plane in planes]
+    rest = _Rest(overlay, clock, stand_ins, tasks)
+    try:
+        await rest.ready(planes)
+        await rest.until(clock.monotonic() + _LONGEST)
+        start, at = len(overlay.history), clock.wall()
+        created = [overlay.create(each.resource, each.object) for each in submitted]
+        came = await rest.until(clock.monotonic() + _LONGEST)
+        return Run(
+            overlay,
+            tuple(created),
+            tuple(overlay.history[start:]),
+            at,
+            clock.wall(),
+            came,
+            troubles=tuple(trouble for plane in planes for trouble in plane.troubles()),
+            planes=tuple(planes),
+            scheduler_names=deciders.scheduler_names,
+        )
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _assembled(overlay: Overlay, clock: LoopClock, deciders: Deciders) -> list[Assembled]:
+    """Return the planes as the operator makes them, over the overlay."""
+    held = _AlwaysHeld(clock)
+    given = Surroundings(
+        options=deciders.options,
+        settings=deciders.settings,
+        client=Client(Transport(OverlayWire(overlay), clock)),
+        clock=clock,
+        metrics=Metrics(),
+        fence=Fence(held, clock, MINUTE),
+        identity=held.identity,
+        decision_limit=DecisionLimit(inline=True),
+        lagging=lambda: False,
+        stop=asyncio.Event(),
+        wait_leading=None,
+    )
+    made: list[Assembled] = []
+    for name, module in PLANES.items():
+        if name in deciders.options.controllers:
+            made.append(await importlib.import_module(module).assemble(given))
+            given = replace(given, view=made[-1].view or given.view)
+    return made
+
+
+@dataclass(slots=True)
+class _Rest:
+    """Waits until nothing moves."""
+
+    overlay: Overlay
+    clock: LoopClock
+    stand_ins: StandIns
+    tasks: Sequence[asyncio.Task[Any]]
+
+    async def ready(self, planes: Sequence[Plane]) -> None:
+        """Wait until every plane has read what it needs.
+
+        Raises:
+            Undecided: one did not.
+        """
+        end = self.clock.monotonic() + MINUTE
+        while not all(plane.ready for plane in planes):
+            self._check()
+            if self.clock.monotonic() >= end:
+                troubles = [trouble for plane in planes for trouble in plane.troubles()]
+                raise Undecided("; ".join(troubles) or "the planes did not get ready")
+            await self.clock.sleep(_LOOK // 10)
+
+    async def until(self, limit: int) -> bool:
+        """Let time pass until nothing has changed for a while; False where the limit came first."""
+        seen, since = self.overlay.version, self.clock.monotonic()
+        while self.clock.monotonic() < limit:
+            await self.clock.sleep(_LOOK)
+            self._check()
+            if self.overlay.version != seen or self.stand_ins.busy:
+                seen, since = self.overlay.version, self.clock.monotonic()
+            elif self.clock.monotonic() - since >= _QUIET:
+                return True
+        return False
+
+    def _check(self) -> None:
+        """Raise what ended a plane or the stand-ins."""
+        for task in self.tasks:
+            if task.done():
+                task.result()
+                raise Undecided("a plane ended by itself")
+
+
+class _Quiet(logging.Handler):
+    """Keeps the warnings of a run to itself, and everything else from being told."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+        self._loggers = (logging.getLogger("reprieve"),)
+        self._before: list[tuple[int, bool, list[logging.Handler]]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    def __enter__(self) -> _Quiet:
+        for logger in self._loggers:
+            self._before.append((logger.level, logger.propagate, logger.handlers))
+            logger.handlers, logger.propagate = [self], False
+            logger.setLevel(logging.WARNING)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for logger, (level, propagate, handlers) in zip(self._loggers, self._before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)

@@ -1,0 +1,232 @@
+"""Stand-ins: what other controllers would do, as far as a decision depends on it.
+
+1. Jobs, and every kind of the table of jobs with a suspend field: once it is let go its pods are
+   made of its templates, and when it is stopped or deleted they go. A Job replaces pods that go.
+2. The kubelet: a pod that gets a node runs and is ready; one that is deleted is gone when its grace
+   period, or half a minute, is over.
+3. The garbage collector: what loses its last owner is deleted.
+
+What nobody touched during the run is left as it was found. Source: the controllers of Kubernetes
+1.37; specification of the quota plane, section 10.2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from reprieve.execution.jobs import resource_of
+from reprieve.jobs.model import JobKind
+from reprieve.jobs.paths import Json, first
+from reprieve.jobs.table import job_kinds
+from reprieve.kube.resource import PODS, Resource
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import format_instant
+from reprieve.whatif.job_pods import JobPods
+from reprieve.whatif.overlay import Change, Overlay, Refused
+from reprieve.whatif.pod_templates import PRIORITIES, RUNTIME_CLASSES
+
+__all__ = ["StandIns"]
+
+_STARTS_AFTER: Final = SECOND
+_LONGEST_GRACE: Final = 30
+_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+
+
+class _Owner(msgspec.Struct, gc=False):
+    uid: str = ""
+
+
+class _OwnedMetadata(msgspec.Struct, gc=False, rename="camel"):
+    uid: str = ""
+    owner_references: list[_Owner] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Owned(msgspec.Struct, gc=False):
+    metadata: _OwnedMetadata
+
+
+_OWNED: Final = msgspec.json.Decoder(_Owned)
+_Key = tuple[Resource, str, str]
+
+
+class StandIns:
+    """All of them over one overlay; `busy` while one of them is still to do something."""
+
+    #: What they read beyond what the planes do.
+    KINDS: Final = (PODS, PRIORITIES, RUNTIME_CLASSES)
+
+    def __init__(self, overlay: Overlay, clock: Clock) -> None:
+        self._overlay = overlay
+        self._clock = clock
+        self._changes: asyncio.Queue[Change] = asyncio.Queue()
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._woken = asyncio.Event()
+        self._owned: dict[str, dict[_Key, None]] = defaultdict(dict)  # by the owner's uid
+        self._kinds: dict[tuple[str, str], JobKind] = {
+            (kind.group, kind.plural): kind for kind in job_kinds() if kind.suspend
+        }
+        self._jobs = JobPods(overlay, clock, self.below)
+        self._index()
+        overlay.subscribers.append(self._changed)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is to be done, now or later."""
+        return bool(self._timers) or not self._changes.empty()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            while not self._changes.empty():
+                self._react(self._changes.get_nowait())
+            now = self._clock.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                heapq.heappop(self._timers)[2]()
+            if not self._changes.empty():
+                continue
+            self._woken.clear()
+            pause = self._timers[0][0] - now if self._timers else None
+            try:
+                async with asyncio.timeout(None if pause is None else pause / SECOND):
+                    await self._woken.wait()
+            except TimeoutError:
+                continue
+
+    def below(self, uid: str) -> Iterator[Json]:
+        """Yield the pods that stand under an owner, at any depth."""
+        for resource, namespace, name in list(self._owned.get(uid, ())):
+            found = self._overlay.get(resource, namespace, name)
+            if found is None:
+                continue
+            if resource == PODS:
+                yield found
+            else:
+                yield from self.below(found["metadata"]["uid"])
+
+    def _index(self) -> None:
+        for resource in {listed.resource for listed in self._overlay.snapshot.kinds.values()}:
+            if not resource.namespaced:
+                continue
+            for (namespace, name), raw in self._overlay.raw(resource):
+                metadata = _OWNED.decode(raw).metadata
+                for owner in metadata.owner_references or ():
+                    self._owned[owner.uid][resource, namespace, name] = None
+                if resource == PODS and metadata.deletion_timestamp:
+                    self._leaves(namespace, name)
+
+    def _changed(self, change: Change) -> None:
+        self._changes.put_nowait(change)
+        self._woken.set()
+
+    def _after(self, pause: int, do: Callable[[], None]) -> None:
+        due = self._clock.monotonic() + pause
+        heapq.heappush(self._timers, (due, next(self._order), do))
+        self._woken.set()
+
+    def _react(self, change: Change) -> None:
+        resource = self._overlay.table(*change.kind)
+        assert resource is not None, "it was written there"
+        metadata = change.object["metadata"]
+        self._follow(resource, change)
+        if change.new is None:
+            self._collect(metadata["uid"])
+        kind = self._kinds.get(change.kind)
+        if kind is not None and change.new is not None:
+            was_off = change.old is None or bool(first(change.old, kind.suspend))
+            started = was_off and not first(change.new, kind.suspend)
+            self._look_at_job(
+                kind, metadata.get("namespace", ""), metadata["name"], started=started
+            )
+        if resource == PODS:
+            self._look_at_pod(change)
+
+    def _follow(self, resource: Resource, change: Change) -> None:
+        metadata = change.object["metadata"]
+        key = (resource, metadata.get("namespace", ""), metadata["name"])
+        for owner in metadata.get("ownerReferences") or ():
+            if change.new is None:
+                self._owned[owner["uid"]].pop(key, None)
+            else:
+                self._owned[owner["uid"]][key] = None
+
+    def _collect(self, uid: str) -> None:
+        """Delete what was owned by one that is gone, and by nobody else."""
+        for resource, namespace, name in list(self._owned.pop(uid, ())):
+            found = self._overlay.get(resource, namespace, name)
+            if found is None:
+                continue
+            owners = found["metadata"].get("ownerReferences") or ()
+            if all(owner["uid"] == uid for owner in owners):
+                self._delete(resource, namespace, name)
+
+    def _look_at_job(self, kind: JobKind, namespace: str, name: str, *, started: bool) -> None:
+        job = self._overlay.get(resource_of(kind), namespace, name)
+        if job is not None and not job["metadata"].get("deletionTimestamp"):
+            self._jobs.look(kind, job, started=started)
+
+    def _look_at_pod(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        if change.new is not None:
+            before = (change.old or {}).get("metadata") or {}
+            if metadata.get("deletionTimestamp") and not before.get("deletionTimestamp"):
+                self._leaves(namespace, name, metadata.get("deletionGracePeriodSeconds", 0))
+            elif first(change.new, "spec.nodeName") and not first(change.old, "spec.nodeName"):
+                self._after(_STARTS_AFTER, lambda: self._runs(namespace, name))
+        for owner in metadata.get("ownerReferences") or ():
+            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
+            for (of, _), kind in self._kinds.items():
+                if of == group and kind.kind == owner.get("kind"):
+                    self._look_at_job(kind, namespace, owner["name"], started=False)
+
+    def _leaves(self, namespace: str, name: str, grace: int = _LONGEST_GRACE) -> None:
+        pause = min(grace, _LONGEST_GRACE) * SECOND
+        self._after(pause, lambda: self._gone(namespace, name))
+
+    def _gone(self, namespace: str, name: str) -> None:
+        pod = self._overlay.get(PODS, namespace, name)
+        if pod is None or not pod["metadata"].get("deletionTimestamp"):
+            return
+        finalizers = pod["metadata"].get("finalizers") or []
+        if _TRACKING in finalizers:
+            kept = [each for each in finalizers if each != _TRACKING]
+            pod = self._overlay.change(
+                PODS, {**pod, "metadata": {**pod["metadata"], "finalizers": kept}}
+            )
+        self._delete(PODS, namespace, name, at_once=True)
+
+    def _runs(self, namespace: str, name: str) -> None:
+        pod = self._overlay.get(PODS, namespace, name)
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return
+        status = dict(pod.get("status") or {})
+        if status.get("phase") not in (None, "Pending"):
+            return
+        now = format_instant(self._clock.wall())
+        ready = {"Initialized", "ContainersReady", "Ready"}
+        others = [each for each in status.get("conditions") or () if each["type"] not in ready]
+        said = [
+            {"type": type, "status": "True", "lastTransitionTime": now} for type in sorted(ready)
+        ]
+        status |= {"phase": "Running", "startTime": now, "conditions": [*others, *said]}
+        self._overlay.change(PODS, {**pod, "status": status})
+
+    def _delete(
+        self, resource: Resource, namespace: str, name: str, *, at_once: bool = False
+    ) -> None:
+        options = {"gracePeriodSeconds": 0} if at_once else None
+        try:
+            self._overlay.delete((resource.group, resource.plural), (namespace, name), options)
+        except Refused as refusal:
+            if refusal.code != 404:
+                raise

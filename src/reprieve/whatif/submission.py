@@ -1,0 +1,218 @@
+"""What is to be submitted: documents of a file, as the API server would store them.
+
+1. The file is read: YAML or JSON, many documents, lists. What is wrong is told with line and
+   column.
+2. Each object's kind is looked up in what the API server serves; one that is not is told with the
+   kinds whose names come nearest.
+3. Each is created in a dry run, so that defaulting, admission and rights are the API server's own.
+   Where its namespace is created by the same file, or without a server, the document is taken as it
+   stands, with the defaults of pods.
+
+Source: the API's `dryRun=All`; YAML 1.1 as kubectl reads it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from reprieve.kube.bodies import Json
+from reprieve.kube.errors import AlreadyExists, ApiError, Call, NotFound
+from reprieve.kube.reader import Reader
+from reprieve.kube.resource import Resource
+from reprieve.kube.transport import Request
+from reprieve.units.errors import ReprieveError, UsageError
+
+__all__ = ["Document", "Submitted", "dry_run", "matched", "read_documents"]
+
+_NEAREST: Final = 3
+_LONGEST_NAME: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object of a file; `place` says where it stands in it, for people."""
+
+    object: Json
+    place: str
+
+    @property
+    def title(self) -> str:
+        """`Job team/train`, as people name it."""
+        metadata = self.object["metadata"]
+        name = metadata.get("name") or f"{metadata.get('generateName')}…"
+        namespace = metadata.get("namespace")
+        return f"{self.object['kind']} {f'{namespace}/' if namespace else ''}{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """One object as it would be created, and the kind that it is of."""
+
+    resource: Resource
+    object: Json
+    place: str = ""
+
+
+def read_documents(text: str, where: str) -> list[Document]:
+    """Return the objects of a file, in order; `where` names the file.
+
+    Raises:
+        UsageError: it is not YAML, or a document is no object of Kubernetes.
+    """
+    loader = _Loader(text)
+    found: list[Document] = []
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            if node is None:
+                continue
+            mark = node.start_mark
+            place = f"{where}, line {mark.line + 1}, column {mark.column + 1}"
+            found += _objects(loader.construct_document(node), place)
+    except yaml.MarkedYAMLError as error:
+        raise UsageError(f"{where}{_marked(error)}") from None
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UsageError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
+    finally:
+        loader.dispose()
+    if not found:
+        raise UsageError(f"{where}: it has no object; accepted: manifests in YAML or JSON")
+    return found
+
+
+def matched(
+    documents: Sequence[Document], served: Sequence[Resource], namespace: str
+) -> list[Submitted]:
+    """Return the documents with the kinds under which they are served.
+
+    `namespace`: of those that name none.
+
+    Raises:
+        UsageError: a kind is not served.
+    """
+    by_name = {(each.api_version, each.kind): each for each in served}
+    found = []
+    for document in documents:
+        obj = document.object
+        resource = by_name.get((obj["apiVersion"], obj["kind"]))
+        if resource is None:
+            raise UsageError(f"{document.place}: {_unknown(obj, served)}")
+        metadata = dict(obj["metadata"])
+        if resource.namespaced:
+            metadata["namespace"] = metadata.get("namespace") or namespace
+        else:
+            metadata.pop("namespace", None)
+        found.append(Submitted(resource, {**obj, "metadata": metadata}, document.place))
+    return found
+
+
+async def dry_run(client: Reader, submitted: Sequence[Submitted]) -> list[Submitted]:
+    """Return the objects as the API server would store them; nothing is stored.
+
+    Raises:
+        ReprieveError: the API server would refuse one; it says why.
+    """
+    names = {
+        each.object["metadata"].get("name")
+        for each in submitted
+        if each.resource.kind == "Namespace"
+    }
+    return [await _dry_run(client, each, names) for each in submitted]
+
+
+async def _dry_run(client: Reader, submitted: Submitted, namespaces: Collection[str]) -> Submitted:
+    resource, obj = submitted.resource, submitted.object
+    namespace = obj["metadata"].get("namespace", "")
+    if namespace in namespaces:
+        return submitted
+    request = Request(
+        "POST",
+        resource.path(namespace),
+        {"dryRun": "All", "fieldManager": "reprieve", "fieldValidation": "Strict"},
+        msgspec.json.encode(obj),
+    )
+    call = Call.on("create", resource, namespace, str(obj["metadata"].get("name", "")))
+    try:
+        body = await client.transport.request(request, call)
+    except AlreadyExists:
+        raise UsageError(
+            f"{submitted.place}: {resource.kind} {obj['metadata'].get('name')} exists already; "
+            "accepted: what is not submitted yet"
+        ) from None
+    except NotFound as missing:
+        raise UsageError(f"{submitted.place}: {missing.message}") from None
+    except ApiError as refusal:
+        raise ReprieveError(f"{submitted.place}: the API server refuses it: {refusal}") from None
+    return Submitted(resource, msgspec.json.decode(body), submitted.place)
+
+
+def _objects(document: Any, place: str) -> Iterator[Document]:
+    if document is None:
+        return
+    if isinstance(document, dict) and str(document.get("kind", "")).endswith("List"):
+        items = document.get("items")
+        if isinstance(items, list):
+            for number, item in enumerate(items):
+                yield from _objects(item, f"{place}, item {number}")
+            return
+    yield Document(_object(document, place), place)
+
+
+def _object(document: Any, place: str) -> Json:
+    if not isinstance(document, dict):
+        raise UsageError(f"{place}: {_short(document)} is no object; accepted: a mapping")
+    for field in ("apiVersion", "kind"):
+        value = document.get(field)
+        if not isinstance(value, str) or not value:
+            raise UsageError(f"{place}: {field} is {_short(value)}; accepted: a name")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        raise UsageError(f"{place}: metadata is {_short(metadata)}; accepted: a mapping")
+    for field in ("name", "generateName", "namespace"):
+        value = metadata.get(field)
+        if value is not None and (not isinstance(value, str) or len(value) > _LONGEST_NAME):
+            raise UsageError(f"{place}: metadata.{field} is {_short(value)}; accepted: a name")
+    if not (metadata.get("name") or metadata.get("generateName")):
+        raise UsageError(f"{place}: metadata has no name; accepted: name or generateName")
+    return document
+
+
+def _unknown(obj: Json, served: Sequence[Resource]) -> str:
+    """Say which kinds come nearest to one that is not served."""
+    same = sorted({each.api_version for each in served if each.kind == obj["kind"]})
+    if same:
+        near = [f"{obj['kind']} of {version}" for version in same]
+    else:
+        kinds = {each.kind.lower(): each for each in served}
+        names = difflib.get_close_matches(obj["kind"].lower(), kinds, _NEAREST)
+        near = [f"{kinds[name].kind} of {kinds[name].api_version}" for name in names]
+    said = f"; accepted: {', '.join(near)}" if near else ""
+    return f"the API server does not serve {obj['kind']} of {obj['apiVersion']}{said}"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "missing"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _marked(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+    return f"{place}: not YAML: {error.problem or error.context}"
+
+
+class _Loader(yaml.SafeLoader):
+    """Leaves instants as the text that they are in the API."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own form)
+        first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
+        for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }

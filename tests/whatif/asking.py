@@ -1,0 +1,72 @@
+"""Asks what would happen, as `reprieve plan` does, of a cluster in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reprieve.cli.run import operator_options, run
+from reprieve.kube.client import Client
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.transport import Answer as WireAnswer
+from reprieve.kube.transport import HttpWire, Request, Transport
+from reprieve.whatif.answer import Answer, answer_of
+from reprieve.whatif.lists import discovered, gather
+from reprieve.whatif.run import Deciders, decided
+from reprieve.whatif.submission import Document, dry_run, matched
+from reprieve.whatif.wire import ReadingWire
+from tests.virtual_time import LoopClock
+
+Object = dict[str, Any]
+ENVIRONMENT = {"GPU_PREEMPTION_OPERATOR_NAMESPACE": "reprieve-system"}
+
+
+@dataclass
+class Audited:
+    """A wire that notes what goes over it."""
+
+    inner: HttpWire
+    sent: list[tuple[str, str, str]] = field(default_factory=list)
+
+    async def send(self, request: Request, stream: bool, rejected: bool) -> WireAnswer:
+        self.sent.append((request.method, request.path, request.query.get("dryRun", "")))
+        return await self.inner.send(request, stream, rejected)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+@dataclass
+class Asked:
+    """The answer, and what was sent to the API server for it: method, path and dry run."""
+
+    answer: Answer
+    sent: list[tuple[str, str, str]]
+
+
+async def ask(
+    kubeconfig: Path,
+    *objects: Object,
+    controllers: str = "quota",
+    names: Sequence[str] = (),
+    namespace: str = "team",
+    without_server: bool = False,
+) -> Asked:
+    """Return what would happen if these objects were created now."""
+    clock = LoopClock()
+    wire = Audited(HttpWire(await load_connection(str(kubeconfig))))
+    client = Client(Transport(ReadingWire(wire), clock))
+    flags = run.make_context("run", ["--controllers", controllers]).params
+    flags["scheduler_names"] = tuple(names)
+    deciders = Deciders.of(operator_options(ENVIRONMENT, **flags))
+    try:
+        snapshot = await gather(client, deciders.kinds(), clock, namespaces=[namespace])
+        documents = [Document(each, "the test") for each in objects]
+        submitted = matched(documents, discovered(snapshot.documents), namespace)
+        if not without_server:
+            submitted = await dry_run(client, submitted)
+        return Asked(answer_of(await decided(client, snapshot, deciders, submitted)), wire.sent)
+    finally:
+        await client.close()

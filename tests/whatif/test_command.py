@@ -1,0 +1,118 @@
+"""`reprieve plan` as people type it, against a cluster that answers over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from kubelocal.running import Running, Settings, running_in_thread
+from reprieve.cli.plan import plan
+from reprieve.kube.client import connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.resource import PODS, Resource
+from reprieve.units.clock import SystemClock
+from reprieve.units.errors import ReprieveError, UsageError
+
+pytestmark = pytest.mark.real_time
+CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+Object = dict[str, Any]
+
+
+def pod(name: str, gpus: int = 4, priority: str = "", node: str = "", **spec: Any) -> Object:
+    """Return a pod that asks for GPUs and, where a node is named, runs there."""
+    container = {
+        "name": "c",
+        "image": "registry.example/app:1",
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "schedulerName": "reprieve-scheduler",
+            "containers": [container],
+            **({"priorityClassName": priority} if priority else {}),
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Running]:
+    """Two nodes of eight GPUs, each half full of low priority."""
+    with running_in_thread(Settings(nodes=2, gpus=8, scheduler=False)) as found:
+        asyncio.run(_filled(found.kubeconfig))
+        yield found
+
+
+async def _filled(kubeconfig: Path) -> None:
+    clock = SystemClock()
+    client = connect(await load_connection(str(kubeconfig), None, clock), clock)
+    for name, value in (("low", 100), ("high", 1000)):
+        body = {"metadata": {"name": name}, "value": value}
+        await client.create(CLASSES, body, dict)
+    for number in range(2):
+        await client.create(PODS, pod(f"low-{number}", 4, "low", f"node-{number}"), dict)
+    await client.close()
+
+
+def planned(cluster: Running, *objects: Object, flags: tuple[str, ...] = ()) -> Result:
+    """Return what the command answers about these objects."""
+    arguments = ["-f", "-", "--kubeconfig", str(cluster.kubeconfig), *flags]
+    result = CliRunner().invoke(plan, arguments, input=yaml.safe_dump_all(objects))
+    if isinstance(result.exception, ReprieveError):
+        raise result.exception
+    return result
+
+
+def document(result: Result) -> Object:
+    found: Object = json.loads(result.output)
+    return found
+
+
+def test_a_pod_that_fits_starts(cluster: Running) -> None:
+    result = planned(cluster, pod("small"), flags=("--detailed-exitcode",))
+    assert (result.exit_code, result.exception) == (0, None), result.output
+    first, what, verdict, where, last = result.output.splitlines()
+    assert first.startswith("snapshot ") and "(2 nodes, 2 pods)" in first
+    assert what == "Pod default/small   1 pods, 1 placed"
+    assert verdict == "  STARTS, nobody makes way"
+    assert where.startswith("  small on node-")
+    assert last == "decided by scheduling; nothing is submitted and nothing is reserved"
+
+
+def test_a_pod_that_needs_a_whole_node_names_who_makes_way(cluster: Running) -> None:
+    result = planned(cluster, pod("large", 8, "high"), flags=("--detailed-exitcode", "-o", "json"))
+    assert result.exit_code == 10, result.output
+    said = document(result)
+    assert said["verdict"] == "StartsWithVictims"
+    (victim,) = said["victims"]
+    assert victim["kind"] == "Pod" and victim["name"] in ("low-0", "low-1")
+    assert victim["devices"] == 4
+    node = {"low-0": "node-0", "low-1": "node-1"}[victim["name"]]
+    assert said["placement"] == [{"pod": "large", "node": node}]
+
+
+def test_a_pod_that_may_take_nobody_waits(cluster: Running) -> None:
+    result = planned(cluster, pod("large", 8, "low"), flags=("--detailed-exitcode", "-o", "yaml"))
+    assert result.exit_code == 20, result.output
+    said = yaml.safe_load(result.output)
+    assert said["verdict"] == "Waits" and said["reason"] == "Unschedulable"
+    assert "0/2 nodes are available" in said["message"]
+
+
+def test_a_misspelt_kind_is_told_with_those_that_come_near(cluster: Running) -> None:
+    with pytest.raises(UsageError) as refused:
+        planned(cluster, {**pod("small"), "kind": "Pood"})
+    assert str(refused.value).startswith(
+        "standard input, line 1, column 1: the API server does not serve Pood of v1; accepted: Pod"
+    )

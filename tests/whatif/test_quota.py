@@ -1,0 +1,73 @@
+"""What the quota plane would do, asked before anything is submitted, and what it then does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprieve.whatif.answer import Verdict
+from tests.quota_plane.site import (
+    cluster_queue,
+    flavor,
+    job,
+    local_queue,
+    node,
+    priority_class,
+    site,
+)
+from tests.quota_plane.test_jobs import LOWER
+from tests.whatif.asking import ask
+
+BASE = (
+    flavor(),
+    cluster_queue("cq", 4, preemption=LOWER),
+    local_queue("q", "cq"),
+    priority_class("low", 100),
+    priority_class("high", 10000),
+)
+
+
+async def test_a_job_that_fits_starts_and_nobody_makes_way(tmp_path: Path) -> None:
+    async with site(tmp_path, *BASE, nodes=[node("node-0")]) as cluster:
+        asked = await ask(cluster.embedded.kubeconfig, job("one", pods=2))
+        assert asked.answer.verdict is Verdict.STARTS, asked.answer
+        assert asked.answer.victims == ()
+        assert asked.answer.rest
+        assert await cluster.workloads() == {}
+
+
+async def test_who_makes_way_is_who_then_makes_way(tmp_path: Path) -> None:
+    async with site(tmp_path, *BASE, nodes=[node("node-0")]) as cluster:
+        await cluster.create(job("first", priority="low", pods=2))
+        await cluster.until_admitted("first")
+        await cluster.create(job("second", priority="low", pods=2))
+        await cluster.until_admitted("first", "second")
+        wanted = job("wanted", priority="high", pods=2)
+        asked = await ask(cluster.embedded.kubeconfig, wanted)
+        assert asked.answer.verdict is Verdict.STARTS_WITH_VICTIMS, asked.answer
+        before = await cluster.admitted()
+        assert before == {"first", "second"}
+        await cluster.create(wanted)
+
+        async def starts() -> bool:
+            return "wanted" in await cluster.running()
+
+        await cluster.until("the wanted job runs", starts)
+        gone = before - await cluster.admitted()
+        assert {victim.name for victim in asked.answer.victims} == gone
+
+
+async def test_what_waits_says_why(tmp_path: Path) -> None:
+    async with site(tmp_path, *BASE, nodes=[node("node-0")]) as cluster:
+        await cluster.create(job("first", priority="high", pods=4))
+        await cluster.until_admitted("first")
+        wanted = job("wanted", priority="low", pods=2)
+        asked = await ask(cluster.embedded.kubeconfig, wanted)
+        assert asked.answer.verdict is Verdict.WAITS
+        await cluster.create(wanted)
+
+        async def told() -> bool:
+            return "QuotaReserved" in await cluster.conditions("wanted")
+
+        await cluster.until("the wanted job is told why it waits", told)
+        said = (await cluster.conditions("wanted"))["QuotaReserved"]
+        assert (asked.answer.reason, asked.answer.message) == said[1:]
