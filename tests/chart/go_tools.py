@@ -1,4 +1,4 @@
-"""Finds or builds the Go programs that judge the chart: Helm and promtool.
+"""Finds or builds the Go programs that judge the chart and the release: Helm, promtool, actionlint.
 
 A variable names a binary; else one is built once through the Go module proxy and kept in the user's
 cache folder. Where neither is possible `tool` says why, and the tests skip with that text.
@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["HELM", "PROMTOOL", "Tool", "ToolMissing", "tool"]
+__all__ = ["ACTIONLINT", "HELM", "PROMTOOL", "Tool", "ToolMissing", "tool"]
 
 _BUILD_TIMEOUT_S: Final = 900
 
@@ -34,6 +34,10 @@ HELM: Final = Tool("helm", "HELM", "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3"
 _PROMETHEUS: Final = "github.com/prometheus/prometheus"
 PROMTOOL: Final = Tool(
     "promtool", "PROMTOOL", f"{_PROMETHEUS}/cmd/promtool", _PROMETHEUS, "v0.307.3"
+)
+_ACTIONLINT: Final = "github.com/rhysd/actionlint"
+ACTIONLINT: Final = Tool(
+    "actionlint", "ACTIONLINT", f"{_ACTIONLINT}/cmd/actionlint", _ACTIONLINT, "v1.7.8"
 )
 
 

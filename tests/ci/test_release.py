@@ -1,0 +1,147 @@
+"""A release is what its tag says, tells what changed, and can do no more than each step needs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.go_tools import ACTIONLINT, ToolMissing, tool
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / ".ci" / "release.py"
+WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
+FILES = (
+    ".ci/release.py",
+    "pyproject.toml",
+    "kubelocal/pyproject.toml",
+    "src/reprieve/__init__.py",
+    "charts/reprieve/Chart.yaml",
+)
+
+
+def project(folder: Path, changelog: str) -> Path:
+    """Return the script of a copy of what a release looks at, with another changelog."""
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    (folder / "CHANGELOG.md").write_text(changelog)
+    return folder / ".ci" / "release.py"
+
+
+def asked(script: Path, *arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+DATED = "# Changelog\n\n## [0.1.0] - 2030-01-02\n\n### Added\n\n- All.\n\n## [0.0.1] - 2029-01-01\n\n- x\n"
+
+
+def test_a_tag_that_all_places_name_is_released_with_its_section(tmp_path: Path) -> None:
+    script = project(tmp_path, DATED)
+    assert asked(script, "check", "v0.1.0") == (0, "", "")
+    assert asked(script, "notes", "v0.1.0") == (0, "### Added\n\n- All.\n", "")
+
+
+def test_everything_that_names_another_version_is_told_at_once(tmp_path: Path) -> None:
+    script = project(tmp_path, DATED)
+    code, _, said = asked(script, "check", "v0.2.0")
+    assert code == 1
+    assert said.splitlines() == [
+        "pyproject.toml: 0.1.0, not 0.2.0",
+        "kubelocal/pyproject.toml: 0.1.0, not 0.2.0",
+        "src/reprieve/__init__.py: 0.1.0, not 0.2.0",
+        "version of the chart: 0.1.0, not 0.2.0",
+        "appVersion of the chart: 0.1.0, not 0.2.0",
+        "CHANGELOG.md: no section '## [0.2.0] - YYYY-MM-DD' with text",
+    ]
+
+
+@pytest.mark.parametrize(
+    "changelog",
+    ["", DATED.replace("2030-01-02", "Unreleased"), "## [0.1.0] - 2030-01-02\n\n## [0.0.1]\n- x\n"],
+)
+def test_a_section_without_a_date_or_a_text_is_no_release(tmp_path: Path, changelog: str) -> None:
+    code, _, said = asked(project(tmp_path, changelog), "check", "v0.1.0")
+    assert (code, said) == (1, "CHANGELOG.md: no section '## [0.1.0] - YYYY-MM-DD' with text\n")
+
+
+def test_a_tag_of_another_form_and_other_words_are_refused(tmp_path: Path) -> None:
+    script = project(tmp_path, DATED)
+    assert asked(script, "check", "0.1.0")[2].startswith("0.1.0: a tag is such as v1.2.3\n")
+    assert asked(script, "publish", "v0.1.0")[0] == asked(script)[0] == 2
+
+
+def test_no_step_of_the_workflow_has_rights_that_it_does_not_name() -> None:
+    workflow: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text())
+    assert workflow["permissions"] == {}
+    for name, job in workflow["jobs"].items():
+        assert job["permissions"], name
+        writes = {right for right, level in job["permissions"].items() if level == "write"}
+        allowed = {"build": {"id-token", "attestations"}, "release": {"contents"}}
+        assert writes <= allowed.get(name, {"id-token"}), name
+        for step in job["steps"]:
+            if "uses" in step:
+                assert re.fullmatch(r"[\w./-]+@(v\d+|release/v\d+)", step["uses"]), step["uses"]
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"] == {"persist-credentials": False}
+            # What an event brings is never part of a script.
+            assert "${{ github." not in step.get("run", ""), step
+
+
+@pytest.mark.slow
+def test_the_workflow_passes_actionlint() -> None:
+    try:
+        linter = tool(ACTIONLINT)
+    except ToolMissing as missing:
+        pytest.skip(str(missing))
+    done = subprocess.run([linter, WORKFLOW], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_two_builds_are_the_same_bytes_and_install_without_an_index(tmp_path: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("no uv beside this Python: the tests do not run in the project's environment")
+    for folder in ("one", "other"):
+        subprocess.run(
+            [uv, "build", "--quiet", "--all-packages", "--out-dir", tmp_path / folder],
+            cwd=ROOT,
+            check=True,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "SOURCE_DATE_EPOCH": "1893456000",
+                "HOME": str(Path.home()),
+            },
+        )
+    one = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
+    other = {path.name: path.read_bytes() for path in (tmp_path / "other").iterdir()}
+    assert {name for name in one if name.endswith((".whl", ".tar.gz"))}
+    assert one == other
+
+
+@pytest.mark.slow
+def test_the_bill_of_materials_names_what_an_installation_brings(tmp_path: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip("no uv beside this Python: the tests do not run in the project's environment")
+    line = next(
+        step["run"]
+        for step in yaml.safe_load(WORKFLOW.read_text())["jobs"]["build"]["steps"]
+        if "cyclonedx" in step.get("run", "")
+    )
+    written = tmp_path / "reprieve.cdx.json"
+    command = line.replace("dist/reprieve.cdx.json", str(written)).split()
+    subprocess.run([uv, *command[1:]], cwd=ROOT, check=True, capture_output=True)
+    components = {each["name"] for each in yaml.safe_load(written.read_text())["components"]}
+    assert {"aiohttp", "msgspec", "numpy"} <= components
+    assert not {"pytest", "mypy", "hypothesis"} & components
