@@ -130,6 +130,12 @@ def _code(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
+def explained() -> str:
+    """Return an answer of `reprieve explain`, as it stands among the told ones."""
+    told = ROOT / "tests" / "explain" / "told" / "job-made-way-and-waits-again.txt"
+    return f"```\n{told.read_text(encoding='utf-8')}```"
+
+
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "transitions": transitions_markdown,
     "literal": switches_markdown,
@@ -143,6 +149,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "exceptions": embedded_markdown,
     "filters": filters_markdown,
     "waiting": reasons_markdown,
+    "explained": explained,
 }
 
 

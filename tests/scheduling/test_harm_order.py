@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reprieve.api.reprieve import Preemption
-from reprieve.cli import explain
+from reprieve.cli.answers.recorded import differences
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
 from reprieve.units.durations import HOUR, MINUTE
@@ -49,7 +49,7 @@ def recorded(cluster: Memory) -> dict[str, str]:
     record = msgspec.convert(intent, Preemption)
     given: Any = record.spec.input
     replay = decide_scheduling_again(given, GROUP_POST_FILTERS)
-    assert explain._differences(record.spec, replay) == ""
+    assert differences(record.spec, replay) == ""
     return {victim.root.name: victim.rule for victim in record.spec.victims}
 
 

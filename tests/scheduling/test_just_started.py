@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME, Preemption
-from reprieve.cli import explain
+from reprieve.cli.answers.recorded import differences
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.telemetry.log import DETAIL
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
@@ -125,7 +125,7 @@ async def test_the_record_names_who_was_within_its_time_and_gives_the_same_plan(
         record = msgspec.convert(intent, Preemption)
         given: Any = record.spec.input
         again = decide_scheduling_again(given, GROUP_POST_FILTERS)
-        assert explain._differences(record.spec, again) == ""
+        assert differences(record.spec, again) == ""
         text = "\n".join(pod_story(record, again))
         for name, minutes in (("of-class", 20), ("of-pod", 5)):
             end = format_instant(Nanos(start + minutes * MINUTE))

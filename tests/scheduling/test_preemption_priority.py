@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reprieve.api.reprieve import Preemption
-from reprieve.cli import explain
+from reprieve.cli.answers.recorded import differences
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
 from tests.scheduling.memory import Memory, memory
@@ -33,7 +33,7 @@ def replay(cluster: Memory) -> None:
     record = msgspec.convert(intent, Preemption)
     given: Any = record.spec.input
     again = decide_scheduling_again(given, GROUP_POST_FILTERS)
-    assert explain._differences(record.spec, again) == ""
+    assert differences(record.spec, again) == ""
 
 
 async def test_protected_work_stays_until_it_says_so_no_longer() -> None:

@@ -21,7 +21,7 @@ from reprieve.api.reprieve import (
     VictimState,
     VictimStatus,
 )
-from reprieve.cli import explain
+from reprieve.cli.answers.recorded import differences
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.execution.book import Retention
 from reprieve.execution.intents import IntentLog
@@ -63,7 +63,7 @@ async def test_every_plan_is_recorded_with_what_gives_it_again() -> None:
             replay = decide_scheduling_again(recorded, GROUP_POST_FILTERS)
             assert replay.plan is not None
             assert replay.plan.id == record.spec.plan_id
-            assert explain._differences(record.spec, replay) == ""
+            assert differences(record.spec, replay) == ""
         held = [decide_scheduling_again(r.spec.input or {}, GROUP_POST_FILTERS) for r in records]
         assert max(len(replay.decided_on.nominations) for replay in held) >= 2
 
@@ -217,7 +217,7 @@ async def test_a_plan_in_parts_is_told_as_a_whole_one() -> None:
         parts = [msgspec.convert(cluster.parts()[name], PreemptionPart).spec for name in named]
         spec = whole(stored.spec, parts)
         replay = decide_scheduling_again(spec.input or {}, GROUP_POST_FILTERS)
-        assert explain._differences(spec, replay) == ""
+        assert differences(spec, replay) == ""
         cluster.end_all()
         await cluster.until(lambda: "alone" in cluster.placed())
         await cluster.pass_time(5 * SECOND)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reprieve.api.reprieve import Preemption
-from reprieve.cli import explain
+from reprieve.cli.answers.recorded import differences
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
@@ -99,7 +99,7 @@ async def test_the_record_of_a_trees_plan_gives_the_plan_again() -> None:
             replay = decide_scheduling_again(record.spec.input or {}, GROUP_POST_FILTERS)
             assert replay.plan is not None
             assert replay.plan.id == record.spec.plan_id
-            assert explain._differences(record.spec, replay) == ""
+            assert differences(record.spec, replay) == ""
 
 
 async def test_a_tree_waits_for_its_groups_and_its_minimum() -> None:

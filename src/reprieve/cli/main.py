@@ -29,7 +29,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "explain": (
         "reprieve.cli.explain",
         "explain",
-        "Tell who made way for whom in one preemption, and why.",
+        "Tell why work waits or why it went, and what can be done.",
     ),
     "plan": (
         "reprieve.cli.plan",

@@ -1,0 +1,139 @@
+"""From `KIND/NAME` to an answer: what there is of that name, or near it, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from reprieve.api.reprieve import Preemption
+from reprieve.cli.answers.called import owners_of_marked
+from reprieve.cli.answers.displacements import concerning, of_victim, others_for, records
+from reprieve.cli.answers.document import Answer, Displaced, State
+from reprieve.cli.answers.explanation import answer_of
+from reprieve.cli.answers.findings import Findings
+from reprieve.cli.answers.kinds import POD_GROUPS, Asked, nearest
+from reprieve.cli.answers.quantities import listed
+from reprieve.cli.answers.sources import Json, Reading, Source
+from reprieve.cli.answers.standing import Standing, standing_of
+from reprieve.cli.answers.unit import Unit, name_of, unit_of
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.kube.resource import PREEMPTIONS
+from reprieve.units.errors import UsageError
+
+__all__ = ["Diagnose", "answer"]
+
+#: Asks who decides why a unit waits; None where they cannot say.
+Diagnose = Callable[[Unit], Awaitable[Diagnosis | None]]
+
+_RECORDS: Final = PREEMPTIONS.qualified
+
+
+async def answer(
+    source: Source,
+    asked: Asked,
+    namespace: str,
+    *,
+    operator_namespace: str,
+    diagnose: Diagnose | None = None,
+    history: bool = False,
+) -> Answer:
+    """Return what became of the object.
+
+    Raises:
+        UsageError: it never existed as far as anybody knows, or the caller may not read it.
+        ApiError: the API server does not answer.
+    """
+    reading = Reading(source)
+    found = await _object(reading, asked, namespace)
+    known = await records(reading, operator_namespace)
+    if found is None:
+        gone = await _gone(reading, asked, namespace, known)
+        return gone or await _unknown(reading, asked, namespace)
+    unit = await unit_of(reading, found)
+    groups = {resource.qualified for resource in POD_GROUPS}
+    standing = standing_of(unit, groups_known=not groups & {kind for kind, _ in reading.refused})
+    told = concerning(unit, known)
+    names = await owners_of_marked(reading, told)
+    displaced = of_victim(unit, told, names)
+    diagnosis = None
+    if diagnose is not None and standing.state is State.WAITS:
+        diagnosis = await diagnose(unit)
+    return answer_of(
+        Findings(
+            unit=unit,
+            standing=standing,
+            now=reading.now,
+            diagnosis=diagnosis,
+            displaced=displaced,
+            others=others_for(unit, told, names),
+            limits=_limits(reading),
+            unknown=_unknown_things(reading, displaced, history),
+            history=history,
+        )
+    )
+
+
+async def _object(reading: Reading, asked: Asked, namespace: str) -> Json | None:
+    for resource in asked.resources:
+        found = await reading.get(resource, namespace, asked.name)
+        if found is not None:
+            return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
+    for resource in asked.resources:
+        rule = reading.refused.get((resource.qualified, namespace))
+        if rule is not None:
+            raise UsageError(
+                f"{asked.kind} {namespace}/{asked.name}: you may not get {resource.qualified} "
+                f"there; {f'the rule to add: {rule}' if rule else 'ask who runs the cluster'}"
+            )
+    return None
+
+
+async def _gone(
+    reading: Reading, asked: Asked, namespace: str, known: Sequence[Preemption]
+) -> Answer | None:
+    """Return the answer about an object that made way and did not come back under its name."""
+    metadata = {"name": asked.name, "namespace": namespace}
+    resource = asked.resources[0]
+    unit = Unit(
+        {"apiVersion": resource.api_version, "kind": asked.kind, "metadata": metadata, "spec": {}}
+    )
+    told = concerning(unit, known)
+    names = await owners_of_marked(reading, told)
+    displaced = of_victim(unit, told, names)
+    others = others_for(unit, told, names)
+    if not displaced and not others:
+        return None
+    text = "there is none of that name any more"
+    return answer_of(
+        Findings(
+            unit=unit,
+            standing=Standing(State.GONE, text=text),
+            now=reading.now,
+            displaced=displaced,
+            others=others,
+            limits=_limits(reading),
+            unknown=_unknown_things(reading, displaced, history=False),
+        )
+    )
+
+
+async def _unknown(reading: Reading, asked: Asked, namespace: str) -> Answer:
+    names = [name_of(each) for each in await reading.list_all(asked.resources, namespace)]
+    where = f" in namespace {namespace!r}" if namespace else ""
+    raise UsageError(f"no {asked.kind} {asked.name!r}{where}; {nearest(asked.name, names)}")
+
+
+def _limits(reading: Reading) -> list[str]:
+    """Return what the caller may not list; records stand in `_unknown_things`."""
+    refused = sorted({kind for kind, _ in reading.refused} - {_RECORDS})
+    if not refused:
+        return []
+    return [f"Decided without what you may not read: {listed(refused, 8)}."]
+
+
+def _unknown_things(reading: Reading, displaced: Sequence[Displaced], history: bool) -> list[str]:
+    if any(kind == _RECORDS for kind, _ in reading.refused):
+        return ["Who made way for whom is not known: you may not list preemptions.reprieve.dev."]
+    if history and not displaced:
+        return ["No displacement of it is recorded."]
+    return []

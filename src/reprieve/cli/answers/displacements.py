@@ -1,0 +1,250 @@
+"""Who made way for whom, as far as the caller may know: from `Disruption`s and `Preemption`s.
+
+A `Disruption` stands in the victim's own namespace and says what its tenant may know. A
+`Preemption` stands in the operator's; who may read it is told by name. Both name objects by uid. An
+object that came back under another uid is found by the lineage of the `Disruption`, else by its
+name: that of the same object, or one as its controller gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from reprieve.api.reprieve import (
+    ObjectRef,
+    Preemption,
+    PreemptionPart,
+    Victim,
+    VictimState,
+)
+from reprieve.cli.answers.document import Displaced
+from reprieve.cli.answers.quantities import counted, listed, summed
+from reprieve.cli.answers.sources import Json, Reading
+from reprieve.cli.answers.unit import Unit, name_of, namespace_of
+from reprieve.engine.idle.outcome import RULE_ALWAYS, RULE_OLDEST_IDLE
+from reprieve.execution.parts import PartsMissing, joined, left
+from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.telemetry.victim_states import victim_states
+from reprieve.units.untrusted import Form
+from reprieve.wording.kueue import HUMAN
+
+__all__ = ["concerning", "of_victim", "others_for", "records", "rule_text"]
+
+_RULES: Final = {
+    RULE_OLDEST_IDLE: "idle, and the longest",
+    RULE_ALWAYS: "idle beyond its grace period",
+    "FoundPreempting": "somebody else had marked it",
+    **{str(reason): text for reason, text in HUMAN.items()},
+}
+#: What controllers append to a name, by the letters that Kubernetes makes names of.
+_GENERATED: Final = Form(
+    r"(?:-[0-9]{1,6}+)?+(?:-(?:[a-f0-9]{6,10}+|[bcdfghjklmnpqrstvwxz2456789]{6,10}+))?+"
+    r"(?:-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|[0-9]{1,6}+))?+",
+    253,
+)
+
+
+_HASH: Final = Form(r"-[0-9a-f]{5}(?:[0-9a-f]{3})?+")
+
+
+async def records(reading: Reading, operator_namespace: str) -> list[Preemption]:
+    """Return the records that the caller may read, the newest first, with all their victims.
+
+    Without the right to list those of all namespaces, those of the operator's are asked for.
+    """
+    found = await reading.listed((PREEMPTIONS,), "")
+    if not found and (PREEMPTIONS.qualified, "") in reading.refused:
+        found = await reading.listed((PREEMPTIONS,), operator_namespace)
+        if (PREEMPTIONS.qualified, operator_namespace) not in reading.refused:
+            del reading.refused[PREEMPTIONS.qualified, ""]
+    read = [record for each in found if (record := _record(each)) is not None]
+    if any(record.spec.parts for record in read):
+        read = _with_parts(read, await reading.listed((PREEMPTION_PARTS,), ""))
+    return sorted(read, key=lambda each: (each.spec.decided_at, each.metadata.name), reverse=True)
+
+
+def concerning(unit: Unit, known: Iterable[Preemption]) -> list[Preemption]:
+    """Return the records in which the unit, or what stood in its place, has a part."""
+    return [
+        record
+        for record in known
+        if _preempts(unit, record) or any(_is_of(unit, each) for each in record.spec.victims)
+    ]
+
+
+def of_victim(unit: Unit, known: Iterable[Preemption], names: Mapping[str, str]) -> list[Displaced]:
+    """Return how the unit, or what stood in its place, made way; in the order of the records.
+
+    `names`: of whom objects stand for, by uid.
+    """
+    return [
+        _as_victim(record, mine, names)
+        for record in known
+        if (mine := [each for each in record.spec.victims if _is_of(unit, each)])
+    ]
+
+
+def others_for(
+    unit: Unit, known: Iterable[Preemption], names: Mapping[str, str]
+) -> list[Displaced]:
+    """Return who made way for the unit, the victims of a record summed; `names` likewise."""
+    return [_as_preemptor(record, names) for record in known if _preempts(unit, record)]
+
+
+def rule_text(rule: str) -> str:
+    """Return why a victim was chosen, in words."""
+    return _RULES.get(rule, rule)
+
+
+def _as_victim(record: Preemption, mine: Sequence[Victim], names: Mapping[str, str]) -> Displaced:
+    states = victim_states(record)
+    outcomes = {state.state for each in mine if (state := states.get(each.root.uid)) is not None}
+    preemptor = record.spec.preemptor
+    return Displaced(
+        at=record.status.started_at or record.spec.decided_at,
+        plane=record.spec.plane,
+        rule=", ".join(sorted({rule_text(each.rule) for each in mine})),
+        subject=_subjects(mine, names),
+        preemptor="" if preemptor is None else _ref(preemptor, names),
+        victims=len(mine),
+        amounts=_amounts(mine),
+        outcome=_outcome(record, outcomes),
+        record=record.metadata.name,
+    )
+
+
+def _as_preemptor(record: Preemption, names: Mapping[str, str]) -> Displaced:
+    victims = record.spec.victims
+    states = {each.state for each in victim_states(record).values()}
+    assert record.spec.preemptor is not None
+    return Displaced(
+        at=record.status.started_at or record.spec.decided_at,
+        plane=record.spec.plane,
+        rule=", ".join(sorted({rule_text(each.rule) for each in victims})),
+        subject=_subjects(victims, names),
+        preemptor=_ref(record.spec.preemptor, names),
+        victims=record.spec.number_of_victims,
+        amounts=_amounts(victims),
+        outcome=_outcome(record, states),
+        record=record.metadata.name,
+    )
+
+
+def _amounts(victims: Sequence[Victim]) -> dict[str, int]:
+    """Return what they held together; how many pods they were is said otherwise."""
+    total = summed(each.amounts for each in victims)
+    total.pop("pods", None)
+    return total
+
+
+def _outcome(record: Preemption, states: set[VictimState]) -> str:
+    if record.spec.dry_run:
+        return "dry run: nobody was touched"
+    if states & {VictimState.EVICTED, VictimState.GONE}:
+        return "evicted" if VictimState.EVICTED in states else "gone already"
+    if VictimState.SPARED in states:
+        return "spared"
+    if VictimState.FAILED in states:
+        return "failed"
+    return "leaving" if record.status.phase.open else str(record.status.phase).lower()
+
+
+def _subjects(victims: Sequence[Victim], known: Mapping[str, str]) -> str:
+    """Return who it is: by name up to three of one namespace, else counted."""
+    by_space: dict[str, list[str]] = {}
+    for each in victims:
+        by_space.setdefault(each.subject.namespace, []).append(_ref(each.subject, known))
+    names = [name for each in by_space.values() for name in each]
+    if len(names) <= 2:
+        return listed(names)
+    kinds = {each.subject.kind for each in victims}
+    what = kinds.pop() if len(kinds) == 1 else "object"
+    where = listed(by_space)
+    return f"{counted(len(names), what)} in {where}"
+
+
+def _is_of(unit: Unit, victim: Victim) -> bool:
+    return (
+        _names(unit, victim.subject)
+        or _names(unit, victim.root)
+        or (
+            unit.asked["kind"] == "PodGroup"
+            and victim.unit == f"{namespace_of(unit.asked)}/{name_of(unit.asked)}"
+        )
+        or (
+            victim.root.kind == "Pod"
+            and victim.root.namespace == namespace_of(unit.asked)
+            and unit.asked["kind"] != "Pod"
+            and any(_made_by(name_of(each), victim.root.name) for each in _makers(unit))
+        )
+    )
+
+
+def _makers(unit: Unit) -> Iterator[Json]:
+    for each in (unit.asked, *unit.owners):
+        if each["kind"] not in ("Pod", "PodGroup", "Workload", "GpuWorkload"):
+            yield each
+
+
+def _made_by(owner: str, pod: str) -> bool:
+    rest = pod.removeprefix(owner)
+    return rest != pod and bool(rest) and _GENERATED.fullmatch(rest) is not None
+
+
+def _names(unit: Unit, ref: ObjectRef) -> bool:
+    if ref.uid and ref.uid in unit.uids:
+        return True
+    return ref.namespace == namespace_of(unit.asked) and any(
+        (each["kind"], name_of(each)) == (ref.kind, ref.name) or _stands_for(ref, each)
+        for each in unit.parts
+    )
+
+
+def _stands_for(ref: ObjectRef, obj: Json) -> bool:
+    """Tell whether a Workload or GpuWorkload has the name that it gets for an object."""
+    lead = f"{obj['kind'].lower()}-{name_of(obj)}"
+    rest = ref.name.removeprefix(lead)
+    return (
+        ref.kind in ("Workload", "GpuWorkload")
+        and rest != ref.name
+        and _HASH.fullmatch(rest) is not None
+    )
+
+
+def _preempts(unit: Unit, record: Preemption) -> bool:
+    return record.spec.preemptor is not None and _names(unit, record.spec.preemptor)
+
+
+def _ref(ref: ObjectRef, names: Mapping[str, str]) -> str:
+    return names.get(ref.uid) or f"{ref.kind} {ref.namespace}/{ref.name}"
+
+
+def _record(obj: Json) -> Preemption | None:
+    """Return a record without the input of its decision, which is most of it."""
+    spec = {key: value for key, value in obj["spec"].items() if key != "input"}
+    try:
+        return msgspec.convert({**obj, "spec": spec}, Preemption)
+    except msgspec.ValidationError:
+        return None
+
+
+def _with_parts(known: Sequence[Preemption], parts: Sequence[Json]) -> list[Preemption]:
+    by_name: dict[str, PreemptionPart] = {}
+    for each in parts:
+        try:
+            by_name[name_of(each)] = msgspec.convert(each, PreemptionPart)
+        except msgspec.ValidationError:
+            continue
+    complete = []
+    for record in known:
+        specs = [by_name[name].spec for name in record.spec.parts if name in by_name]
+        try:
+            spec = joined(record.spec, specs) if record.spec.parts else record.spec
+        except PartsMissing:
+            spec = left(record.spec, specs)
+        complete.append(replace(record, spec=spec))
+    return complete

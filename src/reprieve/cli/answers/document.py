@@ -1,0 +1,134 @@
+"""An answer as a value: what is printed as text, and as JSON or YAML with a published schema.
+
+Four parts, always in this order: the verdict in one sentence, the evidence, the next steps, and how
+sure that is. What the caller may not see stands before all of it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = [
+    "VERSION",
+    "Answer",
+    "Displaced",
+    "Fact",
+    "State",
+    "Step",
+    "Subject",
+    "Waiting",
+    "schema",
+]
+
+#: Of the document; a field that means something else, or goes, makes another one.
+VERSION = 1
+
+
+class State(StrEnum):
+    """What is with the subject now."""
+
+    RUNS = "Runs"
+    WAITS = "Waits"
+    STARTS = "Starts"
+    LEAVES = "Leaves"
+    STOPPED = "Stopped"
+    FINISHED = "Finished"
+    GONE = "Gone"
+    UNKNOWN = "Unknown"
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Common settings: camel case in JSON, defaults left out."""
+
+
+class Subject(_Struct, frozen=True):
+    """What was asked about."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Fact(_Struct, frozen=True):
+    """One row of evidence."""
+
+    name: str
+    text: str
+
+
+class Step(_Struct, frozen=True):
+    """Something to do: a command, or a field of an object and what to write there."""
+
+    text: str
+    command: str = ""
+    field: str = ""
+
+
+class Waiting(_Struct, frozen=True):
+    """Why it waits: the plane whose question it is, a word of the closed list, what is told."""
+
+    plane: str
+    reason: str
+    message: str = ""
+    since: str = ""
+    lacks: dict[str, int] = {}
+
+
+class Displaced(_Struct, frozen=True):
+    """One displacement, as the caller may know it.
+
+    `subject` made way, `preemptor` is for whom; amounts are in base units, cpu in thousandths.
+    `record`: the Preemption; `again`: since when the work runs again.
+    """
+
+    at: str
+    plane: str
+    rule: str
+    subject: str = ""
+    preemptor: str = ""
+    victims: int = 1
+    amounts: dict[str, int] = {}
+    outcome: str = ""
+    lost_device_seconds: int | None = None
+    again: str = ""
+    record: str = ""
+
+
+class Answer(_Struct, frozen=True, kw_only=True):
+    """What became of one object.
+
+    Attributes:
+        limits: what the caller may not list, and what that means for the figures.
+        waiting: where it waits.
+        displaced: how it made way, the newest first.
+        displaced_others: who made way for it, the newest first.
+        story: lines of a record that was decided again, for a Preemption alone.
+    """
+
+    version: int
+    subject: Subject
+    state: State
+    verdict: str
+    as_of: str
+    limits: list[str] = []
+    evidence: list[Fact] = []
+    next_steps: list[Step] = []
+    certainty: list[str] = []
+    waiting: Waiting | None = None
+    displaced: list[Displaced] = []
+    displaced_others: list[Displaced] = []
+    story: list[str] = []
+
+
+def schema() -> dict[str, object]:
+    """Return the JSON schema of an answer."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Answer of reprieve explain",
+        **msgspec.json.schema(Answer),
+    }

@@ -1,0 +1,164 @@
+"""The rows of evidence: what is asked for, where it stands, since when, who made way for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from reprieve.api import core
+from reprieve.cli.answers.conditions import minimum_of
+from reprieve.cli.answers.document import Displaced, State
+from reprieve.cli.answers.findings import Findings
+from reprieve.cli.answers.kinds import job_kind_of
+from reprieve.cli.answers.quantities import (
+    ago,
+    amounts,
+    counted,
+    duration,
+    instant_or_none,
+    listed,
+    summed,
+)
+from reprieve.cli.answers.sources import Json
+from reprieve.cli.answers.unit import Unit, name_of
+from reprieve.intake.cluster.requests import plain_requests
+from reprieve.jobs.pod_sets import found_pod_sets
+from reprieve.units.instants import Nanos
+
+__all__ = ["MOST_TIMES", "evidence_of"]
+
+#: Displacements that are told without being asked for.
+MOST_TIMES: Final = 3
+
+
+def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
+    """Yield the names of the rows and their texts, which may be empty."""
+    unit, standing, now = found.unit, found.standing, found.now
+    pods, asks = _asks(unit)
+    yield "asks for", f"{counted(pods, 'pod')}, {amounts(asks)}" if asks else ""
+    if unit.owners and unit.asked["kind"] not in ("PodGroup",):
+        yield "belongs to", " -> ".join(f"{each['kind']} {name_of(each)}" for each in unit.owners)
+    if unit.group_name:
+        yield "group", _group_text(unit)
+    if unit.workload is not None:
+        yield "queue", _queue_text(unit.workload)
+    told = standing.told
+    if told is not None:
+        since = told.since
+        yield "waits since", ago(since, now) if since is not None else ""
+        # What the sentence of the reason does not say stands in the message.
+        yield f"{told.plane} says", told.message
+    elif standing.nodes and standing.text and standing.state is State.LEAVES:
+        yield "where", listed(standing.nodes)
+    yield from _idle_facts(found)
+    most = len(found.displaced) if found.history else MOST_TIMES
+    for index, each in enumerate(found.displaced[:most]):
+        yield "made way" if index == 0 else "before that", _displaced_text(each, now)
+    if len(found.displaced) > most:
+        yield "in all", f"{counted(len(found.displaced), 'displacement')}; --history tells them"
+    for index, each in enumerate(found.others[: most if found.history else 1]):
+        yield "for it" if index == 0 else "and before", _others_text(each, now)
+
+
+def _asks(unit: Unit) -> tuple[int, dict[str, int]]:
+    """Return how many pods there are, or are described, and what they ask for together."""
+    live = [pod for pod in unit.pods if pod["metadata"].get("deletionTimestamp") is None]
+    if live:
+        return len(live), summed(_requests(pod["spec"]) for pod in live)
+    shapes: list[tuple[int, Mapping[str, object]]] = []
+    if unit.workload is not None:
+        for each in unit.workload["spec"].get("podSets") or ():
+            shapes.append((int(each.get("count", 1)), (each["template"].get("spec") or {})))
+    else:
+        row = job_kind_of(unit.asked)
+        for found in found_pod_sets(row, unit.asked) if row is not None else ():
+            shapes.append((found.count, found.template.get("spec") or {}))
+    total = summed(
+        {name: count * amount for name, amount in _requests(spec).items()} for count, spec in shapes
+    )
+    return sum(count for count, _ in shapes), total
+
+
+def _requests(spec: Mapping[str, object]) -> dict[str, int]:
+    try:
+        read = msgspec.convert(spec, core.PodSpec)
+    except msgspec.ValidationError:
+        return {}
+    containers = [_defaulted(each) for each in read.containers or ()]
+    return plain_requests(replace(read, containers=containers))
+
+
+def _defaulted(container: core.Container) -> core.Container:
+    """Return a container of a template that asks for its limits, as the pods will."""
+    given = container.resources or core.ContainerResources()
+    requests = {**(given.limits or {}), **(given.requests or {})}
+    return replace(container, resources=replace(given, requests=requests))
+
+
+def _group_text(unit: Unit) -> str:
+    placed = sum(1 for pod in unit.pods if pod["spec"].get("nodeName"))
+    there = f"{unit.group_name}, {counted(len(unit.pods), 'pod')}, {placed} with a node"
+    if unit.group is None:
+        return f"{there}; no PodGroup of that name was found"
+    minimum = minimum_of(unit.group)
+    return there if minimum is None else f"{there}, minimum {minimum}"
+
+
+def _queue_text(workload: Json) -> str:
+    spec, status = workload["spec"], workload.get("status") or {}
+    queue = f"LocalQueue {spec.get('queueName', '')}"
+    admission = status.get("admission") or {}
+    if admission.get("clusterQueue"):
+        queue += f" -> ClusterQueue {admission['clusterQueue']}"
+    flavors = {
+        flavor
+        for each in admission.get("podSetAssignments") or ()
+        for flavor in (each.get("flavors") or {}).values()
+    }
+    queue += f", flavor {listed(flavors)}" if flavors else ""
+    priority = spec.get("priority")
+    return queue if priority is None else f"{queue}, priority {priority}"
+
+
+def _idle_facts(found: Findings) -> Iterator[tuple[str, str]]:
+    gpu = found.unit.gpu_workload
+    if gpu is None:
+        return
+    status = gpu.get("status") or {}
+    text = str(status.get("phase", "")) or "not looked at yet"
+    percent = status.get("aggregatedUtilization")
+    if percent is not None and text in ("Active", "Idle"):
+        text += f", GPUs used {percent:g}%"
+    idle = instant_or_none(status.get("idleSince"))
+    if idle is not None and text.startswith("Idle"):
+        text += f", idle for {duration(found.now - idle)}"
+    if text == "PendingGpu":
+        text += ": idle work on GPUs that it needs makes way for it"
+    yield "idle says", text
+
+
+def _displaced_text(each: Displaced, now: Nanos) -> str:
+    at = instant_or_none(each.at)
+    when = ago(at, now) if at is not None else each.at
+    for_whom = f" for {each.preemptor}" if each.preemptor else ""
+    what = f", {amounts(each.amounts)}" if each.amounts else ""
+    lost = ""
+    if each.lost_device_seconds:
+        lost = f", {each.lost_device_seconds / 3600:.1f} device hours lost"
+    done = "" if each.outcome == "evicted" else f", {each.outcome}"
+    back = instant_or_none(each.again)
+    again = f", back at {ago(back, now)}" if back is not None else ""
+    return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{again}"
+
+
+def _others_text(each: Displaced, now: Nanos) -> str:
+    at = instant_or_none(each.at)
+    when = ago(at, now) if at is not None else each.at
+    what = f", {amounts(each.amounts)}" if each.amounts else ""
+    if each.outcome == "leaving":
+        return f"{each.subject} makes way since {when}: {each.rule}{what}"
+    done = "" if each.outcome == "evicted" else f", {each.outcome}"
+    return f"{each.subject} made way at {when}: {each.rule}{what}{done}"

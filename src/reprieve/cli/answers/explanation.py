@@ -1,0 +1,183 @@
+"""What became of one object: from what was found out about it to an `Answer`.
+
+The verdict is one sentence; what to do is what the engine tried, else what helps in general.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reprieve.cli.answers.document import (
+    VERSION,
+    Answer,
+    Displaced,
+    Fact,
+    State,
+    Step,
+    Subject,
+    Waiting,
+)
+from reprieve.cli.answers.evidence import MOST_TIMES, evidence_of
+from reprieve.cli.answers.findings import Findings, named
+from reprieve.cli.answers.quantities import ago, counted, instant_or_none
+from reprieve.cli.answers.unit import Unit, name_of, namespace_of
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.units.instants import Nanos, format_instant
+from reprieve.wording.diagnosis import anchor, fix_text, sentence, words
+
+__all__ = ["answer_of"]
+
+
+def answer_of(found: Findings) -> Answer:
+    """Return the answer."""
+    unit, standing = found.unit, found.standing
+    diagnosis = _diagnosis(found)
+    return Answer(
+        version=VERSION,
+        subject=_subject(unit),
+        state=standing.state,
+        verdict=_verdict(found, diagnosis),
+        as_of=format_instant(found.now),
+        limits=list(found.limits),
+        evidence=[Fact(name, named(unit, text)) for name, text in evidence_of(found) if text],
+        next_steps=list(_steps(found, diagnosis)),
+        certainty=list(_certainty(found)),
+        waiting=_waiting(found, diagnosis),
+        displaced=list(found.displaced),
+        displaced_others=list(found.others),
+    )
+
+
+def _diagnosis(found: Findings) -> Diagnosis | None:
+    if found.diagnosis is not None or found.standing.told is None:
+        return found.diagnosis
+    return found.standing.told.diagnosis
+
+
+def _subject(unit: Unit) -> Subject:
+    return Subject(unit.asked["kind"], name_of(unit.asked), namespace_of(unit.asked))
+
+
+def _verdict(found: Findings, diagnosis: Diagnosis | None) -> str:
+    unit, standing, now = found.unit, found.standing, found.now
+    who = str(_subject(unit))
+    since = f" since {ago(standing.since, now)}" if standing.since is not None else ""
+    match standing.state:
+        case State.RUNS | State.STARTS:
+            again = " again" if _came_back(found) else ""
+            verb = "runs" if standing.state is State.RUNS else "is starting"
+            return f"{who} {verb}{again}{since}: {standing.text}."
+        case State.WAITS:
+            return f"{_who_waits(found)}: {_why(found, diagnosis)}."
+        case State.LEAVES:
+            return f"{who} is on its way out{since}{_for_whom(found, ': it makes way')}."
+        case State.FINISHED:
+            when = f" at {ago(standing.since, now)}" if standing.since is not None else ""
+            how, colon, why = named(unit, standing.text).rstrip(".").partition(": ")
+            return f"{who} {how}{when}{colon}{why}."
+        case State.GONE:
+            return f"{who} is gone{_for_whom(found) or f': {standing.text}'}."
+        case State.STOPPED:
+            return f"{who} does not run: {standing.text}{_for_whom(found, '; it made way')}."
+        case _:
+            return f"{who}: {standing.text}{_for_whom(found, '; it made way')}."
+
+
+def _who_waits(found: Findings) -> str:
+    unit, standing = found.unit, found.standing
+    who = str(_subject(unit))
+    again = " again" if found.displaced else ""
+    live = len(standing.waiting) + len(standing.nodes)
+    if unit.group_name and unit.asked["kind"] == "Pod":
+        members = counted(len(unit.pods), "pod")
+        return f"{who} waits{again} with its group {unit.group_name} of {members}"
+    if standing.nodes and standing.waiting:
+        return f"{len(standing.waiting)} of {counted(live, 'pod')} of {who} wait{again}"
+    return f"{who} waits{again}"
+
+
+def _why(found: Findings, diagnosis: Diagnosis | None) -> str:
+    told = found.standing.told
+    assert told is not None
+    if diagnosis is not None:
+        said = sentence(diagnosis)
+        return said[0].lower() + said[1:]
+    if told.message:
+        return named(found.unit, told.message).rstrip(".")
+    whose = {"quota": "its queue", "scheduling": "its scheduler"}.get(told.plane, "anybody")
+    return f"nothing is recorded of why; {whose} has not looked at it yet"
+
+
+def _came_back(found: Findings) -> bool:
+    since, last = found.standing.since, _newest(found.displaced)
+    return since is not None and last is not None and last <= since
+
+
+def _for_whom(found: Findings, lead: str = ": it made way") -> str:
+    """Return for whom it makes way, with the rule, where that is known."""
+    if not found.displaced:
+        return ""
+    newest = found.displaced[0]
+    for_whom = f" for {newest.preemptor}" if newest.preemptor else ""
+    at = instant_or_none(newest.at)
+    when = f" at {ago(at, found.now)}" if at is not None else ""
+    return f"{lead}{for_whom}{when}, by the rule: {newest.rule}"
+
+
+def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
+    unit, standing = found.unit, found.standing
+    where = f"-n {namespace_of(unit.asked)} " if namespace_of(unit.asked) else ""
+    if diagnosis is not None:
+        for fix in diagnosis.fixes:
+            yield Step(fix_text(fix), field=fix.field)
+        if not diagnosis.fixes:
+            step = words(diagnosis.plane, diagnosis.reason).step
+            yield Step(f"{step} See {anchor(diagnosis.plane, diagnosis.reason)}")
+    elif standing.state is State.WAITS and standing.told is not None:
+        kind, name = unit.asked["kind"].lower(), name_of(unit.asked)
+        yield Step("Read what was recorded of it:", f"kubectl {where}describe {kind} {name}")
+    if standing.state is State.STOPPED and standing.remedy is not None:
+        yield standing.remedy
+    newest = next((each for each in (*found.displaced, *found.others) if each.record), None)
+    if newest is not None:
+        yield Step(
+            "The decision, with everybody who was looked at:",
+            f"reprieve explain preemption/{newest.record}",
+        )
+    if len(found.displaced) > MOST_TIMES and not found.history:
+        target = f"{unit.asked['kind'].lower()}/{name_of(unit.asked)}"
+        yield Step("All displacements:", f"reprieve explain {target} {where}--history")
+
+
+def _certainty(found: Findings) -> Iterator[str]:
+    if found.standing.state is State.WAITS:
+        if found.diagnosis is not None:
+            yield f"Decided anew on what the cluster held at {format_instant(found.now)}."
+        else:
+            yield (
+                "From what the objects say themselves, as of "
+                f"{format_instant(found.now)}; nothing was decided anew."
+            )
+    else:
+        yield f"As of {format_instant(found.now)}."
+    yield from found.unknown
+
+
+def _waiting(found: Findings, diagnosis: Diagnosis | None) -> Waiting | None:
+    told = found.standing.told
+    if told is None:
+        return None
+    lacks: dict[str, int] = {}
+    for (_, resource), amount in (diagnosis.deficit if diagnosis else {}).items():
+        lacks[resource] = lacks.get(resource, 0) + amount
+    return Waiting(
+        plane=str(diagnosis.plane if diagnosis else told.plane),
+        reason=str(diagnosis.reason) if diagnosis else "",
+        message=named(found.unit, told.message),
+        since=format_instant(told.since) if told.since is not None else "",
+        lacks=lacks,
+    )
+
+
+def _newest(told: Sequence[Displaced]) -> Nanos | None:
+    return instant_or_none(told[0].at) if told else None

@@ -1,0 +1,53 @@
+"""What was found out about a unit, before it is put into words; and names in the place of uids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.cli.answers.document import Displaced
+from reprieve.cli.answers.standing import Standing
+from reprieve.cli.answers.unit import Unit, name_of, uid_of
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.units.instants import Nanos
+from reprieve.units.untrusted import Form
+
+__all__ = ["Findings", "named"]
+
+_LONGEST: Final = 32_768
+#: As the texts of the quota plane name workloads; who does not know the uid has no use for it.
+_BY_UID: Final = Form(r" \((?:Job)?+UID: [^()]*+\)", _LONGEST)
+_HEX: Final = "[0-9a-f]"
+_UID: Final = Form(rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}", _LONGEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found out about a unit.
+
+    Attributes:
+        diagnosis: why it waits, by whoever decides; None where only its objects were asked.
+        displaced: how it made way, the newest first; `others`: who made way for it, likewise.
+        limits: what the caller may not see.
+        unknown: what else is not known.
+    """
+
+    unit: Unit
+    standing: Standing
+    now: Nanos
+    diagnosis: Diagnosis | None = None
+    displaced: Sequence[Displaced] = ()
+    others: Sequence[Displaced] = ()
+    limits: Sequence[str] = ()
+    unknown: Sequence[str] = ()
+    history: bool = False
+
+
+def named(unit: Unit, text: str) -> str:
+    """Return a text with the names of the unit's parts in the place of their uids."""
+    for part in unit.parts:
+        uid = uid_of(part)
+        if uid and uid in text:
+            text = text.replace(uid, name_of(part))
+    return _UID.without(_BY_UID.without(text))

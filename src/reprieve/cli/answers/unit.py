@@ -1,0 +1,209 @@
+"""What an object that somebody asks about belongs to: owners, pods, group, Workload, GpuWorkload.
+
+The walk goes up the controllers' ownerReferences to the root, at most ten objects, and down again
+to the pods. Who asks about a pod of a group is told of the group, as its members start together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.api import kueue
+from reprieve.cli.answers.kinds import POD_GROUPS, WORKLOADS
+from reprieve.cli.answers.sources import Json, Reading
+from reprieve.engine.idle.discovery import MAXIMUM_DEPTH
+from reprieve.intake.gangs import gang_name
+from reprieve.intake.lineage import lineage_label
+from reprieve.kube.resource import GPU_WORKLOADS, PODS
+
+__all__ = ["Unit", "group_of", "name_of", "namespace_of", "uid_of", "unit_of"]
+
+_POD_GROUP_LABEL: Final = f"{kueue.GROUP}/pod-group-name"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One object with what belongs to it.
+
+    Attributes:
+        asked: the object.
+        owners: above it, the nearest first.
+        pods: its pods; of a member of a group, the pods of the group.
+        group_name: of the group that its pods name, empty without one.
+        group: the PodGroup, where there is one that can be read.
+        workload: its Workload.
+        gpu_workload: its GpuWorkload.
+    """
+
+    asked: Json
+    owners: tuple[Json, ...] = ()
+    pods: tuple[Json, ...] = ()
+    group_name: str = ""
+    group: Json | None = None
+    workload: Json | None = None
+    gpu_workload: Json | None = None
+
+    @property
+    def root(self) -> Json:
+        """The last of the owners, or the object itself."""
+        return self.owners[-1] if self.owners else self.asked
+
+    @property
+    def parts(self) -> tuple[Json, ...]:
+        """Everything that it consists of."""
+        rest = (self.group, self.workload, self.gpu_workload)
+        return (self.asked, *self.owners, *self.pods, *(each for each in rest if each is not None))
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """The uids of all of its parts."""
+        return frozenset(filter(None, map(uid_of, self.parts)))
+
+    @property
+    def lineage(self) -> str:
+        """The lineage that a label names, empty without one."""
+        return next(filter(None, map(lineage_label, self.parts)), "")
+
+
+async def unit_of(reading: Reading, asked: Json) -> Unit:
+    """Return an object with all that belongs to it, as far as it may be read."""
+    namespace = namespace_of(asked)
+    pods = await reading.listed((PODS,), namespace)
+    owners = await _owners(reading, asked)
+    chain = (asked, *owners)
+    match asked["kind"]:
+        case "Pod":
+            own = [asked]
+        case "PodGroup":
+            own = [pod for pod in pods if group_of(pod) == name_of(asked)]
+        case "Workload":
+            own = _of_pod_group(pods, name_of(asked)) or await _below(reading, pods, owners)
+        case "GpuWorkload":
+            root = await reading.owner(asked["spec"]["workloadRef"], namespace)
+            chain = (asked,) if root is None else (asked, root)
+            own = await _below(reading, pods, chain[1:])
+        case _:
+            own = await _below(reading, pods, (asked,))
+    group_name = next(filter(None, map(group_of, own)), "")
+    if group_name and asked["kind"] == "Pod":
+        own = [pod for pod in pods if group_of(pod) == group_name] or own
+    group: Json | None
+    if asked["kind"] == "PodGroup":
+        group_name, group = name_of(asked), asked
+    else:
+        group = await _group(reading, namespace, group_name)
+    above = chain if own or asked["kind"] != "PodGroup" else (asked,)
+    if own and asked["kind"] == "PodGroup":
+        above = (asked, *await _owners(reading, own[0]))
+    return Unit(
+        asked=asked,
+        owners=above[1:],
+        pods=tuple(sorted(own, key=name_of)),
+        group_name=group_name,
+        group=group,
+        workload=asked if asked["kind"] == "Workload" else await _workload(reading, above, own),
+        gpu_workload=asked
+        if asked["kind"] == "GpuWorkload"
+        else await _gpu_workload(reading, above, own),
+    )
+
+
+def name_of(obj: Json) -> str:
+    """Return an object's name."""
+    return str(obj["metadata"]["name"])
+
+
+def namespace_of(obj: Json) -> str:
+    """Return an object's namespace, empty for one without."""
+    return str(obj["metadata"].get("namespace", ""))
+
+
+def uid_of(obj: Json) -> str:
+    """Return an object's uid."""
+    return str(obj["metadata"].get("uid", ""))
+
+
+def group_of(pod: Json) -> str:
+    """Return the name of the group that a pod is in, by any of the ways to say so."""
+    named = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
+    metadata = pod["metadata"]
+    return str(named or gang_name(metadata.get("labels") or {}, metadata.get("annotations") or {}))
+
+
+async def _owners(reading: Reading, obj: Json) -> tuple[Json, ...]:
+    owners: list[Json] = []
+    current: Json | None = obj
+    while current is not None and len(owners) < MAXIMUM_DEPTH:
+        current = await _controller(reading, current)
+        if current is not None:
+            owners.append(current)
+    return tuple(owners)
+
+
+async def _controller(reading: Reading, obj: Json) -> Json | None:
+    # A Workload of a group of pods has them for owners, none of which controls it.
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return await reading.owner(reference, namespace_of(obj))
+    return None
+
+
+async def _below(reading: Reading, pods: Sequence[Json], chain: Sequence[Json]) -> list[Json]:
+    """Return the pods above which one of the objects stands."""
+    wanted = set(map(uid_of, chain))
+    found = []
+    for pod in pods:
+        current: Json | None = pod
+        for _ in range(MAXIMUM_DEPTH):
+            if current is None or uid_of(current) in wanted:
+                break
+            current = await _controller(reading, current)
+        if current is not None and uid_of(current) in wanted:
+            found.append(pod)
+    return found
+
+
+def _of_pod_group(pods: Sequence[Json], name: str) -> list[Json]:
+    return [
+        pod for pod in pods if (pod["metadata"].get("labels") or {}).get(_POD_GROUP_LABEL) == name
+    ]
+
+
+async def _group(reading: Reading, namespace: str, name: str) -> Json | None:
+    if not name:
+        return None
+    groups = await reading.list_all(POD_GROUPS, namespace)
+    return next((each for each in groups if name_of(each) == name), None)
+
+
+async def _workload(reading: Reading, chain: Sequence[Json], pods: Sequence[Json]) -> Json | None:
+    """Return the newest Workload of one of the objects, or of their pods."""
+    uids = {*map(uid_of, chain), *map(uid_of, pods)}
+    names = {(pod["metadata"].get("labels") or {}).get(_POD_GROUP_LABEL) for pod in pods}
+    if not chain:
+        return None
+    found = [
+        each
+        for each in await reading.listed(WORKLOADS, namespace_of(chain[0]))
+        if name_of(each) in names
+        or any(owner.get("uid") in uids for owner in each["metadata"].get("ownerReferences") or ())
+    ]
+    return max(found, key=_made, default=None)
+
+
+async def _gpu_workload(
+    reading: Reading, chain: Sequence[Json], pods: Sequence[Json]
+) -> Json | None:
+    uids = {*map(uid_of, chain), *map(uid_of, pods)}
+    found = [
+        each
+        for each in await reading.listed((GPU_WORKLOADS,), namespace_of(chain[0]))
+        if (each.get("spec") or {}).get("workloadRef", {}).get("uid") in uids
+    ]
+    return max(found, key=_made, default=None)
+
+
+def _made(obj: Json) -> tuple[str, str]:
+    return str(obj["metadata"].get("creationTimestamp", "")), name_of(obj)

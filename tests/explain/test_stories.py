@@ -1,0 +1,65 @@
+"""What people are told: every story's answer word for word, and what holds for all of them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema_rs
+import msgspec
+import pytest
+
+from reprieve.cli.answers.document import Answer, State, schema
+from reprieve.cli.answers.layout import MOST_EVIDENCE, MOST_LINES, MOST_STEPS
+from tests.docs.generated import DOCS
+from tests.explain.stories import STORIES, TOLD, answered, text_of
+
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_the_answer_is_what_was_read_and_found_good(name: str) -> None:
+    assert text_of(STORIES[name]) == (TOLD / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_no_answer_is_kept_whose_question_is_gone() -> None:
+    assert {path.stem for path in TOLD.iterdir()} == set(STORIES)
+
+
+@pytest.mark.parametrize("name", sorted(set(STORIES) - {"job-with-its-history"}))
+def test_an_answer_fits_a_screen_and_names_nobody_by_uid(name: str) -> None:
+    lines = text_of(STORIES[name]).splitlines()[1:]
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= 100
+    assert not [line for line in lines if _UID.search(line)]
+    steps = [line for line in lines if re.match(r"  \d\. ", line)]
+    assert len(steps) <= MOST_STEPS
+    evidence = [line for line in lines[1:] if line.startswith("  ") and line not in steps]
+    assert len(evidence) <= MOST_EVIDENCE + 3 * MOST_STEPS + 3
+
+
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_the_document_is_as_the_published_schema_says(name: str) -> None:
+    published = json.loads((DOCS / "schemas" / "explain.json").read_text(encoding="utf-8"))
+    answer = answered(STORIES[name])
+    document = msgspec.json.encode(answer)
+    jsonschema_rs.validate(published, json.loads(document))
+    assert msgspec.json.decode(document, type=Answer) == answer
+
+
+def test_the_published_schema_is_the_one_of_this_version() -> None:
+    published = json.loads((DOCS / "schemas" / "explain.json").read_text(encoding="utf-8"))
+    assert published == schema()
+
+
+def test_the_stories_cover_every_state_but_the_unknown_one() -> None:
+    assert {answered(each).state for each in STORIES.values()} == set(State) - {State.UNKNOWN}
+
+
+def test_a_tenant_is_told_nothing_of_others() -> None:
+    found = answered(STORIES["tenant-sees-only-what-is-his"])
+    document = msgspec.json.encode(found).decode()
+    assert not [word for word in ("rivals", "secret", "preemption/") if word in document]
+    assert not _UID.search(document)
+    assert found.displaced == []
+    assert any("preemptions.reprieve.dev" in each for each in found.certainty)
