@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.kube.resource import Resource
 from reprieve.planes.quota.plane import QuotaPlane
@@ -96,6 +97,9 @@ async def test_each_reason_is_told_once_counted_and_answered(tmp_path: Path) -> 
         assert found is not None and found.reason is Reason.HELD_BY_OTHERS
         assert found.deficit == {("default-flavor", "cpu"): 1_000}
         assert [each.holder.name for each in found.blockers] == [await name_of(cluster, "first")]
+        helped = await plane.waiting.diagnosis(NAMESPACE, second, fixes=True)
+        assert helped is not None
+        assert helped.fixes[0] == Fix(Change.FEWER_PODS, "spec.podSets[main].count", "2", "1")
         asked = await plane.waiting.diagnoses()
         assert {key: each.reason for key, each in asked.items()} == {
             f"{NAMESPACE}/{second}": Reason.HELD_BY_OTHERS,

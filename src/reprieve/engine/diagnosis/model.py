@@ -30,8 +30,8 @@ class Fix:
     """A change with which the engine, asked again, lets the unit start.
 
     `field` is the path within the object that is changed, `before` and `after` are its values as a
-    person would write them; for WAIT `after` is an instant in RFC 3339. `victims` is how many make
-    way then.
+    person would write them; for WAIT `after` is an instant in RFC 3339, or what has to have
+    happened. `victims` is how many make way then.
     """
 
     change: Change

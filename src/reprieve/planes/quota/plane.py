@@ -104,7 +104,7 @@ class QuotaPlane:
         self._in_use = InUse(context, self.state, self.watches)
         self.statuses = Statuses(context, self.state, self.watches)
         self._nodes = NodeView(context, PodTemplates(self.state, self.lookup), nodes)
-        self.waiting = Waiting(context, self.state, lambda: self.held_pairs.ledger)
+        self.waiting = Waiting(context, self.state, self.watches, lambda: self.held_pairs.ledger)
         self.state.took = self.waiting.took
         self.explanations = Explanations(context, self.state, self.writer, self.waiting.note)
         self._admissions = Admissions(context, self.state, self.writer)

@@ -10,12 +10,13 @@ Source: specification of the quota plane, section 8.4; the design's "Processes a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reprieve.api.kueue import Workload
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.quota import Standing, diagnose, reason_of, standing
+from reprieve.engine.diagnosis.quota_fixes import ClassChoice, remedies
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane
@@ -30,6 +31,7 @@ from reprieve.planes.common.workers import look_at_each
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.waiting_counts import WaitingCounts, closed_reason
+from reprieve.planes.quota.watches import Watches
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
 from reprieve.wording.diagnosis import waiting_event
@@ -39,6 +41,9 @@ __all__ = ["Waiting"]
 
 #: Who reports our own events about Workloads.
 _CONTROLLER: Final = "reprieve"
+_POD_CLASS: Final = "spec.podSets[*].template.spec.priorityClassName"
+#: Classes of what keeps the cluster going, which work does not name.
+_SYSTEM: Final = "system-"
 _LATER: Final = 2 * SECOND
 _ALLOWANCE: Final = Allowance(burst=50, quiet=20, busy=2, many=5)
 #: What a cycle decided that left these reasons in the condition `QuotaReserved`.
@@ -67,10 +72,12 @@ class Waiting:
         self,
         context: QuotaContext,
         state: QuotaState,
+        watches: Watches,
         ledger: Callable[[], Displacements | None],
     ) -> None:
         self._context = context
         self._state = state
+        self._watches = watches
         self._ledger = ledger
         self._budget = WriteBudget(
             context.clock, lambda: context.client.passed_before(Priority.EVENT), _ALLOWANCE
@@ -203,13 +210,26 @@ class Waiting:
 
     # Who asks
 
-    async def diagnosis(self, namespace: str, name: str) -> Diagnosis | None:
-        """Return why a Workload waits; None where it does not, or is not there."""
+    async def diagnosis(
+        self, namespace: str, name: str, *, fixes: bool = False
+    ) -> Diagnosis | None:
+        """Return why a Workload waits; None where it does not, or is not there.
+
+        With `fixes` some twenty decisions are made to find what would help: nothing else is decided
+        meanwhile, so that it is not for a process that leads.
+        """
         key = f"{namespace}/{name}"
         async with self._state.engine:
             self._state.settle()
             found = self._state.workload(key)
-            return None if found is None else self._diagnose(key, found)
+            said = None if found is None else self._diagnose(key, found)
+            if said is None or found is None or not fixes:
+                return said
+            row = self._state.queues.workload(key) or self._state.row(found)
+            reference = found.spec.priority_class_ref
+            named = "" if reference is None else reference.name
+            helpful = remedies(self._facts(row, found), row, said, self._classes(), named)
+        return replace(said, fixes=tuple(each.fix for each in helpful))
 
     async def diagnoses(self) -> dict[str, Diagnosis]:
         """Return why each Workload waits that does, by `namespace/name`."""
@@ -222,6 +242,16 @@ class Waiting:
                 if said is not None:
                     found[row.key] = said
         return found
+
+    def _classes(self) -> list[ClassChoice]:
+        """Return the classes that work may name: those of Workloads, or else those of pods."""
+        watches = self._watches
+        own = [ClassChoice(held.name, held.object.value) for held in watches.classes.cache]
+        return own or [
+            ClassChoice(held.name, held.object.value, _POD_CLASS)
+            for held in watches.priorities.cache
+            if not held.name.startswith(_SYSTEM)
+        ]
 
     def _diagnose(self, key: str, found: Workload) -> Diagnosis | None:
         row = self._state.queues.workload(key) or self._state.row(found)
