@@ -19,24 +19,32 @@ import yaml
 
 from reprieve.api.reprieve import Preemption
 from reprieve.cli.answers.asking import answer
+from reprieve.cli.answers.diagnosing import Decided, asked_of_planes
 from reprieve.cli.answers.document import VERSION, Answer, State, Subject
 from reprieve.cli.answers.kinds import Asked, asked_of
 from reprieve.cli.answers.layout import Page, Style, lines_of, safe
 from reprieve.cli.answers.record_sources import record_of_cluster, record_of_file
 from reprieve.cli.answers.recorded import answers, judged, told
 from reprieve.cli.answers.sources import ClusterSource
-from reprieve.kube.client import connect
+from reprieve.cli.answers.unit import Unit
+from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
+from reprieve.engine.plan import Plane
+from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
-from reprieve.kube.errors import ApiError
+from reprieve.kube.errors import ApiError, Forbidden
 from reprieve.kube.resource import PREEMPTIONS
+from reprieve.planes.common.process_settings import SCHEDULER_NAME
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.units.clock import SystemClock
+from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import format_instant
+from reprieve.whatif.lists import gather
+from reprieve.whatif.run import Undecided, decided
 
 __all__ = ["explain"]
 
 _NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
 _FORMS: Final = ("text", "json", "yaml")
 
 
@@ -123,19 +131,49 @@ def explain(
 async def _of_cluster(asked: Asked, options: _Options) -> Answer:
     clock = SystemClock()
     connection = await load_connection(options.kubeconfig, options.context, clock)
-    client = connect(connection, clock)
+    client = reading_client(connection, clock)
+    namespace = options.namespace or connection.namespace
     try:
         return await answer(
             ClusterSource(client, clock),
             asked,
-            options.namespace or connection.namespace,
+            namespace,
             operator_namespace=options.operator_namespace,
+            diagnose=_Planes(client, clock, namespace),
             history=options.history,
         )
     except ApiError as failure:
         raise UsageError(safe(str(failure))) from None
     finally:
         await client.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Planes:
+    """Has the planes decide on a copy of what the caller may read."""
+
+    client: Client
+    clock: Clock
+    namespace: str
+
+    async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
+        """Return what they say of a unit; None where they cannot decide here."""
+        names = (SCHEDULER_NAME, *sorted(_schedulers(unit) - {SCHEDULER_NAME}))
+        deciders = deciders_of(None, names, {})
+        try:
+            snapshot = await gather(
+                self.client, deciders.kinds(), self.clock, namespaces=[self.namespace]
+            )
+            deciders = installed_deciders(snapshot, names, {})
+            return await asked_of_planes(
+                unit, await decided(self.client, snapshot, deciders), plane
+            )
+        except (Forbidden, Undecided):
+            return None
+
+
+def _schedulers(unit: Unit) -> set[str]:
+    return {str(pod["spec"].get("schedulerName", _DEFAULT_SCHEDULER)) for pod in unit.pods}
 
 
 def _print(found: Answer, options: _Options) -> None:

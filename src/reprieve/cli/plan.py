@@ -9,7 +9,6 @@ answer; with `--detailed-exitcode` 0 starts, 10 starts and others make way, 20 w
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +16,10 @@ from typing import Any, Final
 import click
 import yaml
 
+from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
 from reprieve.cli.plan_text import plan_text
-from reprieve.cli.run import operator_options, run
-from reprieve.kube.client import Client
-from reprieve.kube.credentials import Connection, load_connection
+from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
-from reprieve.kube.transport import HttpWire, Transport
 from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
@@ -30,9 +27,7 @@ from reprieve.whatif.answer import Answer, Verdict, answer_of
 from reprieve.whatif.document import answer_document
 from reprieve.whatif.lists import discovered, gather
 from reprieve.whatif.run import Deciders, decided
-from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.submission import Document, dry_run, matched, read_documents
-from reprieve.whatif.wire import ReadingWire
 
 __all__ = ["plan"]
 
@@ -43,7 +38,6 @@ _CODES: Final = {
     Verdict.NEVER_FITS: 30,
 }
 _NO_ANSWER: Final = 2
-_PASSED_ON: Final = ("config_file", "scheduler_config", "quota_config", "feature_gates")
 
 
 @click.command()
@@ -144,14 +138,14 @@ async def _answered(
 ) -> tuple[Answer, Deciders]:
     clock = SystemClock()
     connection = await load_connection(kubeconfig, context, clock)
-    client = _reading(connection, clock)
+    client = reading_client(connection, clock)
     place = namespace or connection.namespace
     names = {each.object["metadata"].get("namespace") or place for each in documents}
     try:
-        deciders = _deciders(controllers, scheduler_names, passed)
+        deciders = deciders_of(controllers, scheduler_names, passed)
         snapshot = await gather(client, deciders.kinds(), clock, namespaces=names)
         if controllers is None:
-            deciders = _installed(snapshot, scheduler_names, passed)
+            deciders = installed_deciders(snapshot, scheduler_names, passed)
         submitted = matched(documents, discovered(snapshot.documents), place)
         if not without_server:
             submitted = await dry_run(client, submitted)
@@ -160,35 +154,6 @@ async def _answered(
         raise ReprieveError(f"{connection.server}: {failure}") from None
     finally:
         await client.close()
-
-
-def _reading(connection: Connection, clock: SystemClock) -> Client:
-    """Return a client that cannot write."""
-    return Client(Transport(ReadingWire(HttpWire(connection)), clock))
-
-
-def _deciders(
-    controllers: str | None, scheduler_names: tuple[str, ...], passed: dict[str, Any]
-) -> Deciders:
-    """Return the planes that are asked for; where none is, all that can decide here."""
-    wanted = controllers or "scheduling,quota"
-    if "idle" in wanted.split(","):
-        raise UsageError(
-            "--controllers: idle decides by measurements, which are not read here; accepted: "
-            "scheduling, quota"
-        )
-    flags = run.make_context("run", ["--controllers", wanted]).params
-    flags |= {name: passed[name] for name in _PASSED_ON}
-    flags["scheduler_names"] = scheduler_names
-    return Deciders.of(operator_options(os.environ, **flags))
-
-
-def _installed(
-    snapshot: Snapshot, scheduler_names: tuple[str, ...], passed: dict[str, Any]
-) -> Deciders:
-    """Return the planes whose kinds are served: quota with Kueue's, scheduling always."""
-    quota = snapshot.serves("kueue.x-k8s.io", "clusterqueues")
-    return _deciders("scheduling,quota" if quota else "scheduling", scheduler_names, passed)
 
 
 def _read(filename: str) -> list[Document]:

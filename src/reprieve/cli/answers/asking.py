@@ -7,6 +7,7 @@ from typing import Final
 
 from reprieve.api.reprieve import Preemption
 from reprieve.cli.answers.called import owners_of_marked
+from reprieve.cli.answers.diagnosing import Decided
 from reprieve.cli.answers.displacements import concerning, of_victim, others_for, records
 from reprieve.cli.answers.document import Answer, Displaced, State
 from reprieve.cli.answers.explanation import answer_of
@@ -16,14 +17,14 @@ from reprieve.cli.answers.quantities import listed
 from reprieve.cli.answers.sources import Json, Reading, Source
 from reprieve.cli.answers.standing import Standing, standing_of
 from reprieve.cli.answers.unit import Unit, name_of, unit_of
-from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.plan import Plane
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.units.errors import UsageError
 
 __all__ = ["Diagnose", "answer"]
 
 #: Asks who decides why a unit waits; None where they cannot say.
-Diagnose = Callable[[Unit], Awaitable[Diagnosis | None]]
+Diagnose = Callable[[Unit, Plane], Awaitable[Decided | None]]
 
 _RECORDS: Final = PREEMPTIONS.qualified
 
@@ -55,18 +56,18 @@ async def answer(
     told = concerning(unit, known)
     names = await owners_of_marked(reading, told)
     displaced = of_victim(unit, told, names)
-    diagnosis = None
-    if diagnose is not None and standing.state is State.WAITS:
-        diagnosis = await diagnose(unit)
+    decided = None
+    if diagnose is not None and standing.told is not None:
+        decided = await diagnose(unit, standing.told.plane)
     return answer_of(
         Findings(
             unit=unit,
             standing=standing,
             now=reading.now,
-            diagnosis=diagnosis,
+            decided=decided,
             displaced=displaced,
             others=others_for(unit, told, names),
-            limits=_limits(reading),
+            limits=_limits(reading, decided),
             unknown=_unknown_things(reading, displaced, history),
             history=history,
         )
@@ -123,8 +124,11 @@ async def _unknown(reading: Reading, asked: Asked, namespace: str) -> Answer:
     raise UsageError(f"no {asked.kind} {asked.name!r}{where}; {nearest(asked.name, names)}")
 
 
-def _limits(reading: Reading) -> list[str]:
+def _limits(reading: Reading, decided: Decided | None = None) -> list[str]:
     """Return what the caller may not list; records stand in `_unknown_things`."""
+    if decided is not None and decided.unseen:
+        text = "; ".join(decided.unseen)
+        return [f"Decided without what you may not list: {text}: figures are lower bounds."]
     refused = sorted({kind for kind, _ in reading.refused} - {_RECORDS})
     if not refused:
         return []

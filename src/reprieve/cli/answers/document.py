@@ -70,13 +70,21 @@ class Step(_Struct, frozen=True):
 
 
 class Waiting(_Struct, frozen=True):
-    """Why it waits: the plane whose question it is, a word of the closed list, what is told."""
+    """Why it waits: the plane whose question it is, a word of the closed list, what is told.
+
+    `lacks`: in base units, by resource. `refused`: how many who could make way stay, by rule.
+    `filters`: how many nodes each filter refused. `earliest`: when it may start at the earliest.
+    """
 
     plane: str
     reason: str
     message: str = ""
     since: str = ""
     lacks: dict[str, int] = {}
+    others: list[str] = []
+    refused: dict[str, int] = {}
+    filters: dict[str, int] = {}
+    earliest: str = ""
 
 
 class Displaced(_Struct, frozen=True):

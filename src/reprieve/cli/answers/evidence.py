@@ -24,6 +24,7 @@ from reprieve.cli.answers.quantities import (
 )
 from reprieve.cli.answers.sources import Json
 from reprieve.cli.answers.unit import Unit, name_of
+from reprieve.engine.plan import Ref
 from reprieve.intake.cluster.requests import plain_requests
 from reprieve.jobs.pod_sets import found_pod_sets
 from reprieve.units.instants import Nanos
@@ -32,6 +33,7 @@ __all__ = ["MOST_TIMES", "evidence_of"]
 
 #: Displacements that are told without being asked for.
 MOST_TIMES: Final = 3
+_MOST_BLOCKERS: Final = 3
 
 
 def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
@@ -44,13 +46,14 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
     if unit.group_name:
         yield "group", _group_text(unit)
     if unit.workload is not None:
-        yield "queue", _queue_text(unit.workload)
+        yield "queue", _queue_text(unit.workload, unit.cluster_queue)
     told = standing.told
     if told is not None:
         since = told.since
         yield "waits since", ago(since, now) if since is not None else ""
         # What the sentence of the reason does not say stands in the message.
         yield f"{told.plane} says", told.message
+        yield "held by", _blockers_text(found)
     elif standing.nodes and standing.text and standing.state is State.LEAVES:
         yield "where", listed(standing.nodes)
     yield from _idle_facts(found)
@@ -107,12 +110,12 @@ def _group_text(unit: Unit) -> str:
     return there if minimum is None else f"{there}, minimum {minimum}"
 
 
-def _queue_text(workload: Json) -> str:
+def _queue_text(workload: Json, cluster_queue: str) -> str:
     spec, status = workload["spec"], workload.get("status") or {}
     queue = f"LocalQueue {spec.get('queueName', '')}"
     admission = status.get("admission") or {}
-    if admission.get("clusterQueue"):
-        queue += f" -> ClusterQueue {admission['clusterQueue']}"
+    cluster_queue = str(admission.get("clusterQueue") or cluster_queue)
+    queue += f" -> ClusterQueue {cluster_queue}" if cluster_queue else ""
     flavors = {
         flavor
         for each in admission.get("podSetAssignments") or ()
@@ -121,6 +124,26 @@ def _queue_text(workload: Json) -> str:
     queue += f", flavor {listed(flavors)}" if flavors else ""
     priority = spec.get("priority")
     return queue if priority is None else f"{queue}, priority {priority}"
+
+
+def _blockers_text(found: Findings) -> str:
+    """Return who holds what it lacks: up to three by name, else counted by namespace."""
+    decided = found.decided
+    if decided is None or decided.diagnosis is None or not decided.diagnosis.blockers:
+        return ""
+    blockers = decided.diagnosis.blockers
+    if len(blockers) <= _MOST_BLOCKERS:
+        named = (f"{_holder(each.holder)} {amounts(each.amounts)}".rstrip() for each in blockers)
+        return "; ".join(named)
+    kinds = {each.holder.kind for each in blockers}
+    what = counted(len(blockers), kinds.pop() if len(kinds) == 1 else "object")
+    spaces = listed(filter(None, (each.holder.namespace for each in blockers)))
+    held = amounts(summed(each.amounts for each in blockers))
+    return f"{what}{f' in {spaces}' if spaces else ''}{f', {held}' if held else ''}"
+
+
+def _holder(ref: Ref) -> str:
+    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
 
 
 def _idle_facts(found: Findings) -> Iterator[tuple[str, str]]:

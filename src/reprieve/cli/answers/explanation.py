@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from reprieve.cli.answers.diagnosing import start_text
 from reprieve.cli.answers.document import (
     VERSION,
     Answer,
@@ -49,9 +50,9 @@ def answer_of(found: Findings) -> Answer:
 
 
 def _diagnosis(found: Findings) -> Diagnosis | None:
-    if found.diagnosis is not None or found.standing.told is None:
-        return found.diagnosis
-    return found.standing.told.diagnosis
+    if found.decided is not None and found.decided.diagnosis is not None:
+        return found.decided.diagnosis
+    return None if found.standing.told is None else found.standing.told.diagnosis
 
 
 def _subject(unit: Unit) -> Subject:
@@ -151,13 +152,17 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
 
 def _certainty(found: Findings) -> Iterator[str]:
     if found.standing.state is State.WAITS:
-        if found.diagnosis is not None:
-            yield f"Decided anew on what the cluster held at {format_instant(found.now)}."
+        decided = found.decided
+        if decided is not None and decided.diagnosis is not None:
+            yield f"Decided anew on what the cluster held at {format_instant(decided.at)}."
+        elif decided is not None and decided.starts is not None:
+            yield start_text(decided)
         else:
             yield (
                 "From what the objects say themselves, as of "
                 f"{format_instant(found.now)}; nothing was decided anew."
             )
+        yield from () if decided is None else decided.notes
     else:
         yield f"As of {format_instant(found.now)}."
     yield from found.unknown
@@ -176,6 +181,14 @@ def _waiting(found: Findings, diagnosis: Diagnosis | None) -> Waiting | None:
         message=named(found.unit, told.message),
         since=format_instant(told.since) if told.since is not None else "",
         lacks=lacks,
+        others=[str(each) for each in diagnosis.others] if diagnosis else [],
+        refused=dict(diagnosis.refused) if diagnosis else {},
+        filters=dict(diagnosis.filters) if diagnosis else {},
+        earliest=(
+            format_instant(diagnosis.earliest)
+            if diagnosis is not None and diagnosis.earliest is not None
+            else ""
+        ),
     )
 
 

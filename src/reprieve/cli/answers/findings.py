@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from reprieve.cli.answers.diagnosing import Decided
 from reprieve.cli.answers.document import Displaced
 from reprieve.cli.answers.standing import Standing
 from reprieve.cli.answers.unit import Unit, name_of, uid_of
-from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.units.instants import Nanos
 from reprieve.units.untrusted import Form
 
@@ -27,7 +27,7 @@ class Findings:
     """What was found out about a unit.
 
     Attributes:
-        diagnosis: why it waits, by whoever decides; None where only its objects were asked.
+        decided: why it waits, by whoever decides; None where only its objects were asked.
         displaced: how it made way, the newest first; `others`: who made way for it, likewise.
         limits: what the caller may not see.
         unknown: what else is not known.
@@ -36,7 +36,7 @@ class Findings:
     unit: Unit
     standing: Standing
     now: Nanos
-    diagnosis: Diagnosis | None = None
+    decided: Decided | None = None
     displaced: Sequence[Displaced] = ()
     others: Sequence[Displaced] = ()
     limits: Sequence[str] = ()

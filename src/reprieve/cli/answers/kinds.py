@@ -21,8 +21,12 @@ from reprieve.planes.scheduling.gangs.watches import RESOURCES as OLDER_GROUPS
 from reprieve.planes.scheduling.served import GROUP_VERSIONS
 from reprieve.units.errors import UsageError
 
-__all__ = ["POD_GROUPS", "WORKLOADS", "Asked", "asked_of", "job_kind_of", "nearest"]
+__all__ = ["LOCAL_QUEUES", "POD_GROUPS", "WORKLOADS", "Asked", "asked_of", "job_kind_of", "nearest"]
 
+LOCAL_QUEUES: Final = tuple(
+    Resource(kueue.GROUP, version, "localqueues", "LocalQueue")
+    for version in ("v1beta2", "v1beta1")
+)
 WORKLOADS: Final = tuple(
     Resource(kueue.GROUP, version, "workloads", "Workload") for version in ("v1beta2", "v1beta1")
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reprieve.api import kueue
-from reprieve.cli.answers.kinds import POD_GROUPS, WORKLOADS
+from reprieve.cli.answers.kinds import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
 from reprieve.cli.answers.sources import Json, Reading
 from reprieve.engine.idle.discovery import MAXIMUM_DEPTH
 from reprieve.intake.gangs import gang_name
@@ -35,6 +35,7 @@ class Unit:
         group: the PodGroup, where there is one that can be read.
         workload: its Workload.
         gpu_workload: its GpuWorkload.
+        cluster_queue: the one that its Workload's LocalQueue leads to, where that can be read.
     """
 
     asked: Json
@@ -44,6 +45,7 @@ class Unit:
     group: Json | None = None
     workload: Json | None = None
     gpu_workload: Json | None = None
+    cluster_queue: str = ""
 
     @property
     def root(self) -> Json:
@@ -97,13 +99,18 @@ async def unit_of(reading: Reading, asked: Json) -> Unit:
     above = chain if own or asked["kind"] != "PodGroup" else (asked,)
     if own and asked["kind"] == "PodGroup":
         above = (asked, *await _owners(reading, own[0]))
+    if asked["kind"] == "Workload":
+        workload: Json | None = asked
+    else:
+        workload = await _workload(reading, above, own)
     return Unit(
         asked=asked,
         owners=above[1:],
         pods=tuple(sorted(own, key=name_of)),
         group_name=group_name,
         group=group,
-        workload=asked if asked["kind"] == "Workload" else await _workload(reading, above, own),
+        workload=workload,
+        cluster_queue=await _cluster_queue(reading, workload),
         gpu_workload=asked
         if asked["kind"] == "GpuWorkload"
         else await _gpu_workload(reading, above, own),
@@ -191,6 +198,15 @@ async def _workload(reading: Reading, chain: Sequence[Json], pods: Sequence[Json
         or any(owner.get("uid") in uids for owner in each["metadata"].get("ownerReferences") or ())
     ]
     return max(found, key=_made, default=None)
+
+
+async def _cluster_queue(reading: Reading, workload: Json | None) -> str:
+    if workload is None:
+        return ""
+    for each in await reading.listed(LOCAL_QUEUES, namespace_of(workload), quietly=True):
+        if name_of(each) == workload["spec"].get("queueName"):
+            return str(each["spec"].get("clusterQueue", ""))
+    return ""
 
 
 async def _gpu_workload(

@@ -1,0 +1,133 @@
+"""Asks the planes why a unit waits: they decide on a copy of the cluster, in virtual time.
+
+Nothing is submitted. What would be admitted or placed if no one changed anything is told as such:
+then only the next decision, or the end of those who make way, keeps it waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.cli.answers.conditions import condition, is_unbound
+from reprieve.cli.answers.quantities import counted, duration, listed
+from reprieve.cli.answers.sources import Json
+from reprieve.cli.answers.unit import Unit, name_of, namespace_of, uid_of
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.plan import Plane
+from reprieve.planes.quota.plane import QuotaPlane
+from reprieve.planes.scheduling.plane import SchedulingPlane
+from reprieve.units.instants import Nanos
+from reprieve.whatif.run import Run
+
+__all__ = ["Decided", "asked_of_planes", "start_text"]
+
+_WORKLOADS: Final = ("kueue.x-k8s.io", "workloads")
+_PODS: Final = ("", "pods")
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the planes say.
+
+    Attributes:
+        at: of when the cluster is that they decided on.
+        diagnosis: why the unit waits, None where they do not say.
+        starts: when it would start if nothing else changed, None where it would not.
+        unseen: kinds that could not be read, or not everywhere.
+        notes: what else has to be known of the answer.
+    """
+
+    at: Nanos
+    diagnosis: Diagnosis | None = None
+    starts: Nanos | None = None
+    unseen: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+async def asked_of_planes(unit: Unit, run: Run, plane: Plane) -> Decided:
+    """Return what the planes of a run say about a unit, which waits in one of them."""
+    snapshot = run.overlay.snapshot
+    diagnosis = await _diagnosis(unit, run, plane)
+    starts = None if diagnosis is not None else _start(unit, run)
+    notes = list(run.troubles)
+    if not run.rest:
+        notes.append("The planes had not come to an end after half an hour of the cluster's time.")
+    others = {
+        str(pod["spec"].get("schedulerName", "default-scheduler"))
+        for pod in unit.pods
+        if is_unbound(pod)
+    } - run.scheduler_names
+    if plane is Plane.SCHEDULING and others:
+        notes.append(f"Its pods are placed by {listed(others)}, which was not asked.")
+    return Decided(
+        snapshot.at,
+        diagnosis,
+        starts,
+        tuple(_unseen(run)),
+        tuple(notes),
+    )
+
+
+def start_text(decided: Decided) -> str:
+    """Return what is said of a unit that would start by itself."""
+    assert decided.starts is not None
+    wait = duration(decided.starts - decided.at)
+    return f"Decided anew it starts within {wait}, if nothing else changes."
+
+
+async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
+    namespace = namespace_of(unit.asked)
+    for each in run.planes:
+        if plane is Plane.QUOTA and isinstance(each, QuotaPlane) and unit.workload is not None:
+            return await each.waiting.diagnosis(namespace, name_of(unit.workload))
+        if plane is Plane.SCHEDULING and isinstance(each, SchedulingPlane):
+            for kind, name in _names(unit):
+                found = each.waiting.unit(kind, namespace, name)
+                if found is not None:
+                    return found.diagnosis
+    return None
+
+
+def _names(unit: Unit) -> Iterable[tuple[str, str]]:
+    if unit.group_name:
+        yield "PodGroup", unit.group_name
+    for pod in unit.pods:
+        if is_unbound(pod):
+            yield "Pod", name_of(pod)
+
+
+def _start(unit: Unit, run: Run) -> Nanos | None:
+    """Return when the last of its pods got a node, or its Workload its admission."""
+    uids = {uid_of(pod) for pod in unit.pods if is_unbound(pod)}
+    workload = None if unit.workload is None else uid_of(unit.workload)
+    found: dict[str, Nanos] = {}
+    for change in run.overlay.history:
+        if change.new is None:
+            continue
+        uid = uid_of(change.new)
+        if change.kind == _PODS and uid in uids and change.new["spec"].get("nodeName"):
+            found.setdefault(uid, change.at)
+        if change.kind == _WORKLOADS and uid == workload and _is_admitted(change.new):
+            found.setdefault(uid, change.at)
+    wanted = uids or {workload or ""}
+    return max(found.values()) if wanted <= set(found) else None
+
+
+def _is_admitted(workload: Json) -> bool:
+    found = condition(workload, "Admitted")
+    return found is not None and found.get("status") == "True"
+
+
+def _unseen(run: Run) -> Iterator[str]:
+    """Yield what could not be listed, in words."""
+    snapshot = run.overlay.snapshot
+    spaces = {name for each in snapshot.unseen for name in each.namespaces}
+    if spaces:
+        of = "" if snapshot.namespaces is None else f" of {snapshot.namespaces}"
+        kinds = listed((each.resource.plural for each in snapshot.unseen if each.namespaces), 4)
+        yield f"{kinds} of {counted(len(spaces), 'namespace')}{of}"
+    whole = [each.resource.plural for each in snapshot.unseen if not each.namespaces]
+    if whole:
+        yield listed(whole, 6)

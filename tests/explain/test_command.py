@@ -1,0 +1,149 @@
+"""`reprieve explain` as people type it, against a cluster that answers over HTTP and checks rights.
+
+The administrator, and a tenant who may read what is in his own namespace and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kubelocal.running import Settings, running_in_thread
+from reprieve.api.crds import all_crds
+from reprieve.cli.explain import explain
+from reprieve.kube.client import Client, connect
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
+from reprieve.units.clock import SystemClock
+from reprieve.units.errors import UsageError
+
+pytestmark = pytest.mark.real_time
+GROUP = "rbac.authorization.k8s.io"
+ROLES = Resource(GROUP, "v1", "roles", "Role")
+BINDINGS = Resource(GROUP, "v1", "rolebindings", "RoleBinding")
+CLUSTER_ROLES = Resource(GROUP, "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_BINDINGS = Resource(
+    GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+Object = dict[str, Any]
+
+
+def pod(name: str, namespace: str, node: str = "", **spec: Any) -> Object:
+    container = {"name": "c", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "schedulerName": "reprieve-scheduler",
+            "containers": [container],
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    administrator: Path
+    tenant: Path
+
+    def ask(self, *arguments: str, tenant: bool = False) -> Result:
+        kubeconfig = self.tenant if tenant else self.administrator
+        return CliRunner().invoke(explain, [*arguments, "--kubeconfig", str(kubeconfig)])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One node, full of another tenant's work; `mine` waits."""
+    with running_in_thread(Settings(nodes=1, gpus=8, scheduler=False, rbac=True)) as found:
+        tenant = tmp_path_factory.mktemp("kube") / "tenant"
+        found.cluster.write_kubeconfig(tenant, "alice", "mine")
+        asyncio.run(_filled(found.kubeconfig))
+        yield Site(found.kubeconfig, tenant)
+
+
+async def _filled(kubeconfig: Path) -> None:
+    clock = SystemClock()
+    client = connect(await load_connection(str(kubeconfig), None, clock), clock)
+    try:
+        for name in ("mine", "rivals-of-mine"):
+            await client.create(NAMESPACES, {"metadata": {"name": name}}, dict)
+        for definition in all_crds():
+            await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition, dict)
+        rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+        role = {"metadata": {"name": "reader", "namespace": "mine"}, "rules": rules}
+        await client.create(ROLES, role, dict)
+        subject = [{"apiGroup": GROUP, "kind": "User", "name": "alice"}]
+        named = {"apiGroup": GROUP, "kind": "Role", "name": "reader"}
+        binding = {"metadata": role["metadata"], "roleRef": named, "subjects": subject}
+        await client.create(BINDINGS, binding, dict)
+        await client.create(PODS, pod("secret-project", "rivals-of-mine", "node-0"), dict)
+        await client.create(PODS, pod("waits", "mine"), dict)
+        await _until_running(client)
+    finally:
+        await client.close()
+
+
+async def _until_running(client: Client) -> None:
+    for _ in range(600):
+        found = await client.get(PODS, "rivals-of-mine", "secret-project", dict)
+        if found["status"].get("phase") == "Running":
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("the pod does not run")
+
+
+def test_who_may_read_everything_is_told_what_the_planes_decide(site: Site) -> None:
+    told = site.ask("pod/waits", "-n", "mine", "-o", "json")
+    assert told.exception is None, told
+    document = json.loads(told.output)
+    assert document["state"] == "Waits"
+    assert (document["waiting"]["plane"], document["waiting"]["reason"]) == ("scheduling", "Full")
+    assert "limits" not in document
+    assert document["certainty"][0].startswith("Decided anew on what the cluster held at ")
+
+
+def test_a_tenant_is_told_what_he_may_not_list_and_nothing_of_others(site: Site) -> None:
+    for form in ("text", "json"):
+        told = site.ask("pod/waits", "-o", form, tenant=True)
+        assert told.exception is None, told
+        for word in ("rivals", "secret", "node-0"):
+            assert word not in told.output
+    document = json.loads(told.output)
+    assert document["state"] == "Waits"
+    assert document["limits"][0].startswith("Decided without what you may not list: ")
+    assert "lower bounds" in document["limits"][0]
+    first = site.ask("pod/waits", tenant=True).output.splitlines()[0]
+    assert first.startswith("Decided without what you may not list: ")
+
+
+def test_a_tenant_may_not_ask_about_others(site: Site) -> None:
+    refused = site.ask("pod/secret-project", "-n", "rivals-of-mine", tenant=True)
+    assert isinstance(refused.exception, UsageError)
+    assert "you may not get pods there; the rule to add: " in str(refused.exception)
+    assert "\n" not in str(refused.exception)
+
+
+def test_the_namespace_is_that_of_the_context(site: Site) -> None:
+    told = site.ask("pod/waits", "-o", "yaml", tenant=True)
+    assert "namespace: mine\n" in told.output
+
+
+def test_what_runs_is_told_with_its_node(site: Site) -> None:
+    told = site.ask("pod/secret-project", "-n", "rivals-of-mine")
+    assert told.output.startswith("Pod rivals-of-mine/secret-project runs since ")
+    assert told.output.splitlines()[0].endswith(": on node node-0.")
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(site: Site) -> None:
+    refused = site.ask("pod/wait", "-n", "mine")
+    assert isinstance(refused.exception, UsageError)
+    assert str(refused.exception) == "no Pod 'wait' in namespace 'mine'; nearest: waits"
