@@ -55,6 +55,7 @@ REVIEWED: Final = {
     "engine/quota/queues.py": "an instant, which is a number",
     "engine/quota/shares.py": "digits that a Form has matched",
     "engine/quota/state.py": "an instant, which is a number",
+    "engine/diagnosis/scheduling_figures.py": "elements of arrays, members of an enum",
     "engine/scheduling/alternatives.py": "elements of arrays",
     "engine/scheduling/least_harm.py": "limits of numbers",
     "engine/scheduling/pod_preemption.py": "members of an enum",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
+from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import REASONS
 from reprieve.engine.plan import Plane
 from reprieve.units.durations import SECOND
@@ -156,3 +157,39 @@ async def test_gangs_of_the_older_front_doors_are_told_in_the_same_words(door: D
         await cluster.pass_time(20 * SECOND)
         assert _counted(cluster) == {"Full": 1}
         assert ("PodGroup", "g", "Full", 1) in _told(cluster)
+
+
+async def test_a_waiting_gang_is_answered_for_with_figures_and_a_change_that_helps() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4, 4])
+        plane = cluster.start()
+        cluster.running(pod("old", 2), "node-0")
+        cluster.create(group("g", min_count=4), *(pod(f"g-{n}", 2, group="g") for n in range(4)))
+        await cluster.pass_time(10 * SECOND)
+        found = plane.diagnosis("Pod", NAMESPACE, "g-2", fixes=True)
+        assert found is not None
+        assert found == plane.diagnosis("PodGroup", NAMESPACE, "g", fixes=True)
+        assert (found.reason, found.deficit) == ("Full", {("", "cpu"): 2_000})
+        assert [each.holder.name for each in found.blockers] == ["old"]
+        path = "spec.schedulingPolicy.gang.minCount"
+        assert found.fixes == (Fix(Change.FEWER_PODS, path, "4", "3"),)
+        assert plane.diagnosis("Pod", NAMESPACE, "old") is None
+        cluster.api.put("podgroups.scheduling.k8s.io", _with_minimum(cluster.group("g"), 3))
+        await cluster.until(lambda: len(cluster.placed()) == 4)
+
+
+async def test_a_waiting_gang_of_koordinator_is_answered_for_in_the_same_way() -> None:
+    async with memory() as cluster:
+        cluster.nodes([2])
+        plane = cluster.start()
+        kind = f"podgroups.{KOORDINATOR.api_version.partition('/')[0]}"
+        cluster.api.put(kind, _pod_group(KOORDINATOR, 3))
+        cluster.create(*(_member(KOORDINATOR, f"g-{n}") for n in range(3)))
+        await cluster.pass_time(20 * SECOND)
+        found = plane.diagnosis("PodGroup", NAMESPACE, "g")
+        assert found is not None
+        assert (found.reason, found.deficit) == ("Full", {("", "cpu"): 1_000})
+
+
+def _with_minimum(obj: Object, minimum: int) -> Object:
+    return {**obj, "spec": {**obj["spec"], "schedulingPolicy": {"gang": {"minCount": minimum}}}}

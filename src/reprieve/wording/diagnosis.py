@@ -161,7 +161,7 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
         ("{victims} are leaving", "they are to have ended by {until}"),
     ),
     Reason.SPREAD_OR_AFFINITY_BLOCKS: Words(
-        "Rules about which pods may be together keep it from nodes that have room",
+        "Rules about which pods may be together keep it from nodes where it would have room",
         "Loosen its spread constraints, affinity or anti-affinity, or the topology that its group "
         "asks for.",
         ("{why}",),

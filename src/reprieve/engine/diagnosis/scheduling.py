@@ -15,7 +15,7 @@ figures are added by `scheduling_figures`. Found are, and the first of their ord
 | victims were chosen, or are on their way out | VictimsLeaving |
 | a rule about pods that are together refuses a node with room | SpreadOrAffinityBlocks |
 | its policy is Never | PolicyNever |
-| pods of lower priority are within their minimum runtime | VictimsProtected |
+| pods of lower priority have just started, or are protected by a class | VictimsProtected |
 | victims were looked for, and all of them together do not make room | NoVictimsSuffice |
 | no pod is of lower priority | Full |
 """
@@ -31,6 +31,7 @@ from reprieve.engine.diagnosis.reasons import REASONS, Reason, dominant
 from reprieve.engine.gangs.gate import Barrier, Barring
 from reprieve.engine.gangs.job import JobReason
 from reprieve.engine.placement.reasons import PLUGIN, Code, Rejection
+from reprieve.engine.placement.reasons import Reason as Refusal
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, GangCycle, Preemption, Sentence
 from reprieve.engine.scheduling.outcome import Diagnosis as Fit
@@ -38,6 +39,10 @@ from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
 __all__ = [
+    "LEAVING",
+    "PRIORITY",
+    "PROTECTED",
+    "RUNTIME",
     "STATIC",
     "TOGETHER",
     "backing_off",
@@ -88,6 +93,11 @@ TOGETHER: Final = frozenset(
         Rejection.EXISTING_ANTI_AFFINITY,
     }
 )
+#: Rules that keep pods from making way, as they are counted and told.
+PRIORITY: Final = "priority"
+PROTECTED: Final = "preemption priority class"
+RUNTIME: Final = "minimum runtime"
+LEAVING: Final = "leaving already"
 _SAID: Final[Mapping[Sentence, Reason]] = MappingProxyType(
     {
         Sentence.NO_GROUP: Reason.GROUP_MISSING,
@@ -137,7 +147,7 @@ def of_attempt(attempt: Attempt) -> Diagnosis | None:
                 values["group"] = str(said.values[0])
     fits = [member.diagnosis for member in waiting if member.diagnosis is not None]
     _incomplete(attempt, fits, found, values)
-    fit = _by_fit(fits, found, values)
+    fit = _by_fit(fits, _spare(attempt, fits), found, values)
     if Reason.NO_NODE_MATCHES not in found:
         _by_preemption(attempt, found, values)
         if attempt.gang is not None:
@@ -165,10 +175,12 @@ def _told(
     earliest = None
     refused: dict[str, int] = {}
     if spared is not None:
-        refused["minimum runtime"] = spared.pods
+        refused[RUNTIME] = spared.pods
         earliest = Nanos(spared.until * SECOND) if Reason.VICTIMS_PROTECTED in found else None
         if earliest is not None:
             values.setdefault("until", format_instant(earliest))
+    if attempt.protected:
+        refused[PROTECTED] = attempt.protected
     filters = {} if fit is None else _by_filter(fit)
     return Diagnosis(
         Plane.SCHEDULING,
@@ -185,7 +197,7 @@ def _incomplete(
     attempt: Attempt, fits: list[Fit], found: dict[Reason, str], values: dict[str, str]
 ) -> None:
     """Find a group that is tried with fewer pods than it needs: then no pod was tried."""
-    for said in attempt.status[:1]:
+    for said in _all(attempt.status[:1]):
         unreachable = said.sentence is Sentence.MIN_COUNT_UNREACHABLE
         if unreachable and not fits and attempt.gang is None:
             minimum, scheduled, remaining = (n for n in said.values if isinstance(n, int))
@@ -194,31 +206,50 @@ def _incomplete(
                 values.update(present=str(scheduled + remaining), minimum=str(minimum))
 
 
-def _by_fit(fits: list[Fit], found: dict[Reason, str], values: dict[str, str]) -> Fit | None:
-    """Find what the filters say; return the fit whose counts are told."""
-    decisive: Fit | None = None
-    for fit in fits:
-        if fit.error:
-            found.setdefault(Reason.SET_ASIDE, "a filter failed")
-            return fit
-        by = _by_rejection(fit)
-        blocked = sum(count for rejection, count in by.items() if rejection in STATIC)
-        values["nodes"] = str(fit.nodes)
-        if blocked >= fit.nodes:
-            found.setdefault(Reason.NO_NODE_MATCHES, "")
-            return fit
-        together = {str(PLUGIN[each]) for each in by if each in TOGETHER}
-        if together and Reason.SPREAD_OR_AFFINITY_BLOCKS not in found:
-            found[Reason.SPREAD_OR_AFFINITY_BLOCKS] = ""
-            decisive = fit
-        if decisive is None:
-            decisive = fit
-    if decisive is not None:
-        values["nodes"] = str(decisive.nodes)
-        short = sorted({r.subject for r, _ in decisive.counts if _INSUFFICIENT is r.rejection})
+def _spare(attempt: Attempt, fits: list[Fit]) -> int:
+    """Return how many of the pods that found no node the minimum could do without."""
+    if attempt.code is Code.SUCCESS:
+        return len(fits) - 1
+    counts = (Sentence.MIN_COUNT_UNREACHABLE, Sentence.MIN_COUNT_NOT_YET)
+    for said in _all(attempt.status):
+        if said.sentence in counts:
+            minimum, scheduled, remaining = (n for n in said.values if isinstance(n, int))
+            return max(0, scheduled + remaining + len(fits) - minimum)
+    return 0
+
+
+def _by_fit(
+    fits: list[Fit], spare: int, found: dict[Reason, str], values: dict[str, str]
+) -> Fit | None:
+    """Find what the filters say; return the fit whose counts are told.
+
+    A pod that no node accepts is told only where the group cannot do without it.
+    """
+    failed = next((fit for fit in fits if fit.error), None)
+    if failed is not None:
+        found.setdefault(Reason.SET_ASIDE, "a filter failed")
+        return failed
+    impossible = [fit for fit in fits if _impossible(fit)]
+    others = [fit for fit in fits if not _impossible(fit)]
+    apart = [fit for fit in others if TOGETHER & _by_rejection(fit).keys()]
+    told = next(iter((*apart, *others, *impossible)), None)
+    if impossible and len(impossible) > spare:
+        found.setdefault(Reason.NO_NODE_MATCHES, "")
+        told = impossible[0]
+    elif apart:
+        found.setdefault(Reason.SPREAD_OR_AFFINITY_BLOCKS, "")
+    if told is not None:
+        values["nodes"] = str(told.nodes)
+        short = sorted({r.subject for r, _ in told.counts if r.rejection is _INSUFFICIENT})
         if short:
             values["short"] = ", ".join(short)
-    return decisive
+    return told
+
+
+def _impossible(fit: Fit) -> bool:
+    """Whether no node accepts the pod, however empty."""
+    by = _by_rejection(fit)
+    return sum(by[each] for each in STATIC & by.keys()) >= fit.nodes
 
 
 _INSUFFICIENT: Final = Rejection.INSUFFICIENT
@@ -235,12 +266,16 @@ def _by_preemption(attempt: Attempt, found: dict[Reason, str], values: dict[str,
         _count_victims(sum(len(each.pods) for each in preemption.victims), values)
     elif sentence is Sentence.NOT_ELIGIBLE_POLICY:
         found[Reason.POLICY_NEVER] = ""
-    elif attempt.spared is not None:
-        found[Reason.VICTIMS_PROTECTED] = ""
-    elif _nobody(preemption):
-        found[Reason.FULL] = ""
     else:
-        found[Reason.NO_VICTIMS_SUFFICE] = ""
+        said = [each for each, _ in preemption.unhelpful]
+        if any(isinstance(each, Refusal) and each.rejection in TOGETHER for each in said):
+            found.setdefault(Reason.SPREAD_OR_AFFINITY_BLOCKS, "")
+        if attempt.spared is not None or attempt.protected:
+            found[Reason.VICTIMS_PROTECTED] = ""
+        elif _nobody(preemption):
+            found[Reason.FULL] = ""
+        else:
+            found[Reason.NO_VICTIMS_SUFFICE] = ""
 
 
 def _nobody(preemption: Preemption) -> bool:
@@ -265,6 +300,8 @@ def _by_cycle(
     if job.reason in (JobReason.SUCCESS, JobReason.TERMINATING):
         found[Reason.VICTIMS_LEAVING] = ""
         _count_victims(len(job.slots) or len(job.terminating), values)
+    elif job.reason is JobReason.NO_NODES:
+        found[Reason.NO_NODE_MATCHES] = ""
     elif job.reason is JobReason.POLICY_NEVER:
         found[Reason.POLICY_NEVER] = ""
     elif job.reason is JobReason.NOT_HELPFUL:

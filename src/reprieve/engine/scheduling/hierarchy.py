@@ -25,6 +25,7 @@ __all__ = [
     "group_priority",
     "leaf_groups",
     "members_of",
+    "raised_above",
     "trees_of",
     "whole_groups",
 ]
@@ -52,6 +53,15 @@ def effective_priority(snapshot: Snapshot, policy: Policy) -> I64:
     np.maximum.at(highest, units[together], found[together])
     found[together] = highest[units[together]]
     return found
+
+
+def raised_above(snapshot: Snapshot, policy: Policy, priority: int) -> int:
+    """Return how many placed pods of a lower priority are protected by a class of their own."""
+    if policy.protection is None:
+        return 0
+    plain = effective_priority(snapshot, replace(policy, protection=None)) < priority
+    kept = effective_priority(snapshot, policy) >= priority
+    return int((plain & kept & (snapshot.pod_node >= 0)).sum())
 
 
 def whole_groups(snapshot: Snapshot, policy: Policy) -> I32:

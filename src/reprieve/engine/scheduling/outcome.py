@@ -227,7 +227,7 @@ class Attempt:
     `status`: sentences of the group's (or a failing check's) status, in order; a plain pod's is its
     member's diagnosis. `plan`: set when victims are to be evicted. `parts`: of a tree all groups,
     composite ones too; `status` is then the root's. `spared`: who might have made way otherwise,
-    where nobody was found to.
+    where nobody was found to; `protected`: how many pods more, but for a class of their own.
     """
 
     unit: Unit
@@ -242,3 +242,4 @@ class Attempt:
     placements: tuple[int, int] = (0, 0)  # examined with success and without (groups only)
     parts: tuple[GroupStatus, ...] = ()
     spared: Spared | None = None
+    protected: int = 0

@@ -27,7 +27,7 @@ from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
 from reprieve.engine.scheduling.group import endless_tree, missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
-from reprieve.engine.scheduling.hierarchy import as_preemptor, trees_of
+from reprieve.engine.scheduling.hierarchy import as_preemptor, raised_above, trees_of
 from reprieve.engine.scheduling.min_runtime import protected_until, spared_by
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
 from reprieve.engine.scheduling.outcome import Attempt, Explanation, Member, Sentence, Unit
@@ -176,7 +176,8 @@ class Session:
             if attempt.gang is not None and attempt.gang.trigger is not None:
                 below = self.snapshot.pending[attempt.gang.trigger].row.priority
             spared = spared_by(self.snapshot, self._policy, until, below, groups=of_groups)
-            attempt = replace(attempt, spared=spared)
+            protected = raised_above(self.snapshot, self._policy, below) if of_groups else 0
+            attempt = replace(attempt, spared=spared, protected=protected)
         attempt = with_reservations(simulation, attempt)
         plugins = profile.pod_group_post_filters if key else profile.post_filters
         if attempt.code is Code.UNSCHEDULABLE and "DynamicResources" in plugins:

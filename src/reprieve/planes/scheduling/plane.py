@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, Final
 
 from reprieve.engine.cluster.cluster import Cluster
 from reprieve.engine.cluster.forest import Forest
 from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.scheduling_figures import with_figures
+from reprieve.engine.diagnosis.scheduling_fixes import Question, fixes_for
+from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
 from reprieve.execution.turns import NodeTurns
@@ -31,7 +36,7 @@ from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.short_groups import ShortGroups
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
-from reprieve.planes.scheduling.waiting import Waiting
+from reprieve.planes.scheduling.waiting import Waiting, WaitingUnit
 from reprieve.planes.scheduling.watches import Watches
 from reprieve.units.durations import MINUTE, SECOND
 
@@ -131,6 +136,39 @@ class SchedulingPlane:
     def notice(self) -> str:
         """Return why nothing is written; this plane always writes, but in a dry run."""
         return ""
+
+    def diagnosis(
+        self, kind: str, namespace: str, name: str, *, fixes: bool = False
+    ) -> Diagnosis | None:
+        """Return why a `Pod`, `PodGroup` or `CompositePodGroup` waits, with figures.
+
+        None: it does not wait, or nothing has been decided about it yet. A pod of a group waits for
+        what its group waits for. `fixes`: with changes that would help, for which the engine
+        decides up to 20 times; it takes as long as that. Nothing is written.
+        """
+        found = self.waiting.unit(kind, namespace, name)
+        if found is None:
+            return None
+        question = self._question(found)
+        policy, unit, now = question.policy, question.unit, question.now
+        told = with_figures(question.snapshot, policy, unit, found.diagnosis, now=now)
+        return replace(told, fixes=fixes_for(question, told)) if fixes else told
+
+    def _question(self, waiting: WaitingUnit) -> Question:
+        context = self.context
+        pods = tuple(row.uid for row in waiting.pods)
+        unit = Unit(pods, "" if waiting.kind == "Pod" else waiting.key)
+        return Question(
+            self.state.cluster.snapshot(),
+            context.policy,
+            unit,
+            context.clock.wall() // SECOND if context.policy.timed else 0,
+            frozenset(self.state.overdue),
+            self.gangs.groups([unit]),
+            self.gangs.options_now(),
+            context.plugins,
+            context.scorers,
+        )
 
     async def synced(self) -> None:
         """Wait until all kinds were listed."""

@@ -1,0 +1,222 @@
+"""What a waiting pod or group lacks, who holds it, and which rules keep those from making way.
+
+Worked out when somebody asks, over the snapshot as it is. Amounts are of resources alone, on the
+nodes that the pods accept; what ports, volumes, devices of claims and rules about pods that are
+together ask for is no amount.
+
+* A pod lacks what is missing on the node where that is least: fewest resources, then the smallest
+  part of its request, then the first by name.
+* A group lacks what the pods ask for that do not fit beside the others, in the topology domain
+  where most fit; only resources of which there is too little for the minimum count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from reprieve.engine.cluster.rows import PODS, GroupRow
+from reprieve.engine.cluster.snapshot import I64, Flag, Mask, Pending, Snapshot
+from reprieve.engine.diagnosis.model import Blocker, Diagnosis
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.diagnosis.scheduling import LEAVING, PRIORITY, PROTECTED, RUNTIME, STATIC
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.placement.simulation import Simulation
+from reprieve.engine.plan import Ref
+from reprieve.engine.scheduling.hierarchy import effective_priority, members_of
+from reprieve.engine.scheduling.min_runtime import protected_until
+from reprieve.engine.scheduling.outcome import Unit
+from reprieve.units.ids import Uid
+
+__all__ = ["with_figures"]
+
+_MOST_BLOCKERS: Final = 8
+_OF_ROOM: Final = frozenset(
+    {
+        Reason.NO_NODE_MATCHES,
+        Reason.NOMINATED_WAITING,
+        Reason.VICTIMS_LEAVING,
+        Reason.POLICY_NEVER,
+        Reason.VICTIMS_PROTECTED,
+        Reason.NO_VICTIMS_SUFFICE,
+        Reason.FULL,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """What is missing where, and the nodes (nodes,) on which room would help."""
+
+    where: str
+    amounts: dict[str, int]
+    nodes: Mask
+
+
+def with_figures(
+    snapshot: Snapshot, policy: Policy, unit: Unit, found: Diagnosis, *, now: int = 0
+) -> Diagnosis:
+    """Return the diagnosis with deficit, blockers and refused candidates.
+
+    Diagnoses of other reasons than room, and of units that are gone, come back as they are. `now`:
+    Unix seconds.
+    """
+    queued = [snapshot.pending[uid] for uid in unit.pods if uid in snapshot.pending]
+    if found.reason not in _OF_ROOM or not queued or not snapshot.nodes:
+        return found
+    entry = snapshot.classes[queued[0].pod_class]
+    profile = policy.profile("" if entry is None else entry.scheduler_name)
+    if profile is None:
+        return found
+    simulation = Simulation(snapshot, policy, profile)
+    index = snapshot.group_index.get(unit.group, -1)
+    group = snapshot.group_rows[index] if index >= 0 else None
+    if len(queued) == 1 and (group is None or not group.topology_key):
+        lack = _of_pod(simulation, queued[0])
+    else:
+        lack = _of_group(simulation, group, queued)
+    if not lack.amounts:
+        return found
+    priority = queued[0].row.priority if group is None else group.priority
+    rules = _rules(snapshot, policy, priority, now)
+    columns = [snapshot.resources.index(name) for name in lack.amounts]
+    holding = (snapshot.pod_node >= 0) & (snapshot.pod_requests[:, columns] > 0).any(axis=1)
+    holding &= np.append(lack.nodes, False)[snapshot.pod_node.astype(np.intp)]
+    slots = np.flatnonzero(holding)
+    refused = Counter(rules[slot] for slot in slots.tolist() if rules[slot])
+    return replace(
+        found,
+        deficit={(lack.where, name): amount for name, amount in lack.amounts.items()},
+        blockers=tuple(_blockers(snapshot, slots, list(lack.amounts), columns, rules)),
+        refused={**found.refused, **refused},
+    )
+
+
+def _accepting(simulation: Simulation, pending: Pending) -> Mask:
+    """Return the nodes (nodes,) that are of the right kind, all of them where none is."""
+    codes = simulation.codes(pending)
+    right: Mask = ~np.isin(codes, [int(each) for each in STATIC])
+    return right if right.any() else np.ones(len(codes), np.bool_)
+
+
+def _of_pod(simulation: Simulation, pending: Pending) -> _Lack:
+    snapshot = simulation.snapshot
+    accepting = _accepting(simulation, pending)
+    need = simulation.requests_of(pending.pod_class)
+    columns = np.flatnonzero(need > 0)
+    nodes = np.flatnonzero(accepting)
+    free = snapshot.allocatable[nodes][:, columns] - simulation.used[nodes][:, columns]
+    lacking = np.clip(need[columns] - free, 0, None)
+    part = (lacking / need[columns]).max(axis=1)
+    best = int(np.lexsort((part, (lacking > 0).sum(axis=1)))[0])
+    amounts = _named(snapshot, columns, lacking[best])
+    return _Lack(snapshot.nodes[int(nodes[best])].name, amounts, accepting)
+
+
+def _of_group(simulation: Simulation, group: GroupRow | None, queued: Sequence[Pending]) -> _Lack:
+    """Return what the pods of a group lack that are still wanted for its minimum."""
+    snapshot = simulation.snapshot
+    accepting = np.logical_or.reduce(
+        [_accepting(simulation, pending) for pending in _one_of_each(queued)]
+    )
+    need = np.max([simulation.requests_of(each.pod_class) for each in queued], axis=0)
+    columns = np.flatnonzero(need > 0)
+    wanted = len(queued)
+    if group is not None and not group.composite:
+        there = len(members_of(snapshot, group))
+        wanted = min(wanted, max(1, (group.min_count or 1) - there))
+    free = np.clip(snapshot.allocatable - simulation.used, 0, None)[:, columns]
+    each = free // need[columns]  # (nodes, resources): pods that fit by one resource alone
+    best: tuple[int, str, Mask] | None = None
+    for where, inside in _domains(snapshot, group, accepting):
+        fits = int(each[inside].min(axis=1).sum()) if inside.any() else 0
+        if best is None or fits > best[0]:
+            best = fits, where, inside
+    if best is None or best[0] >= wanted:
+        return _Lack("", {}, accepting)
+    fits, where, inside = best
+    alone = each[inside].sum(axis=0)
+    short = alone < wanted
+    if not short.any():  # every resource would do by itself, but not on the same nodes
+        short = alone == alone.min()
+    lacking = np.where(short, need[columns] * (wanted - fits), 0)
+    return _Lack(where, _named(snapshot, columns, lacking), inside)
+
+
+def _one_of_each(queued: Sequence[Pending]) -> list[Pending]:
+    """Return one pod of each class."""
+    return list({pending.pod_class: pending for pending in queued}.values())
+
+
+def _domains(
+    snapshot: Snapshot, group: GroupRow | None, accepting: Mask
+) -> Iterator[tuple[str, Mask]]:
+    key = "" if group is None else group.topology_key
+    if not key:
+        yield "", accepting
+        return
+    values = np.array([node.labels.get(key, "") for node in snapshot.nodes])
+    for value in sorted({*values[accepting].tolist()} - {""}):
+        yield f"{key}={value}", accepting & (values == value)
+
+
+def _named(snapshot: Snapshot, columns: I64, amounts: I64) -> dict[str, int]:
+    found = {
+        snapshot.resources[column]: amount
+        for column, amount in zip(columns.tolist(), amounts.tolist(), strict=True)
+        if amount > 0
+    }
+    # That nodes have no more room for pods is told only where nothing else is missing.
+    return {name: n for name, n in found.items() if name != PODS} or found
+
+
+def _rules(snapshot: Snapshot, policy: Policy, priority: int, now: int) -> list[str]:
+    """Return which rule keeps each pod from making way, empty where none does: (slots,)."""
+    plain = replace(policy, protection=None)
+    own = effective_priority(snapshot, plain) >= priority
+    raised = effective_priority(snapshot, policy) >= priority
+    until = protected_until(snapshot, policy, now)
+    spared = np.zeros(len(own), np.bool_) if until is None else until > 0
+    leaving = (snapshot.pod_flags & Flag.DELETING) > 0
+    words = np.select(
+        [leaving, own, raised, spared], [LEAVING, PRIORITY, PROTECTED, RUNTIME], default=""
+    )
+    found: list[str] = words.tolist()
+    return found
+
+
+def _blockers(
+    snapshot: Snapshot, slots: I64, names: list[str], columns: list[int], rules: list[str]
+) -> list[Blocker]:
+    """Return who holds these resources, groups as a whole, those with most of the first first."""
+    sums: dict[tuple[int, int], I64] = {}
+    first: dict[tuple[int, int], int] = {}
+    requests = snapshot.pod_requests[:, columns]
+    for slot in slots.tolist():
+        group = int(snapshot.pod_group[slot])
+        key = (group, -1) if group >= 0 else (-1, slot)
+        first.setdefault(key, slot)
+        sums[key] = sums.get(key, 0) + requests[slot]
+    order = sorted(sums, key=lambda key: (-int(sums[key][0]), snapshot.pod_keys[first[key]]))
+    return [
+        Blocker(
+            _holder(snapshot, key[0], first[key]),
+            dict(zip(names, sums[key].tolist(), strict=True)),
+            rules[first[key]],
+        )
+        for key in order[:_MOST_BLOCKERS]
+    ]
+
+
+def _holder(snapshot: Snapshot, group: int, slot: int) -> Ref:
+    if group < 0:
+        namespace, _, name = snapshot.pod_keys[slot].partition("/")
+        return Ref("v1", "Pod", namespace, name, snapshot.pod_uids[slot])
+    row = snapshot.group_rows[group]
+    namespace, _, name = snapshot.group_keys[group].partition("/")
+    uid = Uid("") if row is None else row.uid
+    return Ref("scheduling.k8s.io/v1beta1", "PodGroup", namespace, name, uid)
