@@ -54,6 +54,7 @@ __all__ = ["Deciders", "Run", "Undecided", "decided", "settled"]
 
 _LOOK: Final = SECOND
 _QUIET: Final = 15 * SECOND
+_PACE: Final = SECOND // 100  # between two objects that are submitted
 _LONGEST: Final = 30 * MINUTE
 _MOST_ROUNDS: Final = 4
 _EPOCH: Final = 2**31
@@ -232,7 +233,11 @@ async def _run(
         await rest.ready(planes)
         await rest.until(clock.monotonic() + _LONGEST)
         start, at = len(overlay.history), clock.wall()
-        created = [overlay.create(each.resource, each.object) for each in submitted]
+        created = []
+        for each in submitted:
+            created.append(overlay.create(each.resource, each.object))
+            # As a client sends one after the other; a gang may be decided about before it is whole.
+            await clock.sleep(_PACE)
         came = await rest.until(clock.monotonic() + _LONGEST)
         return Run(
             overlay,

@@ -2,8 +2,9 @@
 
 1. Jobs, and every kind of the table of jobs with a suspend field: once it is let go its pods are
    made of its templates, and when it is stopped or deleted they go. A Job replaces pods that go.
-2. The kubelet: a pod that gets a node runs and is ready; one that is deleted is gone when its grace
-   period, or half a minute, is over.
+2. The kubelet: a pod that gets a node runs and is ready; one that is deleted is gone after a
+   second, or its grace period where that is shorter: few use it up, and to a decision it is room on
+   its way.
 3. The garbage collector: what loses its last owner is deleted.
 
 What nobody touched during the run is left as it was found. Source: the controllers of Kubernetes
@@ -36,7 +37,8 @@ from reprieve.whatif.pod_templates import PRIORITIES, RUNTIME_CLASSES
 __all__ = ["StandIns"]
 
 _STARTS_AFTER: Final = SECOND
-_LONGEST_GRACE: Final = 30
+_PACE: Final = SECOND // 1000
+_ENDS_WITHIN: Final = 1  # seconds, unless the grace period is shorter
 _TRACKING: Final = "batch.kubernetes.io/job-tracking"
 
 
@@ -90,9 +92,10 @@ class StandIns:
             while not self._changes.empty():
                 self._react(self._changes.get_nowait())
             now = self._clock.monotonic()
-            while self._timers and self._timers[0][0] <= now:
+            if self._timers and self._timers[0][0] <= now:
                 heapq.heappop(self._timers)[2]()
-            if not self._changes.empty():
+                # One after the other, as nodes do: whoever waits sees each by itself.
+                await self._clock.sleep(_PACE)
                 continue
             self._woken.clear()
             pause = self._timers[0][0] - now if self._timers else None
@@ -125,6 +128,9 @@ class StandIns:
                     self._leaves(namespace, name)
 
     def _changed(self, change: Change) -> None:
+        resource = self._overlay.table(*change.kind)
+        assert resource is not None, "it was written there"
+        self._follow(resource, change)
         self._changes.put_nowait(change)
         self._woken.set()
 
@@ -137,7 +143,6 @@ class StandIns:
         resource = self._overlay.table(*change.kind)
         assert resource is not None, "it was written there"
         metadata = change.object["metadata"]
-        self._follow(resource, change)
         if change.new is None:
             self._collect(metadata["uid"])
         kind = self._kinds.get(change.kind)
@@ -189,8 +194,8 @@ class StandIns:
                 if of == group and kind.kind == owner.get("kind"):
                     self._look_at_job(kind, namespace, owner["name"], started=False)
 
-    def _leaves(self, namespace: str, name: str, grace: int = _LONGEST_GRACE) -> None:
-        pause = min(grace, _LONGEST_GRACE) * SECOND
+    def _leaves(self, namespace: str, name: str, grace: int = _ENDS_WITHIN) -> None:
+        pause = min(grace, _ENDS_WITHIN) * SECOND
         self._after(pause, lambda: self._gone(namespace, name))
 
     def _gone(self, namespace: str, name: str) -> None:

@@ -1,0 +1,40 @@
+"""What was planned is what then happens: the same start, the same victims, the same placement.
+
+Of some hundred random submissions one in a hundred may differ: which of several pods of one instant
+a kubelet or the operator's watch comes to first is chance in the cluster itself, and decides ties.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.whatif.proof import proven
+
+PLANES = ("scheduling", "quota", "scheduling,quota")
+
+
+@pytest.mark.parametrize(
+    ("planes", "seed"), [("scheduling", 2), ("quota", 8), ("scheduling,quota", 0)]
+)
+async def test_a_plan_is_what_then_happens(tmp_path: Path, planes: str, seed: int) -> None:
+    tally = await proven(tmp_path, seed, planes, cases=8)
+    assert not tally.differences, "\n".join(tally.differences)
+    assert tally.verdicts.keys() == {"Starts", "StartsWithVictims", "Waits"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planes", PLANES)
+async def test_hundreds_of_plans_are_what_then_happens(tmp_path: Path, planes: str) -> None:
+    verdicts: Counter[str] = Counter()
+    differences: list[str] = []
+    for seed in range(22):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        tally = await proven(folder, seed, planes, cases=8)
+        verdicts += tally.verdicts
+        differences += tally.differences
+    assert len(differences) <= verdicts.total() // 100, "\n".join(differences)
+    assert min(verdicts[each] for each in ("Starts", "StartsWithVictims", "Waits")) >= 5, verdicts
