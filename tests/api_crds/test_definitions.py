@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from reprieve.api import reprieve as records
 from reprieve.api.crds import NAMES, UnknownCrd, all_crds, load
+from reprieve.api.disruption import Disruption, DisruptionSpec
 from reprieve.engine.idle.model import Aggregation, Phase, PreemptionPolicy
 from reprieve.engine.plan import Plane, ProofLevel
 from reprieve.execution.parts import Sizes, split
 
-GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS = NAMES
+GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS, DISRUPTIONS = NAMES
 
 
 def version(name: str) -> dict[str, Any]:
@@ -272,6 +273,8 @@ AMOUNTS = st.dictionaries(st.just("amd.com/gpu"), st.integers(0, 2**53))
                 amounts=AMOUNTS,
                 rule=NAMES_OF_OBJECTS,
                 action=st.sampled_from(records.Action),
+                lineage=st.sampled_from(["", "owner/uid-1"]),
+                lost_device_seconds=st.integers(0, 2**53),
             ),
             max_size=2,
         ),
@@ -282,6 +285,7 @@ AMOUNTS = st.dictionaries(st.just("amd.com/gpu"), st.integers(0, 2**53))
         ),
         reprieved=st.dictionaries(NAMES_OF_OBJECTS, st.integers(0, 9), max_size=2),
         dry_run=st.booleans(),
+        preemptor_lineage=st.sampled_from(["", "owner/uid-2"]),
         input=st.none() | st.dictionaries(NAMES_OF_OBJECTS, st.integers(), max_size=2),
     )
 )
@@ -297,7 +301,11 @@ def test_every_part_that_the_operator_can_write_is_accepted() -> None:
     root = records.ObjectRef("batch/v1", "Job", "train", "uid-1", "team")
     other = records.ObjectRef("kaiwo.silogen.ai/v1alpha1", "GpuWorkload", "w", "uid-2", "team")
     victims = [
-        records.Victim(subject, root, {"gpu": 8}, "rule", "why", records.Action.SUSPEND, "unit")
+        records.Victim(
+            *(subject, root, {"gpu": 8}, "rule", "why", records.Action.SUSPEND, "unit"),
+            lineage="owner/uid-1",
+            lost_device_seconds=480,
+        )
         for subject in (root, other)
     ]
     spec = records.PreemptionSpec(
@@ -320,6 +328,34 @@ def test_every_part_that_the_operator_can_write_is_accepted() -> None:
     assert apart.parts and apart.inputs
 
 
+def test_every_disruption_that_the_operator_can_write_is_accepted() -> None:
+    told = Disruption(
+        records.Metadata("train-0123456789", "team"),
+        DisruptionSpec(
+            subject=records.ObjectRef("scheduling.k8s.io/v1beta1", "PodGroup", "train", "", "team"),
+            lineage="owner/uid-1",
+            plan_id="0123456789ab",
+            plane="scheduling",
+            rule="lower priority, whole group",
+            preemptor="Pod/high",
+            noticed_at="2026-03-04T10:15:00Z",
+            evicting_at="2026-03-04T10:15:00Z",
+            ended_at="2026-03-04T10:15:30Z",
+            objects=4,
+            lost_device_seconds=0,
+            times=1,
+            window="1h0m0s",
+            spared_by="a higher priority",
+        ),
+    )
+    written = msgspec.json.decode(msgspec.json.encode(told))
+    assert errors(DISRUPTIONS, written) == []
+    assert unknown(schema(DISRUPTIONS), written) == []
+    columns = load(DISRUPTIONS)["spec"]["versions"][0]["additionalPrinterColumns"]
+    named = [column["name"].upper() for column in columns if not column.get("priority")]
+    assert named == ["SUBJECT", "RULE", "FOR", "LOST", "TIMES", "AGE"]
+
+
 def unknown(node: dict[str, Any], value: Any, path: str = "") -> list[str]:
     """Return the paths in `value` that pruning by `node` would drop."""
     if node.get("x-kubernetes-preserve-unknown-fields"):
@@ -339,7 +375,7 @@ def unknown(node: dict[str, Any], value: Any, path: str = "") -> list[str]:
 
 
 def test_a_recorded_decision_cannot_be_changed() -> None:
-    for name in (PREEMPTIONS, PARTS):
+    for name in (PREEMPTIONS, PARTS, DISRUPTIONS):
         rules = schema(name, "spec")["x-kubernetes-validations"]
         assert [rule["rule"] for rule in rules] == ["self == oldSelf"]
 

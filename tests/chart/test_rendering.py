@@ -198,7 +198,8 @@ def test_strict_disruption_mode_is_a_policy_of_the_api_server(tmp_path: Path) ->
         assert accepted("Workload", {"podGroupTemplates": [gang, spec]}) is fine
     assert accepted("Workload", {})
     off = render(tmp_path, {"controllers": ["scheduling"]})
-    assert len(off.all("ValidatingAdmissionPolicy")) == 1
+    names = {each["metadata"]["name"] for each in off.all("ValidatingAdmissionPolicy")}
+    assert not {name for name in names if name.endswith("disruption-mode")}
 
 
 def test_without_the_scheduling_plane_the_file_says_nothing_of_it(tmp_path: Path) -> None:
@@ -314,7 +315,7 @@ def test_several_replicas_have_a_disruption_budget(
 def test_only_the_operator_may_write_preemptions_in_its_namespace(tmp_path: Path) -> None:
     values = {"serviceAccount": {"name": "operator"}}
     rendered = render(tmp_path, values)
-    policy = rendered.one("ValidatingAdmissionPolicy")
+    policy, told = rendered.all("ValidatingAdmissionPolicy")
     constraints = policy["spec"]["matchConstraints"]
     assert constraints["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "ops"}
     (rule,) = constraints["resourceRules"]
@@ -324,11 +325,16 @@ def test_only_the_operator_may_write_preemptions_in_its_namespace(tmp_path: Path
     assert validation["expression"] == (
         'request.userInfo.username in ["system:serviceaccount:ops:operator"]'
     )
-    binding = rendered.one("ValidatingAdmissionPolicyBinding")["spec"]
-    assert binding == {
-        "policyName": policy["metadata"]["name"],
-        "validationActions": ["Deny"],
-    }
+    bindings = [each["spec"] for each in rendered.all("ValidatingAdmissionPolicyBinding")]
+    assert bindings == [
+        {"policyName": each["metadata"]["name"], "validationActions": ["Deny"]}
+        for each in (policy, told)
+    ]
+    # What tenants are told is nobody else's to say, in whatever namespace.
+    assert "namespaceSelector" not in told["spec"]["matchConstraints"]
+    (rule,) = told["spec"]["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["disruptions"], ["CREATE", "UPDATE"])
+    assert told["spec"]["validations"][0]["expression"] == validation["expression"]
 
 
 def test_no_image_comes_from_a_registry_that_the_user_did_not_name(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from reprieve.cli.webhooks import webhooks
+from reprieve.execution.disruptions import KEY_SECRET
 from reprieve.jobs.table import job_kinds
 from reprieve.planes.quota.webhooks.registration import CONFIGURATIONS
 from tests.chart.helm import Rendered, render
@@ -49,14 +50,20 @@ def rights(rules: list[dict[str, Any]], name: str | None = None) -> Rights:
     return found
 
 
-def cluster(rendered: Rendered) -> Rights:
-    """Return what the planes may do everywhere, apart from telling about webhooks."""
+def cluster_role(rendered: Rendered) -> dict[str, Any]:
+    """Return the planes' own role, apart from telling about webhooks."""
+    apart = ("-webhook", "-metrics", "-metrics-reader", "-disruptions-view")
     (found,) = (
-        role
-        for role in rendered.all("ClusterRole")
-        if not role["metadata"]["name"].endswith(("-webhook", "-metrics", "-metrics-reader"))
+        role for role in rendered.all("ClusterRole") if not role["metadata"]["name"].endswith(apart)
     )
-    return rights(found["rules"])
+    return found
+
+
+def cluster(rendered: Rendered) -> Rights:
+    """Return what the planes may do everywhere, but for what every plane does alike."""
+    granted = rights(cluster_role(rendered)["rules"])
+    assert granted.pop(("reprieve.dev", "disruptions")) == {"get", "list", "create", "delete"}
+    return granted
 
 
 def test_every_owner_kind_can_be_found_and_deleted(tmp_path: Path) -> None:
@@ -215,7 +222,8 @@ def test_of_webhook_configurations_the_operator_patches_its_own_two(tmp_path: Pa
 
 
 def test_who_reads_metrics_is_asked_only_where_that_is_chosen(tmp_path: Path) -> None:
-    assert len(render(tmp_path).all("ClusterRole")) == 1
+    names = {role["metadata"]["name"] for role in render(tmp_path).all("ClusterRole")}
+    assert not {name for name in names if "-metrics" in name}
     rendered = render(tmp_path, {"metrics": {"authentication": True}})
     asking, reader = (
         next(
@@ -260,7 +268,7 @@ def test_composite_groups_are_read_only_behind_their_gate(tmp_path: Path) -> Non
 
 
 def test_of_config_maps_only_koordinators_settings_are_read(tmp_path: Path) -> None:
-    rules = render(tmp_path, {"controllers": ["scheduling"]}).one("ClusterRole")["rules"]
+    rules = cluster_role(render(tmp_path, {"controllers": ["scheduling"]}))["rules"]
     named = rights(rules, "koord-scheduler-config")
     assert named == {("", "configmaps"): {"list", "watch"}}
 
@@ -275,7 +283,7 @@ def test_both_planes_have_the_rights_of_each(tmp_path: Path) -> None:
 
 
 def test_of_foreign_leases_only_kaiwos_manager_lease_is_read(tmp_path: Path) -> None:
-    rules = render(tmp_path).one("ClusterRole")["rules"]
+    rules = cluster_role(render(tmp_path))["rules"]
     assert rights(rules, "83fc2279.silogen.ai") == {("coordination.k8s.io", "leases"): READ}
 
 
@@ -288,7 +296,19 @@ def test_records_and_leases_are_written_in_the_operators_namespace_only(tmp_path
         ("reprieve.dev", "preemptions/status"): {"get", "update", "patch"},
         ("reprieve.dev", "preemptionparts"): {"get", "list", "create", "delete"},
         ("coordination.k8s.io", "leases"): everything,
+        ("", "secrets"): {"create"},
     }
+    assert rights(role["rules"], KEY_SECRET) == {("", "secrets"): {"get"}}
+
+
+def test_whoever_may_view_a_namespace_reads_what_became_of_work_there(tmp_path: Path) -> None:
+    (role,) = (
+        each
+        for each in render(tmp_path).all("ClusterRole")
+        if each["metadata"]["name"].endswith("-disruptions-view")
+    )
+    assert role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+    assert rights(role["rules"]) == {("reprieve.dev", "disruptions"): READ}
 
 
 def test_scaling_and_suspending_need_their_own_consent(tmp_path: Path) -> None:
@@ -322,11 +342,12 @@ def test_extra_owner_kinds_get_the_verbs_of_owners_or_their_own(tmp_path: Path) 
 def test_the_roles_are_bound_to_the_operators_account(tmp_path: Path) -> None:
     rendered = render(tmp_path, {"serviceAccount": {"name": "operator"}})
     account = [{"kind": "ServiceAccount", "name": "operator", "namespace": "ops"}]
-    for kind in ("Role", "ClusterRole"):
+    roles = {"Role": rendered.one("Role"), "ClusterRole": cluster_role(rendered)}
+    for kind, role in roles.items():
         binding = rendered.one(f"{kind}Binding")
         assert binding["subjects"] == account
         assert binding["roleRef"]["kind"] == kind
-        assert binding["roleRef"]["name"] == rendered.one(kind)["metadata"]["name"]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
 
 
 def test_roles_can_be_left_to_the_user(tmp_path: Path) -> None:

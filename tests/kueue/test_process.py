@@ -13,8 +13,7 @@ import yaml
 from reprieve.api.kueue import RESOURCE_IN_USE
 from reprieve.execution.jobs import resource_of
 from reprieve.kube.errors import ApiError
-from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from reprieve.planes.quota.webhooks.certificates import SECRETS
+from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, SECRETS, Resource
 from reprieve.planes.quota.webhooks.registration import VALIDATING
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
 from reprieve.scenarios.operator import OperatorProcesses

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
+from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Deposed, Fence, Tenure
 from reprieve.kube.client import Client
 from reprieve.kube.series_events import SeriesEvents
@@ -120,7 +121,8 @@ class MemoryApi:
     def _read(self, where: Target) -> FakeAnswer:
         held = self.objects[where.kind]
         if not where.name:
-            return FakeAnswer(body=list_body(held.values(), self._last))
+            inside = (each for (space, _), each in held.items() if where.namespace in ("", space))
+            return FakeAnswer(body=list_body(inside, self._last))
         found = held.get((where.namespace, where.name))
         return refusal(404, "NotFound") if found is None else FakeAnswer(body=found)
 
@@ -334,9 +336,10 @@ class Memory:
         section: Mapping[str, Any] | None = None,
         solver: Any = None,
         lag: Callable[[], int] = lambda: 0,
+        tells: bool = False,
         **context: Any,
     ) -> SchedulingPlane:
-        """Start a plane for these scheduler names."""
+        """Start a plane for these scheduler names; `tells`: it writes Disruptions."""
         wanted = {
             "configuration": {
                 "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -350,15 +353,18 @@ class Memory:
         metrics = Metrics()
         events = SeriesEvents(client, self.clock, instance=identity)
         held = Held(self.clock, identity, epoch=len(self.planes) + 1)
+        fence = Fence(tenure or held, self.clock, LEASE)
+        told = Disruptions(client, _OPERATOR_NAMESPACE, fence, self.clock, metrics)
         plane = SchedulingPlane(
             SchedulingContext(
                 client=client,
                 clock=self.clock,
-                fence=Fence(tenure or held, self.clock, LEASE),
+                fence=fence,
                 events=events,
                 metrics=metrics,
                 scheduler_metrics=SchedulingMetrics(metrics.registry),
                 settings=scheduling_settings({**wanted, **(section or {})}),
+                disruptions=told if tells else None,
                 **context,
             ),
             _OPERATOR_NAMESPACE,
@@ -366,6 +372,8 @@ class Memory:
         vars(plane.decisions)["_solver"] = solver or Inline()
         self.planes.append(plane)
         tasks = [asyncio.create_task(plane.run()), asyncio.create_task(events.run())]
+        if tells:
+            tasks.append(asyncio.create_task(told.run()))
         self._running.append((wire, tasks))
         return plane
 

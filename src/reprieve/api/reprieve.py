@@ -110,6 +110,7 @@ class Victim(_Struct, frozen=True):
     """One victim as planned: the object that is marked and the root that is evicted.
 
     `unit`: victims that bear the same one go together or not at all; empty for one that goes alone.
+    `lineage` and `lost_device_seconds` are the unit's, and stand with its first victim.
     """
 
     subject: ObjectRef
@@ -119,6 +120,8 @@ class Victim(_Struct, frozen=True):
     reason: str = ""
     action: Action = Action.DELETE
     unit: str = ""
+    lineage: str = ""
+    lost_device_seconds: int = 0
 
 
 class Guard(_Struct, frozen=True):
@@ -170,6 +173,7 @@ class PreemptionSpec(_Struct, frozen=True):
     parts: list[str] = []
     input_parts: list[str] = []
     victim_count: int = 0
+    preemptor_lineage: str = ""
 
     @property
     def number_of_victims(self) -> int:
@@ -191,7 +195,7 @@ class PreemptionStatus(_Struct, frozen=True):
 
     `victims`: of a plan in parts only some of those that were not evicted; `victims_by_state`
     counts all, and `numbers_by_state` says which they are, by their places in the plan
-    ("0-3998,4000").
+    ("0-3998,4000"). `untold`: not all of its Disruptions are written yet.
     """
 
     phase: IntentPhase
@@ -204,6 +208,7 @@ class PreemptionStatus(_Struct, frozen=True):
     numbers_by_state: dict[str, str] = {}
     started_at: str = ""
     finished_at: str = ""
+    untold: bool = False
 
 
 class Metadata(_Struct, frozen=True):
@@ -263,7 +268,7 @@ class PartVictim(_Struct, frozen=True, array_like=True):
     `number`: of its class within the part; `unit`: of its unit, None for a victim that goes alone;
     `reason`: None where it is that of its class. `subject_uid` stands where the subject is another
     object than the root, `subject_name` where the class does not give it. What is empty at the end
-    is left out.
+    is left out. `lineage` and `lost` as in `Victim`.
     """
 
     name: str
@@ -273,6 +278,8 @@ class PartVictim(_Struct, frozen=True, array_like=True):
     reason: str | None = None
     subject_uid: str | None = None
     subject_name: str | None = None
+    lineage: str | None = None
+    lost: int | None = None
 
 
 class VictimGuard(_Struct, frozen=True, array_like=True):

@@ -30,6 +30,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.engine.plan import Plan, Plane
+from reprieve.execution.at_stake import AtStake
 from reprieve.execution.fence import Fence
 from reprieve.execution.intents import IntentLog, IntentTaken, intent_name, intent_spec
 from reprieve.execution.parts import SIZES, Sizes
@@ -129,6 +130,7 @@ class Book:
         *,
         actions: Sequence[Action] = (),
         decision_input: dict[str, Any] | None = None,
+        at_stake: AtStake | None = None,
     ) -> Preemption:
         """Write a plan, as planned and then as begun; it is open from before the first await.
 
@@ -142,7 +144,14 @@ class Book:
         for _ in range(_NUMBERS):
             number = self._numbers[whom] = self._numbers.get(whom, 0) + 1
             now = self._clock.wall()
-            spec = intent_spec(plan, number, now, actions=actions, decision_input=decision_input)
+            spec = intent_spec(
+                plan,
+                number,
+                now,
+                actions=actions,
+                decision_input=decision_input,
+                at_stake=at_stake,
+            )
             name = intent_name(plan, number)
             self.open[name] = spec
             try:
@@ -174,8 +183,12 @@ class Book:
         phase: IntentPhase,
         reason: str,
         victims: Iterable[VictimStatus],
+        *,
+        untold: bool = False,
     ) -> Preemption | None:
         """Write how a plan ended; None where its record is gone, or was closed by somebody else.
+
+        `untold`: not all of its Disruptions are written.
 
         Raises:
             Deposed: the fence is closed.
@@ -190,7 +203,7 @@ class Book:
             if current is None or not current.status.phase.open:
                 return None
             whole = replace(current, spec=intent.spec)
-            return await self.log.finish(whole, phase, reason, states)
+            return await self.log.finish(whole, phase, reason, states, untold=untold)
 
         try:
             closed = await retried(once, self._client.transport.pause, (Conflict,), soon=True)

@@ -21,7 +21,8 @@ class Carried(Generic[M]):
     `marks`: of all and only victims that are told and not evicted yet, by uid. `left`: of those who
     are on their way. `states`: of those of whom it is known what became of them, or is tried again
     (PENDING). `busy`: a task is at it, so that `look` leaves it alone. `ending`: how it is to be
-    closed, once that is known. Instants are monotonic.
+    closed, once that is known. `ended`: when victims were seen to be out of the way, as RFC 3339.
+    `told`: their tenants are told, or will be. Other instants are monotonic.
     """
 
     intent: Preemption
@@ -36,6 +37,8 @@ class Carried(Generic[M]):
     pause: int = FIRST_PAUSE
     gone_since: int | None = None
     ending: tuple[IntentPhase, str] | None = None
+    ended: dict[str, str] = field(default_factory=dict)
+    told: bool = False
 
     @property
     def name(self) -> str:

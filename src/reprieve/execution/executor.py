@@ -9,7 +9,8 @@ For every plane the same five steps; what differs is said by the plane's `Victim
    all: what is left of a unit that has begun to go is tried again, with a growing pause, as is what
    failed for a passing reason.
 4. **Observe.** The plan waits until its victims are gone, as the plane sees it.
-5. **Close.** When the preemptor has what it needs or has let go, or ten minutes later.
+5. **Close.** When the preemptor has what it needs or has let go, or ten minutes later. Before
+   that the tenants of those who have gone are told (`execution.disruptions`).
 
 A crash, a hand-over or a fault may come between any two writes: `resume` goes on from what the
 victims show (`execution.takeover`). Source: the design's "Intent log and executor".
@@ -32,6 +33,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.execution.book import Book
 from reprieve.execution.carried import FIRST_PAUSE, Carried, TakenOver
+from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Deposed
 from reprieve.execution.takeover import LET_GO, sorted_out
 from reprieve.execution.victims import Marked, Reading, VictimResult, Victims
@@ -58,7 +60,8 @@ _NOBODY_MARKED: Final = "no victim was marked before its execution was interrupt
 class Executor(Generic[M]):
     """Carries out the plans of one plane; several may run side by side.
 
-    `spawn` runs a task; `ended` is told of each plan that was closed, by whomever.
+    `spawn` runs a task; `ended` is told of each plan that was closed, by whomever. `disruptions`
+    tells tenants.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Executor(Generic[M]):
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         ended: Callable[[Carried[M], Preemption | None], None] = lambda each, record: None,
+        disruptions: Disruptions | None = None,
     ) -> None:
         self.book = book
         self.open: dict[str, Carried[M]] = {}
@@ -75,6 +79,7 @@ class Executor(Generic[M]):
         self._clock = clock
         self._spawn = spawn
         self._ended = ended
+        self._disruptions = disruptions
         # Uids of those who stand as evicted in other records, while plans are taken over.
         self._elsewhere: set[str] = set()
 
@@ -212,10 +217,12 @@ class Executor(Generic[M]):
                     if seen.state is not each.state(victim):
                         self._set(each, victim, seen)
                     each.left.discard(uid)
+                    each.ended[uid] = format_instant(self._clock.wall())
         if each.left:
             return
         if each.gone_since is None:
             each.gone_since = now
+        await self._tell(each)
         # Nobody has to be waited for where nobody has gone.
         served = not each.any_over or self._victims.served(each.intent)
         if served or now - each.gone_since >= SERVED_WITHIN:
@@ -240,6 +247,8 @@ class Executor(Generic[M]):
             ApiError: to be tried again.
         """
         left, plans = await self.book.recover(), list[Carried[M]]()
+        if self._disruptions is not None:
+            await self._disruptions.recover(self.book.log, left.records)
         closed = [] if not left.claimed else [r for r in left.records if not r.status.phase.open]
         self._elsewhere = {
             uid
@@ -436,10 +445,18 @@ class Executor(Generic[M]):
         said = f"{over} of {len(victims)} victims {self._victims.manner.evicted}"
         each.ending = phase, "; ".join(filter(None, (said, why)))
 
+    async def _tell(self, each: Carried[M]) -> None:
+        """Tell the tenants whose work has gone, once; no step waits for what fails of it."""
+        if self._disruptions is not None and not each.told:
+            await self._disruptions.tell(each.intent, each.states, each.ended)
+            each.told = True
+
     async def _close(self, each: Carried[M]) -> None:
         assert each.ending is not None, "it is known how it ends"
         phase, reason = each.ending
-        record = await self.book.close(each.intent, phase, reason, each.outcome())
+        await self._tell(each)
+        untold = self._disruptions is not None and self._disruptions.owes(each.name)
+        record = await self.book.close(each.intent, phase, reason, each.outcome(), untold=untold)
         self.open.pop(each.name, None)
         self._ended(each, record)
 

@@ -38,6 +38,7 @@ from reprieve.api.reprieve import (
     VictimStatus,
 )
 from reprieve.engine.plan import Plan, Ref
+from reprieve.execution.at_stake import AtStake, with_stakes
 from reprieve.execution.fence import Fence
 from reprieve.execution.parts import (
     SIZES,
@@ -103,9 +104,22 @@ def intent_spec(
     actions: Sequence[Action] = (),
     dry_run: bool = False,
     decision_input: dict[str, Any] | None = None,
+    at_stake: AtStake | None = None,
 ) -> PreemptionSpec:
     """Return the spec that records `plan`; `actions` are parallel to its victims."""
     chosen = actions or [Action.DELETE] * len(plan.victims)
+    victims = [
+        Victim(
+            subject=reference(victim.subject),
+            root=reference(victim.root),
+            amounts=dict(victim.amounts),
+            rule=victim.rule,
+            reason=victim.reason,
+            action=action,
+            unit=victim.unit,
+        )
+        for victim, action in zip(plan.victims, chosen, strict=True)
+    ]
     return PreemptionSpec(
         plane=plan.plane,
         plan_id=plan.id,
@@ -118,18 +132,7 @@ def intent_spec(
             freed=dict(plan.proof.freed),
             free=dict(plan.proof.free),
         ),
-        victims=[
-            Victim(
-                subject=reference(victim.subject),
-                root=reference(victim.root),
-                amounts=dict(victim.amounts),
-                rule=victim.rule,
-                reason=victim.reason,
-                action=action,
-                unit=victim.unit,
-            )
-            for victim, action in zip(plan.victims, chosen, strict=True)
-        ],
+        victims=victims if at_stake is None else with_stakes(victims, at_stake.victims),
         decided_at=format_instant(now),
         preemptor=reference(plan.preemptor) if plan.preemptor else None,
         revision=plan.revision,
@@ -138,6 +141,7 @@ def intent_spec(
         placement=[Placement(uid, node) for uid, node in plan.placement],
         dry_run=dry_run,
         input=decision_input,
+        preemptor_lineage="" if at_stake is None else at_stake.preemptor,
     )
 
 
@@ -293,11 +297,14 @@ class IntentLog:
         phase: IntentPhase,
         reason: str,
         victims: Iterable[VictimStatus],
+        *,
+        untold: bool = False,
     ) -> Preemption:
         """Write `Completed` or `Abandoned` with what became of each victim.
 
-        Of a plan in parts those are listed that were not evicted, as far as there is room; the
-        states of all of them stand there by number, unless parts are gone.
+        `untold`: not all of its Disruptions are written. Of a plan in parts those are listed that
+        were not evicted, as far as there is room; the states of all of them stand there by number,
+        unless parts are gone.
 
         Raises:
             Deposed: the fence is closed.
@@ -316,6 +323,7 @@ class IntentLog:
             owner=self._fence.identity,
             epoch=self._fence.epoch,
             finished_at=format_instant(self._clock.wall()),
+            untold=untold,
         )
 
     async def remove(self, intent: Preemption) -> None:

@@ -57,6 +57,7 @@ _DATA: Final = "data"
 _NAME: Final = "*"  # neither this nor the next stands in the name of an object
 _UID: Final = "#"
 _LETTERS: Final = 8  # of a uid
+_BEFORE_LINEAGE: Final = 7  # fields of a `PartVictim`
 
 
 class PartsMissing(ReprieveError):
@@ -286,6 +287,9 @@ class _Content:
         if shared.subject is not None:
             row.append(victim.subject.uid)
             row.append(None if shared.subject.name else victim.subject.name)
+        if victim.lineage or victim.lost_device_seconds:
+            row += [None] * (_BEFORE_LINEAGE - len(row))
+            row += [victim.lineage or None, victim.lost_device_seconds or None]
         while row[-1] is None:
             row.pop()
         line = self._encode(row).decode()
@@ -384,6 +388,8 @@ def _victims(part: PartSpec) -> Iterator[Victim]:
             reason=shared.reason if each.reason is None else each.reason,
             action=shared.action,
             unit="" if each.unit is None else _at(part.units, each.unit),
+            lineage=each.lineage or "",
+            lost_device_seconds=each.lost or 0,
         )
 
 

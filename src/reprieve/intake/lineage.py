@@ -1,4 +1,4 @@
-"""The line of work that a Workload belongs to, from its owners, its label and its pod sets.
+"""The line of work that a Workload or a pod belongs to, by owners, label and template.
 
 The pod template is normalised by being read: what is kept of it is what decides where pods go, and
 neither names nor labels that a job's controller adds. Source: specification of disruptions,
@@ -14,10 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from reprieve.api import kueue
+from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.disruptions.lineage import LINEAGE_LABEL, Identity, Party, party_of
+from reprieve.units.durations import SECOND
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 
-__all__ = ["controller_uid", "lineage_label", "workload_party"]
+__all__ = ["controller_uid", "lineage_label", "pod_party", "workload_party"]
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -36,6 +38,28 @@ def workload_party(workload: kueue.Workload, owner: str, label: str) -> Party:
             template=hashlib.blake2b(said, digest_size=8).hexdigest(),
             label=label or (metadata.labels or {}).get(LINEAGE_LABEL, ""),
             created=_created(metadata.creation_timestamp),
+        )
+    )
+
+
+def pod_party(row: PodRow) -> Party:
+    """Return the line of work of a pod, whose controller is the highest owner that is known.
+
+    Without one its class is its template.
+    """
+    template = ""
+    if not row.controller:
+        template = hashlib.blake2b(repr(row.pod_class).encode(), digest_size=8).hexdigest()
+    return party_of(
+        Identity(
+            uid=row.uid,
+            namespace=row.namespace,
+            tenant=row.namespace,
+            owner=row.controller,
+            queue=row.pod_class.scheduler_name,
+            template=template,
+            label=dict(row.labels).get(LINEAGE_LABEL, ""),
+            created=Nanos(row.created * SECOND),
         )
     )
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 __all__ = [
     "CUSTOM_RESOURCE_DEFINITIONS",
+    "DISRUPTIONS",
     "ENDPOINT_SLICES",
     "EVENTS",
     "GPU_WORKLOADS",
@@ -18,6 +19,7 @@ __all__ = [
     "PODS",
     "PREEMPTIONS",
     "PREEMPTION_PARTS",
+    "SECRETS",
     "Resource",
 ]
 
@@ -67,6 +69,7 @@ class Resource:
 PODS: Final = Resource("", "v1", "pods", "Pod")
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 EVENTS: Final = Resource("", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
@@ -83,3 +86,4 @@ KAIWO_CONFIGS: Final = Resource(
 )
 PREEMPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "preemptions", "Preemption")
 PREEMPTION_PARTS: Final = Resource("reprieve.dev", "v1alpha1", "preemptionparts", "PreemptionPart")
+DISRUPTIONS: Final = Resource("reprieve.dev", "v1alpha1", "disruptions", "Disruption")

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from reprieve.engine.plan import Plane as Decider
+from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence, Tenure
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client, connect
@@ -133,13 +134,16 @@ async def _run(
     lag = LoopLag(clock, metrics)
     broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     limit = _decision_limit(options, clock, metrics, keeper, broken)
+    fence = Fence(tenure, clock, options.lease_duration)
+    disruptions = Disruptions(client, namespace, fence, clock, metrics)
     given = Surroundings(
         options=options,
         settings=settings,
         client=client,
         clock=clock,
         metrics=metrics,
-        fence=Fence(tenure, clock, options.lease_duration),
+        fence=fence,
+        disruptions=disruptions,
         identity=identity,
         decision_limit=limit,
         lagging=lambda: lag.current > _MOST_LAG,
@@ -160,7 +164,8 @@ async def _run(
     ) as port:
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
         runners = [runner for each in made for runner in each.runners]
-        background = [asyncio.create_task(each.run()) for each in (*recorders, lag, *runners)]
+        beside = (*recorders, lag, disruptions, *runners)
+        background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
         background += [] if answering is None else [answering]
         try:

@@ -27,6 +27,7 @@ __all__ = ["IdleGpuSeconds", "Metrics"]
 
 _PREFIX: Final = "reprieve"
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_TIMES: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0)
 _SLOW: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -44,6 +45,9 @@ class Metrics:
     Quota: `held_pairs`, one series for each pair; `loop_members`, how many lines of work are in
     loops; `unproven`, preemptions that were left out for want of nodes; `kueue_leads` 0 or 1;
     `webhook_refused` by reason.
+    Disruptions: `disruptions`, one for each displaced unit, by its rule; `disruption_failures`,
+    calls by which one could not be written; `lineage_displacements`, how often the line of work of
+    each had been displaced within the window.
     `waiting_units`: pods and groups, or workloads, that wait, by the reason that is told
     (`show_waiting`).
     Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.
@@ -132,6 +136,17 @@ class Metrics:
         self.loop_members = self._gauge(
             "loop_members",
             "Lines of work in loops of displacements of which one is held.",
+        )
+        self.disruptions = self._counter(
+            "disruptions", "Displaced units that their tenants were told of.", "plane", "rule"
+        )
+        self.disruption_failures = self._counter(
+            "disruption_write_failures", "Disruptions that could not be written yet.", "reason"
+        )
+        self.lineage_displacements = self._histogram(
+            "lineage_displacements",
+            "How often the line of work of a displaced unit was displaced within an hour.",
+            _TIMES,
         )
         self.unproven = self._counter(
             "quota_unproven_preemptions",

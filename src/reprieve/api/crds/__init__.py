@@ -6,7 +6,7 @@
   resolve a policy through its tiers nor print a map as text. KaiwoConfig keeps unknown fields of
   `spec`, since other operators have sections there, and prunes them inside `spec.gpuPreemption`.
 - `preemptions.reprieve.dev` is the intent log and the record, `preemptionparts.reprieve.dev` what
-  of it is too large for one object.
+  of it is too large for one object; `disruptions.reprieve.dev` tells tenants of their own work.
 - Those of `kueue.x-k8s.io` are compatible with Kueue (specification of the quota plane, section 1):
   v1beta2 is stored, v1beta1 served. They come with the quota plane only (`KUEUE_NAMES`), since a
   cluster may have Kueue's own. Who installs them names the conversion webhook (`with_webhook`).
@@ -43,6 +43,7 @@ NAMES: Final = (
     "kaiwoconfigs.config.kaiwo.silogen.ai",
     "preemptions.reprieve.dev",
     "preemptionparts.reprieve.dev",
+    "disruptions.reprieve.dev",
 )
 KUEUE_NAMES: Final = (
     "admissionchecks.kueue.x-k8s.io",

@@ -144,11 +144,20 @@ def differences(spec: PreemptionSpec, replay: Replays) -> str:
 def _spec_again(spec: PreemptionSpec, plan: Plan, now: Nanos) -> PreemptionSpec:
     # What to do to a root is its owner's word, not part of the decision.
     actions = {victim.root.uid: victim.action for victim in spec.victims}
-    return intent_spec(
+    again = intent_spec(
         plan,
         spec.attempt,
         now,
         actions=[actions.get(victim.root.uid, Action.DELETE) for victim in plan.victims],
         dry_run=spec.dry_run,
         decision_input=spec.input,
+    )
+    # Nor is what it costs whom, which is added when the plan is written down.
+    costs = {each.root.uid: (each.lineage, each.lost_device_seconds) for each in spec.victims}
+    victims = []
+    for each in again.victims:
+        lineage, lost = costs.get(each.root.uid, ("", 0))
+        victims.append(msgspec.structs.replace(each, lineage=lineage, lost_device_seconds=lost))
+    return msgspec.structs.replace(
+        again, victims=victims, preemptor_lineage=spec.preemptor_lineage
     )

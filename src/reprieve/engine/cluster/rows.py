@@ -287,6 +287,7 @@ class PodRow:
     # said, -1 for what cannot be read. The same in the rows below.
     min_runtime: int | None = None
     generation: int = 0
+    controller: str = ""  # uid of the controller
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ __all__ = [
     "PREEMPTION_PRIORITY_CLASS",
     "checkpoint_of",
     "claims_of",
+    "controller_of",
     "created_of",
     "disruption_of",
     "floor_of",
@@ -107,6 +108,14 @@ def owner_of(metadata: ObjectMeta) -> tuple[str, str]:
         if reference.controller:
             return intern(reference.kind), intern(reference.name)
     return "", ""
+
+
+def controller_of(metadata: ObjectMeta) -> str:
+    """Return the uid of the controller, empty where there is none."""
+    for reference in metadata.owner_references or ():
+        if reference.controller:
+            return intern(reference.uid)
+    return ""
 
 
 def claims_of(

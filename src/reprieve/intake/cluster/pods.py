@@ -28,6 +28,7 @@ from reprieve.intake.cluster.extended import extended_requests
 from reprieve.intake.cluster.metadata import (
     checkpoint_of,
     claims_of,
+    controller_of,
     created_of,
     disruption_of,
     min_runtime_of,
@@ -160,6 +161,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         disruption=disruption_of(metadata),
         min_runtime=min_runtime_of(metadata),
         generation=metadata.generation,
+        controller=controller_of(metadata),
     )
 
 
@@ -187,6 +189,7 @@ def counted_pod_row(pod: PodObject) -> PodRow:
         deleting=metadata.deletion_timestamp is not None,
         finished=status.phase in _FINISHED,
         owner=_or(("", ""), lambda: owner_of(metadata)),
+        controller=_or("", lambda: controller_of(metadata)),
     )
 
 

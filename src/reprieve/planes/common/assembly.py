@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
@@ -97,6 +98,7 @@ class Surroundings:
     clock: Clock
     metrics: Metrics
     fence: Fence
+    disruptions: Disruptions
     identity: str
     decision_limit: DecisionLimit
     lagging: Callable[[], bool]

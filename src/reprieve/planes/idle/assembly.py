@@ -46,6 +46,7 @@ async def assemble(given: Surroundings) -> Assembled:
         start=proven,
         lagging=given.lagging,
         decision_limit=given.decision_limit,
+        disruptions=given.disruptions,
         dry_run=given.options.dry_run,
     )
     return Assembled(IdlePlane(context, given.namespace), [events])

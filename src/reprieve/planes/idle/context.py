@@ -9,6 +9,7 @@ from typing import Final
 
 from reprieve.api.reprieve import PLAN_ANNOTATION
 from reprieve.engine.plan import Ref
+from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
@@ -50,6 +51,7 @@ class IdleContext:
     read_only: str = ""
     config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
+    disruptions: Disruptions | None = None
     # When something was said that need not be said again soon, monotonic; oldest first.
     said: dict[str, Nanos] = field(default_factory=dict)
 

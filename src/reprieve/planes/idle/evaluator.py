@@ -281,7 +281,10 @@ class Evaluator:
         log.info("plan %s: %s", plan.id, _summary(plan))
         try:
             intent = await self._book.write(
-                plan, actions=self._actions(plan), decision_input=decided_on
+                plan,
+                actions=self._actions(plan),
+                decision_input=decided_on,
+                at_stake=self.open_intents.at_stake(plan),
             )
         except (IntentTaken, Conflict) as stale:
             log.info("plan %s is stale: %s", plan.id, stale)

@@ -24,8 +24,10 @@ from reprieve.api.reprieve import (
     PreemptionSpec,
     VictimState,
 )
+from reprieve.engine.disruptions.lineage import Identity, party_of
 from reprieve.engine.idle.model import Phase
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
+from reprieve.execution.at_stake import AtStake, Stake
 from reprieve.execution.book import Book
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import SERVED_WITHIN, Executor
@@ -72,6 +74,7 @@ class OpenIntents:
         self._book = book
         self._intents = intents
         self._action_of = action_of
+        self._lost_with = lost_with
         self._again = again
         # Plans of this process by id, for the texts of their events.
         self._plans: dict[str, Plan] = {}
@@ -79,7 +82,12 @@ class OpenIntents:
             context, workloads, self._plans.get, changed, lost_with, pods_left
         )
         self._executor = Executor[None](
-            book, self._victims, context.clock, self._spawn, ended=self._ended
+            book,
+            self._victims,
+            context.clock,
+            self._spawn,
+            ended=self._ended,
+            disruptions=context.disruptions,
         )
         # Intents in parts that others have begun, put together, by name.
         self._whole: dict[str, PreemptionSpec] = {}
@@ -95,6 +103,16 @@ class OpenIntents:
         self._plans[plan.id] = plan
         async with self._slots:
             return await self._executor.mark(intent)
+
+    def at_stake(self, plan: Plan) -> AtStake:
+        """Return what a plan costs whom; a line of work is what a root has made."""
+        demand = plan.preemptor and self._workloads.get(
+            key_of(plan.preemptor.namespace, plan.preemptor.name)
+        )
+        return AtStake(
+            _lineage(demand.root) if demand else "",
+            [Stake(_lineage(each.root), self._lost_with(each.root)) for each in plan.victims],
+        )
 
     def carry(self, each: Carried[None]) -> None:
         """Evict the victims of a plan whose marks are written, in a task of its own."""
@@ -224,7 +242,9 @@ class OpenIntents:
             ),
         )
         try:
-            intent = await self._book.write(plan, actions=[self._action_of(held.root)])
+            intent = await self._book.write(
+                plan, actions=[self._action_of(held.root)], at_stake=self.at_stake(plan)
+            )
         except (IntentTaken, Conflict):
             return
         name = intent.metadata.name
@@ -263,6 +283,11 @@ def _ending(intent: Preemption) -> tuple[str, str]:
     failed = [v.message for v in intent.status.victims if v.state is VictimState.FAILED]
     why = "; ".join(filter(None, (intent.status.reason, *failed)))
     return intent.status.phase.value.lower(), why
+
+
+def _lineage(root: Ref) -> str:
+    owner = "" if root.kind == "Pod" else root.uid
+    return party_of(Identity(root.uid, root.namespace, root.namespace, owner)).lineage
 
 
 def _ref(ref: ObjectRef) -> Ref:

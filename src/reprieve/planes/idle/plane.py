@@ -227,7 +227,9 @@ class IdlePlane:
 
     async def _recover(self) -> None:
         """Write this process's epoch into the open intents; the evaluator takes them over."""
-        await self._book.recover()
+        left = await self._book.recover()
+        if self.context.disruptions is not None:
+            await self.context.disruptions.recover(self._book.log, left.records)
 
     async def _keep_few_records(self) -> None:
         await self._book.keep_few(unless=lambda: bool(self.context.read_only))

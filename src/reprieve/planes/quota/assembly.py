@@ -38,6 +38,7 @@ async def assemble(given: Surroundings) -> Assembled:
         ),
         options=QuotaOptions.of(stored.settings),
         decision_limit=given.decision_limit,
+        disruptions=given.disruptions,
         lagging=given.lagging,
         dry_run=given.options.dry_run,
     )

@@ -13,6 +13,7 @@ from reprieve.engine.quota.model import LabelSelector, Settings
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.requeuing import Backoff
 from reprieve.engine.quota.usage_based import UsageBased
+from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.table import BUILT_IN, queued_kinds
@@ -123,6 +124,7 @@ class QuotaContext:
     read_only: str = ""
     registered: asyncio.Event = field(default_factory=_already)
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
+    disruptions: Disruptions | None = None
 
     @property
     def writes(self) -> bool:

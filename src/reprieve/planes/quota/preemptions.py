@@ -17,6 +17,8 @@ from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Action, Preemption
 from reprieve.engine.plan import Plan, Plane, Ref
 from reprieve.engine.quota import model
+from reprieve.engine.quota.displacements import party_of
+from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.book import Book, Retention
 from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
@@ -67,6 +69,7 @@ class Preemptions:
             context.clock,
             spawn,
             ended=lambda each, record: self._victims.forget(each.intent),
+            disruptions=context.disruptions,
         )
 
     async def recover(self) -> None:
@@ -105,7 +108,12 @@ class Preemptions:
             log.info("plan %s is over before it begins: no victim holds quota any more", plan.id)
             return {marking.victim.key for marking in markings}
         actions = [self._action(each.subject) for each in plan.victims]
-        intent = await self.book.write(plan, actions=actions, decision_input=decision_input)
+        intent = await self.book.write(
+            plan,
+            actions=actions,
+            decision_input=decision_input,
+            at_stake=self._at_stake(preemptor, markings),
+        )
 
         def told(marking: Marking, stored: Workload, foreign: bool) -> None:
             self._tell(plan, preemptor, queue, marking, stored, foreign=foreign)
@@ -168,6 +176,15 @@ class Preemptions:
             and workload.status.admission is not None
             and not is_condition_true(workload, "Finished")
         )
+
+    def _at_stake(self, preemptor: Workload, markings: Sequence[Marking]) -> AtStake:
+        now = self._context.clock.wall() // SECOND
+        stakes = []
+        for each in markings:
+            workload = self._state.workload(each.victim.key)
+            lost = 0 if workload is None else lost_with(workload, now)
+            stakes.append(Stake(lineage_of(party_of(each.victim)), lost))
+        return AtStake(lineage_of(self._state.lineages.of(preemptor)), stakes)
 
     def _action(self, victim: Ref) -> Action:
         """Return what becomes of a victim: pods are deleted, all else is suspended."""

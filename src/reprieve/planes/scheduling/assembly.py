@@ -44,6 +44,7 @@ async def assemble(given: Surroundings) -> Assembled:
         dry_run=options.dry_run,
         shared_nodes=options.shared_nodes,
         decision_limit=given.decision_limit,
+        disruptions=given.disruptions,
     )
     plane = SchedulingPlane(context, given.namespace)
     return Assembled(plane, [events], page=plane.gangs.page, view=plane.state)

@@ -11,6 +11,7 @@ from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.execution.parts import SIZES, Sizes
 from reprieve.kube.client import Client
@@ -49,6 +50,7 @@ class SchedulingContext:
     shared_nodes: bool = False
     group_version: str = ""
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
+    disruptions: Disruptions | None = None
     record_sizes: Sizes = SIZES
 
     @property

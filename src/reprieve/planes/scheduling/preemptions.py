@@ -81,6 +81,7 @@ class Preemptions:
             context.clock,
             spawn,
             ended=lambda each, record: self._victims.forget(each.intent),
+            disruptions=context.disruptions,
         )
         self._failures: dict[str, int] = {}  # in a row, with nobody evicted, by preemptor
 
@@ -197,7 +198,9 @@ class Preemptions:
     ) -> Carried[Json]:
         """Record the plan, and make the calls for its victims; what is left is tried again."""
         decided_on = await _input(plan, record)
-        intent = await self.book.write(plan, decision_input=decided_on)
+        intent = await self.book.write(
+            plan, decision_input=decided_on, at_stake=self._victims.at_stake(plan)
+        )
         self._unrecorded.forget(preemptor.unit)
         for nomination in lower:
             row = self._state.pod(nomination.uid)

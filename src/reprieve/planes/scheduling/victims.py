@@ -16,11 +16,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from reprieve.api.reprieve import Preemption, Victim, VictimStatus
+from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.cluster.trees import Way
-from reprieve.engine.plan import Plane
+from reprieve.engine.plan import Plan, Plane
 from reprieve.engine.scheduling.harm import lost_by
+from reprieve.execution.at_stake import AtStake, Stake, lineage_of
 from reprieve.execution.pod_victims import DEFAULT_GRACE, PodVictims
 from reprieve.execution.victims import Manner, Marked, Reading, VictimResult
+from reprieve.intake.lineage import pod_party
 from reprieve.kube.bodies import Json
 from reprieve.kube.references import Reference
 from reprieve.planes.scheduling.context import SchedulingContext, log
@@ -74,6 +77,17 @@ class SchedulingVictims:
         for victim in intent.spec.victims:
             self._graces.pop(Uid(victim.root.uid), None)
             self._deadlines.pop((name, victim.root.uid), None)
+
+    def at_stake(self, plan: Plan) -> AtStake:
+        """Return what a plan costs whom; who is not known any more is a line of work of its own."""
+        pods = [uid for uid, _ in plan.placement]
+        if plan.preemptor is not None:
+            pods.append(plan.preemptor.uid)
+        needy = next((row for uid in pods if (row := self._state.pod(uid)) is not None), None)
+        return AtStake(
+            "" if needy is None else lineage_of(pod_party(needy)),
+            [self._stake(victim.root.uid) for victim in plan.victims],
+        )
 
     # What the executor asks.
 
@@ -155,11 +169,9 @@ class SchedulingVictims:
         self._context.metrics.count_preemption(plan, Plane.SCHEDULING, victim.rule, "evicted")
         row = self._state.pod(Uid(victim.root.uid))
         if row is not None:
-            group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
-            lost = lost_by(row, group, self._context.clock.wall() // SECOND)
             self._context.metrics.lost_device_seconds.labels(
                 Plane.SCHEDULING.value, victim.rule
-            ).inc(lost)
+            ).inc(self._lost_with(row))
         preemptor = self._preemptors.get(intent.metadata.name)
         if preemptor is None:
             return
@@ -173,6 +185,16 @@ class SchedulingVictims:
         if preemptor.preempted is not None:
             text = preemptor.preempted(row.node if row is not None else "")
         self._context.announce(about, text, preemptor.scheduler_name, preemptor.reference)
+
+    def _stake(self, uid: Uid) -> Stake:
+        row = self._state.pod(uid)
+        if row is None:
+            return Stake(f"object/{uid}")
+        return Stake(lineage_of(pod_party(row)), self._lost_with(row))
+
+    def _lost_with(self, row: PodRow) -> int:
+        group = self._state.group(f"{row.namespace}/{row.group}") if row.group else None
+        return lost_by(row, group, self._context.clock.wall() // SECOND)
 
     def _seen_metadata(self, victim: Victim) -> dict[str, Any] | None:
         """Return what marks of a victim refer to, None where it leaves or is not known."""

@@ -30,13 +30,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, Conflict, NotFound
-from reprieve.kube.resource import Resource
+from reprieve.kube.resource import SECRETS
 from reprieve.kube.retry import retried
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 
 __all__ = [
-    "SECRETS",
     "Certificates",
     "certificates_in",
     "kept_certificates",
@@ -46,7 +45,6 @@ __all__ = [
     "stored_certificates",
 ]
 
-SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 
 AUTHORITY_LIFE: Final = timedelta(days=3_650)
 SERVING_LIFE: Final = timedelta(days=365)

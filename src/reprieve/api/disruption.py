@@ -1,0 +1,48 @@
+"""`Disruption` (`reprieve.dev/v1alpha1`): what became of work that made way, told to its tenant.
+
+One object for each displaced unit, in the namespace of the work, written once when the unit has
+ended. It says nothing of other namespaces. Source: specification of disruptions, section 6.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from reprieve.api.reprieve import API_VERSION, Metadata, ObjectRef
+
+__all__ = ["Disruption", "DisruptionSpec"]
+
+
+class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What happened. Immutable.
+
+    `subject`: the object that was evicted, or the group that went as a whole, without a uid then.
+    `objects`: how many were evicted. `preemptor`: as people of this namespace may know it.
+    `lost_device_seconds`: since the last checkpoint or the start, as of the decision. `times`: how
+    often this line of work was displaced within `window`, this time included. Instants are RFC 3339
+    in UTC.
+    """
+
+    subject: ObjectRef
+    lineage: str
+    plan_id: str
+    plane: str
+    rule: str
+    preemptor: str
+    noticed_at: str
+    evicting_at: str
+    ended_at: str
+    objects: int
+    lost_device_seconds: int
+    times: int
+    window: str
+    spared_by: str
+
+
+class Disruption(msgspec.Struct, frozen=True, rename="camel"):
+    """One displaced unit."""
+
+    metadata: Metadata
+    spec: DisruptionSpec
+    api_version: str = API_VERSION
+    kind: str = "Disruption"

@@ -1,0 +1,114 @@
+"""Which units a plan has displaced, read from its record and from what became of its victims.
+
+A unit counts where one of its victims went by this plan; the plan by which somebody else's victim
+went says so itself. All that is told of a unit stands in the record, so that whoever takes the plan
+over tells the same. Pure. Source: specification of disruptions, section 6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.api.reprieve import ObjectRef, Preemption, Victim, VictimState, VictimStatus
+from reprieve.engine.disruptions.ledger import Actor, Displacement
+from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.units.instants import Nanos, parse_instant
+
+__all__ = ["DisplacedUnit", "displaced_units", "displacement_of"]
+
+_DIGITS: Final = 10
+_LONGEST: Final = 200  # letters of a subject's name, of 253 that the name of an object may have
+
+
+@dataclass(frozen=True, slots=True)
+class DisplacedUnit:
+    """One unit. `name`: of its Disruption; `ended`: when its last object was out of the way."""
+
+    name: str
+    subject: ObjectRef
+    lineage: str
+    rule: str
+    objects: int
+    lost_device_seconds: int
+    ended: str
+
+
+def displaced_units(
+    intent: Preemption, states: Mapping[str, VictimStatus], ended: Mapping[str, str]
+) -> list[DisplacedUnit]:
+    """Return the units that have gone by a plan, in its order.
+
+    Args:
+        intent: the plan's record, with its victims.
+        states: what became of each victim, by the uid of its root.
+        ended: when each was seen to be out of the way; of others their state says it.
+    """
+    units: dict[str, list[Victim]] = {}
+    for victim in intent.spec.victims:
+        units.setdefault(victim.unit or victim.root.uid, []).append(victim)
+    found = []
+    for unit, victims in units.items():
+        gone = [each for each in victims if _went(states.get(each.root.uid))]
+        if not gone:
+            continue
+        first = victims[0]
+        instants = (ended.get(uid) or states[uid].at for uid in (v.root.uid for v in gone))
+        subject = _subject(first)
+        found.append(
+            DisplacedUnit(
+                _name(intent, subject, unit),
+                subject,
+                first.lineage or f"object/{first.root.uid}",
+                first.rule,
+                len(gone),
+                first.lost_device_seconds,
+                max(instants),
+            )
+        )
+    return found
+
+
+def displacement_of(intent: Preemption, unit: DisplacedUnit) -> Displacement:
+    """Return the row of the ledger that a displaced unit is."""
+    preemptor, spec = intent.spec.preemptor, intent.spec
+    return Displacement(
+        _instant(spec.decided_at),
+        Actor(spec.plane),
+        None
+        if preemptor is None
+        else Party(Lineage(spec.preemptor_lineage or preemptor.uid), preemptor.namespace),
+        Party(Lineage(unit.lineage), unit.subject.namespace),
+        unit.name,
+        lost_device_seconds=unit.lost_device_seconds,
+    )
+
+
+def _went(state: VictimStatus | None) -> bool:
+    return state is not None and state.state is VictimState.EVICTED
+
+
+def _subject(first: Victim) -> ObjectRef:
+    """Return what the unit is called: the object that was evicted, or its group."""
+    root = first.root
+    _, _, name = first.unit.rpartition("/")
+    if name in ("", root.name):
+        return root
+    return ObjectRef("scheduling.k8s.io/v1beta1", "PodGroup", name, "", root.namespace)
+
+
+def _name(intent: Preemption, subject: ObjectRef, unit: str) -> str:
+    """Return a name that no other displacement has, and this one always."""
+    spec = intent.spec
+    said = "\0".join((spec.plan_id, intent.metadata.name, spec.decided_at, unit))
+    digest = hashlib.sha256(said.encode()).hexdigest()[:_DIGITS]
+    return f"{subject.name[:_LONGEST].rstrip('.-')}-{digest}"
+
+
+def _instant(text: str) -> Nanos:
+    try:
+        return parse_instant(text)
+    except ValueError:
+        return Nanos(0)

@@ -1,0 +1,86 @@
+"""What a tenant is told of his displaced work, by the rule that chose it.
+
+Rules of records are words of the engine and of compatible systems; a tenant gets a sentence, and
+what would have spared the work. Nothing here names anything of another namespace. Source:
+specification of disruptions, section 6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+__all__ = ["NOBODY", "known_as", "rule_text", "spared_by"]
+
+#: For whom work made way where room was wanted for nothing.
+NOBODY: Final = "nobody"
+_DIGITS: Final = 4
+
+_QUOTA_RULES: Final = {
+    "InClusterQueue": (
+        "lower priority, or later, in the same ClusterQueue",
+        "a higher priority than the work that wanted its quota, or free quota in the ClusterQueue",
+    ),
+    "InCohortReclamation": (
+        "it used quota that another queue has lent and takes back",
+        "staying within the nominal quota of its own ClusterQueue",
+    ),
+    "InCohortFairSharing": (
+        "its queue had the larger share of the cohort",
+        "a smaller share of the cohort, or a higher weight of its queue",
+    ),
+    "InCohortReclaimWhileBorrowing": (
+        "it used quota that another queue has lent, for work of a higher priority",
+        "a higher priority, or staying within the nominal quota of its own ClusterQueue",
+    ),
+}
+_IDLE_RULES: Final = {
+    "OldestIdle": (
+        "its devices were idle for the longest, and others waited for them",
+        "using its devices, a longer grace period, or a policy that never preempts it",
+    ),
+    "Always": (
+        "its devices were idle for longer than its policy allows",
+        "using its devices, or a longer grace period",
+    ),
+    "FoundPreempting": (
+        "its GpuWorkload was found marked for preemption",
+        "using its devices",
+    ),
+}
+_SCHEDULING: Final = (
+    "a higher priority than the work that needed its node, or a minimum running time "
+    "(reprieve.dev/preempt-min-runtime), where the operator allows one"
+)
+
+
+def rule_text(plane: str, rule: str) -> str:
+    """Return why work was chosen; a rule that is not known here is said as it is."""
+    if plane == "scheduling":
+        return rule
+    return _of(plane, rule)[0]
+
+
+def spared_by(plane: str, rule: str) -> str:
+    """Return what would have spared it."""
+    if plane == "scheduling":
+        return _SCHEDULING
+    return _of(plane, rule)[1]
+
+
+def known_as(key: bytes, namespace: str, lineage: str) -> str:
+    """Return what people of a namespace may know of work of another one.
+
+    The number is the same whenever that work is meant, and another one in each namespace: without
+    the key nobody can tell that two numbers are the same work. An empty key gives none.
+    """
+    if not key:
+        return "another tenant's work"
+    said = f"{namespace}\0{lineage}".encode()
+    return f"another tenant's work #{hmac.new(key, said, hashlib.sha256).hexdigest()[:_DIGITS]}"
+
+
+def _of(plane: str, rule: str) -> tuple[str, str]:
+    known = _QUOTA_RULES if plane == "quota" else _IDLE_RULES
+    return known.get(rule, (rule, ""))
