@@ -158,6 +158,4 @@ def _spec_again(spec: PreemptionSpec, plan: Plan, now: Nanos) -> PreemptionSpec:
     for each in again.victims:
         lineage, lost = costs.get(each.root.uid, ("", 0))
         victims.append(msgspec.structs.replace(each, lineage=lineage, lost_device_seconds=lost))
-    return msgspec.structs.replace(
-        again, victims=victims, preemptor_lineage=spec.preemptor_lineage
-    )
+    return msgspec.structs.replace(again, victims=victims, preemptor_lineage=spec.preemptor_lineage)
