@@ -73,6 +73,7 @@ def test_a_plain_pod() -> None:
         created=60,
         gates=("wait",),
         owner=("ReplicaSet", "rs"),
+        controller="r",
     )
 
 
