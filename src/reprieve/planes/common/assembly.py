@@ -89,7 +89,8 @@ class Serving(Runner, Protocol):
 class Surroundings:
     """What a plane is made of. `wait_leading`: None where the process never leads.
 
-    `view`: the cluster as a plane that was made before keeps it.
+    `view`: the cluster as a plane that was made before keeps it. `disruptions` tells tenants what
+    became of their work, None where nobody is told.
     """
 
     options: OperatorOptions
@@ -98,13 +99,13 @@ class Surroundings:
     clock: Clock
     metrics: Metrics
     fence: Fence
-    disruptions: Disruptions
     identity: str
     decision_limit: DecisionLimit
     lagging: Callable[[], bool]
     stop: asyncio.Event
     wait_leading: Callable[[], Awaitable[None]] | None
     view: ClusterView | None = None
+    disruptions: Disruptions | None = None
 
     @property
     def namespace(self) -> str:
