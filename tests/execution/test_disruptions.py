@@ -61,7 +61,9 @@ class Story(Records):
         self.metrics = Metrics()
         self.client = Client(Transport(Wire(self.api), self.clock, jitter=Random(7)))
         self.victims = Fakes(self.world, self.plane)
-        self.book = Book(engine.Plane.QUOTA, self.client, _OPERATOR, self.fence, self.clock)
+        self.book = Book(
+            engine.Plane.QUOTA, self.client, _OPERATOR, self.fence, self.clock, self.metrics
+        )
         self.told = Disruptions(self.client, _OPERATOR, self.fence, self.clock, self.metrics)
         self.executor = Executor[str](
             self.book, self.victims, self.clock, self._spawn, disruptions=self.told
