@@ -163,6 +163,15 @@ class Disruptions:
                 self._owe(record, units)
         self._governor.fold(rows)
 
+    async def known_as(self, namespace: str, lineage: str) -> str:
+        """Return what people of a namespace may know of work of another one.
+
+        Raises:
+            Deposed: the fence is closed.
+            ApiError: the key to the numbers could not be read now.
+        """
+        return known_as(await self._numbers_key(), namespace, lineage)
+
     async def run(self) -> None:
         """Write what is owed and remove what is old, until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -296,7 +305,7 @@ class Disruptions:
         if preemptor.namespace == namespace:
             return f"{preemptor.kind}/{preemptor.name}"
         lineage = intent.spec.preemptor_lineage or preemptor.uid
-        return known_as(await self._numbers_key(), namespace, lineage)
+        return await self.known_as(namespace, lineage)
 
     async def _numbers_key(self) -> bytes:
         """Return the key to the numbers; empty, so that there are none, where it is out of reach.

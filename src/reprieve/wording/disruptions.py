@@ -1,14 +1,24 @@
-"""Loops of displacements in words. Source: specification of disruptions, section 4.1."""
+"""Loops and holds in words. Source: specification of disruptions, section 4."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reprieve.engine.disruptions.questions import Loop
+from reprieve.engine.disruptions.questions import Hold, Loop
 from reprieve.units.durations import HOUR, MINUTE, SECOND, format_duration
 from reprieve.units.instants import format_instant
 
-__all__ = ["loop_text"]
+__all__ = ["loop_text", "pair_text"]
+
+
+def pair_text(preemptor: str, victim: str, hold: Hold, limit: int, window: int) -> str:
+    """Return who is held from whom until when; `window` in nanoseconds."""
+    return (
+        f"{preemptor} and {victim} preempted each other {limit} times within "
+        f"{format_duration(window)}: the first does not preempt the second before "
+        f"{format_instant(hold.until)} ({hold.rule}), but with a strictly higher priority, or "
+        "once a priority, weight or quota of theirs was changed"
+    )
 
 
 def loop_text(loop: Loop, names: Sequence[str]) -> str:

@@ -131,7 +131,7 @@ class Decisions:
             state.settle()
             started, now = clock.monotonic(), clock.wall()
             ledger = self._held_pairs.ledger
-            self._held_pairs.show(now)
+            await self._held_pairs.show(now)
             proof = self._nodes.proof(now)
             recorded = await self._solver.run(
                 lambda: recorded_cycles(

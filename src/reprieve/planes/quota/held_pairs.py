@@ -5,7 +5,8 @@ has left, so that a restart lets nobody go. They do not say who got quota then: 
 completed its preemptor is taken to have got it unless it waits since before, so that a strictly
 higher priority is not held for turns that were not in vain. When one is held back from another,
 both get an event; while it is, the metric names them. A loop is named with all its members, on each
-of them. Source: specification of disruptions, section 4; the design's "Where the planes meet".
+of them. In events, which tenants read, work of other namespaces has a number. Source: specification
+of disruptions, sections 4 and 6; the design's "Where the planes meet".
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import Hold, Loop, Question
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.model import Workload
+from reprieve.execution.fence import Deposed
+from reprieve.kube.errors import ApiError
 from reprieve.kube.references import Reference
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.telemetry.displacements import displacements_of
-from reprieve.units.durations import format_duration
-from reprieve.units.instants import Nanos, format_instant
-from reprieve.wording.disruptions import loop_text
+from reprieve.units.instants import Nanos
+from reprieve.wording.disruptions import loop_text, pair_text
 from reprieve.wording.kueue import Event
 
 __all__ = ["HeldPairs"]
@@ -111,7 +113,7 @@ class HeldPairs:
             if self._unwritten[pair] <= 0:
                 del self._unwritten[pair]
 
-    def show(self, now: Nanos) -> None:
+    async def show(self, now: Nanos) -> None:
         """Name whom is held now, and nobody else."""
         if self.ledger is None:
             return
@@ -128,8 +130,8 @@ class HeldPairs:
             names = [self._name(each.lineage) for each in (asked.preemptor, asked.victim)]
             self._held[pair] = names
             gauge.labels(*names).set(1)
-            self._announce(asked, hold, names)
-        self._tell_loops(self.ledger.loops(now))
+            await self._announce(asked, hold, names)
+        await self._tell_loops(self.ledger.loops(now))
         if len(self._known) > _KEPT:
             concerned = (name for name in self._known if self._concerns(name))
             self._known = {name: self._known[name] for name in concerned}
@@ -145,33 +147,45 @@ class HeldPairs:
         known = self._known.get(lineage)
         return f"{known.namespace}/{known.name}" if known else lineage
 
-    def _names_for(self, namespace: str, members: Iterable[Lineage]) -> list[str]:
-        """Return the names of a loop's members as people of a namespace may know them."""
+    async def _names_for(self, namespace: str, members: Iterable[Lineage]) -> list[str]:
+        """Return the names of lines of work as people of a namespace may know them."""
         return [
             self._name(each)
             if each in self._known and self._known[each].namespace == namespace
-            else f"another tenant's work #{number}"
-            for number, each in enumerate(members, start=1)
+            else await self._number(namespace, each, place)
+            for place, each in enumerate(members, start=1)
         ]
 
-    def _announce(self, asked: Question, hold: Hold, names: list[str]) -> None:
-        options, (preemptor, victim) = self._context.options, names
-        note = (
-            f"{preemptor} and {victim} preempted each other {options.loop_limit} times within "
-            f"{format_duration(options.loop_window)}: the first does not preempt the second before "
-            f"{format_instant(hold.until)} ({hold.rule}), but with a strictly higher priority, or "
-            "once a priority, weight or quota of theirs was changed"
+    async def _number(self, namespace: str, lineage: Lineage, place: int) -> str:
+        """Return what work of another namespace is called; by its place where it has no number."""
+        disruptions = self._context.disruptions
+        if disruptions is not None:
+            try:
+                return await disruptions.known_as(namespace, lineage)
+            except (ApiError, Deposed) as failure:
+                log.warning("work of other namespaces has no number for now: %s", failure)
+        return f"another tenant's work ({place})"
+
+    async def _announce(self, asked: Question, hold: Hold, names: list[str]) -> None:
+        options = self._context.options
+        log.warning(
+            "%s", pair_text(names[0], names[1], hold, options.loop_limit, options.loop_window)
         )
-        log.warning("%s", note)
-        both = [
-            _about(self._known[each.lineage])
-            for each in (asked.preemptor, asked.victim)
-            if each.lineage in self._known
-        ]
-        for about, other in zip(both, reversed(both), strict=True):
-            self._context.announce(about, Event("", "Warning", _PAIR_HELD, note), related=other)
+        both = [each.lineage for each in (asked.preemptor, asked.victim)]
+        for lineage, other in zip(both, reversed(both), strict=True):
+            about, related = self._known.get(lineage), self._known.get(other)
+            if about is None:
+                continue
+            one, another = await self._names_for(about.namespace, both)
+            note = pair_text(one, another, hold, options.loop_limit, options.loop_window)
+            own = related is not None and related.namespace == about.namespace
+            self._context.announce(
+                _about(about),
+                Event("", "Warning", _PAIR_HELD, note),
+                related=_about(related) if related is not None and own else None,
+            )
 
-    def _tell_loops(self, loops: Iterable[Loop]) -> None:
+    async def _tell_loops(self, loops: Iterable[Loop]) -> None:
         current = {loop.members: loop for loop in loops}
         for members, loop in current.items():
             known = self._loops.get(members)
@@ -180,7 +194,8 @@ class HeldPairs:
                 for each in members:
                     if each in self._known:
                         about = self._known[each]
-                        note = loop_text(loop, self._names_for(about.namespace, members))
+                        names = await self._names_for(about.namespace, members)
+                        note = loop_text(loop, names)
                         self._context.announce(_about(about), Event("", "Warning", _LOOP, note))
         self._loops = current
         members_now = {member for members in current for member in members}
