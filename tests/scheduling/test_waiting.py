@@ -9,6 +9,7 @@ from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import REASONS
 from reprieve.engine.plan import Plane
 from reprieve.units.durations import SECOND
+from reprieve.units.instants import format_instant
 from tests.scheduling.memory import Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 
@@ -95,19 +96,44 @@ async def test_a_pod_is_told_each_new_reason_once_and_keeps_the_words_of_kube_sc
         assert _counted(cluster) == {"NoNodeMatches": 1}
 
 
-async def test_who_waits_for_victims_is_told_so() -> None:
+async def test_who_waits_for_victims_is_told_so_and_until_when() -> None:
     async with memory() as cluster:
         cluster.nodes([4])
-        cluster.start()
+        plane = cluster.start()
         cluster.running(pod("low", 4, priority="low"), "node-0")
         cluster.create(pod("high", 4, priority="high"))
         await cluster.pass_time(15 * SECOND)
         assert cluster.victims() == {"low"}
         assert _told(cluster) == [("Pod", "high", "VictimsLeaving", 1)]
+        (event,) = cluster.events("Waiting")
+        found = plane.diagnosis("Pod", NAMESPACE, "high", fixes=True)
+        assert found is not None and found.earliest is not None
+        until = format_instant(found.earliest)
+        assert f"1 pod on the way out; they are to have ended by {until}" in event["note"]
+        assert found.fixes == (Fix(Change.WAIT, "", "", until),)
         cluster.end_all()
         await cluster.until(lambda: "high" in cluster.placed())
         await cluster.pass_time(10 * SECOND)
         assert _counted(cluster) == {}
+
+
+async def test_the_next_process_tells_only_whose_reason_changes() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.start()
+        cluster.running(pod("old", 4), "node-0")
+        cluster.create(pod("p", 4), pod("g-0", 1, group="g"))
+        await cluster.pass_time(30 * SECOND)
+        before = [("Pod", "g-0", "GroupMissing", 1), ("Pod", "p", "Full", 1)]
+        assert _told(cluster) == before
+        await cluster.stop()
+        cluster.start()
+        await cluster.pass_time(30 * SECOND)
+        assert _told(cluster) == before
+        assert _counted(cluster) == {"GroupMissing": 1, "Full": 1}
+        cluster.create(group("g", min_count=2))
+        await cluster.pass_time(30 * SECOND)
+        assert _told(cluster) == [*before, ("PodGroup", "g", "GroupIncomplete", 1)]
 
 
 async def test_a_pod_with_scheduling_gates_waits_for_nothing_of_ours() -> None:

@@ -53,7 +53,7 @@ def test_braces_in_a_value_are_told_as_they_are() -> None:
 def test_counts_are_told_largest_first() -> None:
     filters = {"TaintToleration": 2, "NodeAffinity": 3, "NodeName": 2}
     found = Diagnosis(Plane.SCHEDULING, Reason.NO_NODE_MATCHES, {"nodes": "7"}, filters=filters)
-    end = "of 7 nodes none does; refused by NodeAffinity 3, NodeName 2, TaintToleration 2 nodes"
+    end = "of 7 nodes none does; nodes refused: NodeAffinity 3, NodeName 2, TaintToleration 2"
     assert sentence(found).endswith(end)
 
 

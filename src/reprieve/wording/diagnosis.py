@@ -106,7 +106,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
     Reason.VICTIMS_LEAVING: Words(
         "Work makes way for it and has not ended yet",
         "Nothing: it is admitted once they have ended.",
-        ("{victims} are leaving", "they are to have ended by {until}"),
+        ("{victims} on the way out", "they are to have ended by {until}"),
     ),
     Reason.BACKOFF: Words(
         "It was evicted or refused lately and is not tried before its pause is over",
@@ -158,7 +158,7 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
     Reason.VICTIMS_LEAVING: Words(
         "Pods make way for it and have not ended yet",
         "Nothing: it is placed once they have ended.",
-        ("{victims} are leaving", "they are to have ended by {until}"),
+        ("{victims} on the way out", "they are to have ended by {until}"),
     ),
     Reason.SPREAD_OR_AFFINITY_BLOCKS: Words(
         "Rules about which pods may be together keep it from nodes where it would have room",
@@ -252,9 +252,9 @@ def sentence(diagnosis: Diagnosis) -> str:
         if all(values.get(name) for name in _names(detail))
     ]
     if diagnosis.filters:
-        details.append(_counted("refused by", diagnosis.filters, "nodes"))
+        details.append(_counted("nodes refused", diagnosis.filters))
     if diagnosis.refused:
-        details.append(_counted("kept", diagnosis.refused, "candidates"))
+        details.append(_counted("work that stays", diagnosis.refused))
     return ": ".join(filter(None, (said.sentence, "; ".join(details))))
 
 
@@ -337,8 +337,8 @@ def _names(text: str) -> Iterable[str]:
     return (name for _, name, _, _ in Formatter().parse(text) if name)
 
 
-def _counted(verb: str, counts: Mapping[str, int], what: str) -> str:
-    """Return counts, the largest first: `refused by NodeAffinity 3, TaintToleration 2 nodes`."""
+def _counted(what: str, counts: Mapping[str, int]) -> str:
+    """Return counts, the largest first: `nodes refused: NodeAffinity 3, TaintToleration 2`."""
     order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{name} {number}" for name, number in order[:_MOST_COUNTS])
-    return f"{verb} {shown} {what}"
+    return f"{what}: {shown}"

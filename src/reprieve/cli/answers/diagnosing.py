@@ -84,9 +84,9 @@ async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
             return await each.waiting.diagnosis(namespace, name_of(unit.workload))
         if plane is Plane.SCHEDULING and isinstance(each, SchedulingPlane):
             for kind, name in _names(unit):
-                found = each.waiting.unit(kind, namespace, name)
+                found = each.diagnosis(kind, namespace, name, fixes=True)
                 if found is not None:
-                    return found.diagnosis
+                    return found
     return None
 
 

@@ -93,7 +93,11 @@ class SchedulingPlane:
             context, self.state, self.statuses, lambda: self.watches.condition_type
         )
         self.waiting = Waiting(
-            context, self.state, self.gangs.book, (self.stopped, self.unrecorded)
+            context,
+            self.state,
+            self.gangs.book,
+            (self.stopped, self.unrecorded),
+            lambda key: self.preemptions.deadline(key),
         )
         self.preemptions = Preemptions(
             context, self.state, self.statuses, namespace, self._spawn, self.unrecorded
@@ -151,7 +155,8 @@ class SchedulingPlane:
             return None
         question = self._question(found)
         policy, unit, now = question.policy, question.unit, question.now
-        told = with_figures(question.snapshot, policy, unit, found.diagnosis, now=now)
+        known = self.waiting.with_deadline(found)
+        told = with_figures(question.snapshot, policy, unit, known, now=now)
         return replace(told, fixes=fixes_for(question, told)) if fixes else told
 
     def _question(self, waiting: WaitingUnit) -> Question:

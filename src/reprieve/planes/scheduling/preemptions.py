@@ -116,6 +116,10 @@ class Preemptions:
             log.info("dry run: %s would be evicted for %s", victims, preemptor.key)
             self._spawn(self._note(plan, record))
 
+    def deadline(self, preemptor: str) -> int | None:
+        """Return by when the victims of a preemptor are to have ended (`SchedulingVictims`)."""
+        return self._victims.deadline(preemptor)
+
     async def look(self) -> None:
         """Complete what is over, plan around what does not end.
 

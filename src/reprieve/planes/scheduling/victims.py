@@ -89,6 +89,15 @@ class SchedulingVictims:
             [self._stake(victim.root.uid) for victim in plan.victims],
         )
 
+    def deadline(self, preemptor: str) -> int | None:
+        """Return by when all victims of a preemptor, by its key, are to have ended: monotonic.
+
+        None where none is on its way, or a former process began it.
+        """
+        records = {name for name, each in self._preemptors.items() if each.key == preemptor}
+        ends = (end for (record, _), end in self._deadlines.items() if record in records)
+        return max(ends, default=None)
+
     # What the executor asks.
 
     def is_told_first(self, victim: Victim) -> bool:

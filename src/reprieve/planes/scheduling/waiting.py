@@ -3,15 +3,16 @@
 A unit is a pod, or a group with its queued pods. Its reason is that of its last attempt, or of what
 keeps it from being tried (`engine.diagnosis.scheduling`). The conditions and events of
 kube-scheduler keep their words; beside them a unit gets one event `Waiting` for each new reason
-that has stood for some seconds: on its group where that exists, else on its pods. Source: the
+that has stood for some seconds: on its group where that exists, else on its pods. What waited
+before this process began was told then, and is told again once its reason changes. Source: the
 design's "Why work waits".
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reprieve.engine.cluster.rows import COMPOSITE, GroupRow, PodRow
@@ -40,7 +41,7 @@ from reprieve.planes.scheduling.references import group_reference, pod_reference
 from reprieve.planes.scheduling.set_aside import SetAside, name_of
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording.diagnosis import waiting_event
 
 __all__ = ["Waiting", "WaitingUnit"]
@@ -76,7 +77,11 @@ class _Stand:
 
 
 class Waiting:
-    """All units that wait in one plane. `asides`: who else keeps units from being tried."""
+    """All units that wait in one plane.
+
+    `asides`: who else keeps units from being tried. `deadline` returns by when the victims of a
+    unit are to have ended, in monotonic nanoseconds.
+    """
 
     def __init__(
         self,
@@ -84,11 +89,14 @@ class Waiting:
         state: ClusterState,
         gangs: GangBook,
         asides: Sequence[SetAside],
+        deadline: Callable[[str], int | None],
     ) -> None:
         self._context = context
         self._state = state
         self._gangs = gangs
         self._asides = asides
+        self._deadline = deadline
+        self._began = format_instant(context.clock.wall())
         self._found: dict[str, Diagnosis] = {}  # of the last attempt, by key of the unit
         self._stands: dict[str, _Stand] = {}
         self._looked: int | None = None
@@ -143,6 +151,16 @@ class Waiting:
                     return each
         return None
 
+    def with_deadline(self, unit: WaitingUnit) -> Diagnosis:
+        """Return the unit's diagnosis, with the instant by which its victims are to have ended."""
+        found = unit.diagnosis
+        end = self._deadline(unit.key) if found.reason is Reason.VICTIMS_LEAVING else None
+        if end is None:
+            return found
+        instant = self._wall(end)
+        values = {**found.values, "until": format_instant(instant)}
+        return replace(found, values=values, earliest=instant)
+
     # Telling.
 
     def look(self, now: int) -> None:
@@ -157,7 +175,9 @@ class Waiting:
             reason = each.diagnosis.reason
             counts[reason] += 1
             stand = before.get(each.key)
-            if stand is None or stand.reason is not reason:
+            if stand is None:
+                stand = _Stand(reason, now, self._told_before(each))
+            elif stand.reason is not reason:
                 stand = _Stand(reason, now)
             self._stands[each.key] = stand
             if not stand.told and left > 0 and now - stand.since >= _PATIENCE:
@@ -167,9 +187,19 @@ class Waiting:
             del self._found[key]
         self._context.metrics.show_waiting(Plane.SCHEDULING, counts)
 
+    def _told_before(self, unit: WaitingUnit) -> bool:
+        """Whether the unit was told that it waits before this process began."""
+        group = self._state.group(unit.key)
+        objects = [row.uid for row in unit.pods] if group is None else [group.uid]
+        standing = [self._state.written.get(uid) for uid in objects]
+        return any(
+            each is not None and each.condition[0] == "False" and "" < each.since < self._began
+            for each in standing
+        )
+
     def _tell(self, unit: WaitingUnit) -> int:
         """Send the events of a unit; return how many."""
-        text = waiting_event(unit.diagnosis)
+        text = waiting_event(self.with_deadline(unit))
         scheduler = unit.pods[0].pod_class.scheduler_name
         abouts = list(self._about(unit))
         for about in abouts:
