@@ -12,9 +12,10 @@ from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.transport import Answer as WireAnswer
 from reprieve.kube.transport import HttpWire, Request, Transport
-from reprieve.whatif.answer import Answer, answer_of
+from reprieve.whatif.answer import Answer
 from reprieve.whatif.lists import discovered, gather
-from reprieve.whatif.run import Deciders, decided
+from reprieve.whatif.planning import planned
+from reprieve.whatif.run import Deciders
 from reprieve.whatif.submission import Document, dry_run, matched
 from reprieve.whatif.wire import ReadingWire
 from tests.virtual_time import LoopClock
@@ -67,6 +68,6 @@ async def ask(
         submitted = matched(documents, discovered(snapshot.documents), namespace)
         if not without_server:
             submitted = await dry_run(client, submitted)
-        return Asked(answer_of(await decided(client, snapshot, deciders, submitted)), wire.sent)
+        return Asked(await planned(client, snapshot, deciders, submitted), wire.sent)
     finally:
         await client.close()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -19,6 +20,7 @@ from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.whatif.document import PlanDocument, schema
 
 pytestmark = pytest.mark.real_time
 CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
@@ -106,8 +108,24 @@ def test_a_pod_that_may_take_nobody_waits(cluster: Running) -> None:
     result = planned(cluster, pod("large", 8, "low"), flags=("--detailed-exitcode", "-o", "yaml"))
     assert result.exit_code == 20, result.output
     said = yaml.safe_load(result.output)
-    assert said["verdict"] == "Waits" and said["reason"] == "Unschedulable"
-    assert "0/2 nodes are available" in said["message"]
+    assert (said["verdict"], said["reason"]) == ("Waits", "Full")
+    (outcome,) = said["submitted"]
+    assert outcome["conditionReason"] == "Unschedulable"
+    assert "0/2 nodes are available" in outcome["conditionMessage"]
+
+
+def test_a_pod_that_is_larger_than_any_node_never_fits(cluster: Running) -> None:
+    result = planned(cluster, pod("huge", 9, "high"), flags=("--detailed-exitcode",))
+    assert result.exit_code == 30, result.output
+    assert "  NEVER FITS" in result.output.splitlines()
+
+
+def test_the_document_is_what_the_published_schema_says(cluster: Running) -> None:
+    for wanted in (pod("small"), pod("large", 8, "high"), pod("large", 8, "low")):
+        said = planned(cluster, wanted, flags=("-o", "json")).output
+        msgspec.json.decode(said, type=PlanDocument)
+    published = Path(__file__).parents[2] / "docs" / "plan.schema.json"
+    assert json.loads(published.read_text()) == schema()
 
 
 def test_a_misspelt_kind_is_told_with_those_that_come_near(cluster: Running) -> None:

@@ -58,7 +58,7 @@ async def test_who_makes_way_is_who_then_makes_way(tmp_path: Path) -> None:
 
 async def test_what_waits_says_why(tmp_path: Path) -> None:
     async with site(tmp_path, *BASE, nodes=[node("node-0")]) as cluster:
-        await cluster.create(job("first", priority="high", pods=4))
+        await cluster.create(job("first", priority="low", pods=4))
         await cluster.until_admitted("first")
         wanted = job("wanted", priority="low", pods=2)
         asked = await ask(cluster.embedded.kubeconfig, wanted)
@@ -70,4 +70,16 @@ async def test_what_waits_says_why(tmp_path: Path) -> None:
 
         await cluster.until("the wanted job is told why it waits", told)
         said = (await cluster.conditions("wanted"))["QuotaReserved"]
-        assert (asked.answer.reason, asked.answer.message) == said[1:]
+        (outcome,) = asked.answer.outcomes
+        assert outcome.condition == said[1:]
+        assert asked.answer.reason == "HeldByOthers"
+        assert outcome.diagnosis is not None
+        assert [fix.after for fix in outcome.diagnosis.fixes] == ["high"]
+
+
+async def test_what_is_more_than_the_queue_can_have_never_fits(tmp_path: Path) -> None:
+    async with site(tmp_path, *BASE, nodes=[node("node-0")]) as cluster:
+        await cluster.create(job("first", priority="high", pods=4))
+        await cluster.until_admitted("first")
+        asked = await ask(cluster.embedded.kubeconfig, job("wanted", priority="high", pods=5))
+        assert (asked.answer.verdict, asked.answer.reason) == (Verdict.NEVER_FITS, "NeverFits")

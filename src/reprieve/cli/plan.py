@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 import yaml
 
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
@@ -23,10 +24,11 @@ from reprieve.kube.errors import ApiError
 from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.whatif.answer import Answer, Verdict, answer_of
-from reprieve.whatif.document import answer_document
+from reprieve.whatif.answer import Answer, Verdict
+from reprieve.whatif.document import PlanDocument, plan_document
 from reprieve.whatif.lists import discovered, gather
-from reprieve.whatif.run import Deciders, decided
+from reprieve.whatif.planning import planned
+from reprieve.whatif.run import Deciders
 from reprieve.whatif.submission import Document, dry_run, matched, read_documents
 
 __all__ = ["plan"]
@@ -118,7 +120,7 @@ def plan(
         for line in plan_text(answer, deciders.options.controllers, everything=everything):
             click.echo(line)
     else:
-        click.echo(_encoded(answer_document(answer, deciders.options.controllers), output))
+        click.echo(_encoded(plan_document(answer, deciders.options.controllers), output))
     if answer.verdict is None:
         click.get_current_context().exit(_NO_ANSWER if detailed_exitcode else 0)
     elif detailed_exitcode:
@@ -149,7 +151,7 @@ async def _answered(
         submitted = matched(documents, discovered(snapshot.documents), place)
         if not without_server:
             submitted = await dry_run(client, submitted)
-        return answer_of(await decided(client, snapshot, deciders, submitted)), deciders
+        return await planned(client, snapshot, deciders, submitted), deciders
     except ApiError as failure:
         raise ReprieveError(f"{connection.server}: {failure}") from None
     finally:
@@ -165,9 +167,7 @@ def _read(filename: str) -> list[Document]:
         raise UsageError(f"-f {filename}: cannot be read: {error}") from None
 
 
-def _encoded(document: dict[str, Any], output: str) -> str:
-    import msgspec
-
+def _encoded(document: PlanDocument, output: str) -> str:
     if output == "yaml":
-        return yaml.safe_dump(document, sort_keys=False).rstrip()
+        return yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False).rstrip()
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

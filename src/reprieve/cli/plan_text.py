@@ -9,6 +9,7 @@ from typing import Final
 
 from reprieve.units.durations import SECOND
 from reprieve.whatif.answer import Answer, Displaced, Outcome, Verdict
+from reprieve.wording.diagnosis import next_step
 
 __all__ = ["plan_text"]
 
@@ -74,7 +75,9 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
     yield line + (f"   {'; '.join(said)}" if said else "")
     yield f"  {_HEADLINES[outcome.verdict]}"
     if outcome.message:
-        yield f"    {_plain(outcome.message)}"
+        yield f"    {_plain(f'{outcome.reason}: {outcome.message}')}"
+    if outcome.diagnosis is not None:
+        yield f"    next: {_plain(next_step(outcome.diagnosis))}"
 
 
 def _victims(victims: Sequence[Displaced], shown: int | None) -> Iterator[str]:

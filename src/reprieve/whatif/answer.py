@@ -13,13 +13,14 @@ Source: the design's "Intent log and executor"; specification 12, and of the quo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, PreemptionPart, Victim
+from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 from reprieve.execution.parts import PartsMissing, whole
 from reprieve.jobs.model import JobKind
@@ -88,8 +89,10 @@ class Placed:
 class Outcome:
     """What becomes of one thing that was submitted.
 
-    `verdict` is None for what no plane decides about. `reason` and `message`: of the condition on
-    what waits. `pods`: how many it has and how many have a node, as far as they are placed here.
+    `verdict` is None for what no plane decides about. `reason` and `message`: why it waits, those
+    of the condition on it unless there is a `diagnosis`. `condition`: reason and message of that.
+    `waiting`: kind and name of what waits, a Workload, PodGroup or pod. `pods`: how many it has and
+    how many have a node, as far as they are placed here.
     """
 
     kind: str
@@ -103,11 +106,14 @@ class Outcome:
     priority: int | None = None
     pods: int = 0
     placed: int = 0
+    condition: tuple[str, str] = ("", "")
+    waiting: tuple[str, str] = ("", "")
+    diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The whole answer. `verdict` is None where nothing of it is decided about."""
+    """The whole answer. `verdict`: None where nothing of it is decided about."""
 
     verdict: Verdict | None
     reason: str
@@ -119,6 +125,22 @@ class Answer:
     rest: bool
     warnings: tuple[str, ...] = ()
 
+    def judged_again(self, outcomes: tuple[Outcome, ...]) -> Answer:
+        """Return the answer with other outcomes; what is said of all is that of the worst."""
+        judged = [each for each in outcomes if each.verdict is not None]
+        worst = max(judged, key=_badness, default=None)
+        return replace(
+            self,
+            verdict=None if worst is None else worst.verdict,
+            reason="" if worst is None else worst.reason,
+            message="" if worst is None else worst.message,
+            outcomes=outcomes,
+        )
+
+
+def _badness(outcome: Outcome) -> int:
+    return -1 if outcome.verdict is None else _ORDER.index(outcome.verdict)
+
 
 def answer_of(run: Run) -> Answer:
     """Return what a run says about what was submitted."""
@@ -127,23 +149,18 @@ def answer_of(run: Run) -> Answer:
     outcomes = tuple(
         outcome for obj in run.submitted if (outcome := reading.outcome(obj, victims)) is not None
     )
-    judged = [each for each in outcomes if each.verdict is not None]
-    worst = max(
-        judged,
-        key=lambda each: _ORDER.index(each.verdict) if each.verdict is not None else -1,
-        default=None,
-    )
-    return Answer(
-        verdict=None if worst is None else worst.verdict,
-        reason="" if worst is None else worst.reason,
-        message="" if worst is None else worst.message,
-        outcomes=outcomes,
+    answer = Answer(
+        verdict=None,
+        reason="",
+        message="",
+        outcomes=(),
         victims=victims,
         placement=tuple(reading.placement()),
         snapshot=run.overlay.snapshot,
         rest=run.rest,
         warnings=(*run.troubles, *run.log),
     )
+    return answer.judged_again(outcomes)
 
 
 class _Reading:
@@ -284,13 +301,21 @@ class _Reading:
         waits = waits or held
         if not waits:
             verdict = Verdict.STARTS_WITH_VICTIMS if victims else Verdict.STARTS
-            reason, message = "", ""
+            reason, message, first_to_wait = "", "", None
         else:
             verdict = Verdict.WAITS
             waiting = next((pod for pod in here if not pod["spec"].get("nodeName")), None)
             reason, message = _said(workload if not admitted else None, waiting)
+            first_to_wait = workload if not admitted and workload is not None else waiting
         return self._told(
-            obj, verdict, reason, message, workload=workload, pods=len(pods), placed=len(placed)
+            obj,
+            verdict,
+            reason,
+            message,
+            workload=workload,
+            pods=len(pods),
+            placed=len(placed),
+            waiting=first_to_wait,
         )
 
     def _group(self, obj: Json, victims: tuple[Displaced, ...]) -> Outcome:
@@ -314,7 +339,9 @@ class _Reading:
             if len(members) < least:
                 reason = "GroupIncomplete"
                 message = f"{len(members)} of at least {least} pods are there"
-        return self._told(obj, verdict, reason, message, pods=len(members), placed=len(placed))
+        return self._told(
+            obj, verdict, reason, message, pods=len(members), placed=len(placed), waiting=obj
+        )
 
     def _told(
         self,
@@ -326,6 +353,7 @@ class _Reading:
         workload: Json | None = None,
         pods: int = 0,
         placed: int = 0,
+        waiting: Json | None = None,
     ) -> Outcome:
         metadata = obj["metadata"]
         return Outcome(
@@ -340,6 +368,8 @@ class _Reading:
             priority=first(workload, "spec.priority"),
             pods=pods,
             placed=placed,
+            condition=(reason, message),
+            waiting=("", "") if waiting is None else (waiting["kind"], waiting["metadata"]["name"]),
         )
 
     def _why_not(self, obj: Json, pods: list[Json]) -> str:

@@ -13,7 +13,7 @@ from reprieve.jobs.paths import Json
 from reprieve.kube.resource import Resource
 from reprieve.whatif.overlay import Overlay
 
-__all__ = ["PRIORITIES", "RUNTIME_CLASSES", "controlled_by", "pod_of"]
+__all__ = ["PRIORITIES", "RUNTIME_CLASSES", "admitted_pod", "controlled_by", "pod_of"]
 
 PRIORITIES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False

@@ -15,6 +15,7 @@ Source: the design's "Processes and time"; specification 2, and of the quota pla
 from __future__ import annotations
 
 import asyncio
+import copy
 import importlib
 import logging
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from reprieve.jobs.table import job_kinds
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.reader import Reader
-from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS, Resource
+from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS, Resource
 from reprieve.kube.transport import Transport
 from reprieve.operator.process import PLANES
 from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
@@ -44,6 +45,7 @@ from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import Nanos
 from reprieve.whatif.lists import read_single
 from reprieve.whatif.overlay import Change, Overlay
+from reprieve.whatif.pod_templates import admitted_pod
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.stand_ins import StandIns
 from reprieve.whatif.submission import Submitted
@@ -235,7 +237,10 @@ async def _run(
         start, at = len(overlay.history), clock.wall()
         created = []
         for each in submitted:
-            created.append(overlay.create(each.resource, each.object))
+            obj = each.object
+            if each.resource == PODS:
+                obj = admitted_pod(overlay, copy.deepcopy(obj))
+            created.append(overlay.create(each.resource, obj))
             # As a client sends one after the other; a gang may be decided about before it is whole.
             await clock.sleep(_PACE)
         came = await rest.until(clock.monotonic() + _LONGEST)

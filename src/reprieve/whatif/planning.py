@@ -1,0 +1,159 @@
+"""From what is submitted to the whole answer: the run, why what waits does, and what would help.
+
+What waits is asked of the planes themselves, as they were when the run ended: the dominant reason,
+and the changes that let it start when the engine decides again. If it would wait on the same
+cluster with nobody else's work on it, too, it never fits: that is decided by another run.
+
+Source: the design's "Processes and time"; the reasons are those of `engine.diagnosis.reasons`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.jobs.table import job_kinds
+from reprieve.kube.reader import Reader
+from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.planes.quota.plane import QuotaPlane
+from reprieve.planes.scheduling.plane import SchedulingPlane
+from reprieve.whatif.answer import Answer, Outcome, Verdict, answer_of
+from reprieve.whatif.run import Deciders, Run, decided
+from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
+from reprieve.whatif.submission import Submitted
+from reprieve.wording.diagnosis import sentence
+
+__all__ = ["emptied", "planned"]
+
+#: What keeps work from starting on an empty cluster, and is not for want of room.
+_NOT_ROOM: Final = frozenset(
+    {
+        Reason.STOPPED,
+        Reason.INACTIVE,
+        Reason.NAMESPACE_NOT_ALLOWED,
+        Reason.CHECKS_OPEN,
+        Reason.PODS_NOT_READY,
+        Reason.SET_ASIDE,
+        Reason.BACKOFF,
+        Reason.VICTIMS_LEAVING,
+        Reason.GROUP_MISSING,
+        Reason.GROUP_INCOMPLETE,
+    }
+)
+_PODS: Final[KindKey] = (PODS.group, PODS.plural)
+#: Other people's work, beside pods and the kinds of the table of jobs.
+_WORK: Final[frozenset[KindKey]] = frozenset(
+    {
+        ("kueue.x-k8s.io", "workloads"),
+        ("scheduling.k8s.io", "podgroups"),
+        ("scheduling.k8s.io", "compositepodgroups"),
+        ("apps", "replicasets"),
+        (PREEMPTIONS.group, PREEMPTIONS.plural),
+        (PREEMPTION_PARTS.group, PREEMPTION_PARTS.plural),
+        *((kind.group, kind.plural) for kind in job_kinds()),
+    }
+    - {_PODS}
+)
+
+
+class _Owner(msgspec.Struct, gc=False):
+    kind: str = ""
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="camel"):
+    owner_references: list[_Owner] | None = None
+
+
+class _Owned(msgspec.Struct, gc=False):
+    metadata: _Metadata
+
+
+_OWNED: Final = msgspec.json.Decoder(_Owned)
+
+
+async def planned(
+    client: Reader,
+    snapshot: Snapshot,
+    deciders: Deciders,
+    submitted: Sequence[Submitted],
+    *,
+    fixes: bool = True,
+) -> Answer:
+    """Return what would happen; with `fixes`, and what would help what waits.
+
+    Raises:
+        Undecided: the planes did not get ready.
+        UsageError: what is stored of their settings is not accepted.
+    """
+    run = await decided(client, snapshot, deciders, submitted)
+    answer = await _explained(run, answer_of(run), fixes=fixes)
+    if not any(each.verdict is Verdict.WAITS for each in answer.outcomes):
+        return answer
+    alone = await decided(client, emptied(run.overlay.snapshot), deciders, submitted)
+    without = await _explained(alone, answer_of(alone), fixes=False)
+    never = {
+        (each.kind, each.namespace, each.name)
+        for each in without.outcomes
+        if each.verdict is Verdict.WAITS
+        and (each.diagnosis is None or each.diagnosis.reason not in _NOT_ROOM)
+    }
+    return answer.judged_again(
+        tuple(
+            replace(each, verdict=Verdict.NEVER_FITS)
+            if each.verdict is Verdict.WAITS and (each.kind, each.namespace, each.name) in never
+            else each
+            for each in answer.outcomes
+        )
+    )
+
+
+def emptied(snapshot: Snapshot) -> Snapshot:
+    """Return the same cluster without anybody's work; what runs on every node stays."""
+    kinds: dict[KindKey, Listed] = {}
+    for key, listed in snapshot.kinds.items():
+        if key in _WORK:
+            kinds[key] = replace(listed, objects={})
+        elif key == _PODS:
+            stays = {name: raw for name, raw in listed.objects.items() if _of_every_node(raw)}
+            kinds[key] = replace(listed, objects=stays)
+        else:
+            kinds[key] = listed
+    return replace(snapshot, kinds=kinds)
+
+
+def _of_every_node(pod: bytes) -> bool:
+    owners = _OWNED.decode(pod).metadata.owner_references or ()
+    return any(owner.kind in ("DaemonSet", "Node") for owner in owners)
+
+
+async def _explained(run: Run, answer: Answer, *, fixes: bool) -> Answer:
+    """Return the answer with what the planes say about each thing that waits."""
+    outcomes = [
+        await _with_diagnosis(run, each, fixes=fixes) if each.verdict is Verdict.WAITS else each
+        for each in answer.outcomes
+    ]
+    return answer.judged_again(tuple(outcomes))
+
+
+async def _with_diagnosis(run: Run, outcome: Outcome, *, fixes: bool) -> Outcome:
+    found = await _diagnosis(run, outcome, fixes=fixes)
+    if found is None:
+        return outcome
+    return replace(outcome, diagnosis=found, reason=found.reason.value, message=sentence(found))
+
+
+async def _diagnosis(run: Run, outcome: Outcome, *, fixes: bool) -> Diagnosis | None:
+    kind, name = outcome.waiting
+    for plane in run.planes:
+        if kind == "Workload" and isinstance(plane, QuotaPlane):
+            return await plane.waiting.diagnosis(outcome.namespace, name, fixes=fixes)
+        if kind in ("Pod", "PodGroup") and isinstance(plane, SchedulingPlane):
+            await asyncio.sleep(0)
+            return plane.diagnosis(kind, outcome.namespace, name, fixes=fixes)
+    return None
