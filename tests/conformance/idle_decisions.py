@@ -60,12 +60,7 @@ from tests.conformance.world import Json, World
 def run_evaluate(given: Json, literal: LiteralSwitches) -> Json:
     """One global evaluation -> `{"preempt": {key: {"for", "reason"}}}`."""
     now = parse_instant(given["now"])
-    world = World(given.get("pods") or [])
-    workloads = [
-        _measured(_row(msgspec.convert(each, GpuWorkload), world, given, literal), literal, now)
-        for each in given["workloads"]
-    ]
-    plans = _plans(workloads, literal, now)
+    plans = _plans(evaluated(given, literal), literal, now)
     return {
         "preempt": {
             f"{victim.subject.namespace}/{victim.subject.name}": {
@@ -76,6 +71,16 @@ def run_evaluate(given: Json, literal: LiteralSwitches) -> Json:
             for victim in plan.victims
         }
     }
+
+
+def evaluated(given: Json, literal: LiteralSwitches) -> list[Workload]:
+    """Return the workloads that a case's evaluation looks at."""
+    now = parse_instant(given["now"])
+    world = World(given.get("pods") or [])
+    return [
+        _measured(_row(msgspec.convert(each, GpuWorkload), world, given, literal), literal, now)
+        for each in given["workloads"]
+    ]
 
 
 def run_reconcile(given: Json, literal: LiteralSwitches) -> Json:

@@ -194,7 +194,7 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
 }
 _IDLE: Final[Mapping[Reason, Words]] = {
     Reason.NOT_OPTED_IN: Words(
-        "No work on the GPUs that it needs has agreed to make way when idle",
+        "Nothing that holds GPUs of the kind that it needs has opted in to make way when idle",
         "Have work opted in by its annotation or its namespace's, or by the configuration.",
     ),
     Reason.WOULD_NOT_HELP: Words(
@@ -208,9 +208,9 @@ _IDLE: Final[Mapping[Reason, Words]] = {
         ("since {since}",),
     ),
     Reason.HELD_BY_CLAIM: Words(
-        "The idle GPUs belong to a claim that does not give them back",
-        "Have the claim released by whoever holds it.",
-        ("the claim is {claim}",),
+        "The idle GPUs that it could have are freed for other work that waits",
+        "Nothing: it is looked at again when that work has its GPUs, or lets go of them.",
+        ("they are for {claim}",),
     ),
     Reason.NOT_IDLE_YET: Words(
         "Work on those GPUs is idle, but not for long enough",

@@ -70,7 +70,7 @@ class Evaluator:
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
     plane; `pods_left` whether pods of a root still exist; `lost_with` what work is lost with it;
     `action_of` what a root's owner wants to happen to it; `held_back` why nothing may be decided
-    now.
+    now; `noted` is told of each evaluation.
     """
 
     def __init__(
@@ -87,8 +87,10 @@ class Evaluator:
         action_of: Callable[[Ref], Action],
         changed: Callable[[GpuWorkloadKey], None],
         held_back: Callable[[], str],
+        noted: Callable[[IdleSnapshot, Evaluation, Nanos], None],
     ) -> None:
         self._held_back = held_back
+        self._noted = noted
         self._context = context
         self._book = book
         self._solver = solver
@@ -165,6 +167,7 @@ class Evaluator:
             self._said_back = ""
             log.info("decisions go on")
         self._note(evaluation)
+        self._noted(snapshot, evaluation, now)
         if not evaluation.plans:
             return
         if context.dry_run:

@@ -50,6 +50,7 @@ from reprieve.planes.idle.reconcile import Reconciler
 from reprieve.planes.idle.roots import Roots
 from reprieve.planes.idle.snapshots import Snapshots
 from reprieve.planes.idle.tracking import Tracking
+from reprieve.planes.idle.waiting import Waiting
 from reprieve.planes.idle.watches import KUEUE_GROUP, ServiceIndex, Watches
 from reprieve.planes.idle.workloads import (
     KnownPoll,
@@ -109,6 +110,12 @@ class IdlePlane:
             context.metrics,
             retention=lambda: _RETENTION,
         )
+        self.waiting = Waiting(
+            context,
+            self.workloads,
+            self._ownership,
+            lambda: self._snapshot(self.evaluator.open_intents.claims()),
+        )
         self.evaluator = Evaluator(
             context,
             self.workloads,
@@ -121,6 +128,7 @@ class IdlePlane:
             action_of=self._action_of,
             changed=self._due.workloads.add,
             held_back=self._held_back,
+            noted=self.waiting.note,
         )
         self._snapshots = Snapshots(
             context,
