@@ -1,0 +1,73 @@
+"""A plan with a tenant's rights: what he may not list is told, and names nothing of others."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from reprieve.cli.plan_text import plan_text
+from reprieve.kube.resource import NAMESPACES, PODS
+from reprieve.whatif.answer import Verdict
+from tests.scheduling.site import NAMESPACE, node, pod, priority_class, site
+from tests.whatif.asking import ask
+
+RBAC = "rbac.authorization.k8s.io"
+TENANT = "tenant"
+
+
+def _role(name: str, rules: list[dict[str, Any]], namespace: str = "") -> list[dict[str, Any]]:
+    """Return a role of these rules and its binding, in a namespace or cluster-wide."""
+    kind = "Role" if namespace else "ClusterRole"
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return [
+        {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules},
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": TENANT}],
+        },
+    ]
+
+
+def _reads(*resources: str) -> dict[str, Any]:
+    return {"apiGroups": ["*"], "resources": list(resources), "verbs": ["get", "list"]}
+
+
+ROLES = [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+    *_role("sees-nodes", [_reads("nodes", "namespaces", "priorityclasses")]),
+    *_role(
+        "own-pods",
+        [_reads("*"), {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}],
+        NAMESPACE,
+    ),
+]
+
+
+async def test_what_a_tenant_may_not_list_is_told_and_nothing_of_it_named(tmp_path: Path) -> None:
+    async with site(
+        [node("node-0")], tmp_path, rbac=True, operator_user=TENANT, operator_roles=ROLES
+    ) as cluster:
+        await cluster.client.create(NAMESPACES, {"metadata": {"name": "secret-team"}}, dict)
+        await cluster.create(priority_class("low", 100), priority_class("high", 1000))
+        hidden = pod("secret-model", 4, priority="low", nodeName="node-0")
+        hidden["metadata"]["namespace"] = "secret-team"
+        await cluster.client.create(PODS, hidden, dict)
+        await asyncio.sleep(1)
+        wanted = pod("mine", 2, priority="high")
+        facts: dict[str, Any] = {"controllers": "scheduling", "names": ["default-scheduler"]}
+        asked = await ask(cluster.embedded.operator_kubeconfig, wanted, **facts)
+        # To him the node looks free.
+        assert asked.answer.verdict is Verdict.STARTS
+        told = list(plan_text(asked.answer, ["scheduling"]))
+        assert "you may not list" in told[0] and "figures are lower bounds" in told[0]
+        assert not any("secret-model" in line for line in told)
+        unseen = {each.resource.plural: each.namespaces for each in asked.answer.snapshot.unseen}
+        assert "secret-team" in unseen["pods"] and NAMESPACE not in unseen["pods"]
+        assert "nodes" not in unseen
+        whole = await ask(cluster.embedded.kubeconfig, wanted, **facts)
+        assert whole.answer.verdict is Verdict.STARTS_WITH_VICTIMS
+        assert [each.name for each in whole.answer.victims] == ["secret-model"]
