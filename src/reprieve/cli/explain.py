@@ -25,9 +25,10 @@ from reprieve.cli.answers.kinds import Asked, asked_of
 from reprieve.cli.answers.layout import Page, Style, lines_of, safe
 from reprieve.cli.answers.record_sources import record_of_cluster, record_of_file
 from reprieve.cli.answers.recorded import answers, judged, told
-from reprieve.cli.answers.sources import ClusterSource
+from reprieve.cli.answers.sources import ClusterSource, SnapshotSource
 from reprieve.cli.answers.unit import Unit
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
+from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.plan import Plane
 from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
@@ -39,7 +40,7 @@ from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import format_instant
 from reprieve.whatif.lists import gather
-from reprieve.whatif.run import Undecided, decided
+from reprieve.whatif.run import Undecided, decided, settled
 
 __all__ = ["explain"]
 
@@ -58,6 +59,7 @@ class _Options:
     everything: bool
     kubeconfig: str | None
     context: str | None
+    stored: str | None
 
     @property
     def operator_namespace(self) -> str:
@@ -94,6 +96,12 @@ class _Options:
     is_flag=True,
     help="Tell everything, however long; of a preemption: name every member and victim.",
 )
+@click.option(
+    "--from",
+    "stored",
+    metavar="SNAPSHOT",
+    help="Answer from a file of reprieve snapshot instead of a cluster.",
+)
 @click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 def explain(
@@ -106,6 +114,7 @@ def explain(
     everything: bool,
     kubeconfig: str | None,
     context: str | None,
+    stored: str | None,
 ) -> None:
     """Tell why work waits or why it went, and what can be done.
 
@@ -116,14 +125,15 @@ def explain(
     if form not in _FORMS:
         raise UsageError(f"-o: {form!r}; accepted: {', '.join(_FORMS)}")
     options = _Options(
-        namespace, workload, filename, form, history, everything, kubeconfig, context
+        namespace, workload, filename, form, history, everything, kubeconfig, context, stored
     )
     asked = asked_of(subject) if subject is not None and "/" in subject else None
     if asked is not None and asked.resources != (PREEMPTIONS,):
         for given, name in ((workload, "--workload"), (filename, "-f")):
             if given is not None:
                 raise UsageError(f"{name} is for preemptions; {subject} is a {asked.kind}")
-        _print(asyncio.run(_of_cluster(asked, options)), options)
+        find = _of_cluster if stored is None else _of_snapshot
+        _print(asyncio.run(find(asked, options)), options)
         return
     _explain_record(asked.name if asked is not None else subject, options)
 
@@ -148,6 +158,28 @@ async def _of_cluster(asked: Asked, options: _Options) -> Answer:
         await client.close()
 
 
+async def _of_snapshot(asked: Asked, options: _Options) -> Answer:
+    assert options.stored is not None
+    snapshot = read_snapshot(options.stored)
+
+    async def diagnose(unit: Unit, plane: Plane) -> Decided | None:
+        """Return what the planes say on the snapshot; what it lacks cannot be asked for."""
+        deciders = installed_deciders(snapshot, _schedulers(unit), {})
+        try:
+            return await asked_of_planes(unit, settled(snapshot, deciders), plane)
+        except Undecided as failure:
+            return Decided(snapshot.at, notes=(f"The planes cannot decide: {failure}.",))
+
+    return await answer(
+        SnapshotSource(snapshot),
+        asked,
+        options.namespace or "default",
+        operator_namespace=options.operator_namespace,
+        diagnose=diagnose,
+        history=options.history,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Planes:
     """Has the planes decide on a copy of what the caller may read."""
@@ -158,22 +190,21 @@ class _Planes:
 
     async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
         """Return what they say of a unit; None where they cannot decide here."""
-        names = (SCHEDULER_NAME, *sorted(_schedulers(unit) - {SCHEDULER_NAME}))
-        deciders = deciders_of(None, names, {})
+        names = _schedulers(unit)
+        kinds = deciders_of(None, names, {}).kinds()
         try:
-            snapshot = await gather(
-                self.client, deciders.kinds(), self.clock, namespaces=[self.namespace]
-            )
+            snapshot = await gather(self.client, kinds, self.clock, namespaces=[self.namespace])
             deciders = installed_deciders(snapshot, names, {})
-            return await asked_of_planes(
-                unit, await decided(self.client, snapshot, deciders), plane
-            )
-        except (Forbidden, Undecided):
-            return None
+            run = await decided(self.client, snapshot, deciders)
+            return await asked_of_planes(unit, run, plane)
+        except (Forbidden, Undecided) as failure:
+            return Decided(self.clock.wall(), notes=(f"The planes cannot decide: {failure}.",))
 
 
-def _schedulers(unit: Unit) -> set[str]:
-    return {str(pod["spec"].get("schedulerName", _DEFAULT_SCHEDULER)) for pod in unit.pods}
+def _schedulers(unit: Unit) -> tuple[str, ...]:
+    """Return whose pods are placed: those of Reprieve, and those of the unit's own scheduler."""
+    named = {str(pod["spec"].get("schedulerName", _DEFAULT_SCHEDULER)) for pod in unit.pods}
+    return (SCHEDULER_NAME, *sorted(named - {SCHEDULER_NAME}))
 
 
 def _print(found: Answer, options: _Options) -> None:

@@ -36,6 +36,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "plan",
         "Tell what would happen if manifests were submitted now: who makes way, or why they wait.",
     ),
+    "snapshot": (
+        "reprieve.cli.snapshot",
+        "snapshot",
+        "Store what decisions depend on, for explain --from and plan --from.",
+    ),
     "simulate": (
         "reprieve.cli.simulate",
         "simulate",

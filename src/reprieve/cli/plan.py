@@ -19,6 +19,7 @@ import yaml
 
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
 from reprieve.cli.plan_text import plan_text
+from reprieve.cli.snapshot import read_snapshot
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
 from reprieve.operator.collector import relax_collector
@@ -82,6 +83,12 @@ _NO_ANSWER: Final = 2
     help="Take the manifests as they stand, without a dry run on the API server.",
 )
 @click.option(
+    "--from",
+    "stored",
+    metavar="SNAPSHOT",
+    help="Decide on a file of reprieve snapshot instead of a cluster, without a dry run.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["text", "json", "yaml"]),
@@ -136,8 +143,17 @@ async def _answered(
     context: str | None,
     without_server: bool,
     scheduler_names: tuple[str, ...],
+    stored: str | None,
     **passed: Any,
 ) -> tuple[Answer, Deciders]:
+    if stored is not None:
+        taken = read_snapshot(stored)
+        if controllers is None:
+            deciders = installed_deciders(taken, scheduler_names, passed)
+        else:
+            deciders = deciders_of(controllers, scheduler_names, passed)
+        found = matched(documents, discovered(taken.documents), namespace or "default")
+        return await planned(None, taken, deciders, found), deciders
     clock = SystemClock()
     connection = await load_connection(kubeconfig, context, clock)
     client = reading_client(connection, clock)

@@ -78,7 +78,7 @@ _OWNED: Final = msgspec.json.Decoder(_Owned)
 
 
 async def planned(
-    client: Reader,
+    client: Reader | None,
     snapshot: Snapshot,
     deciders: Deciders,
     submitted: Sequence[Submitted],

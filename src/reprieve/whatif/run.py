@@ -171,14 +171,21 @@ class _AlwaysHeld:
 
 
 async def decided(
-    client: Reader, snapshot: Snapshot, deciders: Deciders, submitted: Sequence[Submitted] = ()
+    client: Reader | None,
+    snapshot: Snapshot,
+    deciders: Deciders,
+    submitted: Sequence[Submitted] = (),
 ) -> Run:
     """Return what would happen; objects that the planes ask for one by one are read first.
+
+    Without a client, of a stored snapshot, they are taken not to be there.
 
     Raises:
         Undecided: the planes did not get ready.
         UsageError: what is stored of their settings is not accepted.
     """
+    if client is None:
+        return settled(snapshot, deciders, submitted)
     for _ in range(_MOST_ROUNDS):
         overlays: list[Overlay] = []
         try:

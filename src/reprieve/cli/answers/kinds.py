@@ -21,7 +21,16 @@ from reprieve.planes.scheduling.gangs.watches import RESOURCES as OLDER_GROUPS
 from reprieve.planes.scheduling.served import GROUP_VERSIONS
 from reprieve.units.errors import UsageError
 
-__all__ = ["LOCAL_QUEUES", "POD_GROUPS", "WORKLOADS", "Asked", "asked_of", "job_kind_of", "nearest"]
+__all__ = [
+    "BETWEEN",
+    "LOCAL_QUEUES",
+    "POD_GROUPS",
+    "WORKLOADS",
+    "Asked",
+    "asked_of",
+    "job_kind_of",
+    "nearest",
+]
 
 LOCAL_QUEUES: Final = tuple(
     Resource(kueue.GROUP, version, "localqueues", "LocalQueue")
@@ -50,7 +59,7 @@ _SHORT: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 #: Kinds between a pod and those of the table; they are asked about as seldom as they are named.
-_BETWEEN: Final = (
+BETWEEN: Final = (
     Resource("apps", "v1", "replicasets", "ReplicaSet"),
     Resource("apps", "v1", "daemonsets", "DaemonSet"),
     Resource("batch", "v1", "cronjobs", "CronJob"),
@@ -136,5 +145,5 @@ def _all() -> Iterator[tuple[Resource, ...]]:
     for row in BUILT_IN:
         group, _, version = row.api_version.rpartition("/")
         yield (Resource(group, version, row.plural, row.kind),)
-    for resource in _BETWEEN:
+    for resource in BETWEEN:
         yield (resource,)

@@ -6,17 +6,20 @@ and notes what the caller may not read, which is said before the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
+
+import msgspec
 
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import NotServed, RestMapper
-from reprieve.kube.errors import Forbidden, NotFound
+from reprieve.kube.errors import Call, Forbidden, NotFound
 from reprieve.kube.resource import Resource
 from reprieve.units.clock import Clock
 from reprieve.units.instants import Nanos
+from reprieve.whatif.snapshot import Listed, Snapshot
 
-__all__ = ["ClusterSource", "Json", "MemorySource", "Reading", "Source"]
+__all__ = ["ClusterSource", "Json", "MemorySource", "Reading", "SnapshotSource", "Source"]
 
 Json = dict[str, Any]
 
@@ -127,6 +130,59 @@ class MemorySource:
         group, _, version = api_version.rpartition("/")
         namespaced = bool(found[0]["metadata"].get("namespace"))
         return Resource(group, version, f"{kind.lower()}s", kind, namespaced)
+
+
+class SnapshotSource:
+    """A snapshot, with the rights of whoever took it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @property
+    def now(self) -> Nanos:
+        """The instant at which it was taken."""
+        return self._snapshot.at
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
+        """Look an object up."""
+        listed = self._listed(resource)
+        body = None if listed is None else listed.objects.get((namespace, name))
+        if body is None and resource in self._refused(namespace):
+            raise Forbidden("", call=Call.on("get", resource, namespace, name))
+        found: Json | None = None if body is None else msgspec.json.decode(body)
+        return found
+
+    async def list(self, resource: Resource, namespace: str) -> list[Json] | None:
+        """Return those of a kind, of the version in which it was read."""
+        listed = self._listed(resource)
+        if listed is None:
+            return None
+        if not listed.objects and resource in self._refused(namespace):
+            raise Forbidden("", call=Call.on("list", resource, namespace))
+        named = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return [
+            {**named, **msgspec.json.decode(body)}
+            for (space, _), body in listed.objects.items()
+            if not namespace or space == namespace
+        ]
+
+    async def resource_for(self, api_version: str, kind: str) -> Resource | None:
+        """Return a kind that was read."""
+        for listed in self._snapshot.kinds.values():
+            if (listed.resource.api_version, listed.resource.kind) == (api_version, kind):
+                return listed.resource
+        return None
+
+    def _listed(self, resource: Resource) -> Listed | None:
+        listed = self._snapshot.kinds.get((resource.group, resource.plural))
+        return None if listed is None or listed.resource.version != resource.version else listed
+
+    def _refused(self, namespace: str) -> Sequence[Resource]:
+        return [
+            each.resource
+            for each in self._snapshot.unseen
+            if not each.namespaces or namespace in each.namespaces
+        ]
 
 
 class Reading:

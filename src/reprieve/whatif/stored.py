@@ -1,0 +1,212 @@
+"""A snapshot in a file: what is read of a cluster and nothing else, for `plan`, `explain` and bugs.
+
+The file is JSON in gzip, so that anybody can look at what he hands out. It says its format, its
+version and which version of the program wrote it; one of another version is refused, and so is one
+that was damaged. Objects stand as `pruning` leaves them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import Any, Final
+
+import msgspec
+
+import reprieve
+from reprieve.kube.bodies import Json
+from reprieve.kube.resource import Resource
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import InvalidInstant, format_instant, parse_instant
+from reprieve.whatif.anonymous import Pseudonyms
+from reprieve.whatif.pruning import pruned
+from reprieve.whatif.snapshot import Listed, Snapshot, Unseen
+
+__all__ = ["FORMAT", "VERSION", "snapshot_of_bytes", "stored_bytes"]
+
+FORMAT: Final = "reprieve.dev/snapshot"
+VERSION: Final = 1
+_LEVEL: Final = 6
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel"):
+    """Common settings: camel case in JSON."""
+
+
+class _Resource(_Struct, frozen=True):
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    def resource(self) -> Resource:
+        return Resource(self.group, self.version, self.plural, self.kind, self.namespaced)
+
+
+class _Kind(_Struct, frozen=True):
+    resource: _Resource
+    version: int
+    objects: list[msgspec.Raw]
+
+
+class _Unseen(_Struct, frozen=True):
+    resource: _Resource
+    namespaces: list[str]
+
+
+class _Head(_Struct, frozen=True):
+    """What is looked at first; `program` wrote the file."""
+
+    format: str
+    version: int
+    program: str = ""
+
+
+class _Stored(_Struct, frozen=True):
+    format: str
+    version: int
+    program: str
+    at: str
+    at_nanoseconds: int
+    anonymized: bool
+    kinds: list[_Kind]
+    documents: dict[str, list[_Served]]
+    single: dict[str, Any]
+    unseen: list[_Unseen]
+    namespaces: int | None
+
+
+class _Served(_Struct, frozen=True):
+    """A kind in a discovery document, or a subresource of one."""
+
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _Document(_Struct, frozen=True):
+    resources: list[_Served] = []
+
+
+def stored_bytes(snapshot: Snapshot, *, pseudonyms: Pseudonyms | None = None) -> bytes:
+    """Return the file; `pseudonyms` stand in it for names."""
+    kinds = [_kind(listed, pseudonyms) for _, listed in sorted(snapshot.kinds.items())]
+    served = {
+        f"/apis/{group}/{version}" if group else f"/api/{version}"
+        for group, version in (
+            (each.resource.group, each.resource.version) for each in snapshot.kinds.values()
+        )
+    }
+    stored = _Stored(
+        format=FORMAT,
+        version=VERSION,
+        program=reprieve.__version__,
+        at=format_instant(snapshot.at),
+        at_nanoseconds=snapshot.at,
+        anonymized=pseudonyms is not None,
+        kinds=kinds,
+        documents={
+            path: msgspec.json.decode(document, type=_Document).resources
+            for path, document in sorted(snapshot.documents.items())
+            if document is not None and path in served
+        },
+        single={path: None for path, body in sorted(snapshot.single.items()) if body is None},
+        unseen=[
+            _Unseen(
+                _resource(each.resource),
+                [pseudonyms.of(name) for name in each.namespaces]
+                if pseudonyms is not None
+                else list(each.namespaces),
+            )
+            for each in snapshot.unseen
+        ],
+        namespaces=snapshot.namespaces,
+    )
+    # Without the time of writing: the same snapshot is the same file.
+    return gzip.compress(msgspec.json.encode(stored), _LEVEL, mtime=0)
+
+
+def snapshot_of_bytes(body: bytes, where: str) -> Snapshot:
+    """Return the snapshot of a file; `where` names it.
+
+    Raises:
+        UsageError: it is no snapshot, damaged, or of another version.
+    """
+    try:
+        text = gzip.decompress(body)
+        head = msgspec.json.decode(text, type=_Head)
+    except (OSError, EOFError, zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        why = " ".join(str(error).split())
+        raise UsageError(
+            f"{where}: not a snapshot, or damaged ({why}); accepted: a file of reprieve snapshot"
+        ) from None
+    if (head.format, head.version) != (FORMAT, VERSION):
+        raise UsageError(
+            f"{where}: {head.format} of version {head.version}, written by reprieve "
+            f"{head.program or 'of an unknown version'}; accepted: {FORMAT} of version {VERSION}, "
+            f"as reprieve {reprieve.__version__} writes it"
+        )
+    try:
+        stored = msgspec.json.decode(text, type=_Stored)
+        return _snapshot(stored)
+    except (msgspec.MsgspecError, InvalidInstant, LookupError, UnicodeDecodeError) as error:
+        why = " ".join(str(error).split())
+        raise UsageError(
+            f"{where}: damaged ({why}); accepted: a file of reprieve snapshot"
+        ) from None
+
+
+def _kind(listed: Listed, pseudonyms: Pseudonyms | None) -> _Kind:
+    resource = listed.resource
+    objects = []
+    for _, body in sorted(listed.objects.items()):
+        obj: Json = msgspec.json.decode(body)
+        kept = pruned({**obj, "apiVersion": resource.api_version, "kind": resource.kind})
+        if pseudonyms is not None:
+            kept = pseudonyms.object(kept)
+        objects.append(msgspec.Raw(msgspec.json.encode(kept)))
+    return _Kind(_resource(resource), listed.version, objects)
+
+
+def _resource(resource: Resource) -> _Resource:
+    return _Resource(
+        resource.group, resource.version, resource.plural, resource.kind, resource.namespaced
+    )
+
+
+def _snapshot(stored: _Stored) -> Snapshot:
+    kinds = {}
+    for each in stored.kinds:
+        resource = each.resource.resource()
+        objects = {_key(raw): bytes(raw) for raw in each.objects}
+        kinds[resource.group, resource.plural] = Listed(resource, objects, each.version)
+    parse_instant(stored.at)
+    return Snapshot(
+        at=stored.at_nanoseconds,  # type: ignore[arg-type]
+        kinds=kinds,
+        documents={path: _document(served) for path, served in stored.documents.items()},
+        single=dict.fromkeys(stored.single),
+        unseen=tuple(
+            Unseen(each.resource.resource(), tuple(each.namespaces)) for each in stored.unseen
+        ),
+        namespaces=stored.namespaces,
+    )
+
+
+def _document(served: list[_Served]) -> bytes:
+    return msgspec.json.encode({"resources": served})
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata
+
+
+def _key(raw: msgspec.Raw) -> tuple[str, str]:
+    metadata = msgspec.json.decode(raw, type=_Named).metadata
+    return metadata.namespace, metadata.name
