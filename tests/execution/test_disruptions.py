@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -64,7 +65,13 @@ class Story(Records):
         self.book = Book(
             engine.Plane.QUOTA, self.client, _OPERATOR, self.fence, self.clock, self.metrics
         )
-        self.told = Disruptions(self.client, _OPERATOR, self.fence, self.clock, self.metrics)
+        self.events: list[tuple[Any, str]] = []
+        recorder: Any = SimpleNamespace(
+            event=lambda about, kind, reason, *rest, **named: self.events.append((about, reason))
+        )
+        self.told = Disruptions(
+            self.client, _OPERATOR, self.fence, self.clock, self.metrics, recorder
+        )
         self.executor = Executor[str](
             self.book, self.victims, self.clock, self._spawn, disruptions=self.told
         )
@@ -223,6 +230,38 @@ async def test_nothing_of_another_namespace_stands_in_what_a_tenant_reads() -> N
     (secret,) = story.api.objects["secrets"].values()
     assert secret["metadata"]["name"] == KEY_SECRET
     assert secret["metadata"]["namespace"] == _OPERATOR
+
+
+async def test_work_that_is_displaced_three_times_in_an_hour_is_told_so() -> None:
+    story = Story(PLANES["scheduling"], victims=1)
+    for turn in range(4):
+        story.world.left.clear()
+        story.world.marks.clear()
+        if turn == 3:
+            await story.pass_time(2 * HOUR)
+        await story.carry(f"plan-{turn}")
+        await story.until_closed()
+    found = sorted(story.stories(), key=lambda each: each["spec"]["planId"])
+    assert [each["spec"]["times"] for each in found] == [1, 2, 3, 1]
+    said = [each.get("status") or {} for each in found]
+    text = "this line of work was displaced 3 times within 1h0m0s: that is told, and does not "
+    assert said == [{}, {}, {"repeated": True, "message": f"{text}protect it"}, {}]
+    assert [(about.name, reason) for about, reason in story.events] == [
+        ("train-0", "DisplacedRepeatedly")
+    ]
+
+
+async def test_the_metric_counts_lines_of_work_that_are_displaced_again_and_again() -> None:
+    story = Story(PLANES["scheduling"], victims=2)
+    for turn in range(3):
+        story.world.left.clear()
+        story.world.marks.clear()
+        await story.carry(f"plan-{turn}")
+        await story.until_closed()
+    await story.pass_time(2 * MINUTE)
+    assert story.metrics.repeatedly_displaced._value.get() == 2
+    await story.pass_time(2 * HOUR)
+    assert story.metrics.repeatedly_displaced._value.get() == 0
 
 
 def _refusing(kind: str, code: int, reason: str) -> Callable[[str, Target], FakeAnswer | None]:

@@ -10,7 +10,7 @@ import msgspec
 
 from reprieve.api.reprieve import API_VERSION, Metadata, ObjectRef
 
-__all__ = ["Disruption", "DisruptionSpec"]
+__all__ = ["Disruption", "DisruptionSpec", "DisruptionStatus"]
 
 
 class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -39,10 +39,18 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     spared_by: str
 
 
+class DisruptionStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What follows from it; written with it. `repeated`: told as displaced again and again."""
+
+    repeated: bool = False
+    message: str = ""
+
+
 class Disruption(msgspec.Struct, frozen=True, rename="camel"):
     """One displaced unit."""
 
     metadata: Metadata
     spec: DisruptionSpec
+    status: DisruptionStatus = DisruptionStatus()
     api_version: str = API_VERSION
     kind: str = "Disruption"

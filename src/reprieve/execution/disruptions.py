@@ -9,7 +9,9 @@
 3. Nobody is told where the namespace is gone, or going.
 4. Work of other namespaces has a number instead of a name. The key to these numbers is a Secret
    of the operator's namespace, made when it is first needed.
-5. They stay for 168 hours, and 200 in a namespace; the oldest go first.
+5. Work that is displaced again and again is told so: in the status, in an event, and a metric
+   counts such lines of work. Nothing protects them.
+6. They stay for 168 hours, and 200 in a namespace; the oldest go first.
 
 What was displaced when is folded from the records at each start (`recover`), for all planes alike.
 Source: specification of disruptions, section 6.
@@ -28,7 +30,7 @@ from typing import Any, Final
 
 import msgspec
 
-from reprieve.api.disruption import Disruption, DisruptionSpec
+from reprieve.api.disruption import Disruption, DisruptionSpec, DisruptionStatus
 from reprieve.api.reprieve import Metadata, Preemption, VictimStatus
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import KEPT
@@ -37,19 +39,29 @@ from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.intents import IntentLog
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from reprieve.kube.references import Reference
 from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PREEMPTIONS, SECRETS
+from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.writes import Priority
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, MINUTE, SECOND, format_duration
 from reprieve.units.instants import Nanos, format_instant, parse_instant
-from reprieve.wording.displacements import NOBODY, known_as, rule_text, spared_by
+from reprieve.wording.displacements import (
+    NOBODY,
+    REPEATED,
+    known_as,
+    repeated_text,
+    rule_text,
+    spared_by,
+)
 
 __all__ = ["KEY_SECRET", "MOST_IN_NAMESPACE", "TIME_TO_LIVE", "Disruptions"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
+_CONTROLLER: Final = "reprieve"
 KEY_SECRET: Final = "reprieve-disruptions"
 TIME_TO_LIVE: Final = 168 * HOUR
 MOST_IN_NAMESPACE: Final = 200
@@ -94,7 +106,13 @@ class Disruptions:
     """Tells tenants of all planes what became of their work. `run` works beside the planes."""
 
     def __init__(
-        self, client: Client, namespace: str, fence: Fence, clock: Clock, metrics: Metrics
+        self,
+        client: Client,
+        namespace: str,
+        fence: Fence,
+        clock: Clock,
+        metrics: Metrics,
+        events: SeriesEvents | None = None,
     ) -> None:
         self._client = client
         self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
@@ -102,6 +120,7 @@ class Disruptions:
         self._fence = fence
         self._clock = clock
         self._metrics = metrics
+        self._events = events
         self._governor = Governor()
         self._owed: dict[str, _Owed] = {}
         self._owing = asyncio.Event()
@@ -262,13 +281,17 @@ class Disruptions:
             raise
         self._metrics.disruptions.labels(intent.spec.plane, unit.rule).inc()
         self._metrics.lineage_displacements.observe(told.spec.times)
+        if told.status.repeated:
+            self._tell_repeated(unit, told.status.message)
         self._counts[space] = self._counts.get(space, MOST_IN_NAMESPACE) + 1
         if self._counts[space] > MOST_IN_NAMESPACE:
             self._crowded.add(space)
 
     async def _of(self, intent: Preemption, unit: DisplacedUnit) -> Disruption:
         spec, status = intent.spec, intent.status
-        row = displacement_of(intent, unit)
+        row, policy = displacement_of(intent, unit), self._governor.policy
+        times = max(1, self._governor.displaced(row.victim, row.at))
+        repeated = times >= policy.repeated
         return Disruption(
             Metadata(unit.name, unit.subject.namespace),
             DisruptionSpec(
@@ -283,11 +306,25 @@ class Disruptions:
                 ended_at=unit.ended or status.finished_at or spec.decided_at,
                 objects=unit.objects,
                 lost_device_seconds=unit.lost_device_seconds,
-                times=max(1, self._governor.displaced(row.victim, row.at)),
-                window=format_duration(self._governor.policy.repeated_window),
+                times=times,
+                window=format_duration(policy.repeated_window),
                 spared_by=spared_by(spec.plane, unit.rule),
             ),
+            DisruptionStatus(repeated, repeated_text(times, policy.repeated_window))
+            if repeated
+            else DisruptionStatus(),
         )
+
+    def _tell_repeated(self, unit: DisplacedUnit, text: str) -> None:
+        """Say on the work that it is displaced again and again."""
+        log.warning("%s/%s: %s", unit.subject.namespace, unit.subject.name, text)
+        if self._events is None:
+            return
+        subject = unit.subject
+        about = Reference(
+            subject.api_version, subject.kind, subject.namespace, subject.name, subject.uid
+        )
+        self._events.event(about, "Warning", REPEATED, REPEATED, text, controller=_CONTROLLER)
 
     async def _goes(self, namespace: str) -> bool:
         try:
@@ -352,6 +389,8 @@ class Disruptions:
             await self._clock.sleep(MINUTE)
             if not self._fence.open:
                 continue
+            told = len(self._governor.repeated(self._clock.wall()))
+            self._metrics.repeatedly_displaced.set(told)
             try:
                 if self._clock.monotonic() >= next_sweep:
                     await self._sweep()

@@ -30,6 +30,7 @@ from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.resource import NAMESPACES
+from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.transport import HttpWire
 from reprieve.operator.collector import relax_collector
 from reprieve.operator.counted_wire import CountedWire
@@ -37,7 +38,13 @@ from reprieve.operator.leading import End, end, lead
 from reprieve.operator.lease_keeper import LeaseKeeper
 from reprieve.operator.lease_link import WantedLease
 from reprieve.operator.metrics_access import metrics_protection
-from reprieve.planes.common.assembly import Assembled, Stopped, Surroundings, warn
+from reprieve.planes.common.assembly import (
+    Assembled,
+    Stopped,
+    Surroundings,
+    report_of_events,
+    warn,
+)
 from reprieve.planes.common.process_settings import (
     IDLE,
     QUOTA,
@@ -135,7 +142,8 @@ async def _run(
     broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     limit = _decision_limit(options, clock, metrics, keeper, broken)
     fence = Fence(tenure, clock, options.lease_duration)
-    disruptions = Disruptions(client, namespace, fence, clock, metrics)
+    events = SeriesEvents(client, clock, instance=identity, report=report_of_events)
+    disruptions = Disruptions(client, namespace, fence, clock, metrics, events)
     given = Surroundings(
         options=options,
         settings=settings,
@@ -152,7 +160,7 @@ async def _run(
     )
     made = await _assembled(given)
     serving = next((each.serving for each in made if each.serving is not None), None)
-    recorders = [recorder for each in made for recorder in each.recorders]
+    recorders = [events, *(recorder for each in made for recorder in each.recorders)]
     async with serve_telemetry(
         metrics.registry,
         lambda: iter((Check("loop", passed=True),)),

@@ -47,7 +47,8 @@ class Metrics:
     `webhook_refused` by reason.
     Disruptions: `disruptions`, one for each displaced unit, by its rule; `disruption_failures`,
     calls by which one could not be written; `lineage_displacements`, how often the line of work of
-    each had been displaced within the window.
+    each had been displaced within the window; `repeatedly_displaced`, lines of work that are
+    displaced again and again.
     `waiting_units`: pods and groups, or workloads, that wait, by the reason that is told
     (`show_waiting`).
     Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.
@@ -142,6 +143,10 @@ class Metrics:
         )
         self.disruption_failures = self._counter(
             "disruption_write_failures", "Disruptions that could not be written yet.", "reason"
+        )
+        self.repeatedly_displaced = self._gauge(
+            "repeatedly_displaced_lineages",
+            "Lines of work that were displaced three times within an hour.",
         )
         self.lineage_displacements = self._histogram(
             "lineage_displacements",

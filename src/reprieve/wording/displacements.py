@@ -11,10 +11,14 @@ import hashlib
 import hmac
 from typing import Final
 
-__all__ = ["NOBODY", "known_as", "rule_text", "spared_by"]
+from reprieve.units.durations import format_duration
+
+__all__ = ["NOBODY", "REPEATED", "known_as", "repeated_text", "rule_text", "spared_by"]
 
 #: For whom work made way where room was wanted for nothing.
 NOBODY: Final = "nobody"
+#: Reason of the event on work that is displaced again and again.
+REPEATED: Final = "DisplacedRepeatedly"
 _DIGITS: Final = 4
 
 _QUOTA_RULES: Final = {
@@ -67,6 +71,14 @@ def spared_by(plane: str, rule: str) -> str:
     if plane == "scheduling":
         return _SCHEDULING
     return _of(plane, rule)[1]
+
+
+def repeated_text(times: int, window: int) -> str:
+    """Return what is said of work that was displaced so often; `window` in nanoseconds."""
+    return (
+        f"this line of work was displaced {times} times within {format_duration(window)}: that is "
+        "told, and does not protect it"
+    )
 
 
 def known_as(key: bytes, namespace: str, lineage: str) -> str:

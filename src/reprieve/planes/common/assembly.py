@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     # It brings numpy, whose threads a process must not have before it forks.
     from reprieve.planes.common.cluster_view import ClusterView
 
-__all__ = ["Assembled", "Plane", "Recorder", "Runner", "Serving", "Stopped", "Surroundings", "warn"]
+__all__ = [
+    "Assembled",
+    "Plane",
+    "Recorder",
+    "Runner",
+    "Serving",
+    "Stopped",
+    "Surroundings",
+    "report_of_events",
+    "warn",
+]
 
 T = TypeVar("T")
 
