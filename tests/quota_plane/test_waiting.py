@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,33 @@ async def test_another_process_tells_nobody_what_was_told_before(tmp_path: Path)
         await cluster.until("it is counted again", known)
         await cluster.clock.sleep(20 * SECOND)
         assert await once()
+
+
+async def test_a_process_that_decides_nothing_can_be_asked(tmp_path: Path) -> None:
+    async with site(tmp_path, *objects(), nodes=[node("n-0")]) as cluster:
+        await cluster.create(job("first", pods=3))
+        await cluster.until_admitted("first")
+        await cluster.create(job("second", pods=2), job("large", pods=9))
+        second, large = await made(cluster, "second"), await made(cluster, "large")
+
+        async def both() -> bool:
+            return counted(cluster) == {"HeldByOthers": 1, "NeverFits": 1}
+
+        await cluster.until("both are counted", both)
+        assert cluster.plane is not None
+        asked = QuotaPlane(cluster.plane.context, "elsewhere")
+        following = asyncio.create_task(asked.follow())
+        try:
+            await asked.synced()
+            asked.take_in()
+            said = await asked.waiting.diagnoses()
+            assert {key: each.reason for key, each in said.items()} == {
+                f"{NAMESPACE}/{second}": Reason.HELD_BY_OTHERS,
+                f"{NAMESPACE}/{large}": Reason.NEVER_FITS,
+            }
+            found = await asked.waiting.diagnosis(NAMESPACE, second, fixes=True)
+            assert found is not None
+            assert found.deficit == {("default-flavor", "cpu"): 1_000}
+            assert found.fixes[0] == Fix(Change.FEWER_PODS, "spec.podSets[main].count", "2", "1")
+        finally:
+            following.cancel()

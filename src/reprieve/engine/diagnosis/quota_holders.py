@@ -21,10 +21,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import nsmallest
 from typing import Final
 
 from reprieve.engine.diagnosis.model import Blocker
-from reprieve.engine.plan import Ref
 from reprieve.engine.quota.candidates import Preemptor, satisfies
 from reprieve.engine.quota.flavors import mismatch
 from reprieve.engine.quota.model import (
@@ -133,17 +133,26 @@ def held_by(
     """
     need = frozenset(snapshot.tree.column(pair) for pair in missing)
     refused: Counter[str] = Counter()
-    blockers = []
+    found: list[tuple[int, str, Holder, Rule]] = []
     for holder in _holders(snapshot, who.queue, need):
         rule = _rule(snapshot, who, spared, holder, need)
         refused[rule] += 1
-        amounts: Counter[str] = Counter()
-        for column, amount in holder.held:
-            if column in need:
-                amounts[snapshot.tree.flavor_resources[column].resource] += amount
-        blockers.append(Blocker(workload_ref(holder.workload), dict(amounts), str(rule)))
-    blockers.sort(key=lambda each: (-max(each.amounts.values()), _key(each.holder)))
-    return Held(tuple(blockers[:_NAMED]), {str(rule): n for rule, n in sorted(refused.items())})
+        most = max(amount for column, amount in holder.held if column in need)
+        found.append((-most, holder.key, holder, rule))
+    largest = nsmallest(_NAMED, found, key=lambda each: each[:2])
+    blockers = tuple(
+        Blocker(workload_ref(holder.workload), _amounts(snapshot, holder, need), str(rule))
+        for _, _, holder, rule in largest
+    )
+    return Held(blockers, {str(rule): n for rule, n in sorted(refused.items())})
+
+
+def _amounts(snapshot: Snapshot, holder: Holder, need: frozenset[int]) -> dict[str, int]:
+    amounts: Counter[str] = Counter()
+    for column, amount in holder.held:
+        if column in need:
+            amounts[snapshot.tree.flavor_resources[column].resource] += amount
+    return dict(amounts)
 
 
 def _shortage(snapshot: Snapshot, queue: int, flavor: str, wanted: Mapping[str, int]) -> Shortage:
@@ -195,7 +204,3 @@ def _rule(
     if not own and snapshot.settings.fair_sharing is not None:
         return Rule.FAIR_SHARE
     return Rule.NOT_ENOUGH
-
-
-def _key(ref: Ref) -> tuple[str, str]:
-    return ref.namespace, ref.name

@@ -232,13 +232,25 @@ class Waiting:
         return replace(said, fixes=tuple(each.fix for each in helpful))
 
     async def diagnoses(self) -> dict[str, Diagnosis]:
-        """Return why each Workload waits that does, by `namespace/name`."""
-        found = {}
+        """Return why each Workload waits that does, by `namespace/name`, as it is told in events.
+
+        About one of which nothing was said yet the engine decides, once for all of its shape.
+        """
+        found: dict[str, Diagnosis] = {}
+        decided: dict[tuple[str, object], Diagnosis | None] = {}
         async with self._state.engine:
             self._state.settle()
-            for row in list(self._state.queues.pending()):
+            queues = self._state.queues
+            for row in list(queues.pending()):
                 workload = self._state.workload(row.key)
-                said = None if workload is None else self._diagnose(row.key, workload)
+                if workload is None:
+                    continue
+                said = self._lookup(row.key, workload)
+                if said is None:
+                    alike = (row.queue, queues.shape_of(row))
+                    if alike not in decided:
+                        decided[alike] = self._diagnose(row.key, workload)
+                    said = decided[alike]
                 if said is not None:
                     found[row.key] = said
         return found
