@@ -6,7 +6,7 @@ import pytest
 
 from reprieve.kube.resource import NODES, PODS, Resource
 from reprieve.units.errors import UsageError
-from reprieve.whatif.submission import Document, matched, read_documents
+from reprieve.whatif.submission import Document, matched, read_documents, schedulers_named
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: one}\n"
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -87,3 +87,19 @@ def test_who_names_no_namespace_is_in_that_of_the_context() -> None:
     (found,) = matched([document], [PODS], "team")
     assert found.object["metadata"]["namespace"] == "team"
     assert found.resource == PODS
+
+
+def test_the_schedulers_that_pods_and_templates_ask_for_are_named_beside_the_default_one() -> None:
+    text = """
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec: {schedulerName: mine, containers: []}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: b}
+spec: {template: {spec: {schedulerName: other, containers: [{name: main}]}}}
+"""
+    assert schedulers_named(read_documents(text, "f")) == ("default-scheduler", "mine", "other")
+    assert schedulers_named([]) == ("default-scheduler",)

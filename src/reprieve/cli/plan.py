@@ -30,7 +30,13 @@ from reprieve.whatif.document import PlanDocument, plan_document
 from reprieve.whatif.lists import discovered, gather
 from reprieve.whatif.planning import planned
 from reprieve.whatif.run import Deciders
-from reprieve.whatif.submission import Document, dry_run, matched, read_documents
+from reprieve.whatif.submission import (
+    Document,
+    dry_run,
+    matched,
+    read_documents,
+    schedulers_named,
+)
 
 __all__ = ["plan"]
 
@@ -65,7 +71,8 @@ _NO_ANSWER: Final = 2
     "scheduler_names",
     multiple=True,
     metavar="NAME",
-    help="Whose pods are placed, as for reprieve run; repeatable.",
+    help="Whose pods are placed, as for reprieve run; repeatable. Else those that the manifests "
+    "ask for.",
 )
 @click.option(
     "--config",
@@ -159,6 +166,8 @@ async def _answered(
     client = reading_client(connection, clock)
     place = namespace or connection.namespace
     names = {each.object["metadata"].get("namespace") or place for each in documents}
+    if not scheduler_names and not passed["scheduler_config"] and not passed["config_file"]:
+        scheduler_names = schedulers_named(documents)
     try:
         deciders = deciders_of(controllers, scheduler_names, passed)
         snapshot = await gather(client, deciders.kinds(), clock, namespaces=names)

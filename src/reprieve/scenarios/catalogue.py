@@ -53,11 +53,16 @@ def find(name_or_file: str) -> Scenario:
 
 
 def playground(nodes: int, gpus: int) -> Scenario:
-    """Return an empty cluster of so many nodes with so many GPUs each; nothing is played."""
+    """Return an empty cluster of so many nodes with so many GPUs each; nothing is played.
+
+    All planes run: what they are to do is said by what people create.
+    """
     amount = {"cpu": "64", "memory": "512Gi", **({_GPU: str(gpus)} if gpus else {})}
     return Scenario(
         name="playground",
         operator_env={"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_POLLING_INTERVAL": "1s"},
         nodes=tuple(NodeSpec(f"node-{number}", dict(amount)) for number in range(nodes)),
         steps=(),
+        controllers=("idle", "scheduling", "quota"),
+        operator_config={"quota": {"webhooks": {"url": "https://127.0.0.1:0"}}},
     )

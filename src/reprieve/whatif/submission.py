@@ -28,10 +28,18 @@ from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request
 from reprieve.units.errors import ReprieveError, UsageError
 
-__all__ = ["Document", "Submitted", "dry_run", "matched", "read_documents"]
+__all__ = [
+    "Document",
+    "Submitted",
+    "dry_run",
+    "matched",
+    "read_documents",
+    "schedulers_named",
+]
 
 _NEAREST: Final = 3
 _LONGEST_NAME: Final = 253
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,22 @@ def read_documents(text: str, where: str) -> list[Document]:
     if not found:
         raise UsageError(f"{where}: it has no object; accepted: manifests in YAML or JSON")
     return found
+
+
+def schedulers_named(documents: Sequence[Document]) -> tuple[str, ...]:
+    """Return the schedulers that pods of these documents ask for, the default one among them."""
+    found = {_DEFAULT_SCHEDULER}
+    left: list[Any] = [each.object.get("spec") for each in documents]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            named = part.get("schedulerName")
+            if isinstance(named, str) and named:
+                found.add(named)
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+    return tuple(sorted(found))
 
 
 def matched(

@@ -166,14 +166,7 @@ def _waiting(
         if not succeeded and node >= 0:
             nominate = Nominate.CLEAR
         members.append(Member(pending.row.uid, nominate=nominate, diagnosis=diagnosis))
-    return Attempt(
-        unit,
-        Code.UNSCHEDULABLE,
-        tuple(members),
-        status,
-        preemption=preemption,
-        elsewhere=placing.elsewhere,
-    )
+    return Attempt(unit, Code.UNSCHEDULABLE, tuple(members), status, preemption=preemption)
 
 
 def _failed(

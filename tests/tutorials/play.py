@@ -1,0 +1,183 @@
+"""Plays a tutorial. `python -m tests.tutorials.play NAME` writes into it what was printed.
+
+A block `sh up` starts the cluster, a block `sh` is run by bash, and what its last command prints
+becomes what stands in the block `text` after it, within a minute. Ages, times, uids and the random
+parts of names differ; so do the widths of columns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kubelocal.tests.kubectl_binary import find_kubectl
+
+__all__ = ["FOLDER", "Step", "play", "playground", "steps"]
+
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "tutorials"
+SCRIPTS: Final = Path(sys.executable).parent
+_BLOCK: Final = re.compile(r"```(sh|text)( up)?\n(.*?)```", re.DOTALL)
+_RUN: Final = ".venv/bin/uv run "
+_READY: Final = "quota plane runs"
+_TRIES: Final = 60
+_SETTLED_S: Final = 9
+# What differs from run to run, the longer forms first.
+_VARIES: Final = tuple(
+    (re.compile(pattern), word)
+    for pattern, word in (
+        (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UID"),
+        (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
+        (r"\b\d\d:\d\d:\d\d( UTC|Z)?", "TIME"),
+        (r"\b[0-9a-f]{16}\b", "PLAN"),
+        (r"-[0-9a-z]{8,10}-[0-9a-z]{5}\b", "-RANDOM"),
+        (r"-[0-9a-f]{8}\b", "-RANDOM"),
+        # Of the Workload of a job, and of the pod of a Job.
+        (r"\b(job-[0-9a-z-]+)-[0-9a-f]{5}\b", r"\1-RANDOM"),
+        (r"\b(train(?:ing)?)-[0-9a-z]{5}\b", r"\1-RANDOM"),
+        (r"\b\d+(\.\d+)?( ?s|m\d*s?| min)\b", "AGE"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One block of commands, and what its last one is to print; None where nothing stands."""
+
+    commands: str
+    expected: str | None
+
+
+def steps(text: str) -> tuple[str, list[Step]]:
+    """Return the command that starts the cluster, and what follows."""
+    start, found = "", list[Step]()
+    blocks = _BLOCK.findall(text)
+    for at, (language, up, body) in enumerate(blocks):
+        following = blocks[at + 1] if at + 1 < len(blocks) else ("", "", "")
+        if up:
+            start = body.strip()
+        elif language == "sh":
+            found.append(Step(body, following[2] if following[0] == "text" else None))
+    return start, found
+
+
+def shown(text: str) -> list[str]:
+    """Return the words of an output without what differs from run to run, as lines may do, too."""
+    for pattern, word in _VARIES:
+        text = pattern.sub(word, text)
+    return text.split()
+
+
+@asynccontextmanager
+async def playground(command: str, folder: Path) -> AsyncIterator[dict[str, str]]:
+    """Run a tutorial's first command; give the variables of the second terminal."""
+    kubectl = find_kubectl()
+    if kubectl is None:
+        pytest.skip("no kubectl: set $KUBECTL, or put one on PATH")
+    (folder / "bin").mkdir()
+    (folder / "bin" / "kubectl").symlink_to(kubectl)
+    path = f"{folder / 'bin'}:{SCRIPTS}:{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(folder), "COLUMNS": "100"}
+    assert command.startswith(_RUN)
+    process = await asyncio.create_subprocess_exec(
+        *command.removeprefix(_RUN).split(),
+        env=environment,
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    reading: list[asyncio.Task[None]] = []
+    try:
+        first = (await process.stdout.readline()).decode()
+        environment["KUBECONFIG"] = first.removeprefix("export KUBECONFIG=").strip()
+        while _READY not in (await process.stderr.readline()).decode():
+            pass
+        reading = [
+            asyncio.create_task(_drain(stream)) for stream in (process.stdout, process.stderr)
+        ]
+        yield environment
+    finally:
+        process.terminate()
+        await process.wait()
+        for task in reading:
+            await task
+
+
+async def _drain(stream: asyncio.StreamReader) -> None:
+    while await stream.readline():
+        pass
+
+
+async def bash(commands: str, environment: dict[str, str], folder: Path) -> str:
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-euo",
+        "pipefail",
+        "-c",
+        commands,
+        env=environment,
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, errors = await process.communicate()
+    assert process.returncode == 0, f"{commands}\n{said.decode()}{errors.decode()}"
+    return said.decode()
+
+
+async def play(step: Step, environment: dict[str, str], folder: Path) -> None:
+    said = await bash(step.commands, environment, folder)
+    if step.expected is None:
+        return
+    wanted = shown(step.expected)
+    last = step.commands.strip().splitlines()[-1]
+    for _ in range(_TRIES):
+        if _ends_with(shown(said), wanted):
+            return
+        await asyncio.sleep(1)
+        said = await bash(last, environment, folder)
+    raise AssertionError(f"{last}\nprints:\n{said}\nand not:\n{step.expected}")
+
+
+def _ends_with(said: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether the last words are these; where several commands print, the last one counts."""
+    return list(said[-len(wanted) :]) == list(wanted)
+
+
+async def _write(name: str) -> None:
+    """Play a tutorial and write into its blocks of text what was printed nine seconds later."""
+    path = FOLDER / f"{name}.md"
+    text = path.read_text(encoding="utf-8")
+    blocks = list(_BLOCK.finditer(text))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        async with playground(steps(text)[0], folder) as environment:
+            printed = dict[tuple[int, int], str]()
+            for block, following in pairwise([*blocks, None]):
+                if block is None or block[2] or block[1] != "sh":
+                    continue
+                await bash(block[3], environment, folder)
+                if following is not None and following[1] == "text":
+                    await asyncio.sleep(_SETTLED_S)
+                    last = block[3].strip().splitlines()[-1]
+                    printed[following.span(3)] = await bash(last, environment, folder)
+    for (start, end), said in sorted(printed.items(), reverse=True):
+        text = text[:start] + said.rstrip() + "\n" + text[end:]
+    path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:]:
+        asyncio.run(_write(each))
