@@ -229,3 +229,36 @@ def record(
             "finishedAt": at(minutes - 0.5),
         },
     )
+
+
+def disruption(name: str, lineage: str, *, minutes: float, times: int, plan: str = "") -> Json:
+    """Return what a tenant is told of work that made way so many minutes ago."""
+    subject = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "namespace": "team",
+        "name": f"job-{name}",
+        "uid": uid(f"former {name}"),
+    }
+    return obj(
+        "reprieve.dev/v1alpha1",
+        "Disruption",
+        name,
+        made=minutes,
+        spec={
+            "subject": subject,
+            "lineage": lineage,
+            "planId": plan or f"plan-{name}",
+            "plane": "quota",
+            "rule": "it used quota that another queue has lent and takes back",
+            "preemptor": "another tenant's work #a3f1",
+            "noticedAt": at(minutes),
+            "evictingAt": at(minutes),
+            "endedAt": at(minutes - 0.2),
+            "objects": 1,
+            "lostDeviceSeconds": 40_320,
+            "times": times,
+            "window": "1h0m0s",
+            "sparedBy": "staying within the nominal quota of its own ClusterQueue",
+        },
+    )

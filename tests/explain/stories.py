@@ -24,6 +24,7 @@ from tests.explain.objects import (
     admission,
     at,
     condition,
+    disruption,
     gpu_workload,
     group,
     job,
@@ -384,6 +385,34 @@ def tenant_sees_only_what_is_his() -> Story:
         [mine, queued, other, theirs, taken],
         frozenset({"preemptions.reprieve.dev", "podgroups.scheduling.k8s.io"}),
     )
+
+
+@story
+def tenant_is_told_by_a_disruption() -> Story:
+    """His job came back under another uid: the line of work is the same."""
+    mine = job(suspend=True)
+    queued = workload(mine, condition("QuotaReserved", False, _NO_QUOTA))
+    told = [
+        disruption(f"train-{n}", f"owner/{mine['metadata']['uid']}", minutes=20 * n, times=4 - n)
+        for n in range(1, 4)
+    ]
+    elsewhere = disruption("other", "owner/another", minutes=1, times=9)
+    return Story(
+        "job/train",
+        [mine, queued, *told, elsewhere],
+        frozenset({"preemptions.reprieve.dev"}),
+    )
+
+
+@story
+def record_and_disruption_of_one_plan_are_told_once() -> Story:
+    mine, other = job(suspend=True), job("urgent")
+    queued = workload(mine, condition("QuotaReserved", False, _NO_QUOTA))
+    theirs = workload(other, condition("Admitted", True))
+    taken = record("quota", theirs, [queued], rule=_RECLAIMED, gpus=16)
+    line = f"owner/{mine['metadata']['uid']}"
+    told = disruption("train-1", line, minutes=20, times=1, plan=taken["spec"]["planId"])
+    return Story("job/train", [mine, other, queued, theirs, taken, told])
 
 
 class Refusing(MemorySource):

@@ -159,7 +159,7 @@ def test_a_snapshot_comes_back_as_it_was_stored_and_is_the_same_file_each_time()
 
 def changed(**given: object) -> bytes:
     document = msgspec.json.decode(gzip.decompress(stored_bytes(small())))
-    return gzip.compress(msgspec.json.encode({**document, **given}))
+    return gzip.compress(msgspec.json.encode({**document, **given}), mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -168,12 +168,16 @@ def changed(**given: object) -> bytes:
         (b"", "FILE: not a snapshot, or damaged ("),
         (b"kind: Pod", "FILE: not a snapshot, or damaged ("),
         (stored_bytes(small())[:-20], "FILE: not a snapshot, or damaged ("),
-        (gzip.compress(b"[]"), "FILE: not a snapshot, or damaged ("),
-        (gzip.compress(b'{"format": "x", "version": 1}'), "FILE: x of version 1, written by "),
+        (gzip.compress(b"[]", mtime=0), "FILE: not a snapshot, or damaged ("),
+        (
+            gzip.compress(b'{"format": "x", "version": 1}', mtime=0),
+            "FILE: x of version 1, written by ",
+        ),
         (changed(version=2), "FILE: reprieve.dev/snapshot of version 2, written by reprieve "),
         (changed(kinds=[{}]), "FILE: damaged ("),
         (changed(at="yesterday"), "FILE: damaged ("),
     ],
+    ids=["empty", "yaml", "cut", "list", "format", "version", "kinds", "instant"],
 )
 def test_what_is_no_snapshot_or_another_version_is_one_line(body: bytes, said: str) -> None:
     with pytest.raises(UsageError) as refused:

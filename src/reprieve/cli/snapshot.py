@@ -19,7 +19,7 @@ from reprieve.cli.deciding import deciders_of, reading_client
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
-from reprieve.kube.resource import GPU_WORKLOADS, Resource
+from reprieve.kube.resource import DISRUPTIONS, GPU_WORKLOADS, Resource
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from reprieve.whatif.anonymous import Pseudonyms
@@ -89,7 +89,7 @@ def wanted_kinds() -> tuple[Resource, ...]:
     for row in BUILT_IN:
         group, _, version = row.api_version.rpartition("/")
         found[Resource(group, version, row.plural, row.kind)] = None
-    found |= dict.fromkeys((*POD_GROUPS, *WORKLOADS, *BETWEEN, GPU_WORKLOADS))
+    found |= dict.fromkeys((*POD_GROUPS, *WORKLOADS, *BETWEEN, GPU_WORKLOADS, DISRUPTIONS))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from reprieve.api import gangs, kaiwo, kueue, scheduling
+from reprieve.api.disruption import Disruption
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS
 from reprieve.api.reprieve import Preemption, PreemptionPart
 from reprieve.engine.placement.profile import Policy
@@ -297,6 +298,7 @@ _DECODED: Final[Mapping[tuple[str, str], type]] = {
     ("kaiwo.silogen.ai", "GpuWorkload"): kaiwo.GpuWorkload,
     (KOORDINATOR.api_version.partition("/")[0], "PodGroup"): gangs.PodGroup,
     (SCHEDULER_PLUGINS.api_version.partition("/")[0], "PodGroup"): gangs.PodGroup,
+    ("reprieve.dev", "Disruption"): Disruption,
     ("reprieve.dev", "Preemption"): Preemption,
     ("reprieve.dev", "PreemptionPart"): PreemptionPart,
 }

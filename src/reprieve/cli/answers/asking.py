@@ -16,6 +16,7 @@ from reprieve.cli.answers.kinds import POD_GROUPS, Asked, nearest
 from reprieve.cli.answers.quantities import listed
 from reprieve.cli.answers.sources import Json, Reading, Source
 from reprieve.cli.answers.standing import Standing, standing_of
+from reprieve.cli.answers.told_disruptions import completed, disruptions_of
 from reprieve.cli.answers.unit import Unit, name_of, unit_of
 from reprieve.engine.plan import Plane
 from reprieve.kube.resource import PREEMPTIONS
@@ -55,7 +56,8 @@ async def answer(
     standing = standing_of(unit, groups_known=not groups & {kind for kind, _ in reading.refused})
     told = concerning(unit, known)
     names = await owners_of_marked(reading, told)
-    displaced = of_victim(unit, told, names)
+    disruptions = await disruptions_of(reading, unit)
+    displaced = completed(of_victim(unit, told, names), disruptions)
     decided = None
     if diagnose is not None and standing.told is not None:
         decided = await diagnose(unit, standing.told.plane)
@@ -100,7 +102,7 @@ async def _gone(
     )
     told = concerning(unit, known)
     names = await owners_of_marked(reading, told)
-    displaced = of_victim(unit, told, names)
+    displaced = completed(of_victim(unit, told, names), await disruptions_of(reading, unit))
     others = others_for(unit, told, names)
     if not displaced and not others:
         return None
@@ -137,7 +139,8 @@ def _limits(reading: Reading, decided: Decided | None = None) -> list[str]:
 
 def _unknown_things(reading: Reading, displaced: Sequence[Displaced], history: bool) -> list[str]:
     if any(kind == _RECORDS for kind, _ in reading.refused):
-        return ["Who made way for whom is not known: you may not list preemptions.reprieve.dev."]
+        whom = "Whom it displaced" if displaced else "Who made way for whom"
+        return [f"{whom} is not known: you may not list preemptions.reprieve.dev."]
     if history and not displaced:
         return ["No displacement of it is recorded."]
     return []

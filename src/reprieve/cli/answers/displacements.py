@@ -1,9 +1,8 @@
-"""Who made way for whom, as far as the caller may know: from `Disruption`s and `Preemption`s.
+"""Who made way for whom, from the `Preemption`s that the caller may read.
 
-A `Disruption` stands in the victim's own namespace and says what its tenant may know. A
-`Preemption` stands in the operator's; who may read it is told by name. Both name objects by uid. An
-object that came back under another uid is found by the lineage of the `Disruption`, else by its
-name: that of the same object, or one as its controller gives them.
+They stand in the operator's namespace and name objects by uid. An object that came back under
+another uid is found by its name: that of the same object, or one as its controller gives them.
+What a victim's tenant may know stands in `told_disruptions`.
 """
 
 from __future__ import annotations
@@ -25,21 +24,14 @@ from reprieve.cli.answers.document import Displaced
 from reprieve.cli.answers.quantities import counted, listed, summed
 from reprieve.cli.answers.sources import Json, Reading
 from reprieve.cli.answers.unit import Unit, name_of, namespace_of
-from reprieve.engine.idle.outcome import RULE_ALWAYS, RULE_OLDEST_IDLE
 from reprieve.execution.parts import PartsMissing, joined, left
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.untrusted import Form
-from reprieve.wording.kueue import HUMAN
+from reprieve.wording.displacements import rule_text
 
-__all__ = ["concerning", "of_victim", "others_for", "records", "rule_text"]
+__all__ = ["concerning", "is_named", "of_victim", "others_for", "records"]
 
-_RULES: Final = {
-    RULE_OLDEST_IDLE: "idle, and the longest",
-    RULE_ALWAYS: "idle beyond its grace period",
-    "FoundPreempting": "somebody else had marked it",
-    **{str(reason): text for reason, text in HUMAN.items()},
-}
 #: What controllers append to a name, by the letters that Kubernetes makes names of.
 _GENERATED: Final = Form(
     r"(?:-[0-9]{1,6}+)?+(?:-(?:[a-f0-9]{6,10}+|[bcdfghjklmnpqrstvwxz2456789]{6,10}+))?+"
@@ -48,6 +40,7 @@ _GENERATED: Final = Form(
 )
 
 
+#: Ends of the names that Workloads and GpuWorkloads get.
 _HASH: Final = Form(r"-[0-9a-f]{5}(?:[0-9a-f]{3})?+")
 
 
@@ -95,9 +88,9 @@ def others_for(
     return [_as_preemptor(record, names) for record in known if _preempts(unit, record)]
 
 
-def rule_text(rule: str) -> str:
-    """Return why a victim was chosen, in words."""
-    return _RULES.get(rule, rule)
+def is_named(unit: Unit, ref: ObjectRef) -> bool:
+    """Tell whether an object is part of the unit, stands for it, or bears the name of a part."""
+    return _names(unit, ref)
 
 
 def _as_victim(record: Preemption, mine: Sequence[Victim], names: Mapping[str, str]) -> Displaced:
@@ -107,13 +100,14 @@ def _as_victim(record: Preemption, mine: Sequence[Victim], names: Mapping[str, s
     return Displaced(
         at=record.status.started_at or record.spec.decided_at,
         plane=record.spec.plane,
-        rule=", ".join(sorted({rule_text(each.rule) for each in mine})),
+        rule=", ".join(sorted({rule_text(record.spec.plane, each.rule) for each in mine})),
         subject=_subjects(mine, names),
         preemptor="" if preemptor is None else _ref(preemptor, names),
         victims=len(mine),
         amounts=_amounts(mine),
         outcome=_outcome(record, outcomes),
         record=record.metadata.name,
+        plan=record.spec.plan_id,
     )
 
 
@@ -124,13 +118,14 @@ def _as_preemptor(record: Preemption, names: Mapping[str, str]) -> Displaced:
     return Displaced(
         at=record.status.started_at or record.spec.decided_at,
         plane=record.spec.plane,
-        rule=", ".join(sorted({rule_text(each.rule) for each in victims})),
+        rule=", ".join(sorted({rule_text(record.spec.plane, each.rule) for each in victims})),
         subject=_subjects(victims, names),
         preemptor=_ref(record.spec.preemptor, names),
         victims=record.spec.number_of_victims,
         amounts=_amounts(victims),
         outcome=_outcome(record, states),
         record=record.metadata.name,
+        plan=record.spec.plan_id,
     )
 
 

@@ -91,7 +91,9 @@ class Displaced(_Struct, frozen=True):
     """One displacement, as the caller may know it.
 
     `subject` made way, `preemptor` is for whom; amounts are in base units, cpu in thousandths.
-    `record`: the Preemption; `again`: since when the work runs again.
+    `lost_device_seconds`: since the last checkpoint or the start; `times`: how often this line of
+    work was displaced within `window`; `spared_by`: what would have spared it. `record`: the
+    Preemption, `plan`: its plan's id.
     """
 
     at: str
@@ -103,8 +105,11 @@ class Displaced(_Struct, frozen=True):
     amounts: dict[str, int] = {}
     outcome: str = ""
     lost_device_seconds: int | None = None
-    again: str = ""
+    times: int = 0
+    window: str = ""
+    spared_by: str = ""
     record: str = ""
+    plan: str = ""
 
 
 class Answer(_Struct, frozen=True, kw_only=True):

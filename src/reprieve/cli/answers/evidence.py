@@ -18,6 +18,7 @@ from reprieve.cli.answers.quantities import (
     amounts,
     counted,
     duration,
+    instant,
     instant_or_none,
     listed,
     summed,
@@ -27,12 +28,13 @@ from reprieve.cli.answers.unit import Unit, name_of
 from reprieve.engine.plan import Ref
 from reprieve.intake.cluster.requests import plain_requests
 from reprieve.jobs.pod_sets import found_pod_sets
+from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.instants import Nanos
 
 __all__ = ["MOST_TIMES", "evidence_of"]
 
 #: Displacements that are told without being asked for.
-MOST_TIMES: Final = 3
+MOST_TIMES: Final = 1
 _MOST_BLOCKERS: Final = 3
 
 
@@ -61,7 +63,7 @@ def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
     for index, each in enumerate(found.displaced[:most]):
         yield "made way" if index == 0 else "before that", _displaced_text(each, now)
     if len(found.displaced) > most:
-        yield "in all", f"{counted(len(found.displaced), 'displacement')}; --history tells them"
+        yield "in all", _all_text(found)
     for index, each in enumerate(found.others[: most if found.history else 1]):
         yield "for it" if index == 0 else "and before", _others_text(each, now)
 
@@ -172,9 +174,24 @@ def _displaced_text(each: Displaced, now: Nanos) -> str:
     if each.lost_device_seconds:
         lost = f", {each.lost_device_seconds / 3600:.1f} device hours lost"
     done = "" if each.outcome == "evicted" else f", {each.outcome}"
-    back = instant_or_none(each.again)
-    again = f", back at {ago(back, now)}" if back is not None else ""
-    return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{again}"
+    often = f", time {each.times} within {_window(each.window)}" if each.times > 1 else ""
+    return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{often}"
+
+
+def _all_text(found: Findings) -> str:
+    """Return how often it made way since when, and what was lost together."""
+    oldest = instant_or_none(found.displaced[-1].at)
+    since = f" since {instant(oldest, found.now)}" if oldest is not None else ""
+    hours = sum(each.lost_device_seconds or 0 for each in found.displaced) / 3600
+    lost = f", {hours:.1f} device hours lost" if hours else ""
+    return f"{counted(len(found.displaced), 'time')}{since}{lost}; --history tells each"
+
+
+def _window(text: str) -> str:
+    try:
+        return duration(parse_duration(text))
+    except InvalidDuration:
+        return text
 
 
 def _others_text(each: Displaced, now: Nanos) -> str:

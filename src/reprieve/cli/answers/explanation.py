@@ -139,6 +139,8 @@ def _steps(found: Findings, diagnosis: Diagnosis | None) -> Iterator[Step]:
         yield Step("Read what was recorded of it:", f"kubectl {where}describe {kind} {name}")
     if standing.state is State.STOPPED and standing.remedy is not None:
         yield standing.remedy
+    if found.displaced and found.displaced[0].spared_by:
+        yield Step(f"It would have been spared by {found.displaced[0].spared_by}.")
     newest = next((each for each in (*found.displaced, *found.others) if each.record), None)
     if newest is not None:
         yield Step(
