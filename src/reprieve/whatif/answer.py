@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, PreemptionPart, Victim
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
@@ -44,6 +45,10 @@ _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
 _KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 
 
+_GATED: Final = (
+    "its pods are queued by webhooks as they are created, which is not played here; ask for a pod "
+    "of its template with the queue's label"
+)
 #: Conditions that say why something does not start.
 _WHY: Final = ("QuotaReserved", POD_SCHEDULED, GROUP_SCHEDULED, GROUP_SCHEDULED_ALPHA)
 
@@ -295,6 +300,9 @@ class _Reading:
         now = self._now(obj) or obj
         held = bool(kind is not None and kind.suspend and first(now, kind.suspend))
         admitted = workload is not None and _is_true(workload, "Admitted")
+        queued = bool((obj["metadata"].get("labels") or {}).get(QUEUE_NAME))
+        if kind is not None and kind.passes_on is not None and queued:
+            return self._told(obj, None, "NotDecided", _GATED)
         if workload is None and not here:
             return self._told(obj, None, "NotDecided", self._why_not(obj, pods))
         waits = (workload is not None and not admitted) or len(placed) < min(least, len(here))

@@ -14,6 +14,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import JobKind, Test
@@ -57,6 +58,24 @@ class JobPods:
         elif started and not pods:
             self._make(kind, job)
         self._tell(kind, job["metadata"])
+
+    def make_set(self, kind: JobKind, owner: Json) -> None:
+        """Make the pods of what runs for ever; those that are queued wait for their webhooks."""
+        if (owner["metadata"].get("labels") or {}).get(QUEUE_NAME):
+            return
+        rows = found_pod_sets(kind, owner)
+        if rows:
+            passed = kind.passes_on
+            groups = first(owner, passed.groups) if passed is not None and passed.groups else 1
+            templates = [each.template for each in rows for _ in range(each.count)]
+            templates *= 1 if groups is None else int(groups)
+        else:
+            replicas = first(owner, "spec.replicas")
+            count = 1 if replicas is None else int(replicas)
+            templates = [first(owner, "spec.template") or {}] * count
+        for number, template in enumerate(templates):
+            name = f"{owner['metadata']['name']}-{number}"
+            self._overlay.create(PODS, pod_of(self._overlay, owner, template, name, {}))
 
     def _fill(self, kind: JobKind, job: Json, pods: list[Json], stays: list[Json]) -> None:
         """Make the pods that a Job lacks; of an indexed one each index has one."""

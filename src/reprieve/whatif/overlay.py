@@ -19,7 +19,7 @@ import hashlib
 import itertools
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -154,6 +154,21 @@ class Overlay:
         table = self._tables.get((resource.group, resource.plural))
         for key, value in list(table.objects.items()) if table is not None else ():
             yield key, value if isinstance(value, bytes) else msgspec.json.encode(value)
+
+    def frozen(self) -> Snapshot:
+        """Return what there is now as a snapshot, to go on from in another run."""
+        kinds = {
+            key: Listed(
+                table.resource,
+                {
+                    name: value if isinstance(value, bytes) else msgspec.json.encode(value)
+                    for name, value in table.objects.items()
+                },
+                self._last,
+            )
+            for key, table in self._tables.items()
+        }
+        return replace(self.snapshot, at=self.clock.wall(), kinds=kinds)
 
     def listed(self, resource: KindKey, namespace: str, name: str = "") -> bytes:
         """Return the body of a list; `name` alone where it is given.

@@ -2,6 +2,7 @@
 
 1. Jobs, and every kind of the table of jobs with a suspend field: once it is let go its pods are
    made of its templates, and when it is stopped or deleted they go. A Job replaces pods that go.
+   A Deployment, StatefulSet or LeaderWorkerSet gets its pods when it is created.
 2. The kubelet: a pod that gets a node runs and is ready; one that is deleted is gone after a
    second, or its grace period where that is shorter: few use it up, and to a decision it is room on
    its way.
@@ -76,6 +77,9 @@ class StandIns:
         self._owned: dict[str, dict[_Key, None]] = defaultdict(dict)  # by the owner's uid
         self._kinds: dict[tuple[str, str], JobKind] = {
             (kind.group, kind.plural): kind for kind in job_kinds() if kind.suspend
+        }
+        self._sets: dict[tuple[str, str], JobKind] = {
+            (kind.group, kind.plural): kind for kind in job_kinds() if kind.passes_on is not None
         }
         self._jobs = JobPods(overlay, clock, self.below)
         self._index()
@@ -152,6 +156,9 @@ class StandIns:
             self._look_at_job(
                 kind, metadata.get("namespace", ""), metadata["name"], started=started
             )
+        kind = self._sets.get(change.kind)
+        if kind is not None and change.old is None and change.new is not None:
+            self._jobs.make_set(kind, change.new)
         if resource == PODS:
             self._look_at_pod(change)
 
