@@ -302,6 +302,17 @@ def test_the_engine_is_asked_twenty_times_at_most(monkeypatch: pytest.MonkeyPatc
     assert len(asked) == MOST_DECISIONS
 
 
+def test_what_was_found_before_it_is_stopped_is_answered() -> None:
+    case = _case(node("a", gpus=8), gang(8, gpus=2), key="default/g")
+    found = case.why()
+    assert found is not None
+    answers = iter([False, False, False, True, True])
+    fixes = fixes_for(case.question(), found, stop=lambda: next(answers))
+    assert [each.change for each in fixes] == [Change.FEWER_PODS]
+    assert case.with_fix(fixes[0]).starts() == 0
+    assert fixes_for(case.question(), found, stop=lambda: True) == ()
+
+
 @pytest.mark.parametrize("reason", [Reason.GROUP_MISSING, Reason.NOT_UNIFORM, Reason.SET_ASIDE])
 def test_nothing_is_tried_where_no_change_of_these_could_help(reason: Reason) -> None:
     case = _case(node("a", gpus=8), gang(8, gpus=2), key="default/g")

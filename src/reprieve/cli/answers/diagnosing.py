@@ -6,7 +6,8 @@ then only the next decision, or the end of those who make way, keeps it waiting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,7 @@ __all__ = ["Decided", "asked_of_planes", "start_text"]
 
 _WORKLOADS: Final = ("kueue.x-k8s.io", "workloads")
 _PODS: Final = ("", "pods")
+_LONGEST_TRYING: Final = 3.0  # seconds for changes that would help
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,18 @@ async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
         if plane is Plane.QUOTA and isinstance(each, QuotaPlane) and unit.workload is not None:
             return await each.waiting.diagnosis(namespace, name_of(unit.workload))
         if plane is Plane.SCHEDULING and isinstance(each, SchedulingPlane):
+            over = _over_after(_LONGEST_TRYING)
             for kind, name in _names(unit):
-                found = each.diagnosis(kind, namespace, name, fixes=True)
+                found = each.diagnosis(kind, namespace, name, fixes=True, stop=over)
                 if found is not None:
                     return found
     return None
+
+
+def _over_after(seconds: float) -> Callable[[], bool]:
+    """Return what says whether so long has passed since now."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
 
 
 def _names(unit: Unit) -> Iterable[tuple[str, str]]:

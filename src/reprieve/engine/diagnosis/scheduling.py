@@ -22,7 +22,9 @@ figures are added by `scheduling_figures`. Found are, and the first of their ord
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -147,7 +149,7 @@ def of_attempt(attempt: Attempt) -> Diagnosis | None:
                 values["group"] = str(said.values[0])
     fits = [member.diagnosis for member in waiting if member.diagnosis is not None]
     _incomplete(attempt, fits, found, values)
-    fit = _by_fit(fits, _spare(attempt, fits), found, values)
+    fit = _by_fit(attempt, fits, found, values)
     if Reason.NO_NODE_MATCHES not in found:
         _by_preemption(attempt, found, values)
         if attempt.gang is not None:
@@ -219,23 +221,27 @@ def _spare(attempt: Attempt, fits: list[Fit]) -> int:
 
 
 def _by_fit(
-    fits: list[Fit], spare: int, found: dict[Reason, str], values: dict[str, str]
+    attempt: Attempt, fits: list[Fit], found: dict[Reason, str], values: dict[str, str]
 ) -> Fit | None:
     """Find what the filters say; return the fit whose counts are told.
 
-    A pod that no node accepts is told only where the group cannot do without it.
+    A pod that no node accepts is told only where the group cannot do without it, and in no domain.
     """
     failed = next((fit for fit in fits if fit.error), None)
     if failed is not None:
         found.setdefault(Reason.SET_ASIDE, "a filter failed")
         return failed
+    spare = _spare(attempt, fits)
+    possible = [fit for fit in attempt.elsewhere if not _impossible(fit)]
+    if possible and sum(map(_impossible, fits)) > spare:
+        fits = possible
     impossible = [fit for fit in fits if _impossible(fit)]
     others = [fit for fit in fits if not _impossible(fit)]
     apart = [fit for fit in others if TOGETHER & _by_rejection(fit).keys()]
     told = next(iter((*apart, *others, *impossible)), None)
     if impossible and len(impossible) > spare:
         found.setdefault(Reason.NO_NODE_MATCHES, "")
-        told = impossible[0]
+        told = _together(impossible[0], attempt.elsewhere)
     elif apart:
         found.setdefault(Reason.SPREAD_OR_AFFINITY_BLOCKS, "")
     if told is not None:
@@ -244,6 +250,17 @@ def _by_fit(
         if short:
             values["short"] = ", ".join(short)
     return told
+
+
+def _together(fit: Fit, elsewhere: Iterable[Fit]) -> Fit:
+    """Return the fit of a pod over all domains."""
+    if fit.everywhere is not None or not elsewhere:
+        return fit
+    every = (fit, *elsewhere)
+    refusals: Counter[Rejection] = Counter()
+    for each in every:
+        refusals.update(dict(each.refusals))
+    return replace(fit, nodes=sum(e.nodes for e in every), refusals=tuple(refusals.items()))
 
 
 def _impossible(fit: Fit) -> bool:

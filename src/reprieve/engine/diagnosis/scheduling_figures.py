@@ -12,7 +12,6 @@ together ask for is no amount.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -34,6 +33,8 @@ from reprieve.units.ids import Uid
 
 __all__ = ["with_figures"]
 
+#: Rules by number; the first that holds.
+_RULES: Final = ("", LEAVING, PRIORITY, PROTECTED, RUNTIME)
 _MOST_BLOCKERS: Final = 8
 _OF_ROOM: Final = frozenset(
     {
@@ -82,12 +83,13 @@ def with_figures(
     if not lack.amounts:
         return found
     priority = queued[0].row.priority if group is None else group.priority
-    rules = _rules(snapshot, policy, priority, now)
+    rules = _rules(snapshot, policy, priority, now)  # (slots,)
     columns = [snapshot.resources.index(name) for name in lack.amounts]
     holding = (snapshot.pod_node >= 0) & (snapshot.pod_requests[:, columns] > 0).any(axis=1)
     holding &= np.append(lack.nodes, False)[snapshot.pod_node.astype(np.intp)]
     slots = np.flatnonzero(holding)
-    refused = Counter(rules[slot] for slot in slots.tolist() if rules[slot])
+    counts = np.bincount(rules[slots], minlength=len(_RULES)).tolist()
+    refused = {word: n for word, n in zip(_RULES, counts, strict=True) if word and n}
     return replace(
         found,
         deficit={(lack.where, name): amount for name, amount in lack.amounts.items()},
@@ -174,45 +176,43 @@ def _named(snapshot: Snapshot, columns: I64, amounts: I64) -> dict[str, int]:
     return {name: n for name, n in found.items() if name != PODS} or found
 
 
-def _rules(snapshot: Snapshot, policy: Policy, priority: int, now: int) -> list[str]:
-    """Return which rule keeps each pod from making way, empty where none does: (slots,)."""
+def _rules(snapshot: Snapshot, policy: Policy, priority: int, now: int) -> I64:
+    """Return which of `_RULES` keeps each pod from making way: (slots,)."""
     plain = replace(policy, protection=None)
     own = effective_priority(snapshot, plain) >= priority
     raised = effective_priority(snapshot, policy) >= priority
     until = protected_until(snapshot, policy, now)
     spared = np.zeros(len(own), np.bool_) if until is None else until > 0
     leaving = (snapshot.pod_flags & Flag.DELETING) > 0
-    words = np.select(
-        [leaving, own, raised, spared], [LEAVING, PRIORITY, PROTECTED, RUNTIME], default=""
-    )
-    found: list[str] = words.tolist()
+    found: I64 = np.select([leaving, own, raised, spared], [1, 2, 3, 4], default=0)
     return found
 
 
 def _blockers(
-    snapshot: Snapshot, slots: I64, names: list[str], columns: list[int], rules: list[str]
-) -> list[Blocker]:
-    """Return who holds these resources, groups as a whole, those with most of the first first."""
-    sums: dict[tuple[int, int], I64] = {}
-    first: dict[tuple[int, int], int] = {}
-    requests = snapshot.pod_requests[:, columns]
-    for slot in slots.tolist():
-        group = int(snapshot.pod_group[slot])
-        key = (group, -1) if group >= 0 else (-1, slot)
-        first.setdefault(key, slot)
-        sums[key] = sums.get(key, 0) + requests[slot]
-    order = sorted(sums, key=lambda key: (-int(sums[key][0]), snapshot.pod_keys[first[key]]))
-    return [
-        Blocker(
-            _holder(snapshot, key[0], first[key]),
-            dict(zip(names, sums[key].tolist(), strict=True)),
-            rules[first[key]],
-        )
-        for key in order[:_MOST_BLOCKERS]
-    ]
+    snapshot: Snapshot, slots: I64, names: list[str], columns: list[int], rules: I64
+) -> Iterator[Blocker]:
+    """Yield who holds these resources, groups as a whole, those with most of the first first."""
+    groups = snapshot.pod_group[slots].astype(np.int64)
+    holder = np.where(groups >= 0, groups, len(snapshot.group_keys) + slots)
+    numbers, first, of_slot = np.unique(holder, return_index=True, return_inverse=True)
+    sums = np.zeros((len(numbers), len(columns)), np.int64)
+    np.add.at(sums, of_slot, snapshot.pod_requests[slots][:, columns])
+    largest = sums[:, 0]
+    if len(numbers) > _MOST_BLOCKERS:
+        least = np.partition(largest, -_MOST_BLOCKERS)[-_MOST_BLOCKERS]
+        chosen = np.flatnonzero(largest >= least).tolist()
+    else:
+        chosen = list(range(len(numbers)))
+    keys = {each: snapshot.pod_keys[slots[first[each]]] for each in chosen}
+    order = sorted(chosen, key=lambda each: (-largest[each], keys[each]))
+    for each in order[:_MOST_BLOCKERS]:
+        slot = slots[first[each]].item()
+        amounts = dict(zip(names, sums[each].tolist(), strict=True))
+        yield Blocker(_holder(snapshot, slot), amounts, _RULES[rules[slot]])
 
 
-def _holder(snapshot: Snapshot, group: int, slot: int) -> Ref:
+def _holder(snapshot: Snapshot, slot: int) -> Ref:
+    group = int(snapshot.pod_group[slot])
     if group < 0:
         namespace, _, name = snapshot.pod_keys[slot].partition("/")
         return Ref("v1", "Pod", namespace, name, snapshot.pod_uids[slot])

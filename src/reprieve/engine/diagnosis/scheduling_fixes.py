@@ -85,10 +85,11 @@ class _Asking:
     """Asks the engine for as long as it may."""
 
     left: int
+    stop: Callable[[], bool]
 
     def victims(self, question: Question) -> int | None:
         """Return how many pods make way so that the unit starts, None where it does not."""
-        if self.left <= 0:
+        if self.left <= 0 or self.stop():
             return None
         self.left -= 1
         session = Session(
@@ -109,12 +110,21 @@ class _Asking:
         return len(attempt.plan.victims) if attempt.plan is not None else None
 
 
-def fixes_for(question: Question, found: Diagnosis, most: int = MOST_DECISIONS) -> tuple[Fix, ...]:
-    """Return the changes that help, the smallest first; none is an answer, too."""
+def fixes_for(
+    question: Question,
+    found: Diagnosis,
+    most: int = MOST_DECISIONS,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[Fix, ...]:
+    """Return the changes that help, the smallest first; none is an answer, too.
+
+    `stop` says that nothing more is to be tried: what was found until then is returned.
+    """
     pods = [uid for uid in question.unit.pods if uid in question.snapshot.pending]
     if found.reason in _NOTHING_TRIED or not pods:
         return ()
-    asking = _Asking(most)
+    asking = _Asking(most, stop)
     if found.reason is Reason.GROUP_INCOMPLETE:
         return tuple(_fewer_pods(asking, question, len(pods)))
     fixes = [

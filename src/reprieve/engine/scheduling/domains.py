@@ -37,6 +37,7 @@ class GroupPlacing:
     `nodes`, `diagnoses`: as in `Placing`, of the placement that was taken or else the first one.
     `error`: the failure is an error, so that no preemption is examined. `placements`: how many were
     examined with success and without. `parts`: the groups of a tree that were tried in it.
+    `elsewhere`: of each placement after the first, when none does, why its first pod has no node.
     """
 
     nodes: tuple[int, ...]
@@ -45,6 +46,7 @@ class GroupPlacing:
     error: bool = False
     placements: tuple[int, int] = (0, 0)
     parts: tuple[GroupStatus, ...] = ()
+    elsewhere: tuple[Diagnosis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +135,13 @@ def _best(
     first: Placing | None = None
     feasible: dict[str, tuple[_Domain, Placing]] = {}
     before = len(simulation.simulated)
+    elsewhere: list[Diagnosis] = []
     for domain in domains:
         placing = attempt(domain.nodes, scheduled)
-        first = placing if first is None else first
+        if first is None:
+            first = placing
+        else:
+            elsewhere += [each for each in placing.diagnoses if each is not None][:1]
         fits = placing.failure is None and not placing.error
         if fits and len(domains) == 1:
             return _taken(placing, (1, 0), part)
@@ -152,7 +158,15 @@ def _best(
         placements = Explanation(Sentence.PLACEMENTS, (len(domains),), inner)
         failure = Explanation(Sentence.GROUP_UNSCHEDULABLE, (), (placements,))
         counts = (0, len(domains))
-        return GroupPlacing(first.nodes, first.diagnoses, failure, first.error, counts, first.parts)
+        return GroupPlacing(
+            first.nodes,
+            first.diagnoses,
+            failure,
+            first.error,
+            counts,
+            first.parts,
+            tuple(elsewhere),
+        )
     chosen = next(iter(feasible.values()))
     if len(feasible) > 1:
         best = best_placement(

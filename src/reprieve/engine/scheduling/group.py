@@ -166,7 +166,14 @@ def _waiting(
         if not succeeded and node >= 0:
             nominate = Nominate.CLEAR
         members.append(Member(pending.row.uid, nominate=nominate, diagnosis=diagnosis))
-    return Attempt(unit, Code.UNSCHEDULABLE, tuple(members), status, preemption=preemption)
+    return Attempt(
+        unit,
+        Code.UNSCHEDULABLE,
+        tuple(members),
+        status,
+        preemption=preemption,
+        elsewhere=placing.elsewhere,
+    )
 
 
 def _failed(

@@ -228,6 +228,7 @@ class Attempt:
     member's diagnosis. `plan`: set when victims are to be evicted. `parts`: of a tree all groups,
     composite ones too; `status` is then the root's. `spared`: who might have made way otherwise,
     where nobody was found to; `protected`: how many pods more, but for a class of their own.
+    `elsewhere`: why further placements have no node for the first pod that has none there.
     """
 
     unit: Unit
@@ -243,3 +244,4 @@ class Attempt:
     parts: tuple[GroupStatus, ...] = ()
     spared: Spared | None = None
     protected: int = 0
+    elsewhere: tuple[Diagnosis, ...] = ()

@@ -7,7 +7,7 @@ Order: watches, the first lists, recovery of open intents, then decisions. Sourc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
@@ -142,13 +142,19 @@ class SchedulingPlane:
         return ""
 
     def diagnosis(
-        self, kind: str, namespace: str, name: str, *, fixes: bool = False
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        fixes: bool = False,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Diagnosis | None:
         """Return why a `Pod`, `PodGroup` or `CompositePodGroup` waits, with figures.
 
         None: it does not wait, or nothing has been decided about it yet. A pod of a group waits for
         what its group waits for. `fixes`: with changes that would help, for which the engine
-        decides up to 20 times; it takes as long as that. Nothing is written.
+        decides up to 20 times, until `stop` says that it has been long enough. Nothing is written.
         """
         found = self.waiting.unit(kind, namespace, name)
         if found is None:
@@ -157,7 +163,7 @@ class SchedulingPlane:
         policy, unit, now = question.policy, question.unit, question.now
         known = self.waiting.with_deadline(found)
         told = with_figures(question.snapshot, policy, unit, known, now=now)
-        return replace(told, fixes=fixes_for(question, told)) if fixes else told
+        return replace(told, fixes=fixes_for(question, told, stop=stop)) if fixes else told
 
     def _question(self, waiting: WaitingUnit) -> Question:
         context = self.context
