@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import REASONS
 from reprieve.engine.plan import Plane
+from reprieve.engine.scheduling.outcome import Unit
 from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
 from reprieve.units.instants import format_instant
-from tests.scheduling.memory import Memory, memory
+from tests.scheduling.memory import Inline, Memory, memory
 from tests.scheduling.site import NAMESPACE, Object, group, pod
 
 
@@ -219,3 +224,39 @@ async def test_a_waiting_gang_of_koordinator_is_answered_for_in_the_same_way() -
 
 def _with_minimum(obj: Object, minimum: int) -> Object:
     return {**obj, "spec": {**obj["spec"], "schedulingPolicy": {"gang": {"minCount": minimum}}}}
+
+
+class _Failing(Inline):
+    """Fails whatever it is to decide."""
+
+    async def run(self, decide: Any, *args: Any) -> Any:
+        await asyncio.sleep(0)
+        raise RuntimeError("a fault of ours")
+
+
+async def test_a_pod_about_which_nothing_was_decided_waits_for_the_end_of_its_pause() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        plane = cluster.start(solver=_Failing())
+        cluster.create(pod("p", 1))
+        await cluster.until(lambda: _reason(cluster, "Pod", "p") == "Backoff")
+        found = plane.diagnosis("Pod", NAMESPACE, "p", fixes=True)
+        assert found is not None and found.earliest is not None
+        assert found.values == {"until": format_instant(found.earliest)}
+        assert found.fixes == ()
+
+
+async def test_a_pod_that_is_set_aside_says_until_when() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        plane = cluster.start()
+        cluster.running(pod("old", 4), "node-0")
+        cluster.create(pod("p", 4))
+        await cluster.pass_time(5 * SECOND)
+        assert _reason(cluster, "Pod", "p") == "Full"
+        uid = Uid(cluster.pod("p")["metadata"]["uid"])
+        plane.unrecorded.put_unrecorded(Unit((uid,)), OSError("no space"))
+        found = plane.diagnosis("Pod", NAMESPACE, "p")
+        assert found is not None and found.earliest is not None
+        assert found.reason == "SetAside"
+        assert found.earliest - cluster.clock.wall() == 10 * SECOND

@@ -313,7 +313,9 @@ def test_what_was_found_before_it_is_stopped_is_answered() -> None:
     assert fixes_for(case.question(), found, stop=lambda: True) == ()
 
 
-@pytest.mark.parametrize("reason", [Reason.GROUP_MISSING, Reason.NOT_UNIFORM, Reason.SET_ASIDE])
+@pytest.mark.parametrize(
+    "reason", [Reason.GROUP_MISSING, Reason.NOT_UNIFORM, Reason.SET_ASIDE, Reason.BACKOFF]
+)
 def test_nothing_is_tried_where_no_change_of_these_could_help(reason: Reason) -> None:
     case = _case(node("a", gpus=8), gang(8, gpus=2), key="default/g")
     found = case.why()

@@ -56,7 +56,9 @@ __all__ = ["MOST_DECISIONS", "Question", "fixes_for"]
 #: How often one answer may ask the engine.
 MOST_DECISIONS: Final = 20
 _MOST_CLASSES: Final = 3
-_NOTHING_TRIED: Final = frozenset({Reason.GROUP_MISSING, Reason.NOT_UNIFORM, Reason.SET_ASIDE})
+_NOTHING_TRIED: Final = frozenset(
+    {Reason.GROUP_MISSING, Reason.NOT_UNIFORM, Reason.SET_ASIDE, Reason.BACKOFF}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from reprieve.engine.cluster.rows import COMPOSITE, GroupRow, PodRow
 from reprieve.engine.cluster.trees import Way
@@ -46,6 +46,7 @@ from reprieve.wording.diagnosis import waiting_event
 
 __all__ = ["Waiting", "WaitingUnit"]
 
+_Held: TypeAlias = Entry | list[PodRow]
 _PERIOD: Final = 5 * SECOND
 _PATIENCE: Final = 5 * SECOND
 _MOST_TOLD: Final = 100  # events in one period, so that others have room in the budget
@@ -119,25 +120,8 @@ class Waiting:
 
     def units(self) -> Iterator[WaitingUnit]:
         """Yield every unit that waits for a reason that is known."""
-        seen = set()
-        for key, gate, rows in self._state.queue.incomplete():
-            seen.add(key)
-            ungated = [row for row in rows if not row.gates]
-            found = self._not_entered(key, gate, ungated) if ungated else None
-            if found is not None:
-                yield self._unit(key, ungated, found)
-        for entry in self._state.queue.entries():
-            seen.add(entry.key)
-            found = self._of_entry(entry)
-            rows = [member.row for member in entry.members.values()]
-            if found is not None and rows:
-                yield self._unit(entry.key, rows, found)
-        parked: dict[str, list[PodRow]] = {}
-        for each in self._gangs.parked.values():
-            parked.setdefault(self._gangs.key_of(each.row), []).append(each.row)
-        for key, rows in parked.items():
-            if key not in seen:
-                yield self._unit(key, rows, self._found.get(key) or group_incomplete(None, None))
+        for key, held, found in self._each():
+            yield self._unit(key, held, found)
 
     def unit(self, kind: str, namespace: str, name: str) -> WaitingUnit | None:
         """Return the unit that a pod is in, or that a group is, None where it does not wait."""
@@ -171,18 +155,19 @@ class Waiting:
         before, self._stands = self._stands, {}
         counts: Counter[Reason] = Counter()
         left = _MOST_TOLD
-        for each in self.units():
-            reason = each.diagnosis.reason
+        for key, held, found in self._each():
+            reason = found.reason
             counts[reason] += 1
-            stand = before.get(each.key)
+            stand = before.get(key)
             if stand is None:
-                stand = _Stand(reason, now, self._told_before(each))
+                told = self._told_before(self._unit(key, held, found))
+                stand = _Stand(reason, now, told)
             elif stand.reason is not reason:
                 stand = _Stand(reason, now)
-            self._stands[each.key] = stand
+            self._stands[key] = stand
             if not stand.told and left > 0 and now - stand.since >= _PATIENCE:
                 stand.told = True
-                left -= self._tell(each)
+                left -= self._tell(self._unit(key, held, found))
         for key in self._found.keys() - self._stands.keys():
             del self._found[key]
         self._context.metrics.show_waiting(Plane.SCHEDULING, counts)
@@ -228,7 +213,33 @@ class Waiting:
 
     # How.
 
-    def _unit(self, key: str, rows: Iterable[PodRow], found: Diagnosis) -> WaitingUnit:
+    def _each(self) -> Iterator[tuple[str, _Held, Diagnosis]]:
+        """Yield key, who holds the pods, and reason of every unit that waits.
+
+        All of them are looked at every few seconds, so that nothing is made for those that are as
+        they were.
+        """
+        seen = set()
+        for key, gate, rows in self._state.queue.incomplete():
+            seen.add(key)
+            ungated = [row for row in rows if not row.gates]
+            found = self._not_entered(key, gate, ungated) if ungated else None
+            if found is not None:
+                yield key, ungated, found
+        for entry in self._state.queue.entries():
+            seen.add(entry.key)
+            found = self._of_entry(entry)
+            if found is not None and entry.members:
+                yield entry.key, entry, found
+        parked: dict[str, list[PodRow]] = {}
+        for each in self._gangs.parked.values():
+            parked.setdefault(self._gangs.key_of(each.row), []).append(each.row)
+        for key, rows in parked.items():
+            if key not in seen:
+                yield key, rows, self._found.get(key) or group_incomplete(None, None)
+
+    def _unit(self, key: str, held: _Held, found: Diagnosis) -> WaitingUnit:
+        rows = [each.row for each in held.members.values()] if isinstance(held, Entry) else held
         pods = tuple(sorted(rows, key=lambda row: (row.namespace, row.name)))
         group = self._state.group(key)
         if group is not None:
