@@ -8,6 +8,7 @@ from reprieve.api.crds import all_crds
 from reprieve.kube.errors import Forbidden, Invalid
 from reprieve.kube.resource import (
     CUSTOM_RESOURCE_DEFINITIONS,
+    DISRUPTIONS,
     GPU_WORKLOADS,
     PREEMPTIONS,
 )
@@ -46,6 +47,31 @@ async def test_a_preemption_is_what_it_was_written_as(site: Site) -> None:
     assert "a decision is not changed after it was recorded" in refusal.value.message
     after = await site.find(PREEMPTIONS, name, OPERATOR_NAMESPACE)
     assert after["spec"] == record["spec"]
+
+
+async def test_what_became_of_work_is_said_once_and_by_the_operator_alone(site: Site) -> None:
+    site.reports("Job/told", 0)
+    await site.create(job("told", 4, policy="Always", grace_period="1s"))
+    operator = await site.operator()
+    await site.in_phase("Job/told", "Preempted")
+
+    async def told() -> Object | None:
+        found = await site.all(DISRUPTIONS, NAMESPACE)
+        return next((each for each in found if each["spec"]["subject"]["name"] == "told"), None)
+
+    story = await site.until(told, "its tenant is told")
+    await operator.stop()
+    spec = story["spec"]
+    assert (spec["subject"]["kind"], spec["preemptor"], spec["times"]) == ("Job", "nobody", 1)
+    assert spec["rule"] == "its devices were idle for longer than its policy allows"
+    name = story["metadata"]["name"]
+    # Of a real API server its policy says no first.
+    with pytest.raises((Invalid, Forbidden)) as refusal:
+        await site.client.patch(DISRUPTIONS, NAMESPACE, name, {"spec": {"times": 7}}, dict)
+    message = refusal.value.message
+    assert "what has happened does not change" in message or "by the operator alone" in message
+    after = await site.find(DISRUPTIONS, name)
+    assert after["spec"] == spec
 
 
 @pytest.mark.parametrize(
