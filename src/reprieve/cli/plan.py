@@ -19,6 +19,7 @@ import yaml
 
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
 from reprieve.cli.plan_text import plan_text
+from reprieve.cli.running_operator import running_deciders
 from reprieve.cli.snapshot import read_snapshot
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError
@@ -63,8 +64,8 @@ _NO_ANSWER: Final = 2
 @click.option(
     "--controllers",
     metavar="PLANES",
-    help="Planes that decide, separated by commas; accepted: scheduling, quota. Else those whose "
-    "kinds the cluster serves.",
+    help="Planes that decide, separated by commas; accepted: scheduling, quota. Else those of the "
+    "operator that is installed, or those whose kinds the cluster serves.",
 )
 @click.option(
     "--scheduler-name",
@@ -166,12 +167,14 @@ async def _answered(
     client = reading_client(connection, clock)
     place = namespace or connection.namespace
     names = {each.object["metadata"].get("namespace") or place for each in documents}
+    said = controllers or scheduler_names or any(passed.values())
     if not scheduler_names and not passed["scheduler_config"] and not passed["config_file"]:
         scheduler_names = schedulers_named(documents)
     try:
-        deciders = deciders_of(controllers, scheduler_names, passed)
+        operator = None if said else await running_deciders(client)
+        deciders = operator or deciders_of(controllers, scheduler_names, passed)
         snapshot = await gather(client, deciders.kinds(), clock, namespaces=names)
-        if controllers is None:
+        if controllers is None and operator is None:
             deciders = installed_deciders(snapshot, scheduler_names, passed)
         submitted = matched(documents, discovered(snapshot.documents), place)
         if not without_server:

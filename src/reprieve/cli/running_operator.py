@@ -1,0 +1,96 @@
+"""How the operator of a cluster is set, read from its Deployment and ConfigMaps.
+
+Whoever may read them gets the planes and settings that decide there, so that nothing needs to be
+said again; whoever may not says it with the flags of `reprieve run`. Its Deployment is the one with
+the chart's label whose container runs `reprieve run`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from reprieve.cli.run import operator_options, run
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ApiError
+from reprieve.kube.resource import Resource
+from reprieve.units.errors import UsageError
+from reprieve.whatif.run import Deciders
+
+__all__ = ["running_deciders"]
+
+_DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+_CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
+_SELECTOR: Final = "app.kubernetes.io/part-of=reprieve"
+_NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+_FILES: Final = ("config_file", "scheduler_config", "quota_config")
+_HERE: Final = ("scheduling", "quota")  # planes that can decide without measurements
+
+
+async def running_deciders(client: Client) -> Deciders | None:
+    """Return the planes of the operator that is installed, as it is set; None if not to be read."""
+    try:
+        found = await client.list(_DEPLOYMENTS, dict, label_selector=_SELECTOR)
+        for deployment in found.items:
+            container = _operator_of(deployment)
+            if container is not None:
+                return await _deciders(client, deployment, container)
+    except (ApiError, UsageError, click.UsageError):
+        # Flags and what is installed decide then.
+        return None
+    return None
+
+
+def _operator_of(deployment: Mapping[str, Any]) -> dict[str, Any] | None:
+    for container in deployment["spec"]["template"]["spec"].get("containers") or ():
+        if (container.get("args") or [""])[0] == "run":
+            return dict(container)
+    return None
+
+
+async def _deciders(
+    client: Client, deployment: Mapping[str, Any], container: Mapping[str, Any]
+) -> Deciders | None:
+    namespace = deployment["metadata"]["namespace"]
+    given = run.make_context("run", list(container["args"][1:])).params
+    planes = [name for name in given["controllers"].split(",") if name in _HERE]
+    if not planes:
+        return None
+    given["controllers"] = ",".join(planes)
+    environment = {
+        each["name"]: each["value"] for each in container.get("env") or () if each.get("value")
+    }
+    with tempfile.TemporaryDirectory(prefix="reprieve-") as folder:
+        for name in _FILES:
+            if given[name] is not None:
+                text = await _mounted(client, deployment, container, given[name])
+                if text is None:
+                    return None
+                copied = Path(folder) / name
+                copied.write_text(text, encoding="utf-8")
+                given[name] = copied
+        return Deciders.of(operator_options({_NAMESPACE: namespace, **environment}, **given))
+
+
+async def _mounted(
+    client: Client,
+    deployment: Mapping[str, Any],
+    container: Mapping[str, Any],
+    path: Path,
+) -> str | None:
+    """Return the text of a file that comes from a ConfigMap; None where it does not."""
+    mounts: Sequence[Mapping[str, Any]] = container.get("volumeMounts") or ()
+    volumes = deployment["spec"]["template"]["spec"].get("volumes") or ()
+    names = [each["name"] for each in mounts if Path(each["mountPath"]) == path.parent]
+    for volume in volumes:
+        source = volume.get("configMap")
+        if volume["name"] in names and source:
+            namespace = deployment["metadata"]["namespace"]
+            found = await client.get(_CONFIG_MAPS, namespace, source["name"], dict)
+            text = (found.get("data") or {}).get(path.name)
+            return None if text is None else str(text)
+    return None

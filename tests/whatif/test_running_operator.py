@@ -1,0 +1,93 @@
+"""Without flags a plan is decided as the operator that is installed is set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reprieve.cli.deciding import reading_client
+from reprieve.cli.running_operator import running_deciders
+from reprieve.kube.client import Client
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.resource import Resource
+from reprieve.scenarios.embedded import OPERATOR_NAMESPACE
+from reprieve.whatif.run import Deciders
+from tests.scheduling.site import node, site
+from tests.virtual_time import LoopClock
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+CONFIG = {"quota": {"loopLimit": 7}}
+
+
+def deployment(*arguments: str, **facts: Any) -> dict[str, Any]:
+    """Return a Deployment of the operator, as the chart has it."""
+    labels = {"app.kubernetes.io/part-of": "reprieve"}
+    container = {
+        "name": "operator",
+        "image": "registry.example/reprieve:1",
+        "args": ["run", *arguments, "--config", "/etc/reprieve/config.yaml"],
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/reprieve"}],
+        **facts,
+    }
+    volume = {"name": "config", "configMap": {"name": "reprieve"}}
+    return {
+        "metadata": {"name": "reprieve", "namespace": OPERATOR_NAMESPACE, "labels": labels},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container], "volumes": [volume]},
+            },
+        },
+    }
+
+
+async def _found(tmp_path: Path, *objects: tuple[Resource, dict[str, Any]]) -> Deciders | None:
+    async with site([node("node-0")], tmp_path) as cluster:
+        for resource, obj in objects:
+            await cluster.client.create(resource, obj, dict)
+        connection = await load_connection(str(cluster.embedded.kubeconfig))
+        client: Client = reading_client(connection, LoopClock())
+        try:
+            return await running_deciders(client)
+        finally:
+            await client.close()
+
+
+CONFIG_MAP = {
+    "metadata": {"name": "reprieve", "namespace": OPERATOR_NAMESPACE},
+    "data": {"config.yaml": yaml.safe_dump(CONFIG)},
+}
+
+
+async def test_planes_names_and_file_of_the_operator_are_taken(tmp_path: Path) -> None:
+    flags = ("--controllers", "idle,scheduling,quota", "--scheduler-name", "gpu-scheduler")
+    found = await _found(tmp_path, (CONFIG_MAPS, CONFIG_MAP), (DEPLOYMENTS, deployment(*flags)))
+    assert found is not None
+    assert found.options.controllers == ("scheduling", "quota")
+    assert found.scheduler_names == {"gpu-scheduler"}
+    assert found.settings.start.operator_namespace == OPERATOR_NAMESPACE
+    assert found.settings.quota is not None
+    assert found.settings.quota.settings().loop_limit == 7
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (),
+        ((DEPLOYMENTS, deployment("--controllers", "idle")),),
+        ((DEPLOYMENTS, deployment("--controllers", "quota")),),  # no ConfigMap
+        ((DEPLOYMENTS, deployment("--controllers", "quota", "--from-the-future")),),
+        ((DEPLOYMENTS, deployment(args=["webhooks"])),),
+    ],
+    ids=["none", "idle alone", "no file", "unknown flag", "another command"],
+)
+async def test_what_cannot_be_read_or_decided_here_is_left_to_flags(
+    tmp_path: Path, objects: tuple[tuple[Resource, dict[str, Any]], ...]
+) -> None:
+    assert await _found(tmp_path, *objects) is None
