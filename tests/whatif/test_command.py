@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from kubelocal.running import Running, Settings, running_in_thread
 from reprieve.cli.plan import plan
+from reprieve.cli.snapshot import snapshot
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import PODS, Resource
@@ -126,6 +127,37 @@ def test_the_document_is_what_the_published_schema_says(cluster: Running) -> Non
         msgspec.json.decode(said, type=PlanDocument)
     published = Path(__file__).parents[2] / "docs" / "plan.schema.json"
     assert json.loads(published.read_text()) == schema()
+
+
+def timeless(value: Any) -> Any:
+    """Return a document without what depends on when it was asked."""
+    if isinstance(value, list):
+        return [timeless(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: timeless(each)
+        for name, each in value.items()
+        if name != "snapshot" and "lost" not in name.lower()
+    }
+
+
+def test_on_a_stored_snapshot_the_answer_is_the_one_that_was_live(
+    cluster: Running, tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.snapshot"
+    arguments = ["-o", str(file), "--kubeconfig", str(cluster.kubeconfig)]
+    assert CliRunner().invoke(snapshot, arguments).exit_code == 0
+    for wanted in (
+        pod("small"),
+        pod("large", 8, "high"),
+        pod("large", 8, "high", schedulerName="default-scheduler"),
+        pod("huge", 9, "high"),
+    ):
+        flags = ("-o", "json", "--without-server")
+        live = document(planned(cluster, wanted, flags=flags))
+        stored = document(planned(cluster, wanted, flags=(*flags, "--from", str(file))))
+        assert timeless(stored) == timeless(live)
 
 
 def test_a_misspelt_kind_is_told_with_those_that_come_near(cluster: Running) -> None:

@@ -21,7 +21,7 @@ from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 from reprieve.whatif.anonymous import Pseudonyms
 from reprieve.whatif.lists import discovered, gather
-from reprieve.whatif.pruning import pruned
+from reprieve.whatif.pruning import is_described, pruned
 from reprieve.whatif.run import Run, settled
 from reprieve.whatif.snapshot import Listed, Snapshot
 from reprieve.whatif.stored import snapshot_of_bytes, stored_bytes
@@ -116,6 +116,15 @@ def test_of_kinds_that_nobody_reads_only_the_name_is_kept() -> None:
     kept = pruned({**secret, "stringData": {"a": SECRET}})
     assert set(kept) == {"apiVersion", "kind", "metadata"}
     assert SECRET not in msgspec.json.encode(kept).decode()
+
+
+def test_of_every_kind_that_is_stored_somebody_says_what_is_read() -> None:
+    named = {(each.group, each.kind) for each in wanted_kinds()}
+    assert len(named) > 40
+    # Of these the name, the labels and the owner are enough.
+    bare = {("", "Namespace"), ("apps", "DaemonSet"), ("batch", "CronJob")}
+    runtimes = {each for each in named if each[0] == "trainer.kubeflow.org"}
+    assert {each for each in named if not is_described(*each)} <= bare | runtimes
 
 
 def listed(resource: Resource, *objects: Json) -> Listed:

@@ -28,6 +28,7 @@ from reprieve.cli.answers.recorded import answers, judged, told
 from reprieve.cli.answers.sources import ClusterSource, SnapshotSource
 from reprieve.cli.answers.unit import Unit
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
+from reprieve.cli.running_operator import running_deciders
 from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.plan import Plane
 from reprieve.kube.client import Client
@@ -191,10 +192,11 @@ class _Planes:
     async def __call__(self, unit: Unit, plane: Plane) -> Decided | None:
         """Return what they say of a unit; None where they cannot decide here."""
         names = _schedulers(unit)
-        kinds = deciders_of(None, names, {}).kinds()
         try:
+            operator = await running_deciders(self.client)
+            kinds = (operator or deciders_of(None, names, {})).kinds()
             snapshot = await gather(self.client, kinds, self.clock, namespaces=[self.namespace])
-            deciders = installed_deciders(snapshot, names, {})
+            deciders = operator or installed_deciders(snapshot, names, {})
             run = await decided(self.client, snapshot, deciders)
             return await asked_of_planes(unit, run, plane)
         except (Forbidden, Undecided) as failure:

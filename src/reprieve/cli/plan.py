@@ -154,6 +154,9 @@ async def _answered(
     stored: str | None,
     **passed: Any,
 ) -> tuple[Answer, Deciders]:
+    said = controllers or scheduler_names or any(passed.values())
+    if not scheduler_names and not passed["scheduler_config"] and not passed["config_file"]:
+        scheduler_names = schedulers_named(documents)
     if stored is not None:
         taken = read_snapshot(stored)
         if controllers is None:
@@ -167,9 +170,6 @@ async def _answered(
     client = reading_client(connection, clock)
     place = namespace or connection.namespace
     names = {each.object["metadata"].get("namespace") or place for each in documents}
-    said = controllers or scheduler_names or any(passed.values())
-    if not scheduler_names and not passed["scheduler_config"] and not passed["config_file"]:
-        scheduler_names = schedulers_named(documents)
     try:
         operator = None if said else await running_deciders(client)
         deciders = operator or deciders_of(controllers, scheduler_names, passed)

@@ -19,6 +19,7 @@ from reprieve.api import gangs, kaiwo, kueue, scheduling
 from reprieve.api.disruption import Disruption
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS
 from reprieve.api.reprieve import Preemption, PreemptionPart
+from reprieve.api.scheduling import PriorityClass
 from reprieve.engine.placement.profile import Policy
 from reprieve.intake.quota_limits import LimitRange
 from reprieve.jobs.model import JobKind
@@ -27,7 +28,7 @@ from reprieve.kube.bodies import Json
 from reprieve.planes.quota.watches import RuntimeClass
 from reprieve.planes.scheduling.kinds import kinds
 
-__all__ = ["READ_ANNOTATIONS", "field_names", "pruned"]
+__all__ = ["READ_ANNOTATIONS", "field_names", "is_described", "pruned"]
 
 #: Beginnings of the annotations that are read.
 READ_ANNOTATIONS: Final = (
@@ -112,6 +113,23 @@ class _StandIns(msgspec.Struct, rename="camel"):
     node_name: str = ""
 
 
+class _PriorityClass(PriorityClass, rename="camel", frozen=True):
+    """Fields of a priority class that stand-ins put into pods."""
+
+    preemption_policy: str = ""
+
+
+class _RuntimeScheduling(msgspec.Struct, rename="camel"):
+    node_selector: dict[str, str] = {}
+    tolerations: list[scheduling.Toleration] = []
+
+
+class _RuntimeClass(RuntimeClass, rename="camel", frozen=True):
+    """Fields of a runtime class that stand-ins put into pods."""
+
+    scheduling: _RuntimeScheduling | None = None
+
+
 class _Condition(msgspec.Struct, rename="camel"):
     type: str = ""
     status: str = ""
@@ -172,6 +190,11 @@ def pruned(obj: Json) -> Json:
         elif name in kept.names:
             found[name] = _by_fields(value, kept.names[name])
     return found
+
+
+def is_described(group: str, kind: str) -> bool:
+    """Tell whether more than the metadata of a kind is kept."""
+    return _kept(group, kind) != _Fields()
 
 
 @cache
@@ -294,7 +317,7 @@ _DECODED: Final[Mapping[tuple[str, str], type]] = {
     (kueue.GROUP, "WorkloadPriorityClass"): kueue.WorkloadPriorityClass,
     (kueue.GROUP, "AdmissionCheck"): kueue.AdmissionCheck,
     ("", "LimitRange"): LimitRange,
-    ("node.k8s.io", "RuntimeClass"): RuntimeClass,
+    ("node.k8s.io", "RuntimeClass"): _RuntimeClass,
     ("kaiwo.silogen.ai", "GpuWorkload"): kaiwo.GpuWorkload,
     (KOORDINATOR.api_version.partition("/")[0], "PodGroup"): gangs.PodGroup,
     (SCHEDULER_PLUGINS.api_version.partition("/")[0], "PodGroup"): gangs.PodGroup,
@@ -310,6 +333,8 @@ def _structs() -> Mapping[tuple[str, str], _Fields]:
     found = {key: _struct(type) for key, type in _DECODED.items()}
     for watched in kinds(Policy()):
         found[watched.resource.group, watched.resource.kind] = _struct(watched.type)
-    found["scheduling.k8s.io", "PodGroup"] = _struct(scheduling.PodGroup)
+    found["scheduling.k8s.io", "PriorityClass"] = _struct(_PriorityClass)
+    for name in ("PodGroup", "CompositePodGroup"):
+        found["scheduling.k8s.io", name] = _struct(scheduling.PodGroup)
     found["", "Pod"] = _POD
     return found

@@ -36,6 +36,7 @@ __all__ = ["MOST_TIMES", "evidence_of"]
 #: Displacements that are told without being asked for.
 MOST_TIMES: Final = 1
 _MOST_BLOCKERS: Final = 3
+_SHORT: Final = 360  # device seconds; from here on they are told in hours
 
 
 def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
@@ -170,9 +171,7 @@ def _displaced_text(each: Displaced, now: Nanos) -> str:
     when = ago(at, now) if at is not None else each.at
     for_whom = f" for {each.preemptor}" if each.preemptor else ""
     what = f", {amounts(each.amounts)}" if each.amounts else ""
-    lost = ""
-    if each.lost_device_seconds:
-        lost = f", {each.lost_device_seconds / 3600:.1f} device hours lost"
+    lost = _lost_text(each.lost_device_seconds or 0)
     done = "" if each.outcome == "evicted" else f", {each.outcome}"
     often = f", time {each.times} within {_window(each.window)}" if each.times > 1 else ""
     return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{often}"
@@ -182,9 +181,14 @@ def _all_text(found: Findings) -> str:
     """Return how often it made way since when, and what was lost together."""
     oldest = instant_or_none(found.displaced[-1].at)
     since = f" since {instant(oldest, found.now)}" if oldest is not None else ""
-    hours = sum(each.lost_device_seconds or 0 for each in found.displaced) / 3600
-    lost = f", {hours:.1f} device hours lost" if hours else ""
+    lost = _lost_text(sum(each.lost_device_seconds or 0 for each in found.displaced))
     return f"{counted(len(found.displaced), 'time')}{since}{lost}; --history tells each"
+
+
+def _lost_text(device_seconds: int) -> str:
+    if device_seconds >= _SHORT:
+        return f", {device_seconds / 3600:.1f} device hours lost"
+    return f", {counted(device_seconds, 'device second')} lost" if device_seconds else ""
 
 
 def _window(text: str) -> str:
