@@ -1,4 +1,4 @@
-"""Fixtures for every folder, and a report of what became of each test.
+"""Fixtures for every folder, what is left out of the README's line, and a report of each test.
 
 The report goes to the file `$REPRIEVE_TEST_REPORT`, for `.ci/skips.py`. No folder of tests has a
 second try: a test that fails now and then is a race, in itself or in the product.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -16,6 +18,39 @@ from kubelocal.tests.conftest import kubectl, pytest_configure
 
 __all__ = ["kubectl", "pytest_configure"]
 
+#: What is marked `thorough`: with all of it the README's line would take thrice as long.
+_THOROUGH: Final = (
+    # Real processes, real tools, real API servers.
+    "tests/bench/",
+    "tests/chart/",
+    "tests/crash/",
+    "tests/hostile/",
+    "tests/integration/",
+    "tests/kubectl/test_golden.py",
+    "tests/peers/",
+    "tests/scenarios/test_scenarios.py",
+    "tests/scenarios/test_up.py",
+    "tests/scheduling/test_walkthrough.py",
+    "tests/scheduling/test_watchdog.py",
+    "tests/scheduling/test_three_under_load.py",
+    "tests/tutorials/",
+    "tests/walkthrough/",
+    # Deaths at every write, and faults drawn at random.
+    "tests/scheduling/crash/",
+    "tests/scheduling/faults/",
+    "tests/scheduling/test_execution.py",
+    # Hundreds of random clusters decided twice, or with the rules broken.
+    "tests/disruptions/test_properties.py",
+    "tests/engine/scheduling/test_agreement.py",
+    "tests/engine/scheduling/test_min_runtime_agreement.py",
+    "tests/engine/scheduling/test_mutations.py",
+    "tests/engine/scheduling/test_options.py",
+    "tests/engine/scheduling/test_paths.py",
+    "tests/engine/test_idle_mutations.py",
+    "tests/oracle/scheduling/test_clusters.py",
+    "tests/quota/test_mutations.py",
+    "tests/whatif/test_proof.py",
+)
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
 
@@ -35,6 +70,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="recorded answers of kubectl, a file per group (default: ../shared/observed/kubectl)",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        slow = item.get_closest_marker("slow") is not None
+        if item.nodeid.startswith(_THOROUGH) and not slow:
+            item.add_marker(pytest.mark.thorough)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
