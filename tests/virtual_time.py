@@ -36,9 +36,11 @@ class VirtualTimeLoop(virtual_time.VirtualTimeLoop):
         )
 
 
-# By how much the wall time of a loop is ahead of its own. One for all clocks of a loop: an operator
-# that is started again in a virtual story has come no earlier than the one before it went.
+# By how much the wall time of the next clock of a loop is ahead of the loop's own. It is one for all
+# clocks of a story, or an operator that is started again would come before it went; but for the
+# microsecond by which processes that do something at one instant differ, as on any machine.
 _AHEAD: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, int]] = WeakKeyDictionary()
+_APART: Final = 1_000
 
 
 class LoopClock:
@@ -46,7 +48,8 @@ class LoopClock:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._ahead = _AHEAD.setdefault(self._loop, time.time_ns() - self.monotonic())
+        self._ahead = _AHEAD.get(self._loop, time.time_ns() - self.monotonic())
+        _AHEAD[self._loop] = self._ahead + _APART
 
     def wall(self) -> Nanos:
         return Nanos(self.monotonic() + self._ahead)

@@ -17,7 +17,7 @@ from reprieve.api.crds import NAMES, load
 from tests.chart.go_tools import HELM, tool
 from tests.chart.helm import CHART
 
-GPU_WORKLOADS, KAIWO_CONFIGS, PREEMPTIONS, PARTS = NAMES
+GPU_WORKLOADS, KAIWO_CONFIGS, *_ = NAMES
 ENABLED = {"enabled": True, "metricsEndpoint": "http://exporter.gpu-operator.svc:5000/metrics"}
 
 

@@ -352,7 +352,16 @@ class Site:
 
     def evictions(self) -> list[str]:
         """Return verb and path of the operator's writes to other people's objects."""
-        own = ("/events", "/gpuworkloads", "/preemptions", "/leases", "/kaiwoconfigs", "/selfsubj")
+        own = (
+            "/disruptions",
+            "/events",
+            "/gpuworkloads",
+            "/kaiwoconfigs",
+            "/leases",
+            "/preemptions",
+            "/secrets",
+            "/selfsubj",
+        )
         return [
             f"{write.verb} {write.path.split('?')[0]}"
             for write in self.writes

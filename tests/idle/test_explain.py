@@ -151,5 +151,5 @@ async def test_what_cannot_be_explained_is_said_in_one_line(site: Site) -> None:
 
     code, told, complaint = await explain(site)
     assert (code, told) == (2, "")
-    assert complaint.startswith("Error: no record is named; accepted: ")
+    assert complaint.startswith("Error: nothing is named; accepted: KIND/NAME ")
     assert complaint.count("\n") == 1
