@@ -36,7 +36,7 @@ class VirtualTimeLoop(virtual_time.VirtualTimeLoop):
         )
 
 
-# By how much the wall time of the next clock of a loop is ahead of the loop's own. It is one for all
+# By how much the wall time of the next clock of a loop is ahead of the loop's. It is one for all
 # clocks of a story, or an operator that is started again would come before it went; but for the
 # microsecond by which processes that do something at one instant differ, as on any machine.
 _AHEAD: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, int]] = WeakKeyDictionary()
