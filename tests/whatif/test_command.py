@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,19 @@ def test_a_pod_that_needs_a_whole_node_names_who_makes_way(cluster: Running) -> 
     assert victim["devices"] == 4
     node = {"low-0": "node-0", "low-1": "node-1"}[victim["name"]]
     assert said["placement"] == [{"pod": "large", "node": node}]
+
+
+def test_the_process_ends_with_the_exit_code_of_the_verdict(cluster: Running) -> None:
+    command = [sys.executable, "-m", "reprieve", "plan", "-f", "-", "--detailed-exitcode"]
+    command += ["--kubeconfig", str(cluster.kubeconfig)]
+    codes = [
+        subprocess.run(
+            [*command, *flags], input=yaml.safe_dump(wanted), text=True, capture_output=True
+        ).returncode
+        for flags in ([], ["--without-server"])
+        for wanted in (pod("small"), pod("large", 8, "high"), pod("huge", 9), {"kind": "Pod"})
+    ]
+    assert codes == [0, 10, 30, 2] * 2
 
 
 def test_a_pod_that_may_take_nobody_waits(cluster: Running) -> None:

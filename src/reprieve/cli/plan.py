@@ -9,6 +9,7 @@ answer; with `--detailed-exitcode` 0 starts, 10 starts and others make way, 20 w
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -136,10 +137,8 @@ def plan(
             click.echo(line)
     else:
         click.echo(_encoded(plan_document(answer, deciders.options.controllers), output))
-    if answer.verdict is None:
-        click.get_current_context().exit(_NO_ANSWER if detailed_exitcode else 0)
-    elif detailed_exitcode:
-        click.get_current_context().exit(_CODES[answer.verdict])
+    if detailed_exitcode:
+        sys.exit(_NO_ANSWER if answer.verdict is None else _CODES[answer.verdict])
 
 
 async def _answered(

@@ -13,7 +13,14 @@ from reprieve.jobs.paths import Json
 from reprieve.kube.resource import Resource
 from reprieve.whatif.overlay import Overlay
 
-__all__ = ["PRIORITIES", "RUNTIME_CLASSES", "admitted_pod", "controlled_by", "pod_of"]
+__all__ = [
+    "PRIORITIES",
+    "RUNTIME_CLASSES",
+    "admitted_group",
+    "admitted_pod",
+    "controlled_by",
+    "pod_of",
+]
 
 PRIORITIES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
@@ -70,6 +77,16 @@ def admitted_pod(overlay: Overlay, pod: Json) -> Json:
             container["resources"] = resources
     pod["status"] = {"phase": "Pending", "qosClass": "Burstable", **(pod.get("status") or {})}
     return pod
+
+
+def admitted_group(overlay: Overlay, group: Json) -> Json:
+    """Return a PodGroup with the priority of its class, which its pods have to have."""
+    spec = group.get("spec") or {}
+    name = spec.get("priorityClassName")
+    found = overlay.get(PRIORITIES, "", name) if name else None
+    if found is not None:
+        spec.setdefault("priority", found.get("value", 0))
+    return group
 
 
 def _prioritised(overlay: Overlay, spec: Json) -> None:

@@ -45,7 +45,7 @@ from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import Nanos
 from reprieve.whatif.lists import read_single
 from reprieve.whatif.overlay import Change, Overlay
-from reprieve.whatif.pod_templates import admitted_pod
+from reprieve.whatif.pod_templates import admitted_group, admitted_pod
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.stand_ins import StandIns
 from reprieve.whatif.submission import Submitted
@@ -247,6 +247,8 @@ async def _run(
             obj = each.object
             if each.resource == PODS:
                 obj = admitted_pod(overlay, copy.deepcopy(obj))
+            elif each.resource.kind == "PodGroup":
+                obj = admitted_group(overlay, copy.deepcopy(obj))
             created.append(overlay.create(each.resource, obj))
             # As a client sends one after the other; a gang may be decided about before it is whole.
             await clock.sleep(_PACE)
