@@ -126,7 +126,7 @@ def prefixed(annotations: Mapping[str, str]) -> dict[str, str]:
 class Site:
     """A cluster with one node of four GPUs, its machines and exporter; no operator yet.
 
-    `client` is an administrator's, `operator_client` has the rights of the operator. `cut_watches`
+    `client` and `kubeconfig` are an administrator's, `operator_client` has the rights of the operator. `cut_watches`
     breaks every watch and makes the server forget the versions that they were at.
     """
 
@@ -134,6 +134,7 @@ class Site:
     stage: Stage
     client: Client
     operator_client: Client
+    kubeconfig: Path
     cut_watches: Callable[[], AbstractAsyncContextManager[None]]
     _operators: list[OperatorProcesses] = field(default_factory=list)
 
@@ -318,7 +319,7 @@ async def _open(
         administrator, operator = [await _connected(kubeconfig) for kubeconfig in kubeconfigs]
         for client in (administrator, operator):
             exits.push_async_callback(client.close)
-        site = Site(name, stage, administrator, operator, cut)
+        site = Site(name, stage, administrator, operator, kubeconfigs[0], cut)
         with contextlib.suppress(AlreadyThere):
             await site.create(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
