@@ -126,8 +126,9 @@ def prefixed(annotations: Mapping[str, str]) -> dict[str, str]:
 class Site:
     """A cluster with one node of four GPUs, its machines and exporter; no operator yet.
 
-    `client` and `kubeconfig` are an administrator's, `operator_client` has the rights of the operator. `cut_watches`
-    breaks every watch and makes the server forget the versions that they were at.
+    `client` and `kubeconfig` are an administrator's, `operator_client` has the rights of the
+    operator. `cut_watches` breaks every watch and makes the server forget the versions that they
+    were at.
     """
 
     name: str

@@ -58,7 +58,7 @@ async def planned(site: Site, folder: Path, *manifests: Object) -> dict[str, Any
 
 
 async def held(site: Site) -> dict[str, str]:
-    """Return whatever a plan could have touched, with its version; Jobs have a controller's status."""
+    """Return whatever a plan could have touched, with its version; of Jobs others write."""
     found = await site.all(PODS, NAMESPACE) + await site.all(PREEMPTIONS)
     versions = {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in found}
     return versions | {each["metadata"]["uid"]: "" for each in await site.all(JOBS, NAMESPACE)}

@@ -121,7 +121,7 @@ _QUOTA: Final[Mapping[Reason, Words]] = {
     Reason.HELD_BY_OTHERS: Words(
         "The quota is in use by work that does not make way for it",
         "Wait until some of it ends, ask for less, or use a higher priority.",
-        ("it lacks {lacks}", "of those who hold it {refused} stay"),
+        ("it lacks {lacks}",),
     ),
 }
 _SCHEDULING: Final[Mapping[Reason, Words]] = {
@@ -226,6 +226,19 @@ _IDLE: Final[Mapping[Reason, Words]] = {
         "Nothing has to be done.",
     ),
 }
+# What each rule says of those who do not make way; other rules stand as they are.
+_STAYS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "leaving": "on its way out",
+        "policy": "out of reach of the queue's policy",
+        "own quota": "within its nominal quota",
+        "priority": "of no lower priority",
+        "protected": "protected for now",
+        "loop": "held because of a loop",
+        "fair share": "within its fair share",
+        "not enough": "too small to help",
+    }
+)
 _WORDS: Final[Mapping[Plane, Mapping[Reason, Words]]] = MappingProxyType(
     {Plane.QUOTA: _QUOTA, Plane.SCHEDULING: _SCHEDULING, Plane.IDLE: _IDLE}
 )
@@ -254,7 +267,7 @@ def sentence(diagnosis: Diagnosis) -> str:
     if diagnosis.filters:
         details.append(_counted("nodes refused", diagnosis.filters))
     if diagnosis.refused:
-        details.append(_counted("work that stays", diagnosis.refused))
+        details.append(_who_stays(diagnosis.refused))
     return ": ".join(filter(None, (said.sentence, "; ".join(details))))
 
 
@@ -335,6 +348,13 @@ def _name(plane: Plane, reason: Reason) -> str:
 
 def _names(text: str) -> Iterable[str]:
     return (name for _, name, _, _ in Formatter().parse(text) if name)
+
+
+def _who_stays(refused: Mapping[str, int]) -> str:
+    """Return how many stay by each rule: `who stays: 2 of no lower priority, 1 too small`."""
+    order = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{number} {_STAYS.get(rule, rule)}" for rule, number in order[:_MOST_COUNTS])
+    return f"who stays: {shown}"
 
 
 def _counted(what: str, counts: Mapping[str, int]) -> str:

@@ -282,12 +282,11 @@ def _held(workload: Workload, trial: Trial) -> Diagnosis:
     who = preemptor(workload, trial.queue, snapshot.settings)
     held = held_by(snapshot, who, trial.spared, _nearest(lacks))
     deficit = {(each.flavor, name): n for each in lacks for name, n in each.missing.items()}
-    told = ", ".join(f"{count} {rule}" for rule, count in held.refused.items())
     until = trial.spared.until if trial.spared is not None else None
     return Diagnosis(
         Plane.QUOTA,
         Reason.HELD_BY_OTHERS,
-        {"refused": told} if told else {},
+        {},
         deficit=deficit,
         blockers=held.blockers,
         refused=held.refused,
