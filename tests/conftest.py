@@ -23,11 +23,19 @@ _THOROUGH: Final = (
     # Real processes, real tools, real API servers.
     "tests/bench/",
     "tests/chart/",
+    "tests/cli/test_unreadable_files.py",
     "tests/crash/",
+    "tests/docs/test_quota_troubleshooting.py",
+    "tests/docs/test_scheduling_troubleshooting.py",
     "tests/hostile/",
+    "tests/idle/test_configuration.py",
+    "tests/idle/test_explain.py",
     "tests/integration/",
     "tests/kubectl/test_golden.py",
+    "tests/kueue/",
     "tests/peers/",
+    "tests/quota_plane/test_kinds.py",
+    "tests/quota_plane/test_observed.py",
     "tests/scenarios/test_scenarios.py",
     "tests/scenarios/test_up.py",
     "tests/scheduling/test_walkthrough.py",
@@ -35,6 +43,7 @@ _THOROUGH: Final = (
     "tests/scheduling/test_three_under_load.py",
     "tests/tutorials/",
     "tests/walkthrough/",
+    "tests/whatif/test_command.py",
     # Deaths at every write, and faults drawn at random.
     "tests/scheduling/crash/",
     "tests/scheduling/faults/",
@@ -49,6 +58,7 @@ _THOROUGH: Final = (
     "tests/engine/test_idle_mutations.py",
     "tests/oracle/scheduling/test_clusters.py",
     "tests/quota/test_mutations.py",
+    "tests/quota/test_targets.py",
     "tests/whatif/test_proof.py",
 )
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
