@@ -39,6 +39,7 @@ _VARIES: Final = tuple(
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UID"),
         (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
         (r"\b\d\d:\d\d:\d\d( UTC|Z)?", "TIME"),
+        (r"\b\d+(\.\d+)? device (hour|second)s?\b", "LOST"),
         (r"\b[0-9a-f]{16}\b", "PLAN"),
         (r"-[0-9a-z]{8,10}-[0-9a-z]{5}\b", "-RANDOM"),
         (r"-[0-9a-f]{8}\b", "-RANDOM"),

@@ -89,7 +89,7 @@ def test_a_pod_that_fits_starts(cluster: Running) -> None:
     assert (result.exit_code, result.exception) == (0, None), result.output
     first, what, verdict, where, last = result.output.splitlines()
     assert first.startswith("snapshot ") and "(2 nodes, 2 pods)" in first
-    assert what == "Pod default/small   1 pods, 1 placed"
+    assert what == "Pod default/small   1 pod, 1 placed"
     assert verdict == "  STARTS, nobody makes way"
     assert where.startswith("  small on node-")
     assert last == "decided by scheduling; nothing is submitted and nothing is reserved"

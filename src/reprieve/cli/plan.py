@@ -18,6 +18,7 @@ import click
 import msgspec
 import yaml
 
+from reprieve.cli.answers.layout import Style
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
 from reprieve.cli.plan_text import plan_text
 from reprieve.cli.running_operator import running_deciders
@@ -133,7 +134,8 @@ def plan(
             raise
         raise UsageError(str(failure)) from None
     if output == "text":
-        for line in plan_text(answer, deciders.options.controllers, everything=everything):
+        style = Style.of_terminal(everything=everything)
+        for line in plan_text(answer, deciders.options.controllers, style):
             click.echo(line)
     else:
         click.echo(_encoded(plan_document(answer, deciders.options.controllers), output))

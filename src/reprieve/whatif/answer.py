@@ -69,7 +69,8 @@ _ORDER: Final = tuple(Verdict)
 class Displaced:
     """One that makes way. `devices` it gives back; `lost_device_seconds` None where not known.
 
-    Of a Workload it is the job that is named, if it has one.
+    Of a Workload it is the job that is named, if it has one. `plane` chose it by `rule`; `amounts`
+    are its devices by resource.
     """
 
     kind: str
@@ -79,6 +80,7 @@ class Displaced:
     rule: str
     devices: int
     lost_device_seconds: int | None
+    plane: str = ""
     amounts: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -225,7 +227,7 @@ class _Reading:
             for victim in spec.victims:
                 if victim.root.uid not in seen:
                     seen.add(victim.root.uid)
-                    yield self._displaced(victim)
+                    yield self._displaced(victim, record.spec.plane)
 
     def placement(self) -> Iterator[Placed]:
         """Yield where the pods of what was submitted are."""
@@ -233,7 +235,7 @@ class _Reading:
             if pod["spec"].get("nodeName"):
                 yield Placed(pod["metadata"]["name"], pod["spec"]["nodeName"])
 
-    def _displaced(self, victim: Victim) -> Displaced:
+    def _displaced(self, victim: Victim, plane: str) -> Displaced:
         root = self._owner(victim.root)
         devices = devices_of(victim.amounts.items())
         start = self._started(victim.subject)
@@ -247,6 +249,7 @@ class _Reading:
             victim.rule,
             devices,
             lost,
+            plane,
             {name: amount for name, amount in victim.amounts.items() if is_device(name)},
         )
 

@@ -15,6 +15,7 @@ from reprieve.engine.diagnosis.model import Fix
 from reprieve.units.instants import format_instant
 from reprieve.whatif.answer import Answer, Displaced, Outcome, Verdict
 from reprieve.wording.diagnosis import fix_text
+from reprieve.wording.displacements import rule_text
 
 __all__ = ["VERSION", "PlanDocument", "plan_document", "schema"]
 
@@ -26,7 +27,10 @@ class _Struct(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 class VictimDocument(_Struct, frozen=True):
-    """One that makes way; `lostDeviceSeconds` is null where its start is not known."""
+    """One that makes way; `lostDeviceSeconds` is null where its start is not known.
+
+    `plane` chose it by `rule`, and `why` says that in words; `amounts`: its devices by resource.
+    """
 
     kind: str
     namespace: str
@@ -35,6 +39,9 @@ class VictimDocument(_Struct, frozen=True):
     rule: str
     devices: int
     lost_device_seconds: int | None
+    plane: str
+    why: str
+    amounts: dict[str, int]
 
 
 class PlacementDocument(_Struct, frozen=True):
@@ -183,4 +190,7 @@ def _victim(victim: Displaced) -> VictimDocument:
         victim.rule,
         victim.devices,
         victim.lost_device_seconds,
+        victim.plane,
+        rule_text(victim.plane, victim.rule),
+        dict(victim.amounts),
     )

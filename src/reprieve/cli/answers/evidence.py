@@ -17,6 +17,7 @@ from reprieve.cli.answers.quantities import (
     ago,
     amounts,
     counted,
+    device_time,
     duration,
     instant,
     instant_or_none,
@@ -36,7 +37,6 @@ __all__ = ["MOST_TIMES", "evidence_of"]
 #: Displacements that are told without being asked for.
 MOST_TIMES: Final = 1
 _MOST_BLOCKERS: Final = 3
-_SHORT: Final = 360  # device seconds; from here on they are told in hours
 
 
 def evidence_of(found: Findings) -> Iterator[tuple[str, str]]:
@@ -186,9 +186,7 @@ def _all_text(found: Findings) -> str:
 
 
 def _lost_text(device_seconds: int) -> str:
-    if device_seconds >= _SHORT:
-        return f", {device_seconds / 3600:.1f} device hours lost"
-    return f", {counted(device_seconds, 'device second')} lost" if device_seconds else ""
+    return f", {device_time(device_seconds)} lost" if device_seconds else ""
 
 
 def _window(text: str) -> str:

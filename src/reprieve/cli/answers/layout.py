@@ -17,7 +17,17 @@ from typing import Final
 
 from reprieve.cli.answers.document import Fact, State, Step
 
-__all__ = ["MOST_EVIDENCE", "MOST_LINES", "MOST_STEPS", "Page", "Style", "lines_of", "safe"]
+__all__ = [
+    "MOST_EVIDENCE",
+    "MOST_LINES",
+    "MOST_STEPS",
+    "Page",
+    "Style",
+    "lines_of",
+    "safe",
+    "shortened",
+    "wrapped",
+]
 
 MOST_LINES: Final = 25
 MOST_EVIDENCE: Final = 8
@@ -74,11 +84,11 @@ class Page:
 def lines_of(page: Page, style: Style | None = None) -> list[str]:
     """Return the lines of an answer."""
     style = style or Style()
-    limits = [line for each in page.limits for line in _wrapped(each, style.width)]
-    verdict = _wrapped(page.verdict, style.width)
+    limits = [line for each in page.limits for line in wrapped(each, style.width)]
+    verdict = wrapped(page.verdict, style.width)
     if not style.everything:
-        limits = _shortened(limits, 2, style.width)
-        verdict = _shortened(verdict, _MOST_VERDICT, style.width)
+        limits = shortened(limits, 2, style.width)
+        verdict = shortened(verdict, _MOST_VERDICT, style.width)
     blocks = [_steps(page.next_steps, style), _certainty(page.certainty, style)]
     taken = len(limits) + len(verdict) + 1 + sum(len(block) + 1 for block in blocks if block)
     room = max(1, min(MOST_EVIDENCE, MOST_LINES - taken))
@@ -96,16 +106,32 @@ def safe(text: str) -> str:
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in joined)
 
 
+def wrapped(text: str, width: int) -> list[str]:
+    """Return the text in lines of at most so many columns, each of them safe."""
+    whole = safe(text)
+    return textwrap.wrap(whole, max(_NARROWEST // 2, width), break_on_hyphens=False) or [whole]
+
+
+def shortened(lines: list[str], most: int, width: int) -> list[str]:
+    """Return the first lines; the last of them says that it was cut, and has room for that."""
+    if len(lines) <= most:
+        return lines
+    last = lines[most - 1].removesuffix(_CUT)
+    while len(last) + len(_CUT) > width and " " in last:
+        last = last.rpartition(" ")[0]
+    return [*lines[: most - 1], f"{last}{_CUT}"]
+
+
 def _evidence(facts: Sequence[Fact], style: Style, most: int) -> list[str]:
     column = max((len(fact.name) for fact in facts), default=0)
     indent = " " * (column + 4)
     width = style.width - len(indent)
-    rows = [_wrapped(fact.text, width) for fact in facts]
+    rows = [wrapped(fact.text, width) for fact in facts]
     if not style.everything:
         rows = rows[:most]
         while sum(map(len, rows)) > most:
             longest = max(range(len(rows)), key=lambda index: (len(rows[index]), index))
-            rows[longest] = _shortened(rows[longest], len(rows[longest]) - 1, width)
+            rows[longest] = shortened(rows[longest], len(rows[longest]) - 1, width)
     lines = []
     for fact, (first, *rest) in zip(facts, rows, strict=False):
         name = _painted(safe(fact.name).ljust(column), _DIM, style)
@@ -119,9 +145,9 @@ def _steps(steps: Sequence[Step], style: Style) -> list[str]:
     lines = [_painted("Next", _BOLD, style)]
     for number, step in enumerate(steps if style.everything else steps[:MOST_STEPS], start=1):
         # A command stands on a line of its own, so that it can be copied.
-        told = _wrapped(step.text, style.width - 5)
+        told = wrapped(step.text, style.width - 5)
         if not style.everything:
-            told = _shortened(told, 2, style.width - 5)
+            told = shortened(told, 2, style.width - 5)
         lines += [f"  {number}. {told[0]}", *(f"     {line}" for line in told[1:])]
         if step.command:
             lines.append(f"     {_painted(safe(step.command), _BOLD, style)}")
@@ -131,25 +157,10 @@ def _steps(steps: Sequence[Step], style: Style) -> list[str]:
 def _certainty(texts: Sequence[str], style: Style) -> list[str]:
     if not texts:
         return []
-    told = [line for each in texts for line in _wrapped(each, style.width - 2)]
+    told = [line for each in texts for line in wrapped(each, style.width - 2)]
     if not style.everything:
-        told = _shortened(told, _MOST_CERTAINTY, style.width - 2)
+        told = shortened(told, _MOST_CERTAINTY, style.width - 2)
     return [_painted("How sure", _BOLD, style), *(f"  {line}" for line in told)]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    whole = safe(text)
-    return textwrap.wrap(whole, max(_NARROWEST // 2, width), break_on_hyphens=False) or [whole]
-
-
-def _shortened(lines: list[str], most: int, width: int) -> list[str]:
-    """Return the first lines; the last of them says that it was cut, and has room for that."""
-    if len(lines) <= most:
-        return lines
-    last = lines[most - 1].removesuffix(_CUT)
-    while len(last) + len(_CUT) > width and " " in last:
-        last = last.rpartition(" ")[0]
-    return [*lines[: most - 1], f"{last}{_CUT}"]
 
 
 def _painted(text: str, colour: str, style: Style) -> str:

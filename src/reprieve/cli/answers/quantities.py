@@ -17,6 +17,7 @@ __all__ = [
     "ago",
     "amounts",
     "counted",
+    "device_time",
     "duration",
     "instant",
     "instant_or_none",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 _DAY: Final = 24 * HOUR
+_SHORT: Final = 360  # device seconds; from here on they are told in hours
 _BYTES: Final = ("memory", "ephemeral-storage")
 _BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _FIRST: Final = ("cpu", "memory")  # stand last: what is scarce is named first
@@ -61,6 +63,13 @@ def summed(each: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def counted(number: int, one: str, many: str = "") -> str:
     """Return `1 pod`, `8 pods`, `18,204 pods`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def device_time(device_seconds: int) -> str:
+    """Return `33.6 device hours`, or `40 device seconds` where hours would say little."""
+    if device_seconds >= _SHORT:
+        return f"{device_seconds / 3600:.1f} device hours"
+    return counted(device_seconds, "device second")
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:
