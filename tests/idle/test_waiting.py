@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Policy, Workload
 from reprieve.planes.idle.waiting import Waiting
+from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.ids import Uid
 from tests.engine.rows import NOW, ago, demand, snapshot, workload
@@ -26,7 +28,9 @@ class World:
         self.rows: tuple[Workload, ...] = ()
         self.claims: dict[Uid, Any] = {}
         everything: Any = self
-        self.clock = SimpleNamespace(wall=lambda: NOW)
+        self.clock: Any = SimpleNamespace(wall=lambda: NOW)
+        self.written: list[bytes] = []
+        self.decision_log = DecisionLog(self.clock, self.written.append)
         self.start = SimpleNamespace(policy=POLICY)
         self.waiting = Waiting(everything, everything, everything, self.snapshot)
 
@@ -77,6 +81,23 @@ def test_a_reason_is_told_once_for_each_change_and_counted() -> None:
     world.evaluated(old, demand())
     assert world.counted() == {}
     assert len(world.announced) == 2
+
+
+def test_a_demand_has_a_line_for_each_reason_and_one_when_it_waits_no_longer() -> None:
+    world = World()
+    for young in (workload(idle_since=ago(5)), workload(gpus=1)):
+        for _ in range(2):
+            world.evaluated(young, demand())
+    for _ in range(2):
+        world.evaluated(workload())
+    found = [json.loads(line) for line in world.written]
+    assert [(each["previous"], each["reason"]) for each in found] == [
+        ("", "NotIdleYet"),
+        ("NotIdleYet", "WouldNotHelp"),
+        ("WouldNotHelp", ""),
+    ]
+    (about,) = {(each["plane"], each["kind"], each["namespace"], each["name"]) for each in found}
+    assert about == ("idle", "GpuWorkload", "ml-team", "demand")
 
 
 def test_who_asks_is_answered_about_each_that_waits() -> None:

@@ -27,6 +27,7 @@ from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import NodeSpec
+from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.clock import Clock
@@ -204,6 +205,7 @@ class Site:
     metrics: Metrics = field(default_factory=Metrics)
     plane: QuotaPlane | None = None
     epoch: int = 0
+    logged: list[bytes] = field(default_factory=list)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _client: Client | None = None
 
@@ -226,6 +228,7 @@ class Site:
             metrics=self.metrics,
             quota_metrics=QuotaMetrics(self.metrics.registry),
             options=options or QuotaOptions(),
+            decision_log=DecisionLog(clock, self.logged.append),
         )
         self.plane = QuotaPlane(context, OPERATOR_NAMESPACE)
         self._tasks = [

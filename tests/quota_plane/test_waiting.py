@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,41 @@ async def test_each_reason_is_told_once_counted_and_answered(tmp_path: Path) -> 
             return counted(cluster) == {"NeverFits": 1} and (await reason_of(plane, second) is None)
 
         await cluster.until("only the large one waits", admitted)
+
+
+async def test_the_decision_log_has_a_line_for_each_reason_and_one_for_the_start(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path, *objects(), nodes=[node("n-0")]) as cluster:
+        await cluster.create(job("first", pods=3))
+        await cluster.until_admitted("first")
+        await cluster.create(job("second", pods=2))
+        second = await made(cluster, "second")
+        uid = (await cluster.workloads())["second"]["metadata"]["uid"]
+
+        async def reasons(*expected: str) -> None:
+            async def logged() -> bool:
+                return [each["reason"] for each in lines()] == list(expected)
+
+            await cluster.until(f"the log says {expected}", logged)
+
+        def lines() -> list[dict[str, Any]]:
+            found = [json.loads(line) for line in cluster.logged]
+            return [each for each in found if each["name"] == second]
+
+        await reasons("HeldByOthers")
+        await cluster.change_queue("cq", {"stopPolicy": "Hold"})
+        await reasons("HeldByOthers", "Stopped")
+        await cluster.client.delete(JOBS, NAMESPACE, "first")
+        await cluster.clock.sleep(10 * SECOND)
+        await cluster.change_queue("cq", {"stopPolicy": "None"})
+        await cluster.until_admitted("second")
+        await cluster.clock.sleep(10 * SECOND)
+        await reasons("HeldByOthers", "Stopped", "")
+        assert [each["previous"] for each in lines()] == ["", "HeldByOthers", "Stopped"]
+        about = {(e["plane"], e["kind"], e["namespace"], e["uid"]) for e in lines()}
+        assert about == {("quota", "Workload", NAMESPACE, uid)}
+        assert lines()[1]["sentence"] == "Its queue is stopped: stopped is ClusterQueue cq"
 
 
 async def test_who_is_behind_the_head_is_told_so(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import REASONS
 from reprieve.engine.plan import Plane
 from reprieve.engine.scheduling.outcome import Unit
+from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import format_instant
@@ -99,6 +101,42 @@ async def test_a_pod_is_told_each_new_reason_once_and_keeps_the_words_of_kube_sc
         await cluster.until(lambda: "p" in cluster.placed())
         await cluster.pass_time(10 * SECOND)
         assert _counted(cluster) == {"NoNodeMatches": 1}
+
+
+async def test_the_decision_log_has_a_line_for_each_reason_and_one_for_the_start() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        written: list[bytes] = []
+        cluster.start(decision_log=DecisionLog(cluster.clock, written.append))
+        cluster.running(pod("low", 4, priority="low"), "node-0")
+        cluster.create(pod("g-0", 1, group="g"), pod("high", 4, priority="high"))
+        await cluster.pass_time(20 * SECOND)
+        cluster.create(group("g", min_count=2))
+        await cluster.pass_time(20 * SECOND)
+        cluster.end_all()
+        await cluster.until(lambda: "high" in cluster.placed())
+        await cluster.pass_time(10 * SECOND)
+        cluster.end("high")
+        cluster.create(pod("g-1", 1, group="g"))
+        await cluster.until(lambda: {"g-0", "g-1"} <= set(cluster.placed()))
+        await cluster.pass_time(20 * SECOND)
+        found = [json.loads(line) for line in written]
+        of_group = [each for each in found if each["name"] == "g"]
+        assert [(each["kind"], each["previous"], each["reason"]) for each in of_group] == [
+            ("PodGroup", "", "GroupMissing"),
+            ("PodGroup", "GroupMissing", "GroupIncomplete"),
+            ("PodGroup", "GroupIncomplete", ""),
+        ]
+        uid = cluster.group("g")["metadata"]["uid"]
+        assert [each["uid"] for each in of_group] == ["", uid, uid]
+        of_pod = [each for each in found if each["name"] == "high"]
+        assert [(each["previous"], each["reason"]) for each in of_pod] == [
+            ("", "VictimsLeaving"),
+            ("VictimsLeaving", ""),
+        ]
+        assert {each["kind"] for each in of_pod} == {"Pod"}
+        assert "they are to have ended by" in of_pod[0]["sentence"]
+        assert len(found) == len(of_group) + len(of_pod)
 
 
 async def test_who_waits_for_victims_is_told_so_and_until_when() -> None:

@@ -130,6 +130,12 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     is_flag=True,
     help="Other Reprieve schedulers fill the same nodes: take turns on them.",
 )
+@click.option(
+    "--decision-log",
+    metavar="FILE|-",
+    help="Write a JSON line for each change of the reason for which work waits; - is standard "
+    "output. A file of 64 MiB is begun anew, three before it are kept.",
+)
 def run(**given: Any) -> None:
     """Run the operator against a cluster, inside or outside of it.
 

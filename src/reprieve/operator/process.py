@@ -55,6 +55,7 @@ from reprieve.planes.common.process_settings import (
 )
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.common.suspects import Accused, Suspects
+from reprieve.telemetry.decision_log import DecisionLog, decision_log
 from reprieve.telemetry.faults import FaultCounter
 from reprieve.telemetry.http import Check, serve_telemetry
 from reprieve.telemetry.log import level_of, start_logging
@@ -94,22 +95,35 @@ async def run_operator(options: OperatorOptions, clock: Clock, keeper: LeaseKeep
     """Run until a signal or the loss of the lease; without a keeper it is a dry run.
 
     Raises:
-        UsageError: a setting, the kubeconfig or the operator namespace cannot be used.
+        UsageError: a setting, the kubeconfig or the operator namespace cannot be used, or the
+            decision log cannot be written.
     """
     relax_collector()
     settings = operator_settings(options)
+    metrics = Metrics()
+    with decision_log(options.decision_log, clock, metrics) as told:
+        return await _connected(options, settings, clock, metrics, keeper, told)
+
+
+async def _connected(
+    options: OperatorOptions,
+    settings: OperatorSettings,
+    clock: Clock,
+    metrics: Metrics,
+    keeper: LeaseKeeper | None,
+    told: DecisionLog | None,
+) -> End:
     handler = start_logging(options.log_format, clock, level_of(options.verbosity))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    metrics = Metrics()
     counter = FaultCounter(metrics.faults)
     logging.getLogger().addHandler(counter)
     connection = await load_connection(options.kubeconfig, options.context, clock)
     client = connect(connection, clock, wire=CountedWire(HttpWire(connection), metrics))
     try:
-        return await _run(options, settings, client, clock, metrics, stop, keeper)
+        return await _run(options, settings, client, clock, metrics, stop, keeper, told)
     except Stopped:
         return End.STOPPED
     finally:
@@ -126,6 +140,7 @@ async def _run(
     metrics: Metrics,
     stop: asyncio.Event,
     keeper: LeaseKeeper | None,
+    told: DecisionLog | None,
 ) -> End:
     for rejected in settings.start.rejected:
         log.warning("%s is %r; accepted: %s", rejected.where, rejected.value, rejected.accepted)
@@ -152,6 +167,7 @@ async def _run(
         metrics=metrics,
         fence=fence,
         disruptions=disruptions,
+        decision_log=told,
         identity=identity,
         decision_limit=limit,
         lagging=lambda: lag.current > _MOST_LAG,

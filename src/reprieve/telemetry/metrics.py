@@ -51,6 +51,8 @@ class Metrics:
     displaced again and again.
     `waiting_units`: pods and groups, or workloads, that wait, by the reason that is told
     (`show_waiting`).
+    `decision_log_dropped`: lines of the decision log that are missing, by reason (`full`: too many
+    waited to be written; `unwritten`: they could not be).
     Process: `leader` 0 or 1, `intents_open`, `intents_closed` by phase, `loop_lag_seconds`.
     """
 
@@ -169,6 +171,9 @@ class Metrics:
         )
         self.waiting_units = self._gauge(
             "waiting_units", "Units that wait, by the reason that is told.", "plane", "reason"
+        )
+        self.decision_log_dropped = self._counter(
+            "decision_log_dropped", "Lines that are missing in the decision log.", "reason"
         )
         build = Info(f"{_PREFIX}_build", "The operator's version.", registry=self.registry)
         build.info({"version": __version__})

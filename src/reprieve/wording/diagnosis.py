@@ -21,6 +21,7 @@ from reprieve.units.untrusted import cut
 from reprieve.wording.events import EventText
 
 __all__ = [
+    "NO_LONGER",
     "WAITING",
     "Words",
     "amounts_text",
@@ -36,6 +37,8 @@ __all__ = [
 
 #: The reason of our own event about work that waits.
 WAITING: Final = "Waiting"
+#: What is said of a unit that started, ended or is gone.
+NO_LONGER: Final = "It waits no longer"
 _PAGE: Final = "docs/why-it-waits.md"
 _MOST_COUNTS: Final = 5  # of filters and rules that one sentence names
 _LONGEST_NOTE: Final = 1_000  # characters of an event's note

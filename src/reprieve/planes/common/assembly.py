@@ -21,6 +21,7 @@ from reprieve.planes.common.process_settings import OperatorOptions, OperatorSet
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.common.until_answered import until_answered
 from reprieve.settings.idle import Notice
+from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.http import Check, Page
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
@@ -100,7 +101,7 @@ class Surroundings:
     """What a plane is made of. `wait_leading`: None where the process never leads.
 
     `view`: the cluster as a plane that was made before keeps it. `disruptions` tells tenants what
-    became of their work, None where nobody is told.
+    became of their work, None where nobody is told. `decision_log`: None where none is written.
     """
 
     options: OperatorOptions
@@ -116,6 +117,7 @@ class Surroundings:
     wait_leading: Callable[[], Awaitable[None]] | None
     view: ClusterView | None = None
     disruptions: Disruptions | None = None
+    decision_log: DecisionLog | None = None
 
     @property
     def namespace(self) -> str:

@@ -41,7 +41,7 @@ class OperatorOptions:
     """What `reprieve run` was told; durations in nanoseconds.
 
     `scheduler_names`: whose pods are scheduled, each with the default profile; without any, those
-    of `scheduler_config` or else the one of `SCHEDULER_NAME`.
+    of `scheduler_config` or else the one of `SCHEDULER_NAME`. `decision_log`: a file, or `-`.
     """
 
     controllers: tuple[str, ...]
@@ -63,6 +63,7 @@ class OperatorOptions:
     scheduler_names: tuple[str, ...] = ()
     verbosity: int = 0
     shared_nodes: bool = False
+    decision_log: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from reprieve.kube.references import Reference
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.settings.idle import Tier, kaiwo_config_tier
 from reprieve.settings.start_up import StartUp
+from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR
@@ -52,6 +53,7 @@ class IdleContext:
     config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
+    decision_log: DecisionLog | None = None
     # When something was said that need not be said again soon, monotonic; oldest first.
     said: dict[str, Nanos] = field(default_factory=dict)
 

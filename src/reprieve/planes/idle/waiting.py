@@ -92,11 +92,15 @@ class Waiting:
 
     def _note(self, facts: IdleFacts) -> None:
         found = counted_reasons(facts)
+        decision_log = self._context.decision_log
         self._context.metrics.show_waiting(Plane.IDLE, Counter(found.values()))
         for ref, reason in found.items():
             if self._told.get(ref.uid) is not reason:
                 self._told[ref.uid] = reason
-                self._context.announce(ref, waiting_event(Diagnosis(Plane.IDLE, reason)))
+                said = Diagnosis(Plane.IDLE, reason)
+                self._context.announce(ref, waiting_event(said))
+                if decision_log is not None:
+                    decision_log.waits(ref.uid, ref, said)
         waiting = {
             each.ref.uid
             for each in facts.snapshot.workloads
@@ -104,3 +108,5 @@ class Waiting:
         }
         for uid in self._told.keys() - waiting:
             del self._told[uid]
+            if decision_log is not None:
+                decision_log.waits_no_longer(Plane.IDLE, uid)

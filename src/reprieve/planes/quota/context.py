@@ -24,6 +24,7 @@ from reprieve.planes.common.solve import DecisionLimit
 from reprieve.settings.quota import QuotaSettings
 from reprieve.settings.quota_configuration import quota_configuration
 from reprieve.settings.quota_configuration_parts import PodsReady
+from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.quota import QuotaMetrics
 from reprieve.units.clock import Clock
@@ -125,6 +126,7 @@ class QuotaContext:
     registered: asyncio.Event = field(default_factory=_already)
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
+    decision_log: DecisionLog | None = None
 
     @property
     def writes(self) -> bool:

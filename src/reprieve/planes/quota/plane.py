@@ -198,6 +198,7 @@ class QuotaPlane:
                 tasks.create_task(
                     persistent(self._in_use.run, clock, log, "holding what is in use")
                 )
+            tasks.create_task(self.waiting.write_log())
             tasks.create_task(persistent(self.statuses.run, clock, log, "writing statuses"))
             self._wake()
             log.info(

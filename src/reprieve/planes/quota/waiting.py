@@ -19,7 +19,7 @@ from reprieve.engine.diagnosis.quota import Standing, diagnose, reason_of, stand
 from reprieve.engine.diagnosis.quota_fixes import ClassChoice, remedies
 from reprieve.engine.diagnosis.quota_trial import QuotaFacts
 from reprieve.engine.diagnosis.reasons import Reason
-from reprieve.engine.plan import Plane
+from reprieve.engine.plan import Plane, Ref
 from reprieve.engine.quota import model
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import Entry, Outcome
@@ -33,6 +33,7 @@ from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.waiting_counts import WaitingCounts, closed_reason
 from reprieve.planes.quota.watches import Watches
 from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos
 from reprieve.wording.diagnosis import waiting_event
 from reprieve.wording.kueue import Event
@@ -45,6 +46,7 @@ _POD_CLASS: Final = "spec.podSets[*].template.spec.priorityClassName"
 #: Classes of what keeps the cluster going, which work does not name.
 _SYSTEM: Final = "system-"
 _LATER: Final = 2 * SECOND
+_PACE: Final = SECOND // 1_000  # between two lines of the decision log
 _ALLOWANCE: Final = Allowance(burst=50, quiet=20, busy=2, many=5)
 #: What a cycle decided that left these reasons in the condition `QuotaReserved`.
 _RECORDED: Final[Mapping[str, tuple[Outcome, Reason]]] = {
@@ -86,10 +88,16 @@ class Waiting:
         self._said: dict[str, _Said] = {}
         self._due: DirtyKeys[str] = DirtyKeys(context.clock)
         self._told: dict[str, Reason] = {}
+        self._unlogged: DirtyKeys[str] = DirtyKeys(context.clock)
 
     async def run(self) -> None:
         """Tell until cancelled."""
         await look_at_each(self._due, self._tell, self._context.clock)
+
+    async def write_log(self) -> None:
+        """Write the decision log until cancelled, if there is one."""
+        if self._context.decision_log is not None:
+            await look_at_each(self._unlogged, self._log, self._context.clock, at_once=1)
 
     # What is noted
 
@@ -115,6 +123,7 @@ class Waiting:
             self._counts.forget(key)
             self._said.pop(key, None)
             self._told.pop(key, None)
+            self._waits_no_longer(key)
         elif row.admission is not None:
             self._said.pop(key, None)
             self._reserved(key, row)
@@ -136,6 +145,7 @@ class Waiting:
         if found is None:
             self._counts.forget(key)
             self._told.pop(key, None)
+            self._waits_no_longer(key)
         else:
             self._counts.put_reserved(key, found.reason)
             self._tell_later(key, found.reason)
@@ -173,6 +183,13 @@ class Waiting:
     def _tell_later(self, key: str, reason: Reason) -> None:
         if self._told.get(key) is not reason:
             self._due.add_at(key, Nanos(self._context.clock.wall() + _LATER))
+        decision_log = self._context.decision_log
+        if decision_log is not None and decision_log.reason(Plane.QUOTA, key) is not reason:
+            self._unlogged.add_at(key, Nanos(self._context.clock.wall() + _LATER))
+
+    def _waits_no_longer(self, key: str) -> None:
+        if self._context.decision_log is not None:
+            self._context.decision_log.waits_no_longer(Plane.QUOTA, key)
 
     # What is told
 
@@ -196,6 +213,21 @@ class Waiting:
         self._context.announce(
             reference_of(found), event, controller=_CONTROLLER, action=str(said.reason)
         )
+
+    async def _log(self, key: str) -> None:
+        """Write to the decision log why a Workload waits; no budget of events holds it back."""
+        decision_log = self._context.decision_log
+        await self._context.clock.sleep(_PACE)
+        async with self._state.engine:
+            found = self._state.workload(key)
+            if decision_log is None or found is None or key in self._state.deciding:
+                return
+            admitted = self._counts.reason(key) is None and found.status.admission is not None
+            said = None if admitted else self._lookup(key, found)
+        if said is not None:
+            about = reference_of(found)
+            unit = Ref(about.api_version, about.kind, about.namespace, about.name, Uid(about.uid))
+            decision_log.waits(key, unit, said)
 
     def _lookup(self, key: str, found: Workload) -> Diagnosis | None:
         """Return why a Workload waits, as far as it is known without a decision."""

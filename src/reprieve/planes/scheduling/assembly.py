@@ -45,6 +45,7 @@ async def assemble(given: Surroundings) -> Assembled:
         shared_nodes=options.shared_nodes,
         decision_limit=given.decision_limit,
         disruptions=given.disruptions,
+        decision_log=given.decision_log,
     )
     plane = SchedulingPlane(context, given.namespace)
     return Assembled(plane, [events], page=plane.gangs.page, view=plane.state)

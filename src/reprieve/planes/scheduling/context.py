@@ -19,6 +19,7 @@ from reprieve.kube.references import Reference
 from reprieve.kube.series_events import SeriesEvents
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.settings.scheduling import SchedulingSettings
+from reprieve.telemetry.decision_log import DecisionLog
 from reprieve.telemetry.metrics import Metrics
 from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.units.clock import Clock
@@ -51,6 +52,7 @@ class SchedulingContext:
     group_version: str = ""
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
+    decision_log: DecisionLog | None = None
     record_sizes: Sizes = SIZES
 
     @property

@@ -30,7 +30,7 @@ from reprieve.engine.diagnosis.scheduling import (
     victims_leaving,
 )
 from reprieve.engine.gangs.cycle import GANG_KEY
-from reprieve.engine.plan import Plane
+from reprieve.engine.plan import Plane, Ref
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.queue_entries import Entry, Gate, Place
 from reprieve.engine.scheduling.queue_events import DEFAULT_PREEMPTION, GANG, GATES
@@ -41,6 +41,7 @@ from reprieve.planes.scheduling.references import group_reference, pod_reference
 from reprieve.planes.scheduling.set_aside import SetAside, name_of
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording.diagnosis import waiting_event
 
@@ -162,14 +163,19 @@ class Waiting:
             if stand is None:
                 told = self._told_before(self._unit(key, held, found))
                 stand = _Stand(reason, now, told)
+                self._log(key, held, found)
             elif stand.reason is not reason:
                 stand = _Stand(reason, now)
+                self._log(key, held, found)
             self._stands[key] = stand
             if not stand.told and left > 0 and now - stand.since >= _PATIENCE:
                 stand.told = True
                 left -= self._tell(self._unit(key, held, found))
         for key in self._found.keys() - self._stands.keys():
             del self._found[key]
+        if self._context.decision_log is not None:
+            for key in before.keys() - self._stands.keys():
+                self._context.decision_log.waits_no_longer(Plane.SCHEDULING, key)
         self._context.metrics.show_waiting(Plane.SCHEDULING, counts)
 
     def _told_before(self, unit: WaitingUnit) -> bool:
@@ -190,6 +196,23 @@ class Waiting:
         for about in abouts:
             self._context.announce(about, text, scheduler)
         return len(abouts)
+
+    def _log(self, key: str, held: _Held, found: Diagnosis) -> None:
+        """Write a new reason to the decision log, if there is one."""
+        decision_log = self._context.decision_log
+        if decision_log is None:
+            return
+        unit = self._unit(key, held, found)
+        about = next(iter(self._about(unit)), None)
+        known = about is not None and (about.kind, about.name) == (unit.kind, unit.name)
+        ref = Ref(
+            about.api_version if about is not None and known else "",
+            unit.kind,
+            unit.namespace,
+            unit.name,
+            Uid(about.uid if about is not None and known else ""),
+        )
+        decision_log.waits(key, ref, self.with_deadline(unit))
 
     def _about(self, unit: WaitingUnit) -> Iterable[Reference]:
         """Yield the unit's group, or its pods where it has none."""

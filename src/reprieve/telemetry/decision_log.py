@@ -1,0 +1,125 @@
+"""The decision log: one JSON line for each change of the reason for which a unit waits.
+
+    {"time": "2026-03-04T10:15:00.000000Z", "plane": "quota", "kind": "Workload",
+     "namespace": "team", "name": "train", "uid": "...", "reason": "HeldByOthers",
+     "previous": "BehindHead", "sentence": "..."}
+
+`previous` is empty in the first line about a unit, `reason` in the last one, which says that it
+waits no longer. `{"time": ..., "dropped": 3}` says how many lines are missing before it. Lines are
+written beside the work (`line_writer`). Source: the design's "Why work waits".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.plan import Plane, Ref
+from reprieve.telemetry.line_writer import LineWriter, RotatedFile, StandardOutput
+from reprieve.telemetry.metrics import Metrics
+from reprieve.units.clock import Clock
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import format_micro
+from reprieve.wording.diagnosis import NO_LONGER, sentence
+
+__all__ = ["DecisionLog", "decision_log"]
+
+_AT_THE_END: Final = 1.0  # seconds in which what waits is written
+
+
+class DecisionLog:
+    """What was said last of each unit that waits; `put` takes a line with its end."""
+
+    def __init__(self, clock: Clock, put: Callable[[bytes], None]) -> None:
+        self._clock = clock
+        self._put = put
+        self._known: dict[tuple[Plane, str], tuple[Ref, Reason]] = {}
+
+    def reason(self, plane: Plane, key: str) -> Reason | None:
+        """Return the reason of the last line about a unit, None where it waits for nothing."""
+        known = self._known.get((plane, key))
+        return None if known is None else known[1]
+
+    def waits(self, key: str, unit: Ref, diagnosis: Diagnosis) -> None:
+        """Say why a unit waits, unless that was the last that was said of it.
+
+        `key` is the plane's own of the unit. The uid of `unit` is empty where there is no object.
+        """
+        plane, reason = diagnosis.plane, diagnosis.reason
+        known = self._known.get((plane, key))
+        if known is not None and known[0].uid and unit.uid and known[0].uid != unit.uid:
+            self.waits_no_longer(plane, key)
+            known = None
+        previous = None if known is None else known[1]
+        if previous is not reason:
+            self._known[plane, key] = unit, reason
+            self._say(plane, unit, reason, previous, sentence(diagnosis))
+
+    def waits_no_longer(self, plane: Plane, key: str) -> None:
+        """Say that a unit started, ended or is gone; nothing where it was not said to wait."""
+        known = self._known.pop((plane, key), None)
+        if known is not None:
+            unit, previous = known
+            self._say(plane, unit, None, previous, NO_LONGER)
+
+    def _say(
+        self, plane: Plane, unit: Ref, reason: Reason | None, previous: Reason | None, said: str
+    ) -> None:
+        line = {
+            "time": format_micro(self._clock.wall()),
+            "plane": plane.value,
+            "kind": unit.kind,
+            "namespace": unit.namespace,
+            "name": unit.name,
+            "uid": unit.uid,
+            "reason": "" if reason is None else reason.value,
+            "previous": "" if previous is None else previous.value,
+            "sentence": said,
+        }
+        self._put(_line(line))
+
+
+@contextlib.contextmanager
+def decision_log(where: str | None, clock: Clock, metrics: Metrics) -> Iterator[DecisionLog | None]:
+    """Have the decision log written to a file, or standard output (`-`); None writes none.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    if where is None:
+        yield None
+        return
+
+    def missing(number: int) -> bytes:
+        return _line({"time": format_micro(clock.wall()), "dropped": number})
+
+    def lost(number: int, why: str) -> None:
+        metrics.decision_log_dropped.labels(why).inc(number)
+
+    writer = LineWriter(_target(where), missing, lost)
+    writer.start()
+    try:
+        yield DecisionLog(clock, writer.put)
+    finally:
+        writer.close(_AT_THE_END)
+
+
+def _target(where: str) -> Callable[[bytes], None]:
+    try:
+        return StandardOutput().write if where == "-" else RotatedFile(Path(where)).write
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(
+            f"--decision-log: {where!r} cannot be written: {why}; accepted: a file, or - for "
+            "standard output"
+        ) from None
+
+
+def _line(content: dict[str, object] | dict[str, str]) -> bytes:
+    # Pure ASCII: nothing in a name or a message can steer the terminal that shows it.
+    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
