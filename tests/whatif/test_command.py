@@ -103,6 +103,7 @@ def test_a_pod_that_needs_a_whole_node_names_who_makes_way(cluster: Running) -> 
     (victim,) = said["victims"]
     assert victim["kind"] == "Pod" and victim["name"] in ("low-0", "low-1")
     assert victim["devices"] == 4
+    assert [each["podsWithoutVictims"] for each in said["submitted"]] == [0]
     node = {"low-0": "node-0", "low-1": "node-1"}[victim["name"]]
     assert said["placement"] == [{"pod": "large", "node": node}]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprieve.whatif.answer import Verdict
+from reprieve.cli.plan_text import plan_text
+from reprieve.whatif.answer import Borrowed, Verdict
 from tests.quota_plane.site import (
     cluster_queue,
     flavor,
@@ -54,6 +55,29 @@ async def test_who_makes_way_is_who_then_makes_way(tmp_path: Path) -> None:
         await cluster.until("the wanted job runs", starts)
         gone = before - await cluster.admitted()
         assert {victim.name for victim in asked.answer.victims} == gone
+
+
+async def test_a_plan_with_victims_says_how_many_pods_start_without(tmp_path: Path) -> None:
+    async with site(tmp_path, *BASE, nodes=[node("node-0")]) as cluster:
+        await cluster.create(job("first", priority="low", pods=3))
+        await cluster.until_admitted("first")
+        asked = await ask(cluster.embedded.kubeconfig, job("wanted", priority="high", pods=2))
+        assert asked.answer.verdict is Verdict.STARTS_WITH_VICTIMS, asked.answer
+        (outcome,) = asked.answer.outcomes
+        assert (outcome.pods, outcome.pods_without_victims) == (2, 1)
+        assert asked.answer.borrowed == ()
+
+
+async def test_what_a_queue_borrows_afterwards_is_told(tmp_path: Path) -> None:
+    lender = cluster_queue("lender", 4, "all")
+    objects = (flavor(), cluster_queue("cq", 2, "all"), lender, local_queue("q", "cq"))
+    async with site(tmp_path, *objects, nodes=[node("node-0")]) as cluster:
+        asked = await ask(cluster.embedded.kubeconfig, job("wanted", pods=3))
+        assert asked.answer.verdict is Verdict.STARTS, asked.answer
+        assert asked.answer.borrowed == (Borrowed("cq", {"cpu": 1000}),)
+        assert asked.answer.outcomes[0].pods_without_victims is None
+        told = plan_text(asked.answer, ["quota"])
+        assert "  afterwards cq borrows 1 cpu over nominal" in told
 
 
 async def test_what_waits_says_why(tmp_path: Path) -> None:

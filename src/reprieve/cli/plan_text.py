@@ -53,6 +53,8 @@ def _lines(
     if not answer.outcomes:
         yield "nothing of it is to start: no pod, group or job"
     yield from _victims(answer.victims, style, shown)
+    for each in answer.borrowed[:shown]:
+        yield f"  afterwards {each.cluster_queue} borrows {amounts(each.amounts)} over nominal"
     yield from _placement(answer, shown)
     if not answer.rest:
         yield "  the cluster did not come to rest within 30 minutes: this is how far it came"
@@ -98,6 +100,9 @@ def _outcome(outcome: Outcome, style: Style) -> Iterator[str]:
     title = safe(f"{outcome.kind} {_name(outcome)}")
     yield from _told("; ".join(said), style, f"{title}   ") if said else (title,)
     yield f"  {_HEADLINES[outcome.verdict]}"
+    if outcome.pods_without_victims is not None:
+        pods = counted(outcome.pods_without_victims, "pod")
+        yield f"  without anybody making way: {pods} now"
     if outcome.message:
         yield from _told(f"{outcome.reason}: {outcome.message}", style, "    ")
     if outcome.diagnosis is not None:

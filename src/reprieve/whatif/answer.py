@@ -38,7 +38,7 @@ from reprieve.wording.kube_scheduler import (
     POD_SCHEDULED,
 )
 
-__all__ = ["Answer", "Displaced", "Outcome", "Placed", "Verdict", "answer_of"]
+__all__ = ["Answer", "Borrowed", "Displaced", "Outcome", "Placed", "Verdict", "answer_of"]
 
 _KUEUE: Final = "kueue.x-k8s.io/"
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
@@ -93,13 +93,22 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
+class Borrowed:
+    """What a ClusterQueue uses over its nominal quota afterwards; `cpu` in milli units."""
+
+    cluster_queue: str
+    amounts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What becomes of one thing that was submitted.
 
     `verdict` is None for what no plane decides about. `reason` and `message`: why it waits, those
     of the condition on it unless there is a `diagnosis`. `condition`: reason and message of that.
     `waiting`: kind and name of what waits, a Workload, PodGroup or pod. `pods`: how many it has and
-    how many have a node, as far as they are placed here.
+    how many have a node, as far as they are placed here. `pods_without_victims`: how many would
+    start with nobody making way; None where nobody has to, or it was not asked.
     """
 
     kind: str
@@ -116,6 +125,7 @@ class Outcome:
     condition: tuple[str, str] = ("", "")
     waiting: tuple[str, str] = ("", "")
     diagnosis: Diagnosis | None = None
+    pods_without_victims: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,7 @@ class Answer:
     snapshot: Snapshot
     rest: bool
     warnings: tuple[str, ...] = ()
+    borrowed: tuple[Borrowed, ...] = ()
 
     def judged_again(self, outcomes: tuple[Outcome, ...]) -> Answer:
         """Return the answer with other outcomes; what is said of all is that of the worst."""

@@ -13,6 +13,7 @@ import msgspec
 
 from reprieve.engine.diagnosis.model import Fix
 from reprieve.units.instants import format_instant
+from reprieve.units.quantities import quantity_text
 from reprieve.whatif.answer import Answer, Displaced, Outcome, Verdict
 from reprieve.wording.diagnosis import fix_text
 from reprieve.wording.displacements import rule_text
@@ -63,7 +64,10 @@ class FixDocument(_Struct, frozen=True):
 
 
 class OutcomeDocument(_Struct, frozen=True):
-    """What becomes of one thing submitted; the verdict is null where no plane decides about it."""
+    """What becomes of one thing submitted; the verdict is null where no plane decides about it.
+
+    `podsWithoutVictims` would start with nobody making way; null where nobody has to.
+    """
 
     kind: str
     namespace: str
@@ -79,6 +83,14 @@ class OutcomeDocument(_Struct, frozen=True):
     pods: int
     placed: int
     fixes: list[FixDocument]
+    pods_without_victims: int | None
+
+
+class BorrowedDocument(_Struct, frozen=True):
+    """What a ClusterQueue uses over its nominal quota afterwards: quantities by resource."""
+
+    cluster_queue: str
+    amounts: dict[str, str]
 
 
 class UnseenDocument(_Struct, frozen=True):
@@ -118,6 +130,7 @@ class PlanDocument(_Struct, frozen=True):
     reserved: bool
     complete: bool
     warnings: list[str]
+    borrowed: list[BorrowedDocument]
 
 
 def schema() -> dict[str, Any]:
@@ -153,6 +166,13 @@ def plan_document(answer: Answer, controllers: Sequence[str]) -> PlanDocument:
         reserved=False,
         complete=answer.rest,
         warnings=list(answer.warnings),
+        borrowed=[
+            BorrowedDocument(
+                each.cluster_queue,
+                {name: quantity_text(name, amount) for name, amount in each.amounts.items()},
+            )
+            for each in answer.borrowed
+        ],
     )
 
 
@@ -172,6 +192,7 @@ def _outcome(outcome: Outcome) -> OutcomeDocument:
         outcome.pods,
         outcome.placed,
         [_fix(each) for each in fixes],
+        outcome.pods_without_victims,
     )
 
 

@@ -23,6 +23,7 @@ from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.scheduling.plane import SchedulingPlane
+from reprieve.whatif.afterwards import borrowed, with_undisturbed
 from reprieve.whatif.answer import Answer, Outcome, Verdict, answer_of
 from reprieve.whatif.run import Deciders, Run, decided
 from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
@@ -85,7 +86,9 @@ async def planned(
     *,
     fixes: bool = True,
 ) -> Answer:
-    """Return what would happen; with `fixes`, and what would help what waits.
+    """Return what would happen.
+
+    With `fixes`, and what would help what waits, and what would start with nobody making way.
 
     Raises:
         Undecided: the planes did not get ready.
@@ -93,6 +96,11 @@ async def planned(
     """
     run = await decided(client, snapshot, deciders, submitted)
     answer = await _explained(run, answer_of(run), fixes=fixes)
+    answer = replace(answer, borrowed=tuple(borrowed(run, answer)))
+    if fixes and answer.victims:
+        calm = await decided(client, run.overlay.snapshot, deciders, submitted, victims=False)
+        spared = await _explained(calm, answer_of(calm), fixes=True)
+        answer = with_undisturbed(answer, spared)
     if not any(each.verdict is Verdict.WAITS for each in answer.outcomes):
         return answer
     alone = await decided(client, emptied(run.overlay.snapshot), deciders, submitted)

@@ -47,6 +47,7 @@ from reprieve.whatif.lists import read_single
 from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.pod_templates import admitted_group, admitted_pod
 from reprieve.whatif.snapshot import Snapshot
+from reprieve.whatif.sparing import preempting_nobody, stop_preempting
 from reprieve.whatif.stand_ins import StandIns
 from reprieve.whatif.submission import Submitted
 from reprieve.whatif.virtual_loop import LoopClock, run_virtually
@@ -175,21 +176,24 @@ async def decided(
     snapshot: Snapshot,
     deciders: Deciders,
     submitted: Sequence[Submitted] = (),
+    *,
+    victims: bool = True,
 ) -> Run:
     """Return what would happen; objects that the planes ask for one by one are read first.
 
-    Without a client, of a stored snapshot, they are taken not to be there.
+    Without a client, of a stored snapshot, they are taken not to be there. Without `victims` what
+    is submitted may take nobody.
 
     Raises:
         Undecided: the planes did not get ready.
         UsageError: what is stored of their settings is not accepted.
     """
     if client is None:
-        return settled(snapshot, deciders, submitted)
+        return settled(snapshot, deciders, submitted, victims=victims)
     for _ in range(_MOST_ROUNDS):
         overlays: list[Overlay] = []
         try:
-            run = settled(snapshot, deciders, submitted, made=overlays)
+            run = settled(snapshot, deciders, submitted, made=overlays, victims=victims)
         except UsageError:
             if not overlays or not overlays[0].asked:
                 raise
@@ -206,11 +210,13 @@ def settled(
     submitted: Sequence[Submitted] = (),
     *,
     made: list[Overlay] | None = None,
+    victims: bool = True,
 ) -> Run:
     """Run the planes on the snapshot until nothing moves, then again with what is submitted.
 
     `made` takes the overlay as soon as there is one. Paths in its `asked` were not known: what they
-    hold may change the answer (`decided` reads them and runs again).
+    hold may change the answer (`decided` reads them and runs again). Without `victims` what is
+    submitted may take nobody.
 
     Raises:
         Undecided: the planes did not get ready.
@@ -222,7 +228,7 @@ def settled(
         overlay = Overlay(snapshot, clock)
         if made is not None:
             made.append(overlay)
-        return await _run(overlay, clock, deciders, submitted)
+        return await _run(overlay, clock, deciders, submitted, victims=victims)
 
     with _Quiet() as said:
         run = run_virtually(main)
@@ -230,7 +236,12 @@ def settled(
 
 
 async def _run(
-    overlay: Overlay, clock: LoopClock, deciders: Deciders, submitted: Sequence[Submitted]
+    overlay: Overlay,
+    clock: LoopClock,
+    deciders: Deciders,
+    submitted: Sequence[Submitted],
+    *,
+    victims: bool,
 ) -> Run:
     assembled = await _assembled(overlay, clock, deciders)
     stand_ins = StandIns(overlay, clock)
@@ -241,6 +252,9 @@ async def _run(
     try:
         await rest.ready(planes)
         await rest.until(clock.monotonic() + _LONGEST)
+        if not victims:
+            stop_preempting(overlay)
+            await rest.until(clock.monotonic() + _LONGEST)
         start, at = len(overlay.history), clock.wall()
         created = []
         for each in submitted:
@@ -249,6 +263,8 @@ async def _run(
                 obj = admitted_pod(overlay, copy.deepcopy(obj))
             elif each.resource.kind == "PodGroup":
                 obj = admitted_group(overlay, copy.deepcopy(obj))
+            if not victims:
+                obj = preempting_nobody(obj)
             created.append(overlay.create(each.resource, obj))
             # As a client sends one after the other; a gang may be decided about before it is whole.
             await clock.sleep(_PACE)
