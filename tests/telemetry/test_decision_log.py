@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,23 @@ def test_what_finds_the_queue_full_is_dropped_and_the_log_says_how_much() -> Non
     told.close(60)
     assert b"".join(written) == b"line 0..\nline 1..\nmissing 3\n"
     assert counted == [(1, "full")] * 3
+
+
+def test_a_reader_who_stopped_reading_keeps_nobody_from_ending() -> None:
+    reads_again, written = threading.Event(), list[bytes]()
+
+    def write(text: bytes) -> None:
+        reads_again.wait()
+        written.append(text)
+
+    told = LineWriter(write, lambda _: b"", lambda _, __: None)
+    told.start()
+    told.put(b"line\n")
+    told.close(0.01)
+    assert written == []
+    reads_again.set()
+    told.close(60)
+    assert written == [b"line\n"]
 
 
 def test_a_log_is_appended_to_and_what_waits_is_written_at_the_end(tmp_path: Path) -> None:
