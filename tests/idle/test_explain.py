@@ -137,7 +137,7 @@ async def test_what_a_dry_run_would_have_done_can_be_explained_too(site: Site) -
 
 async def test_what_cannot_be_explained_is_said_in_one_line(site: Site) -> None:
     code, told, complaint = await explain(site, "unknown")
-    assert (code, told) == (1, "")
+    assert (code, told) == (2, "")
     assert complaint == (
         f"Error: no Preemption 'unknown' in namespace '{OPERATOR_NAMESPACE}'; "
         "those there are: kubectl get preemptions -A\n"

@@ -26,6 +26,7 @@ from reprieve.kube.errors import AlreadyExists, ApiError, Call, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import Resource
 from reprieve.kube.transport import Request
+from reprieve.kube.yaml_text import ManifestLoader
 from reprieve.units.errors import ReprieveError, UsageError
 
 __all__ = [
@@ -73,7 +74,7 @@ def read_documents(text: str, where: str) -> list[Document]:
     Raises:
         UsageError: it is not YAML, or a document is no object of Kubernetes.
     """
-    loader = _Loader(text)
+    loader = ManifestLoader(text)
     found: list[Document] = []
     try:
         while loader.check_node():
@@ -231,12 +232,3 @@ def _marked(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
     return f"{place}: not YAML: {error.problem or error.context}"
-
-
-class _Loader(yaml.SafeLoader):
-    """Leaves instants as the text that they are in the API."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own form)
-        first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
-        for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }

@@ -15,6 +15,7 @@ from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PREEMPTIONS
+from reprieve.kube.yaml_text import ManifestLoader
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 
@@ -27,7 +28,8 @@ async def record_of_cluster(
     """Return a record of a cluster, whole.
 
     Raises:
-        ReprieveError: there is none of that name.
+        UsageError: there is none of that name.
+        ReprieveError: the cluster does not serve such records.
         ApiError: it cannot be read.
     """
     clock = SystemClock()
@@ -40,7 +42,7 @@ async def record_of_cluster(
             raise ReprieveError(
                 "the cluster knows no Preemptions: Reprieve is not installed there"
             ) from None
-        raise ReprieveError(
+        raise UsageError(
             f"no Preemption {name!r} in namespace {namespace!r}; "
             "those there are: kubectl get preemptions -A"
         ) from None
@@ -56,7 +58,7 @@ def record_of_file(filename: str, name: str | None) -> Preemption:
     """
     try:
         with click.open_file(filename, encoding="utf-8") as file:
-            document = yaml.load(file, _Loader)
+            document = yaml.load(file, ManifestLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"-f {filename}: cannot be read: {error}") from None
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
@@ -100,12 +102,3 @@ def _listed(document: object, kind: str = "Preemption") -> list[dict[str, Any]]:
 def _name_of(item: dict[str, Any]) -> str:
     metadata = item.get("metadata")
     return str(metadata.get("name")) if isinstance(metadata, dict) else ""
-
-
-class _Loader(yaml.SafeLoader):
-    """Leaves instants as the text that they are in the API."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own form)
-        first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
-        for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
