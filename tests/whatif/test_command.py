@@ -108,6 +108,23 @@ def test_a_pod_that_needs_a_whole_node_names_who_makes_way(cluster: Running) -> 
     assert said["placement"] == [{"pod": "large", "node": node}]
 
 
+def test_of_a_job_the_pods_that_start_with_nobody_making_way_are_told(cluster: Running) -> None:
+    spec = pod("any", 4, "high")["spec"]
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "sweep", "namespace": "default"},
+        "spec": {
+            "parallelism": 3,
+            "completions": 3,
+            "template": {"spec": {**spec, "restartPolicy": "Never"}},
+        },
+    }
+    told = planned(cluster, job).output.splitlines()
+    assert "  STARTS, others make way" in told
+    assert "  without anybody making way: 2 pods now" in told
+
+
 def test_the_process_ends_with_the_exit_code_of_the_verdict(cluster: Running) -> None:
     command = [sys.executable, "-m", "reprieve", "plan", "-f", "-", "--detailed-exitcode"]
     command += ["--kubeconfig", str(cluster.kubeconfig)]
