@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -30,26 +28,11 @@ from reprieve.whatif.answer import Answer, Verdict, answer_of
 from reprieve.whatif.lists import gather
 from reprieve.whatif.run import Deciders, settled
 from reprieve.whatif.submission import Submitted
+from reprieve.whatif.wire import Body
 
 _PAGE = 500
 _PODS_PER_NODE = 10
 _NAME = "wanted"
-
-
-@dataclass
-class _Body:
-    body: bytes
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    async def read(self) -> bytes:
-        return self.body
-
-    async def lines(self) -> AsyncGenerator[bytes]:
-        yield self.body
-
-    def close(self) -> None:
-        pass
 
 
 class _Lists:
@@ -72,9 +55,9 @@ class _Lists:
         pods = [_pod(i, nodes) for i in range(nodes * _PODS_PER_NODE)]
         self._answers["/api/v1/pods"] = _pages(pods)
 
-    async def send(self, request: Request, stream: bool, rejected: bool) -> _Body:
+    async def send(self, request: Request, stream: bool, rejected: bool) -> Body:
         page = int(request.query.get("continue", "0"))
-        return _Body(self._answers[request.path][page])
+        return Body(self._answers[request.path][page])
 
     async def close(self) -> None:
         pass

@@ -16,10 +16,10 @@ import pytest
 
 from kubelocal.tests.conftest import kubectl, pytest_configure
 
-__all__ = ["kubectl", "pytest_configure"]
+__all__ = ["THOROUGH", "kubectl", "pytest_configure"]
 
 #: What is marked `thorough`: with all of it the README's line would take thrice as long.
-_THOROUGH: Final = (
+THOROUGH: Final = (
     # Real processes, real tools, real API servers.
     "tests/bench/",
     "tests/chart/",
@@ -92,7 +92,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         slow = item.get_closest_marker("slow") is not None
-        if item.nodeid.startswith(_THOROUGH) and not slow:
+        if item.nodeid.startswith(THOROUGH) and not slow:
             item.add_marker(pytest.mark.thorough)
 
 

@@ -19,7 +19,7 @@ from reprieve.kube.transport import Answer, Request, Wire
 from reprieve.whatif.overlay import Overlay, Refused
 from reprieve.whatif.snapshot import KindKey
 
-__all__ = ["OverlayWire", "ReadingWire", "WouldWrite"]
+__all__ = ["Body", "OverlayWire", "ReadingWire", "WouldWrite"]
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubject"
 
@@ -54,7 +54,7 @@ class ReadingWire:
 
 
 @dataclass(slots=True)
-class _Body:
+class Body:
     """An answer that is there."""
 
     body: bytes
@@ -71,7 +71,7 @@ class _Body:
         pass
 
 
-class _Lines(_Body):
+class _Lines(Body):
     """The lines of a watch, as they come; it never ends by itself."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class OverlayWire:
                 "reason": refusal.reason,
                 "message": refusal.message,
             }
-            return _Body(msgspec.json.encode(status), refusal.code)
+            return Body(msgspec.json.encode(status), refusal.code)
 
     async def close(self) -> None:
         pass
@@ -150,7 +150,7 @@ class OverlayWire:
             if path not in self._overlay.snapshot.documents:
                 self._overlay.asked.add(path)
             raise Refused(404, "NotFound", f"{path} is not served")
-        return _Body(found)
+        return Body(found)
 
     def _read(self, request: Request, target: Target) -> Answer:
         overlay = self._overlay
@@ -164,7 +164,7 @@ class OverlayWire:
                 overlay.watch(target.kind, since, lines.queue.put_nowait)
                 return lines
             name = _name_of(request.query.get("fieldSelector", ""))
-            return _Body(overlay.listed(target.kind, target.namespace, name))
+            return Body(overlay.listed(target.kind, target.namespace, name))
         if resource is None:
             return self._single(request.path)
         found = overlay.get(resource, target.namespace, target.name)
@@ -182,7 +182,7 @@ class OverlayWire:
         found = known.get(path)
         if found is None:
             raise Refused(404, "NotFound", f"{path} was not read")
-        return _Body(found)
+        return Body(found)
 
     def _write(self, request: Request, target: Target, body: Any) -> Answer:
         overlay, key = self._overlay, (target.namespace, target.name)
@@ -208,8 +208,8 @@ class OverlayWire:
         raise Refused(405, "MethodNotAllowed", f"{request.method} {request.path}")
 
 
-def _json(obj: Any, status: int = 200) -> _Body:
-    return _Body(msgspec.json.encode(obj), status)
+def _json(obj: Any, status: int = 200) -> Body:
+    return Body(msgspec.json.encode(obj), status)
 
 
 def _replicas(obj: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,26 @@
+"""What the README's line leaves out is there, is run by CI, and is left out by its mark alone."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from tests.conftest import THOROUGH
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_place_that_is_left_out_is_there_and_none_lies_within_another() -> None:
+    for place in THOROUGH:
+        assert (ROOT / place).is_dir() is place.endswith("/"), place
+        assert (ROOT / place).exists(), f"{place}: moved or gone"
+        assert not [other for other in THOROUGH if other != place and place.startswith(other)]
+
+
+def test_the_second_command_runs_what_the_first_one_leaves_out() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    marks = options["addopts"]
+    assert marks[marks.index("-m") + 1] == "not slow and not thorough"
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "uv run pytest -m thorough" in script
+    assert 'check "thorough tests" run_thorough_tests' in script
