@@ -1,8 +1,8 @@
 """Plays a tutorial. `python -m tests.tutorials.play NAME` writes into it what was printed.
 
-A block `sh up` starts the cluster, a block `sh` is run by bash, and what its last command prints
-becomes what stands in the block `text` after it, within a minute. Ages, times, uids and the random
-parts of names differ; so do the widths of columns.
+The block that runs `reprieve up` starts the cluster, another block `sh` is run by bash, and what its
+last command prints becomes what stands in the block `text` after it, within a minute. Ages, times,
+uids and the random parts of names differ; so do the widths of columns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["FOLDER", "Step", "play", "playground", "steps"]
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "tutorials"
 SCRIPTS: Final = Path(sys.executable).parent
-_BLOCK: Final = re.compile(r"```(sh|text)( up)?\n(.*?)```", re.DOTALL)
+_BLOCK: Final = re.compile(r"```(sh|text)\n(.*?)```", re.DOTALL)
 _RUN: Final = ".venv/bin/uv run "
 _READY: Final = "quota plane runs"
 _TRIES: Final = 60
@@ -63,12 +63,12 @@ def steps(text: str) -> tuple[str, list[Step]]:
     """Return the command that starts the cluster, and what follows."""
     start, found = "", list[Step]()
     blocks = _BLOCK.findall(text)
-    for at, (language, up, body) in enumerate(blocks):
-        following = blocks[at + 1] if at + 1 < len(blocks) else ("", "", "")
-        if up:
+    for at, (language, body) in enumerate(blocks):
+        following = blocks[at + 1] if at + 1 < len(blocks) else ("", "")
+        if body.startswith(_RUN):
             start = body.strip()
         elif language == "sh":
-            found.append(Step(body, following[2] if following[0] == "text" else None))
+            found.append(Step(body, following[1] if following[0] == "text" else None))
     return start, found
 
 
@@ -167,13 +167,13 @@ async def _write(name: str) -> None:
         async with playground(steps(text)[0], folder) as environment:
             printed = dict[tuple[int, int], str]()
             for block, following in pairwise([*blocks, None]):
-                if block is None or block[2] or block[1] != "sh":
+                if block is None or block[1] != "sh" or block[2].startswith(_RUN):
                     continue
-                await bash(block[3], environment, folder)
+                await bash(block[2], environment, folder)
                 if following is not None and following[1] == "text":
                     await asyncio.sleep(_SETTLED_S)
-                    last = block[3].strip().splitlines()[-1]
-                    printed[following.span(3)] = await bash(last, environment, folder)
+                    last = block[2].strip().splitlines()[-1]
+                    printed[following.span(2)] = await bash(last, environment, folder)
     for (start, end), said in sorted(printed.items(), reverse=True):
         text = text[:start] + said.rstrip() + "\n" + text[end:]
     path.write_text(text, encoding="utf-8")
