@@ -1,8 +1,8 @@
 """Plays a tutorial. `python -m tests.tutorials.play NAME` writes into it what was printed.
 
-The block that runs `reprieve up` starts the cluster, another block `sh` is run by bash, and what its
-last command prints becomes what stands in the block `text` after it, within a minute. Ages, times,
-uids and the random parts of names differ; so do the widths of columns.
+The block that runs `reprieve up` starts the cluster, another block `sh` is run by bash, and what
+its last command prints becomes what stands in the block `text` after it, within a minute. Ages,
+times, uids and the random parts of names differ; so do the widths of columns.
 """
 
 from __future__ import annotations
