@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from reprieve.cli.answers.asking import answer
-from reprieve.cli.answers.document import Answer
-from reprieve.cli.answers.kinds import asked_of
-from reprieve.cli.answers.layout import Page, Style, lines_of
-from reprieve.cli.answers.sources import MemorySource
+from reprieve.answers.asking import answer
+from reprieve.answers.document import Answer
+from reprieve.answers.kinds import asked_of
+from reprieve.answers.layout import Page, Style, lines_of
+from reprieve.answers.sources import MemorySource
 from reprieve.kube.errors import Call, Forbidden
 from reprieve.kube.resource import Resource
 from tests.explain.objects import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.cli.answers.kinds import asked_of, nearest
+from reprieve.answers.kinds import asked_of, nearest
 from reprieve.units.errors import UsageError
 from tests.explain.objects import job, pod
 from tests.explain.stories import Story, answered

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from reprieve.cli.answers.document import Fact, State, Step
-from reprieve.cli.answers.layout import MOST_LINES, Page, Style, lines_of
-from reprieve.cli.answers.quantities import ago, amounts, duration, quantity
+from reprieve.answers.document import Fact, State, Step
+from reprieve.answers.layout import MOST_LINES, Page, Style, lines_of
+from reprieve.answers.quantities import ago, amounts, duration, quantity
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos, parse_instant
 

@@ -9,8 +9,8 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from reprieve.cli.answers.document import Answer, State, schema
-from reprieve.cli.answers.layout import MOST_EVIDENCE, MOST_LINES, MOST_STEPS
+from reprieve.answers.document import Answer, State, schema
+from reprieve.answers.layout import MOST_EVIDENCE, MOST_LINES, MOST_STEPS
 from tests.docs.generated import DOCS
 from tests.explain.stories import STORIES, TOLD, answered, text_of
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME, Preemption
-from reprieve.cli.answers.recorded import differences
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.telemetry.log import DETAIL
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again

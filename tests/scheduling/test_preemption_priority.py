@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import Preemption
-from reprieve.cli.answers.recorded import differences
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.telemetry.scheduling_replay import decide_scheduling_again
 from tests.scheduling.memory import Memory, memory

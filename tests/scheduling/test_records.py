@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import (
     IntentPhase,
     Metadata,
@@ -21,7 +22,6 @@ from reprieve.api.reprieve import (
     VictimState,
     VictimStatus,
 )
-from reprieve.cli.answers.recorded import differences
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.execution.book import Retention
 from reprieve.execution.intents import IntentLog

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprieve.cli.answers.layout import MOST_LINES, Style
+from reprieve.answers.layout import MOST_LINES, Style
 from reprieve.cli.plan_text import plan_text
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos

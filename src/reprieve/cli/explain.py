@@ -17,16 +17,16 @@ import click
 import msgspec
 import yaml
 
+from reprieve.answers.asking import answer
+from reprieve.answers.diagnosing import Decided, asked_of_planes
+from reprieve.answers.document import VERSION, Answer, State, Subject
+from reprieve.answers.kinds import Asked, asked_of
+from reprieve.answers.layout import Page, Style, lines_of, safe
+from reprieve.answers.record_sources import record_of_cluster, record_of_file
+from reprieve.answers.recorded import answers, judged, told
+from reprieve.answers.sources import ClusterSource, SnapshotSource
+from reprieve.answers.unit import Unit
 from reprieve.api.reprieve import Preemption
-from reprieve.cli.answers.asking import answer
-from reprieve.cli.answers.diagnosing import Decided, asked_of_planes
-from reprieve.cli.answers.document import VERSION, Answer, State, Subject
-from reprieve.cli.answers.kinds import Asked, asked_of
-from reprieve.cli.answers.layout import Page, Style, lines_of, safe
-from reprieve.cli.answers.record_sources import record_of_cluster, record_of_file
-from reprieve.cli.answers.recorded import answers, judged, told
-from reprieve.cli.answers.sources import ClusterSource, SnapshotSource
-from reprieve.cli.answers.unit import Unit
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
 from reprieve.cli.running_operator import running_deciders
 from reprieve.cli.snapshot import read_snapshot

@@ -18,7 +18,7 @@ import click
 import msgspec
 import yaml
 
-from reprieve.cli.answers.layout import Style
+from reprieve.answers.layout import Style
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
 from reprieve.cli.plan_text import plan_text
 from reprieve.cli.running_operator import running_deciders

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from reprieve.cli.answers.layout import MOST_LINES, Style, safe, shortened, wrapped
-from reprieve.cli.answers.quantities import amounts, counted, device_time, summed
+from reprieve.answers.layout import MOST_LINES, Style, safe, shortened, wrapped
+from reprieve.answers.quantities import amounts, counted, device_time, summed
 from reprieve.units.durations import SECOND
 from reprieve.whatif.answer import Answer, Displaced, Outcome, Verdict
 from reprieve.whatif.snapshot import Snapshot

@@ -13,8 +13,8 @@ from typing import Final
 
 import click
 
-from reprieve.cli.answers.kinds import BETWEEN, POD_GROUPS, WORKLOADS
-from reprieve.cli.answers.quantities import counted
+from reprieve.answers.kinds import BETWEEN, POD_GROUPS, WORKLOADS
+from reprieve.answers.quantities import counted
 from reprieve.cli.deciding import deciders_of, reading_client
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.credentials import load_connection

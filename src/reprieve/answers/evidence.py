@@ -8,12 +8,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from reprieve.api import core
-from reprieve.cli.answers.conditions import minimum_of
-from reprieve.cli.answers.document import Displaced, State
-from reprieve.cli.answers.findings import Findings
-from reprieve.cli.answers.kinds import job_kind_of
-from reprieve.cli.answers.quantities import (
+from reprieve.answers.conditions import minimum_of
+from reprieve.answers.document import Displaced, State
+from reprieve.answers.findings import Findings
+from reprieve.answers.kinds import job_kind_of
+from reprieve.answers.quantities import (
     ago,
     amounts,
     counted,
@@ -24,8 +23,9 @@ from reprieve.cli.answers.quantities import (
     listed,
     summed,
 )
-from reprieve.cli.answers.sources import Json
-from reprieve.cli.answers.unit import Unit, name_of
+from reprieve.answers.sources import Json
+from reprieve.answers.unit import Unit, name_of
+from reprieve.api import core
 from reprieve.engine.plan import Ref
 from reprieve.intake.cluster.requests import plain_requests
 from reprieve.jobs.pod_sets import found_pod_sets

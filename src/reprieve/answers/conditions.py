@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reprieve.cli.answers.quantities import instant_or_none, listed
-from reprieve.cli.answers.sources import Json
-from reprieve.cli.answers.unit import Unit
+from reprieve.answers.quantities import instant_or_none, listed
+from reprieve.answers.sources import Json
+from reprieve.answers.unit import Unit
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason, dominant
 from reprieve.engine.plan import Plane

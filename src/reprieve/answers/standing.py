@@ -16,7 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reprieve.cli.answers.conditions import (
+from reprieve.answers.conditions import (
     Told,
     condition,
     gates_of,
@@ -26,11 +26,11 @@ from reprieve.cli.answers.conditions import (
     of_pods,
     of_workload,
 )
-from reprieve.cli.answers.document import State, Step
-from reprieve.cli.answers.kinds import job_kind_of
-from reprieve.cli.answers.quantities import counted, instant_or_none, listed
-from reprieve.cli.answers.sources import Json
-from reprieve.cli.answers.unit import Unit, name_of, namespace_of
+from reprieve.answers.document import State, Step
+from reprieve.answers.kinds import job_kind_of
+from reprieve.answers.quantities import counted, instant_or_none, listed
+from reprieve.answers.sources import Json
+from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane

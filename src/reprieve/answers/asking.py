@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from reprieve.answers.called import owners_of_marked
+from reprieve.answers.diagnosing import Decided
+from reprieve.answers.displacements import concerning, of_victim, others_for, records
+from reprieve.answers.document import Answer, Displaced, State
+from reprieve.answers.explanation import answer_of
+from reprieve.answers.findings import Findings
+from reprieve.answers.kinds import POD_GROUPS, Asked, nearest
+from reprieve.answers.quantities import listed
+from reprieve.answers.sources import Json, Reading, Source
+from reprieve.answers.standing import Standing, standing_of
+from reprieve.answers.told_disruptions import completed, disruptions_of
+from reprieve.answers.unit import Unit, name_of, unit_of
 from reprieve.api.reprieve import Preemption
-from reprieve.cli.answers.called import owners_of_marked
-from reprieve.cli.answers.diagnosing import Decided
-from reprieve.cli.answers.displacements import concerning, of_victim, others_for, records
-from reprieve.cli.answers.document import Answer, Displaced, State
-from reprieve.cli.answers.explanation import answer_of
-from reprieve.cli.answers.findings import Findings
-from reprieve.cli.answers.kinds import POD_GROUPS, Asked, nearest
-from reprieve.cli.answers.quantities import listed
-from reprieve.cli.answers.sources import Json, Reading, Source
-from reprieve.cli.answers.standing import Standing, standing_of
-from reprieve.cli.answers.told_disruptions import completed, disruptions_of
-from reprieve.cli.answers.unit import Unit, name_of, unit_of
 from reprieve.engine.plan import Plane
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.units.errors import UsageError

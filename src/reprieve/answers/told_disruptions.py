@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from reprieve.answers.displacements import is_named
+from reprieve.answers.document import Displaced
+from reprieve.answers.sources import Json, Reading
+from reprieve.answers.unit import Unit, namespace_of
 from reprieve.api.disruption import Disruption
-from reprieve.cli.answers.displacements import is_named
-from reprieve.cli.answers.document import Displaced
-from reprieve.cli.answers.sources import Json, Reading
-from reprieve.cli.answers.unit import Unit, namespace_of
 from reprieve.kube.resource import DISRUPTIONS
 from reprieve.wording.displacements import NOBODY
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reprieve.answers.kinds import WORKLOADS
+from reprieve.answers.sources import Json, Reading
+from reprieve.answers.unit import uid_of
 from reprieve.api.reprieve import ObjectRef, Preemption
-from reprieve.cli.answers.kinds import WORKLOADS
-from reprieve.cli.answers.sources import Json, Reading
-from reprieve.cli.answers.unit import uid_of
 from reprieve.kube.resource import GPU_WORKLOADS
 
 __all__ = ["owners_of_marked"]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.cli.answers.diagnosing import Decided
-from reprieve.cli.answers.document import Displaced
-from reprieve.cli.answers.standing import Standing
-from reprieve.cli.answers.unit import Unit, name_of, uid_of
+from reprieve.answers.diagnosing import Decided
+from reprieve.answers.document import Displaced
+from reprieve.answers.standing import Standing
+from reprieve.answers.unit import Unit, name_of, uid_of
 from reprieve.units.instants import Nanos
 from reprieve.units.untrusted import Form
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.cli.answers.document import Fact, State, Step
+from reprieve.answers.document import Fact, State, Step
 
 __all__ = [
     "MOST_EVIDENCE",

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from reprieve.answers.kinds import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
+from reprieve.answers.sources import Json, Reading
 from reprieve.api import kueue
-from reprieve.cli.answers.kinds import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
-from reprieve.cli.answers.sources import Json, Reading
 from reprieve.engine.idle.discovery import MAXIMUM_DEPTH
 from reprieve.intake.gangs import gang_name
 from reprieve.intake.lineage import lineage_label

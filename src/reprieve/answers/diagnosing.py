@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reprieve.cli.answers.conditions import condition, is_unbound
-from reprieve.cli.answers.quantities import counted, duration, listed
-from reprieve.cli.answers.sources import Json
-from reprieve.cli.answers.unit import Unit, name_of, namespace_of, uid_of
+from reprieve.answers.conditions import condition, is_unbound
+from reprieve.answers.quantities import counted, duration, listed
+from reprieve.answers.sources import Json
+from reprieve.answers.unit import Unit, name_of, namespace_of, uid_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.plan import Plane
 from reprieve.planes.quota.plane import QuotaPlane

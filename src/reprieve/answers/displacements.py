@@ -13,6 +13,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from reprieve.answers.document import Displaced
+from reprieve.answers.quantities import counted, listed, summed
+from reprieve.answers.sources import Json, Reading
+from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.api.reprieve import (
     ObjectRef,
     Preemption,
@@ -20,10 +24,6 @@ from reprieve.api.reprieve import (
     Victim,
     VictimState,
 )
-from reprieve.cli.answers.document import Displaced
-from reprieve.cli.answers.quantities import counted, listed, summed
-from reprieve.cli.answers.sources import Json, Reading
-from reprieve.cli.answers.unit import Unit, name_of, namespace_of
 from reprieve.execution.parts import PartsMissing, joined, left
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.telemetry.victim_states import victim_states

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reprieve.cli.answers.diagnosing import start_text
-from reprieve.cli.answers.document import (
+from reprieve.answers.diagnosing import start_text
+from reprieve.answers.document import (
     VERSION,
     Answer,
     Displaced,
@@ -18,10 +18,10 @@ from reprieve.cli.answers.document import (
     Subject,
     Waiting,
 )
-from reprieve.cli.answers.evidence import MOST_TIMES, evidence_of
-from reprieve.cli.answers.findings import Findings, named
-from reprieve.cli.answers.quantities import ago, counted, instant_or_none
-from reprieve.cli.answers.unit import Unit, name_of, namespace_of
+from reprieve.answers.evidence import MOST_TIMES, evidence_of
+from reprieve.answers.findings import Findings, named
+from reprieve.answers.quantities import ago, counted, instant_or_none
+from reprieve.answers.unit import Unit, name_of, namespace_of
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording.diagnosis import anchor, fix_text, sentence, words
