@@ -29,7 +29,8 @@ READER: Final = tuple(
 
 #: Rooms that no tenant's text comes to, or that are not the operator.
 ROOMS: Final = {
-    "cli/": "what the person at the keyboard wrote, and records of the operator",
+    "cli/": "what the person at the keyboard wrote",
+    "answers/": "what the API server answers to the person who asks, no part of the operator",
     "scenarios/": "scenario files of the person who runs them",
     "simulation/": "study files and traces of the person who runs them, no part of the operator",
     "whatif/": "answers of the API server to the person who asks, no part of the operator",
@@ -188,6 +189,7 @@ datetime.fromisoformat(text); cel.compile(text); int(self.value)
 NOT_LINEAR: Final = (
     "local.",
     "cli.",
+    "answers.",
     "scenarios.",
     "settings.",
     "engine.placement.filters.device_tokens.",
