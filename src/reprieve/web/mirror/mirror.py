@@ -1,0 +1,179 @@
+"""The mirror: what the API server holds, as far as the page tells of it, and what changed.
+
+Each kind is listed and watched once. A kind that may not be listed cluster-wide is watched in the
+namespaces that were named; what cannot be seen is known, so that the page can say so. `version`
+grows with every change, so that whoever shows something knows when to look again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from reprieve.api import kueue
+from reprieve.api.core import Node, Pod
+from reprieve.api.disruption import Disruption
+from reprieve.api.kaiwo import GpuWorkload
+from reprieve.kube.cache import Cache
+from reprieve.web.mirror.pods import NodeRecord, PodRecord, node_record, pod_record
+from reprieve.web.mirror.queues import (
+    LocalQueueRecord,
+    QueueRecord,
+    WorkloadRecord,
+    cluster_queue_record,
+    cohort_record,
+    local_queue_record,
+    workload_record,
+)
+from reprieve.web.mirror.sums import NodeSum, UnitSum, node_sum, unit_sum
+from reprieve.web.mirror.told import (
+    DisruptionRecord,
+    IdleRecord,
+    PreemptionHead,
+    PreemptionRecord,
+    WaitingEvent,
+    WaitingRecord,
+    disruption_record,
+    idle_record,
+    preemption_record,
+    waiting_record,
+)
+
+__all__ = ["Mirror"]
+
+
+def _nodes_of(pod: PodRecord) -> tuple[str, ...]:
+    return tuple(name for name in (pod.node, pod.nominated) if name)
+
+
+class Mirror:
+    """Caches of all kinds that the page tells of, fed by reflectors (`watches`).
+
+    Attributes:
+        version: grows with every batch of changes.
+        cluster: what the cluster is called.
+        unseen: what the viewer of a local page may not list, in words.
+    """
+
+    def __init__(self, cluster: str = "") -> None:
+        self.version = 0
+        self.cluster = cluster
+        self.unseen: tuple[str, ...] = ()
+        self.pods: Cache[Pod, PodRecord] = Cache(
+            pod_record, {"unit": lambda pod: (pod.unit,), "node": _nodes_of}
+        )
+        self.nodes: Cache[Node, NodeRecord] = Cache(node_record)
+        self.workloads: Cache[kueue.Workload, WorkloadRecord] = Cache(
+            workload_record, {"unit": lambda workload: (workload.unit,)}
+        )
+        self.cluster_queues: Cache[kueue.ClusterQueue, QueueRecord] = Cache(cluster_queue_record)
+        self.cohorts: Cache[kueue.Cohort, QueueRecord] = Cache(cohort_record)
+        self.local_queues: Cache[kueue.LocalQueue, LocalQueueRecord] = Cache(local_queue_record)
+        self.idle: Cache[GpuWorkload, IdleRecord] = Cache(
+            idle_record, {"unit": lambda record: (record.unit,)}
+        )
+        self.waiting: Cache[WaitingEvent, WaitingRecord] = Cache(
+            waiting_record, {"unit": lambda record: (record.unit,)}
+        )
+        self.preemptions: Cache[PreemptionHead, PreemptionRecord] = Cache(preemption_record)
+        self.disruptions: Cache[Disruption, DisruptionRecord] = Cache(
+            disruption_record, {"unit": lambda record: (record.unit,)}
+        )
+        # How many pages of idle pods name each pod: namespace and name.
+        self._idle_pods: Counter[tuple[str, str]] = Counter()
+        self._units: dict[str, UnitSum] = {}
+        self._nodes: dict[str, NodeSum] = {}
+        self._told: list[Callable[[], None]] = []
+        self.pods.subscribe(self._pod_changed, self._settled)
+        self.idle.subscribe(self._idle_changed, self._settled)
+        self.nodes.subscribe(self._node_changed, self._settled)
+        rest: tuple[Cache[Any, Any], ...] = (
+            self.workloads,
+            self.cluster_queues,
+            self.cohorts,
+            self.local_queues,
+            self.waiting,
+            self.preemptions,
+            self.disruptions,
+        )
+        for cache in rest:
+            cache.subscribe(lambda old, new: None, self._settled)
+
+    def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call after every batch of changes, on the event loop; return what ends that."""
+        self._told.append(changed)
+        return lambda: self._told.remove(changed)
+
+    def units(self) -> Iterator[UnitSum]:
+        """Yield what every unit with pods is at; one that did not change is the same object."""
+        for unit in self.pods.keys("unit"):
+            yield self.unit(str(unit))
+
+    def unit(self, unit: str) -> UnitSum:
+        """Return what a unit is at; one without pods holds nothing."""
+        found = self._units.get(unit)
+        if found is None:
+            found = unit_sum(unit, self.pods.by("unit", unit), self._idle_pods)
+            if found.pods:
+                self._units[unit] = found
+        return found
+
+    def node_sums(self) -> Iterator[NodeSum]:
+        """Yield what every node has; one that did not change is the same object."""
+        for node in self.nodes:
+            found = self._nodes.get(node.name)
+            if found is None:
+                found = node_sum(node, self._on(node.name), self._idle_pods)
+                self._nodes[node.name] = found
+            yield found
+
+    def is_idle(self, pod: PodRecord) -> bool:
+        """Return whether the GPUs of a pod are idle."""
+        return (pod.namespace, pod.name) in self._idle_pods
+
+    def cluster_queue_of(self, namespace: str, queue: str) -> str:
+        """Return the ClusterQueue that a LocalQueue leads to, empty where that is not known."""
+        found = self.local_queues.named(namespace, queue)
+        return "" if found is None else found.cluster_queue
+
+    def _on(self, node: str) -> list[PodRecord]:
+        # A pod that waits is under the node that is kept for it.
+        return [pod for pod in self.pods.by("node", node) if node == (pod.node or pod.nominated)]
+
+    def _pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        for pod in (old, new):
+            if pod is not None:
+                self._forget(pod)
+
+    def _node_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        for node in (old, new):
+            if node is not None:
+                self._nodes.pop(node.name, None)
+
+    def _idle_changed(self, old: IdleRecord | None, new: IdleRecord | None) -> None:
+        before, after = _idle_names(old), _idle_names(new)
+        self._idle_pods.subtract(before)
+        self._idle_pods.update(after)
+        for key in {*before, *after}:
+            if not self._idle_pods[key]:
+                del self._idle_pods[key]
+            pod = self.pods.named(*key)
+            if pod is not None:
+                self._forget(pod)
+
+    def _forget(self, pod: PodRecord) -> None:
+        self._units.pop(pod.unit, None)
+        for node in _nodes_of(pod):
+            self._nodes.pop(node, None)
+
+    def _settled(self) -> None:
+        self.version += 1
+        for changed in tuple(self._told):
+            changed()
+
+
+def _idle_names(record: IdleRecord | None) -> Collection[tuple[str, str]]:
+    if record is None or not record.idle:
+        return ()
+    return tuple((record.namespace, name) for name in record.pods)

@@ -1,0 +1,294 @@
+"""Workloads and queues as the page keeps them: who has quota, who waits for it, and why."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.answers.conditions import of_workload
+from reprieve.api import kueue
+from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
+from reprieve.intake.quota_workloads import condition_of, is_condition_true
+from reprieve.kube.objects import version_number
+from reprieve.units.instants import Nanos
+from reprieve.units.quantities import InvalidQuantity
+from reprieve.web.mirror.pods import NEVER, instant
+from reprieve.web.mirror.units import controller_unit
+from reprieve.wording.diagnosis import sentence
+
+__all__ = [
+    "LocalQueueRecord",
+    "QueueRecord",
+    "Quota",
+    "WorkloadRecord",
+    "WorkloadState",
+    "cluster_queue_record",
+    "cohort_record",
+    "local_queue_record",
+    "workload_record",
+]
+
+_NO_POLICY: Final = "None"
+
+
+class WorkloadState(enum.StrEnum):
+    """What a Workload is at."""
+
+    PENDING = "Pending"
+    #: Has quota, and waits for checks.
+    RESERVING = "Reserving"
+    ADMITTED = "Admitted"
+    INACTIVE = "Inactive"
+    FINISHED = "Finished"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has quota."""
+        return self in (WorkloadState.RESERVING, WorkloadState.ADMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRecord:
+    """A Workload.
+
+    Attributes:
+        unit: the job that it stands for, or itself.
+        queue: the name of its LocalQueue.
+        cluster_queue: where it holds quota; empty without.
+        amounts: what all of its pods ask for, by resource; cpu in thousandths.
+        held: what it holds, by flavor and resource.
+        shape: what one pod of each set asks for, and how many there are.
+        since: it waits, or has quota, since.
+        reason, message: why it waits, as its conditions tell.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    unit: str
+    queue: str
+    cluster_queue: str
+    priority: int
+    created: Nanos
+    state: WorkloadState
+    amounts: tuple[tuple[str, int], ...]
+    held: tuple[tuple[str, str, int], ...]
+    shape: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
+    since: Nanos
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a queue has of one resource in one flavor; a limit of None is no limit."""
+
+    flavor: str
+    resource: str
+    nominal: int
+    borrowing_limit: int | None
+    lending_limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """A ClusterQueue or a Cohort.
+
+    `weight`: in fair sharing, in thousandths. `share`: as its status tells it, None where it does
+    not.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    parent: str
+    quotas: tuple[Quota, ...]
+    weight: int
+    share: int | None
+    stopped: bool
+    active: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueueRecord:
+    """A namespace's door to a ClusterQueue."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    cluster_queue: str
+
+
+def workload_record(workload: kueue.Workload) -> WorkloadRecord:
+    """Return what is kept of a Workload; what it asks for and cannot be read counts as nothing."""
+    metadata, spec, status = workload.metadata, workload.spec, workload.status
+    created = instant(metadata.creation_timestamp) or NEVER
+    state = _state(workload)
+    told = "QuotaReserved" if state is WorkloadState.RESERVING else "Admitted"
+    begun = condition_of(status.conditions, told)
+    since = (instant(begun.last_transition_time) if begun and state.holds else None) or created
+    reason = message = ""
+    if state in (WorkloadState.PENDING, WorkloadState.RESERVING):
+        said = of_workload(_told(workload))
+        since = said.since or since
+        message = said.message
+        if said.diagnosis is not None:
+            reason, message = said.diagnosis.reason.value, sentence(said.diagnosis)
+    shape = tuple(_shape(workload))
+    total: dict[str, int] = {}
+    for count, amounts in shape:
+        for name, amount in amounts:
+            total[name] = total.get(name, 0) + count * amount
+    return WorkloadRecord(
+        metadata.uid,
+        sys.intern(metadata.namespace),
+        metadata.name,
+        version_number(metadata.resource_version),
+        controller_unit(metadata, "workload"),
+        sys.intern(spec.queue_name),
+        sys.intern(status.admission.cluster_queue) if status.admission else "",
+        spec.priority or 0,
+        created,
+        state,
+        tuple(total.items()),
+        tuple(_held(status.admission)),
+        shape,
+        since,
+        reason,
+        message,
+    )
+
+
+def cluster_queue_record(queue: kueue.ClusterQueue) -> QueueRecord:
+    """Return what is kept of a ClusterQueue."""
+    active = condition_of(queue.status.conditions, "Active")
+    share = queue.status.fair_sharing
+    return QueueRecord(
+        queue.metadata.uid,
+        "",
+        queue.metadata.name,
+        version_number(queue.metadata.resource_version),
+        queue.spec.cohort_name,
+        tuple(_quotas(queue.spec.resource_groups)),
+        _weight(queue.spec.fair_sharing),
+        None if share is None else share.weighted_share,
+        queue.spec.stop_policy != _NO_POLICY,
+        active is None or active.status == "True",
+        "" if active is None or active.status == "True" else active.message,
+    )
+
+
+def cohort_record(cohort: kueue.Cohort) -> QueueRecord:
+    """Return what is kept of a Cohort."""
+    share = cohort.status.fair_sharing
+    return QueueRecord(
+        cohort.metadata.uid,
+        "",
+        cohort.metadata.name,
+        version_number(cohort.metadata.resource_version),
+        cohort.spec.parent_name,
+        tuple(_quotas(cohort.spec.resource_groups)),
+        _weight(cohort.spec.fair_sharing),
+        None if share is None else share.weighted_share,
+        False,
+        True,
+        "",
+    )
+
+
+def local_queue_record(queue: kueue.LocalQueue) -> LocalQueueRecord:
+    """Return what is kept of a LocalQueue."""
+    return LocalQueueRecord(
+        queue.metadata.uid,
+        sys.intern(queue.metadata.namespace),
+        queue.metadata.name,
+        version_number(queue.metadata.resource_version),
+        sys.intern(queue.spec.cluster_queue),
+    )
+
+
+def _state(workload: kueue.Workload) -> WorkloadState:
+    if is_condition_true(workload, "Finished"):
+        return WorkloadState.FINISHED
+    if is_condition_true(workload, "Admitted"):
+        return WorkloadState.ADMITTED
+    if is_condition_true(workload, "QuotaReserved"):
+        return WorkloadState.RESERVING
+    return WorkloadState.PENDING if workload.spec.active else WorkloadState.INACTIVE
+
+
+def _told(workload: kueue.Workload) -> dict[str, Any]:
+    """Return those fields of a Workload that tell why it waits."""
+    status = workload.status
+    return {
+        "metadata": {"creationTimestamp": workload.metadata.creation_timestamp},
+        "status": {
+            "conditions": msgspec.to_builtins(status.conditions or []),
+            "admissionChecks": msgspec.to_builtins(status.admission_checks or []),
+            "requeueState": msgspec.to_builtins(status.requeue_state or {}),
+        },
+    }
+
+
+def _shape(workload: kueue.Workload) -> Iterator[tuple[int, tuple[tuple[str, int], ...]]]:
+    for each in workload.spec.pod_sets:
+        try:
+            asked = pod_requests(each.template.spec)
+        except UnreadableRequest:
+            continue
+        yield each.count, tuple((sys.intern(name), amount) for name, amount in asked.items())
+
+
+def _held(admission: kueue.Admission | None) -> Iterator[tuple[str, str, int]]:
+    for each in admission.pod_set_assignments if admission else ():
+        flavors: Mapping[str, str] = each.flavors or {}
+        try:
+            used = amounts_of(each.resource_usage)
+        except InvalidQuantity:
+            continue
+        for name, amount in used.items():
+            yield sys.intern(flavors.get(name, "")), sys.intern(name), amount
+
+
+def _quotas(groups: list[kueue.ResourceGroup]) -> Iterator[Quota]:
+    for group in groups:
+        for flavor in group.flavors:
+            for each in flavor.resources:
+                given = {
+                    "nominal": each.nominal_quota,
+                    "borrowing": each.borrowing_limit,
+                    "lending": each.lending_limit,
+                }
+                try:
+                    found = {
+                        key: amounts_of({each.name: amount})[each.name]
+                        for key, amount in given.items()
+                        if amount is not None
+                    }
+                except InvalidQuantity:
+                    continue
+                yield Quota(
+                    flavor.name,
+                    each.name,
+                    found.get("nominal", 0),
+                    found.get("borrowing"),
+                    found.get("lending"),
+                )
+
+
+def _weight(sharing: kueue.FairSharing | None) -> int:
+    if sharing is None or sharing.weight is None:
+        return 1000
+    try:
+        return amounts_of({"cpu": sharing.weight})["cpu"]
+    except InvalidQuantity:
+        return 1000

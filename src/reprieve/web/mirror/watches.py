@@ -1,0 +1,179 @@
+"""Feeds a mirror: one reflector for each kind, or for each namespace that was named.
+
+A kind is watched cluster-wide where that may be listed, else in the named namespaces. One that is
+not served counts as empty and is looked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reprieve.answers.kinds import LOCAL_QUEUES, WORKLOADS
+from reprieve.api import kueue
+from reprieve.api.core import Node, Pod
+from reprieve.api.disruption import Disruption
+from reprieve.api.kaiwo import GpuWorkload
+from reprieve.kube.cache import Cache
+from reprieve.kube.errors import ApiError, Forbidden
+from reprieve.kube.objects import Metadata, PartialObject
+from reprieve.kube.reader import Reader
+from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.resource import (
+    DISRUPTIONS,
+    EVENTS,
+    GPU_WORKLOADS,
+    NODES,
+    PODS,
+    PREEMPTIONS,
+    Resource,
+)
+from reprieve.units.clock import Clock
+from reprieve.units.durations import MILLISECOND
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.mirror.told import PreemptionHead, WaitingEvent
+from reprieve.wording.diagnosis import WAITING
+
+__all__ = ["Feed", "feeds", "run_feeds", "settled"]
+
+_CLUSTER_QUEUES: Final = Resource(
+    kueue.GROUP, "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False
+)
+_COHORTS: Final = Resource(kueue.GROUP, "v1beta2", "cohorts", "Cohort", namespaced=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One kind, and what keeps its cache up to date; several reflectors where it has namespaces."""
+
+    resource: Resource
+    reflectors: tuple[Reflector[Any], ...]
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that can be known of the kind is."""
+        waiting = (Health.STARTING, Health.UNREACHABLE)
+        return all(each.health not in waiting for each in self.reflectors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    resource: Resource
+    wire: type[Any]
+    cache: Cache[Any, Any]
+    field_selector: str = ""
+
+
+class _Share:
+    """The part of a cache that one namespace's reflector feeds: a list replaces only that part."""
+
+    def __init__(self, cache: Cache[Any, Any], namespace: str) -> None:
+        self._cache = cache
+        self._namespace = namespace
+
+    def received(self, objects: list[Any]) -> list[Any]:
+        """Return the objects as they are: they are converted one by one."""
+        return objects
+
+    def replaced(self, objects: list[Any], resource_version: str) -> None:
+        """Hold exactly these objects of the namespace."""
+        listed = {obj.metadata.uid for obj in objects}
+        for record in list(self._cache):
+            if record.namespace == self._namespace and record.uid not in listed:
+                self._cache.deleted(PartialObject(metadata=Metadata(uid=record.uid)))
+        for obj in objects:
+            self._cache.applied(obj)
+
+    def applied(self, obj: Any) -> None:
+        """Hold this object."""
+        self._cache.applied(obj)
+
+    def deleted(self, obj: Any) -> None:
+        """Let go of this object."""
+        self._cache.deleted(obj)
+
+
+async def feeds(
+    mirror: Mirror, client: Reader, clock: Clock, namespaces: Collection[str] = ()
+) -> list[Feed]:
+    """Return what feeds the mirror, not started; `namespaces` where cluster-wide is refused.
+
+    What may not be listed at all is noted in `mirror.unseen`.
+
+    Raises:
+        ClusterError: the API server cannot be reached.
+    """
+    found: list[Feed] = []
+    unseen: list[str] = []
+    for kind in _kinds(mirror):
+        if await _may_list(client, kind):
+            found.append(Feed(kind.resource, (_reflector(kind, client, clock, kind.cache),)))
+            continue
+        named = namespaces if kind.resource.namespaced else ()
+        where = "" if not named else f" outside of {', '.join(sorted(named))}"
+        unseen.append(f"{kind.resource.qualified}{where}")
+        shares = [
+            _reflector(kind, client, clock, _Share(kind.cache, each), each)
+            for each in sorted(named)
+        ]
+        if shares:
+            found.append(Feed(kind.resource, tuple(shares)))
+    mirror.unseen = tuple(unseen)
+    return found
+
+
+async def run_feeds(found: Iterable[Feed]) -> None:
+    """Keep the mirror up to date, for ever."""
+    async with asyncio.TaskGroup() as group:
+        for feed in found:
+            for reflector in feed.reflectors:
+                group.create_task(reflector.run(), name=f"watch {feed.resource.qualified}")
+
+
+async def settled(found: Collection[Feed], clock: Clock) -> None:
+    """Return once every kind has been listed, or is known not to be listed."""
+    while not all(feed.ready for feed in found):
+        await clock.sleep(20 * MILLISECOND)
+
+
+def _kinds(mirror: Mirror) -> tuple[_Kind, ...]:
+    return (
+        _Kind(PODS, Pod, mirror.pods),
+        _Kind(NODES, Node, mirror.nodes),
+        _Kind(GPU_WORKLOADS, GpuWorkload, mirror.idle),
+        _Kind(WORKLOADS[0], kueue.Workload, mirror.workloads),
+        _Kind(_CLUSTER_QUEUES, kueue.ClusterQueue, mirror.cluster_queues),
+        _Kind(_COHORTS, kueue.Cohort, mirror.cohorts),
+        _Kind(LOCAL_QUEUES[0], kueue.LocalQueue, mirror.local_queues),
+        _Kind(PREEMPTIONS, PreemptionHead, mirror.preemptions),
+        _Kind(DISRUPTIONS, Disruption, mirror.disruptions),
+        _Kind(EVENTS, WaitingEvent, mirror.waiting, f"reason={WAITING}"),
+    )
+
+
+async def _may_list(client: Reader, kind: _Kind) -> bool:
+    try:
+        async for _ in client.list_pages(kind.resource, dict, page_size=1):
+            break
+    except Forbidden:
+        return False
+    except ApiError:
+        # Not served, or not now: the reflector says so and tries again.
+        return True
+    return True
+
+
+def _reflector(
+    kind: _Kind, client: Reader, clock: Clock, sink: Any, namespace: str = ""
+) -> Reflector[Any]:
+    return Reflector(
+        client,
+        kind.resource,
+        kind.wire,
+        sink,
+        clock,
+        namespace=namespace,
+        field_selector=kind.field_selector,
+    )

@@ -1,0 +1,21 @@
+"""The pages by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from reprieve.units.instants import Nanos
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.pages import now, queues, waiting
+from reprieve.web.tables import Page, Parameters, Viewer
+
+__all__ = ["PAGES", "MakePage"]
+
+#: Raises `NotFound` for what is not there or may not be known, `InvalidParameter` for the rest.
+MakePage: TypeAlias = Callable[[Mirror, Viewer, Parameters, Nanos], Page]
+
+PAGES: Final[Mapping[str, MakePage]] = MappingProxyType(
+    {"now": now.page, "waiting": waiting.page, "queues": queues.page}
+)

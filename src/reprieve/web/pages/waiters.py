@@ -1,0 +1,153 @@
+"""Who waits: work without quota, and work without nodes, with the reason that dominates.
+
+A Workload that waits for quota stands for its job: its pods are not there, or gated. The reason is
+that of the last event that told one, else what the conditions stand for (`answers.conditions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+
+from reprieve.answers.conditions import of_pods
+from reprieve.answers.unit import Unit
+from reprieve.units.instants import Nanos
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.mirror.queues import WorkloadRecord, WorkloadState
+from reprieve.web.mirror.sums import UnitSum
+from reprieve.web.pages.asked import Asked
+from reprieve.web.tables import Viewer
+from reprieve.wording.diagnosis import sentence
+
+__all__ = ["Waiter", "waiters"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A unit that waits.
+
+    Attributes:
+        plane: `quota` or `scheduling`: whose decision it waits for.
+        queue: the ClusterQueue, empty where it waits for nodes only.
+        position: in its ClusterQueue, from 1; 0 without one.
+        amount: what it asks for of the resource that is shown.
+        shape: pods and what each asks for.
+        priority: 0 where it is not known.
+    """
+
+    unit: str
+    namespace: str
+    plane: str
+    queue: str
+    position: int
+    pods: int
+    amount: int
+    shape: str
+    priority: int
+    since: Nanos
+    reason: str
+    message: str
+
+
+def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
+    """Yield the units that wait for the resource and may be shown, those of queues in their order.
+
+    Those that wait longest come first within a ClusterQueue's rank and among pods.
+    """
+    queued: dict[str, list[WorkloadRecord]] = {}
+    for each in mirror.workloads:
+        if each.state in (WorkloadState.PENDING, WorkloadState.RESERVING):
+            queue = each.cluster_queue or mirror.cluster_queue_of(each.namespace, each.queue)
+            queued.setdefault(queue, []).append(each)
+    shown: set[str] = set()
+    for queue, pending in sorted(queued.items()):
+        pending.sort(key=lambda each: (-each.priority, each.created, each.uid))
+        for position, each in enumerate(pending, 1):
+            shown.add(each.unit)
+            amount = dict(each.amounts).get(asked.resource, 0)
+            if amount and asked.shows(viewer, each.namespace):
+                yield _queued(mirror, each, queue, position, amount, asked.resource)
+    for unit in sorted(mirror.units(), key=attrgetter("waits_since")):
+        amount = unit.waiting.get(asked.resource, 0)
+        if amount and unit.unit not in shown and asked.shows(viewer, unit.namespace):
+            yield _unbound(mirror, unit, amount, asked.resource)
+
+
+def _queued(
+    mirror: Mirror, workload: WorkloadRecord, queue: str, position: int, amount: int, resource: str
+) -> Waiter:
+    reason, message = _told(mirror, workload.unit, f"workload/{workload.namespace}/{workload.name}")
+    shapes = [(count, dict(each).get(resource, 0)) for count, each in workload.shape]
+    return Waiter(
+        workload.unit,
+        workload.namespace,
+        "quota",
+        queue,
+        position,
+        sum(count for count, _ in shapes),
+        amount,
+        _shape_text([(count, each) for count, each in shapes if each]),
+        workload.priority,
+        workload.since,
+        reason or workload.reason,
+        message or workload.message,
+    )
+
+
+def _unbound(mirror: Mirror, unit: UnitSum, amount: int, resource: str) -> Waiter:
+    reason, message = _told(mirror, unit.unit)
+    if not reason:
+        for pod in mirror.pods.by("unit", unit.unit):
+            if pod.state.waits and not reason:
+                reason, message = _told(mirror, f"pod/{pod.namespace}/{pod.name}")
+    if not reason:
+        reason, message = _of_conditions(unit)
+    counts: dict[int, int] = {}
+    for pod in mirror.pods.by("unit", unit.unit):
+        if pod.state.waits:
+            each = dict(pod.amounts).get(resource, 0)
+            counts[each] = counts.get(each, 0) + 1
+    shapes = [(count, each) for each, count in sorted(counts.items()) if each]
+    return Waiter(
+        unit.unit,
+        unit.namespace,
+        "scheduling",
+        mirror.cluster_queue_of(unit.namespace, unit.queue),
+        0,
+        unit.waiting_pods,
+        amount,
+        _shape_text(shapes),
+        0,
+        unit.waits_since,
+        reason,
+        message,
+    )
+
+
+def _told(mirror: Mirror, *units: str) -> tuple[str, str]:
+    """Return the reason and sentence of the last event about one of the objects."""
+    found = [each for unit in units for each in mirror.waiting.by("unit", unit)]
+    last = max(found, key=attrgetter("at"), default=None)
+    return ("", "") if last is None else (last.reason, last.message)
+
+
+def _of_conditions(unit: UnitSum) -> tuple[str, str]:
+    if unit.gated_pods == unit.waiting_pods:
+        return "", "Its pods are gated: something else has to let them go on"
+    pod = {
+        "metadata": {"name": unit.name, "namespace": unit.namespace},
+        "spec": {},
+        "status": {
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": unit.message}],
+            "nominatedNodeName": next(iter(unit.nominated), None),
+        },
+    }
+    said = of_pods(Unit(asked={"kind": "Pod", **pod}), [pod], groups_known=False)
+    if said.diagnosis is None:
+        return "", said.message
+    return said.diagnosis.reason.value, sentence(said.diagnosis)
+
+
+def _shape_text(shapes: list[tuple[int, int]]) -> str:
+    return ", ".join(f"{count} x {each}" for count, each in shapes)

@@ -1,0 +1,98 @@
+"""The page Waiting: every unit that waits, why, and what to do about it.
+
+Table `waiting`: unit, plane, queue, position (in its ClusterQueue), pods, amount, shape, priority,
+since, reason, message, step (what helps in general). Table `reasons`: reason, units, amount.
+Values: `resource`, `resources`, `unseen`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import Reason
+from reprieve.engine.plan import Plane
+from reprieve.units.instants import Nanos
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.pages.asked import asked_of, whole
+from reprieve.web.pages.waiters import Waiter, waiters
+from reprieve.web.tables import Cell, Column, Kind, Page, Parameters, Table, Viewer, seconds
+from reprieve.wording.diagnosis import next_step
+
+__all__ = ["page"]
+
+_WAITING: Final = (
+    Column("unit", Kind.UNIT),
+    Column("plane", Kind.WORD),
+    Column("queue", Kind.TEXT),
+    Column("position", Kind.NUMBER),
+    Column("pods", Kind.NUMBER),
+    Column("amount", Kind.NUMBER),
+    Column("shape", Kind.TEXT),
+    Column("priority", Kind.NUMBER),
+    Column("since", Kind.INSTANT),
+    Column("reason", Kind.WORD),
+    Column("message", Kind.TEXT),
+    Column("step", Kind.TEXT),
+)
+_REASONS: Final = (
+    Column("reason", Kind.WORD),
+    Column("units", Kind.NUMBER),
+    Column("amount", Kind.NUMBER),
+)
+
+
+def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> Page:
+    """Return who waits.
+
+    Raises:
+        InvalidParameter: as of `asked_of`.
+    """
+    asked = asked_of(mirror, parameters)
+    found = list(waiters(mirror, viewer, asked))
+    units: Counter[str] = Counter(each.reason for each in found)
+    amounts: Counter[str] = Counter()
+    for each in found:
+        amounts[each.reason] += each.amount
+    return Page(
+        {
+            "resource": asked.resource,
+            "resources": list(asked.resources),
+            "unseen": list(mirror.unseen),
+        },
+        {
+            "waiting": Table(_WAITING, {each.unit: _row(each, asked.resource) for each in found}),
+            "reasons": Table(
+                _REASONS,
+                {
+                    reason: (reason, number, whole(asked.resource, amounts[reason]))
+                    for reason, number in units.most_common()
+                },
+            ),
+        },
+    )
+
+
+def _row(waiter: Waiter, resource: str) -> tuple[Cell, ...]:
+    return (
+        waiter.unit,
+        waiter.plane,
+        waiter.queue,
+        waiter.position or None,
+        waiter.pods,
+        whole(resource, waiter.amount),
+        waiter.shape,
+        waiter.priority,
+        seconds(waiter.since),
+        waiter.reason,
+        waiter.message,
+        _step(waiter),
+    )
+
+
+def _step(waiter: Waiter) -> str:
+    try:
+        return next_step(Diagnosis(Plane(waiter.plane), Reason(waiter.reason), {}))
+    except (ValueError, KeyError):
+        return ""
