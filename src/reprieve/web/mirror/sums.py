@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final
 
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.pods import NEVER, NodeRecord, PodRecord, PodState
@@ -18,7 +16,6 @@ from reprieve.web.mirror.pods import NEVER, NodeRecord, PodRecord, PodState
 __all__ = ["NodeSum", "UnitSum", "node_sum", "unit_sum"]
 
 Amounts = Mapping[str, int]
-_NOTHING: Final[Amounts] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +38,18 @@ class UnitSum:
     queue: str
     pods: int
     running: int
-    held: Amounts = _NOTHING
-    idle: Amounts = _NOTHING
-    leaving: Amounts = _NOTHING
-    waiting: Amounts = _NOTHING
-    waiting_pods: int = 0
-    gated_pods: int = 0
-    claimed: Amounts = _NOTHING
-    nodes: tuple[tuple[str, int], ...] = ()
-    nominated: tuple[str, ...] = ()
-    since: Nanos = NEVER
-    waits_since: Nanos = NEVER
-    message: str = ""
+    held: Amounts
+    idle: Amounts
+    leaving: Amounts
+    waiting: Amounts
+    waiting_pods: int
+    gated_pods: int
+    claimed: Amounts
+    nodes: tuple[tuple[str, int], ...]
+    nominated: tuple[str, ...]
+    since: Nanos
+    waits_since: Nanos
+    message: str
 
     @property
     def kind(self) -> str:
@@ -73,11 +70,11 @@ class NodeSum:
     """
 
     node: NodeRecord
-    held: Amounts = _NOTHING
-    idle: Amounts = _NOTHING
-    leaving: Amounts = _NOTHING
-    claimed: Amounts = _NOTHING
-    units: tuple[tuple[str, int], ...] = ()
+    held: Amounts
+    idle: Amounts
+    leaving: Amounts
+    claimed: Amounts
+    units: tuple[tuple[str, int], ...]
 
 
 @dataclass(slots=True)

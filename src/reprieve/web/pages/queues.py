@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final
 
 from reprieve.units.instants import Nanos
@@ -314,7 +315,7 @@ def _arithmetic(tree: _Tree, record: QueueRecord) -> str:
     ratio, resource, amount = max(parts)
     weight = record.weight / 1000
     shown = f"{whole(resource, amount)} of {whole(resource, lendable[resource])} {resource}"
-    share = "endless" if not weight else f"{ratio / weight:.0f}"
+    share = str(ceil(ratio / weight)) if weight else "endless"
     return f"borrows {shown} that can be lent: {ratio:.0f} / weight {weight:g} = {share}"
 
 
