@@ -127,7 +127,7 @@ def unit_sum(unit: str, pods: Iterable[PodRecord], idle: Collection[tuple[str, s
         len(waiting),
         sum(pod.state is PodState.GATED for pod in waiting),
         sums.claimed,
-        tuple(nodes.most_common()),
+        _most_first(nodes),
         tuple(sorted({pod.nominated for pod in waiting if pod.nominated})),
         min((pod.since for pod in held), default=NEVER),
         min((pod.since for pod in waiting), default=NEVER),
@@ -145,6 +145,8 @@ def node_sum(
         sums.add(pod, idle)
         if pod.state.holds:
             units[pod.unit] += 1
-    return NodeSum(
-        node, sums.held, sums.idle, sums.leaving, sums.claimed, tuple(units.most_common())
-    )
+    return NodeSum(node, sums.held, sums.idle, sums.leaving, sums.claimed, _most_first(units))
+
+
+def _most_first(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(counts.items(), key=lambda each: (-each[1], each[0])))

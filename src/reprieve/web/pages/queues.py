@@ -347,7 +347,8 @@ def _reclaimable(
 
 def _borrowed(tree: _Tree, name: str, resource: str) -> int:
     own: _Usage = {(each.flavor, each.resource): each.nominal for each in tree.queues[name].quotas}
-    usage = tree.usage.get(name, Counter())
+    # Of a queue whose quotas are not known nobody knows what it borrows.
+    usage = tree.usage.get(name, Counter()) if own else Counter()
     return sum(
         max(0, amount - own.get(key, 0)) for key, amount in usage.items() if key[1] == resource
     )
