@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import attrgetter
 
 from reprieve.answers.conditions import of_pods
@@ -135,12 +136,19 @@ def _told(mirror: Mirror, *units: str) -> tuple[str, str]:
 def _of_conditions(unit: UnitSum) -> tuple[str, str]:
     if unit.gated_pods == unit.waiting_pods:
         return "", "Its pods are gated: something else has to let them go on"
+    return _of_message(unit.message, next(iter(unit.nominated), ""))
+
+
+# Thousands of pods wait for the same reason.
+@lru_cache(maxsize=4_096)
+def _of_message(message: str, nominated: str) -> tuple[str, str]:
+    """Return the reason that a scheduler's message stands for, and a sentence."""
     pod = {
-        "metadata": {"name": unit.name, "namespace": unit.namespace},
+        "metadata": {"name": "", "namespace": ""},
         "spec": {},
         "status": {
-            "conditions": [{"type": "PodScheduled", "status": "False", "message": unit.message}],
-            "nominatedNodeName": next(iter(unit.nominated), None),
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": message}],
+            "nominatedNodeName": nominated or None,
         },
     }
     said = of_pods(Unit(asked={"kind": "Pod", **pod}), [pod], groups_known=False)
