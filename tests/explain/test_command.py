@@ -1,4 +1,4 @@
-"""`reprieve explain` as people type it, against a cluster that answers over HTTP and checks rights.
+"""`reprieve explain` and `get` as people type them, against a cluster that checks rights.
 
 The administrator, and a tenant who may read what is in his own namespace and nothing else.
 """
@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from kubelocal.running import Settings, running_in_thread
 from reprieve.api.crds import all_crds
 from reprieve.cli.explain import explain
+from reprieve.cli.get import get
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
@@ -58,6 +59,10 @@ class Site:
     def ask(self, *arguments: str, tenant: bool = False) -> Result:
         kubeconfig = self.tenant if tenant else self.administrator
         return CliRunner().invoke(explain, [*arguments, "--kubeconfig", str(kubeconfig)])
+
+    def list(self, *arguments: str, tenant: bool = False) -> Result:
+        kubeconfig = self.tenant if tenant else self.administrator
+        return CliRunner().invoke(get, [*arguments, "--kubeconfig", str(kubeconfig)])
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +152,43 @@ def test_an_unknown_name_is_answered_with_the_nearest(site: Site) -> None:
     refused = site.ask("pod/wait", "-n", "mine")
     assert isinstance(refused.exception, UsageError)
     assert str(refused.exception) == "no Pod 'wait' in namespace 'mine'; nearest: waits"
+
+
+def test_who_holds_is_listed_as_kubectl_lists(site: Site) -> None:
+    told = site.list("holders", "-A")
+    assert told.exception is None, told
+    head, row = told.output.splitlines()
+    assert head.split() == ["UNIT", "QUEUE", "GPUS", "IDLE", "SINCE", "STATE"]
+    assert row.split()[:4] == ["pod/rivals-of-mine/secret-project", "-", "8", "0"]
+    assert row.endswith("Running")
+
+
+def test_who_waits_is_listed_with_reason_and_remedy(site: Site) -> None:
+    told = site.list("waiters", "-n", "mine", "-o", "json")
+    assert told.exception is None, told
+    [item] = json.loads(told.output)["items"]
+    assert (item["unit"], item["amount"], item["shape"]) == ("pod/mine/waits", 8, "1 x 8")
+
+
+def test_a_tenant_lists_his_own_work_and_is_told_what_he_may_not_list(site: Site) -> None:
+    holders, waiters = site.list("holders", tenant=True), site.list("waiters", tenant=True)
+    assert holders.stdout == "No holders found.\n"
+    assert "pod/mine/waits" in waiters.stdout
+    assert "you may not list: pods outside of mine, nodes, " in waiters.stderr
+    for told in (holders, waiters):
+        assert "rivals" not in told.output
+
+
+def test_what_cannot_be_listed_is_refused_with_what_is_accepted(site: Site) -> None:
+    for arguments, message in (
+        (("holders", "-o", "xml"), "-o: 'xml'; accepted: text, wide, json, yaml"),
+        (("holders", "-A", "-n", "mine"), "-n and -A: accepted: one of them"),
+        (("holders", "--resource", "tpu"), "resource 'tpu': accepted: nvidia.com/gpu, cpu"),
+    ):
+        refused = site.list(*arguments)
+        assert isinstance(refused.exception, UsageError)
+        assert str(refused.exception) == message
+
+
+def test_there_are_no_loops_where_nobody_was_displaced(site: Site) -> None:
+    assert site.list("loops").output == "No loops found.\n"

@@ -36,6 +36,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "plan",
         "Tell what would happen if manifests were submitted now: who makes way, or why they wait.",
     ),
+    "get": (
+        "reprieve.cli.get",
+        "get",
+        "List who holds GPUs, who waits and why, who made way, who displaces whom in turn.",
+    ),
     "snapshot": (
         "reprieve.cli.snapshot",
         "snapshot",

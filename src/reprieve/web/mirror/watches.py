@@ -7,7 +7,7 @@ not served counts as empty and is looked for again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from reprieve.api.core import Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.kube.cache import Cache
-from reprieve.kube.errors import ApiError, Forbidden
+from reprieve.kube.errors import ApiError, Forbidden, NotFound
 from reprieve.kube.objects import Metadata, PartialObject
 from reprieve.kube.reader import Reader
 from reprieve.kube.reflector import Health, Reflector
@@ -36,7 +36,7 @@ from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.told import PreemptionHead, WaitingEvent
 from reprieve.wording.diagnosis import WAITING
 
-__all__ = ["Feed", "feeds", "run_feeds", "settled"]
+__all__ = ["Feed", "feeds", "read_once", "run_feeds", "settled"]
 
 _CLUSTER_QUEUES: Final = Resource(
     kueue.GROUP, "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False
@@ -111,13 +111,9 @@ async def feeds(
         if await _may_list(client, kind):
             found.append(Feed(kind.resource, (_reflector(kind, client, clock, kind.cache),)))
             continue
-        named = namespaces if kind.resource.namespaced else ()
-        where = "" if not named else f" outside of {', '.join(sorted(named))}"
-        unseen.append(f"{kind.resource.qualified}{where}")
-        shares = [
-            _reflector(kind, client, clock, _Share(kind.cache, each), each)
-            for each in sorted(named)
-        ]
+        named = sorted(namespaces) if kind.resource.namespaced else []
+        unseen.append(f"{kind.resource.qualified}{_outside(named)}")
+        shares = [_reflector(kind, client, clock, _Share(kind.cache, each), each) for each in named]
         if shares:
             found.append(Feed(kind.resource, tuple(shares)))
     mirror.unseen = tuple(unseen)
@@ -136,6 +132,48 @@ async def settled(found: Collection[Feed], clock: Clock) -> None:
     """Return once every kind has been listed, or is known not to be listed."""
     while not all(feed.ready for feed in found):
         await clock.sleep(20 * MILLISECOND)
+
+
+async def read_once(mirror: Mirror, client: Reader, namespaces: Collection[str] = ()) -> None:
+    """Fill a mirror by lists alone; what is not served counts as none being there.
+
+    What may not be listed is noted in `mirror.unseen`; `namespaces` where cluster-wide is refused.
+
+    Raises:
+        ApiError: a list failed.
+    """
+    kinds = _kinds(mirror)
+    refused = await asyncio.gather(*(_read(kind, client, sorted(namespaces)) for kind in kinds))
+    mirror.unseen = tuple(each for each in refused if each)
+
+
+async def _read(kind: _Kind, client: Reader, namespaces: Sequence[str]) -> str:
+    """Return what could not be seen of a kind, empty for nothing."""
+    try:
+        kind.cache.replaced(*await _listed(kind, client, ""))
+        return ""
+    except NotFound:
+        return ""
+    except Forbidden:
+        named = namespaces if kind.resource.namespaced else ()
+    for namespace in named:
+        try:
+            objects, version = await _listed(kind, client, namespace)
+        except Forbidden:
+            return kind.resource.qualified
+        _Share(kind.cache, namespace).replaced(objects, version)
+    return f"{kind.resource.qualified}{_outside(named)}"
+
+
+async def _listed(kind: _Kind, client: Reader, namespace: str) -> tuple[list[Any], str]:
+    page = await client.list(
+        kind.resource, kind.wire, namespace=namespace, field_selector=kind.field_selector
+    )
+    return page.items, page.resource_version
+
+
+def _outside(namespaces: Sequence[str]) -> str:
+    return f" outside of {', '.join(namespaces)}" if namespaces else ""
 
 
 def _kinds(mirror: Mirror) -> tuple[_Kind, ...]:

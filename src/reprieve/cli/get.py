@@ -1,0 +1,223 @@
+"""`reprieve get holders|waiters|preemptions|loops`: the page's tables, for people at a terminal.
+
+Read once, with the caller's rights, by the same functions that the web page shows: numbers agree.
+What the caller may not list is said below the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import click
+import yaml
+
+from reprieve.answers.displacements import records
+from reprieve.answers.layout import safe
+from reprieve.answers.quantities import duration
+from reprieve.answers.sources import ClusterSource, Reading
+from reprieve.cli.deciding import reading_client
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.kube.client import Client
+from reprieve.kube.credentials import load_connection
+from reprieve.settings.start_up import DEFAULT_NAMESPACE
+from reprieve.telemetry.displacements import displacements_of
+from reprieve.units.clock import Clock, SystemClock
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import UsageError
+from reprieve.units.instants import Nanos
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.mirror.watches import read_once
+from reprieve.web.pages.table import PAGES
+from reprieve.web.tables import Cell, Column, Kind, Table, Viewer, seconds
+
+__all__ = ["get"]
+
+_NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+_FORMS: Final = ("text", "wide", "json", "yaml")
+_EVERYTHING: Final = Viewer(sees_all=True)
+_LOOPS: Final = "loops"
+_LOOP: Final = (
+    Column("loop", Kind.TEXT),
+    Column("displacements", Kind.NUMBER),
+    Column("lostDeviceSeconds", Kind.NUMBER),
+    Column("began", Kind.INSTANT),
+    Column("until", Kind.INSTANT),
+    Column("held", Kind.TEXT),
+)
+#: What stands above a column, where that is not its name.
+_HEADERS: Final = {"amount": "gpus", "lostDeviceSeconds": "lost s"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    namespace: str | None
+    all_namespaces: bool
+    resource: str | None
+    form: str
+    kubeconfig: str | None
+    context: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A table of a page, and which of its columns stand in the plain and the wide form."""
+
+    page: str
+    table: str
+    plain: tuple[str, ...]
+    wide: tuple[str, ...] = ()
+
+
+_TABLES: Final[Mapping[str, _Shown]] = MappingProxyType(
+    {
+        "holders": _Shown(
+            "now",
+            "holders",
+            ("unit", "queue", "amount", "idle", "since", "state"),
+            ("cohort", "leaving", "pods", "nodes"),
+        ),
+        "waiters": _Shown(
+            "waiting",
+            "waiting",
+            ("unit", "queue", "position", "amount", "since", "reason"),
+            ("plane", "shape", "priority", "message", "step"),
+        ),
+        _LOOPS: _Shown("", "loops", ("loop", "displacements", "began", "until", "held")),
+    }
+)
+
+
+@click.command()
+@click.argument("what", type=click.Choice(tuple(_TABLES)))
+@click.option("-n", "--namespace", metavar="NAMESPACE", help="Work of this namespace alone.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Work of all namespaces.")
+@click.option("--resource", metavar="NAME", help="What is counted; GPUs of most nodes unless said.")
+@click.option("-o", "--output", "form", default="text", metavar="FORM", help="wide, json or yaml.")
+@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+def get(
+    what: str,
+    namespace: str | None,
+    all_namespaces: bool,
+    resource: str | None,
+    form: str,
+    kubeconfig: str | None,
+    context: str | None,
+) -> None:
+    """Tell who holds GPUs, who waits and why, who made way, or who displaces whom in turn.
+
+    Without -n or -A the work in the namespace of the kubeconfig's context; loops are of all.
+    """
+    if form not in _FORMS:
+        raise UsageError(f"-o: {form!r}; accepted: {', '.join(_FORMS)}")
+    if namespace is not None and all_namespaces:
+        raise UsageError("-n and -A: accepted: one of them")
+    asked = _Asked(namespace, all_namespaces, resource, form, kubeconfig, context)
+    found, unseen, at = asyncio.run(_found(what, asked))
+    click.echo(_printed(found, what, form, at), nl=False)
+    if unseen and form in ("text", "wide"):
+        click.echo(f"you may not list: {', '.join(unseen)}", err=True)
+
+
+async def _found(what: str, asked: _Asked) -> tuple[Table, Sequence[str], Nanos]:
+    connection = await load_connection(asked.kubeconfig, asked.context)
+    clock = SystemClock()
+    namespace = asked.namespace or connection.namespace
+    client = reading_client(connection, clock)
+    try:
+        if what == _LOOPS:
+            return (*await _loops(client, clock), clock.wall())
+        mirror = Mirror()
+        await read_once(mirror, client, [namespace])
+    finally:
+        await client.close()
+    parameters: dict[str, tuple[str, ...]] = {}
+    if not asked.all_namespaces:
+        parameters["ns"] = (namespace,)
+    if asked.resource is not None:
+        parameters["resource"] = (asked.resource,)
+    page = PAGES[_TABLES[what].page](mirror, _EVERYTHING, parameters, clock.wall())
+    return page.tables[_TABLES[what].table], mirror.unseen, clock.wall()
+
+
+async def _loops(client: Client, clock: Clock) -> tuple[Table, Sequence[str]]:
+    """Return the loops that the operator's guard finds in the records, by its default settings."""
+    reading = Reading(ClusterSource(client, clock))
+    operator_namespace = os.environ.get(_NAMESPACE, "").strip() or DEFAULT_NAMESPACE
+    known = await records(reading, operator_namespace)
+    governor = Governor()
+    names: dict[str, str] = {}
+    for record in known:
+        rows = list(displacements_of(record, lambda ref: None))
+        governor.fold(rows)
+        subjects = {each.subject.uid: each.subject for each in record.spec.victims}
+        for row in rows:
+            victim, preemptor = subjects[row.uid], record.spec.preemptor
+            names[row.victim.lineage] = f"{victim.namespace}/{victim.name}"
+            if row.preemptor is not None and preemptor is not None:
+                names[row.preemptor.lineage] = f"{preemptor.namespace}/{preemptor.name}"
+    rows_shown: dict[str, tuple[Cell, ...]] = {}
+    for loop in governor.loops(clock.wall()):
+        members = [names.get(each, each) for each in loop.members]
+        rows_shown["/".join(loop.members)] = (
+            " -> ".join((*members, members[0])),
+            loop.displacements,
+            loop.lost_device_seconds,
+            seconds(loop.began),
+            seconds(loop.until),
+            ", ".join(
+                f"{names.get(one, one)} from {names.get(other, other)}" for one, other in loop.held
+            ),
+        )
+    return Table(_LOOP, rows_shown), sorted({kind for kind, _ in reading.refused})
+
+
+def _printed(table: Table, what: str, form: str, at: Nanos) -> str:
+    shown = _TABLES[what]
+    names = [column.name for column in table.columns]
+    rows = [dict(zip(names, row, strict=True)) for row in table.rows.values()]
+    if form == "json":
+        return json.dumps({"items": rows}, indent=2) + "\n"
+    if form == "yaml":
+        return str(yaml.safe_dump({"items": rows}, sort_keys=False))
+    if not rows:
+        return f"No {what} found.\n"
+    wanted = (*shown.plain, *shown.wide) if form == "wide" else shown.plain
+    columns = [column for name in wanted for column in table.columns if column.name == name]
+    return "".join(f"{line}\n" for line in _lines(columns, rows, at))
+
+
+def _lines(
+    columns: Sequence[Column], rows: Sequence[Mapping[str, Cell]], at: Nanos
+) -> Iterator[str]:
+    """Yield a header and a line for each row, in columns; numbers to the right."""
+    cells = [[_HEADERS.get(column.name, column.name).upper() for column in columns]]
+    cells += [[_cell(column, row[column.name], at) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        aligned = (
+            text.rjust(width) if column.kind is Kind.NUMBER else text.ljust(width)
+            for column, text, width in zip(columns, row, widths, strict=True)
+        )
+        yield "   ".join(aligned).rstrip()
+
+
+def _cell(column: Column, value: Cell, at: Nanos) -> str:
+    if value is None or value == "":
+        return "-"
+    if column.kind is Kind.INSTANT and isinstance(value, (int, float)):
+        age = at - int(value * SECOND)
+        return duration(age) if age >= 0 else f"in {duration(-age)}"
+    if column.kind is Kind.DURATION and isinstance(value, (int, float)):
+        return duration(int(value * SECOND))
+    if isinstance(value, list):
+        return safe(",".join(value))
+    return safe(
+        f"{value:,}" if isinstance(value, (int, float)) and value is not True else str(value)
+    )
