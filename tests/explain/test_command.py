@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from kubelocal.running import Settings, running_in_thread
 from reprieve.api.crds import all_crds
 from reprieve.cli.explain import explain
 from reprieve.cli.get import get
+from reprieve.cli.kubectl_plugin import completions
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.resource import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
@@ -192,3 +194,25 @@ def test_what_cannot_be_listed_is_refused_with_what_is_accepted(site: Site) -> N
 
 def test_there_are_no_loops_where_nobody_was_displaced(site: Site) -> None:
     assert site.list("loops").output == "No loops found.\n"
+
+
+def test_a_shell_is_offered_kinds_and_the_names_that_the_caller_may_list(site: Site) -> None:
+    def offered(*words: str, tenant: bool = False) -> list[str]:
+        kubeconfig = str(site.tenant if tenant else site.administrator)
+        said = completions(["explain", "--kubeconfig", kubeconfig, *words])
+        assert said[-1] == ":4"
+        return [line.partition("\t")[0] for line in said[:-1]]
+
+    assert offered("po") == ["pod/", "podgroup/"]
+    assert offered("-n", "mine", "pod/") == ["pod/waits"]
+    assert offered("-n", "rivals-of-mine", "pod/s") == ["pod/secret-project"]
+    assert offered("-n", "ri") == ["rivals-of-mine"]
+    # What may not be listed, and what is no kind, is offered nothing, and nothing is said.
+    assert offered("-n", "rivals-of-mine", "pod/", tenant=True) == []
+    assert offered("nonsense/") == []
+
+
+def test_a_shell_is_offered_the_contexts_of_the_kubeconfig(site: Site) -> None:
+    [context] = yaml.safe_load(site.tenant.read_text())["contexts"]
+    said = completions(["get", "holders", "--kubeconfig", str(site.tenant), "--context", ""])
+    assert said == [context["name"], ":4"]

@@ -30,6 +30,7 @@ __all__ = [
     "asked_of",
     "job_kind_of",
     "nearest",
+    "spelled",
 ]
 
 LOCAL_QUEUES: Final = tuple(
@@ -98,6 +99,11 @@ def asked_of(text: str) -> Asked:
         )
         raise UsageError(f"no kind {kind!r} can be explained; {near}")
     return Asked(found, name)
+
+
+def spelled() -> list[str]:
+    """Return the kinds that can be asked about, in lower case."""
+    return list(dict.fromkeys(resources[0].kind.lower() for resources in _all()))
 
 
 def job_kind_of(obj: Mapping[str, object]) -> JobKind | None:

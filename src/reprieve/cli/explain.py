@@ -27,7 +27,9 @@ from reprieve.answers.recorded import answers, judged, told
 from reprieve.answers.sources import ClusterSource, SnapshotSource
 from reprieve.answers.unit import Unit
 from reprieve.api.reprieve import Preemption
+from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
+from reprieve.cli.live_names import subjects
 from reprieve.cli.running_operator import running_deciders
 from reprieve.cli.snapshot import read_snapshot
 from reprieve.engine.plan import Plane
@@ -69,13 +71,12 @@ class _Options:
 
 
 @click.command()
-@click.argument("subject", required=False, metavar="[KIND/NAME | PREEMPTION]")
-@click.option(
-    "-n",
-    "--namespace",
-    metavar="NAMESPACE",
-    help="Where it is; default: that of the kubeconfig's context. Of a preemption: "
-    f"${_NAMESPACE}, else {DEFAULT_NAMESPACE}.",
+@click.argument(
+    "subject", required=False, metavar="[KIND/NAME | PREEMPTION]", shell_complete=subjects
+)
+@namespace_option(
+    "Where it is; default: that of the kubeconfig's context. Of a preemption: "
+    f"${_NAMESPACE}, else {DEFAULT_NAMESPACE}."
 )
 @click.option("--history", is_flag=True, help="Tell every displacement of this line of work.")
 @click.option("-o", "--output", "form", default="text", metavar="FORM", help="text, json or yaml.")
@@ -103,8 +104,8 @@ class _Options:
     metavar="SNAPSHOT",
     help="Answer from a file of reprieve snapshot instead of a cluster.",
 )
-@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@kubeconfig_option
+@context_option
 def explain(
     subject: str | None,
     namespace: str | None,

@@ -21,6 +21,7 @@ from reprieve.answers.displacements import records
 from reprieve.answers.layout import safe
 from reprieve.answers.quantities import duration
 from reprieve.answers.sources import ClusterSource, Reading
+from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.deciding import reading_client
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.kube.client import Client
@@ -95,12 +96,12 @@ _TABLES: Final[Mapping[str, _Shown]] = MappingProxyType(
 
 @click.command()
 @click.argument("what", type=click.Choice(tuple(_TABLES)))
-@click.option("-n", "--namespace", metavar="NAMESPACE", help="Work of this namespace alone.")
+@namespace_option("Work of this namespace alone.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Work of all namespaces.")
 @click.option("--resource", metavar="NAME", help="What is counted; GPUs of most nodes unless said.")
 @click.option("-o", "--output", "form", default="text", metavar="FORM", help="wide, json or yaml.")
-@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@kubeconfig_option
+@context_option
 def get(
     what: str,
     namespace: str | None,

@@ -19,6 +19,7 @@ import msgspec
 import yaml
 
 from reprieve.answers.layout import Style
+from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.deciding import deciders_of, installed_deciders, reading_client
 from reprieve.cli.plan_text import plan_text
 from reprieve.cli.running_operator import running_deciders
@@ -62,7 +63,7 @@ _NO_ANSWER: Final = 2
     metavar="FILE",
     help="Manifests in YAML or JSON; - is standard input. Repeatable.",
 )
-@click.option("-n", "--namespace", metavar="NAMESPACE", help="Of what names none.")
+@namespace_option("Of what names none.")
 @click.option(
     "--controllers",
     metavar="PLANES",
@@ -111,8 +112,8 @@ _NO_ANSWER: Final = 2
     is_flag=True,
     help="0 starts, 10 others make way, 20 waits, 30 never fits, 2 no answer.",
 )
-@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@kubeconfig_option
+@context_option
 def plan(
     filenames: tuple[str, ...],
     output: str,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reprieve.cli.cluster_options import context_option, kubeconfig_option
 from reprieve.units.durations import SECOND, InvalidDuration, format_duration, parse_duration
 from reprieve.units.errors import UsageError
 
@@ -32,8 +33,8 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     show_default=True,
     help="Planes to run, separated by commas; accepted: idle, scheduling, quota.",
 )
-@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@kubeconfig_option
+@context_option
 @click.option(
     "--config",
     "config_file",

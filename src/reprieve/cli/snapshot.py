@@ -15,6 +15,7 @@ import click
 
 from reprieve.answers.kinds import BETWEEN, POD_GROUPS, WORKLOADS
 from reprieve.answers.quantities import counted
+from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.deciding import deciders_of, reading_client
 from reprieve.jobs.table import BUILT_IN
 from reprieve.kube.credentials import load_connection
@@ -39,9 +40,9 @@ _LARGEST: Final = 512 * 2**20
     is_flag=True,
     help="With pseudonyms in the place of names, under a key that is thrown away.",
 )
-@click.option("-n", "--namespace", metavar="NAMESPACE", help="Where to look without wider rights.")
-@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@namespace_option("Where to look without wider rights.")
+@kubeconfig_option
+@context_option
 def snapshot(
     output: str,
     anonymize: bool,

@@ -21,7 +21,7 @@ from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
-__all__ = ["Connection", "CredentialsError", "load_connection", "preload"]
+__all__ = ["Connection", "CredentialsError", "context_names", "load_connection", "preload"]
 
 # Exec plugins and token files are asked again no more often than this.
 _HEADERS_KEPT: Final = 10 * SECOND
@@ -133,6 +133,16 @@ async def load_connection(
             )
         return await asyncio.to_thread(_from_service_account, clock)
     return await asyncio.to_thread(_from_files, paths, source, context, clock)
+
+
+def context_names(kubeconfig: str | None = None) -> list[str]:
+    """Return the contexts of a kubeconfig, or of those in the usual places.
+
+    Raises:
+        CredentialsError: there is none, or it cannot be read.
+    """
+    paths, source = _files(kubeconfig)
+    return _context_names(paths, source)
 
 
 def _files(kubeconfig: str | None) -> tuple[list[str], str]:
