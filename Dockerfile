@@ -10,6 +10,7 @@ RUN pip install --no-cache-dir uv==0.13.9
 WORKDIR /source
 COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src src
+COPY web web
 # Its own distribution, which the image does not install; the lock names it.
 COPY kubelocal/pyproject.toml kubelocal/
 RUN uv sync --locked --no-dev --no-editable

@@ -150,6 +150,8 @@ def test_the_bill_of_materials_names_what_an_installation_brings(tmp_path: Path)
     written = tmp_path / "reprieve.cdx.json"
     command = line.replace("dist/reprieve.cdx.json", str(written)).split()
     subprocess.run([uv, *command[1:]], cwd=ROOT, check=True, capture_output=True)
+    rows = [sys.executable, ".ci/npm_rows.py", str(written)]
+    subprocess.run(rows, cwd=ROOT, check=True, capture_output=True)
     components = {each["name"] for each in yaml.safe_load(written.read_text())["components"]}
-    assert {"aiohttp", "msgspec", "numpy"} <= components
-    assert not {"pytest", "mypy", "hypothesis"} & components
+    assert {"aiohttp", "msgspec", "numpy", "preact", "@preact/signals"} <= components
+    assert not {"pytest", "mypy", "hypothesis", "typescript", "axe-core"} & components
