@@ -1,0 +1,331 @@
+// A dense table over columns, of which only the rows in sight are in the document.
+//
+// All rows have one height, so that 50,000 of them are a matter of two spacers. The table is a grid
+// of one tab stop: arrows or j and k move the current row, which is remembered by its slot and stays
+// the same while rows come, go and change around it; Enter opens it.
+
+import { useSignal, useSignalEffect } from "@preact/signals";
+import type { ComponentChildren, JSX } from "preact";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { address, go, preemptionPath, queuePath, setQuery, workloadPath } from "./address.ts";
+import { CellView, plain } from "./cells.tsx";
+import { capital, unitOf, words } from "./format.ts";
+import { Order, type Sorting } from "./order.ts";
+import type { TableState } from "./topic_state.ts";
+import type { Cell, Kind } from "./wire.ts";
+
+export interface ColumnView {
+  title?: string;
+  hidden?: boolean;
+  /** In the width of a digit; without it by the kind. */
+  width?: number;
+  show?: (cell: Cell, row: Row) => ComponentChildren;
+}
+
+/** The cells of one row by the names of their columns. */
+export type Row = (name: string) => Cell;
+
+export interface TableProps {
+  name: string;
+  caption: string;
+  table: TableState | undefined;
+  columns?: Record<string, ColumnView>;
+  /** The names of the columns to begin with; the others follow. */
+  first?: string[];
+  /** `-gpus`: by this column, downwards, until the reader says otherwise. */
+  sort?: string;
+  /** Only these rows, by what they say. */
+  only?: (row: Row) => boolean;
+  empty: ComponentChildren;
+  /** How many rows are in sight at most. */
+  rows?: number;
+}
+
+interface Shown {
+  name: string;
+  index: number;
+  kind: Kind;
+  view: ColumnView;
+}
+
+const ROW_REM = 1.75;
+const SPARE = 8;
+const WIDTHS: Record<Kind, number> = {
+  number: 9, instant: 11, duration: 11, flag: 7, word: 17, text: 20, list: 22, unit: 26,
+};
+
+export function DataTable(props: TableProps): JSX.Element {
+  const { table, name, caption } = props;
+  if (!table || !table.slots.length) {
+    return (
+      <section class="panel" aria-label={caption}>
+        <h2>{caption}</h2>
+        <div class="empty">{props.empty}</div>
+      </section>
+    );
+  }
+  return (
+    <section class="panel" aria-label={caption}>
+      <Grid {...props} table={table} key={name} />
+    </section>
+  );
+}
+
+function Grid(props: TableProps & { table: TableState }): JSX.Element {
+  const { table, name, caption } = props;
+  const id = useId();
+  const scroller = useRef<HTMLDivElement>(null);
+  const order = useRef(new Order());
+  const top = useSignal(0);
+  const current = useSignal<number | null>(null);
+  const rowHeight = ROW_REM * parseFloat(getComputedStyle(document.documentElement).fontSize);
+
+  const columns = shownColumns(props);
+  const sorting = sortingOf(name, columns, props.sort);
+  const search = address.value.query.get("search") ?? "";
+  const sorted = order.current.of(table, sorting, search);
+  const slots = props.only ? sorted.filter((slot) => props.only!(rowOf(table, slot))) : sorted;
+
+  const inSight = props.rows ?? 16;
+  const start = Math.max(0, Math.min(Math.floor(top.value / rowHeight) - SPARE, slots.length - inSight - SPARE));
+  const end = Math.min(slots.length, Math.floor(top.value / rowHeight) + inSight + SPARE);
+  const position = current.value === null ? -1 : slots.indexOf(current.value);
+
+  const move = (to: number): void => {
+    const next = Math.max(0, Math.min(slots.length - 1, to));
+    current.value = slots[next] ?? null;
+    const view = scroller.current;
+    if (!view) return;
+    const head = view.querySelector("thead")?.clientHeight ?? rowHeight;
+    const [above, below] = [next * rowHeight, (next + 1) * rowHeight + head];
+    if (above < view.scrollTop) view.scrollTop = above;
+    else if (below > view.scrollTop + view.clientHeight) view.scrollTop = below - view.clientHeight;
+    top.value = view.scrollTop;
+  };
+
+  const key = (event: KeyboardEvent): void => {
+    if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
+    const steps: Record<string, number> = {
+      ArrowDown: position + 1, j: position + 1, ArrowUp: position - 1, k: position - 1,
+      PageDown: position + inSight, PageUp: position - inSight, Home: 0, End: slots.length - 1,
+    };
+    const step = steps[event.key];
+    if (step !== undefined) move(step);
+    else if (event.key === "Enter" && position >= 0) open(columns, rowOf(table, slots[position]!));
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  const width = columns.reduce((sum, column) => sum + widthOf(column), 0);
+  return (
+    <>
+      <header class="panel-head">
+        <h2 id={`${id}-name`}>
+          {caption} <span class="count">{slots.length < table.slots.length ? `${slots.length} of ${table.slots.length}` : slots.length}</span>
+        </h2>
+        <Downloads name={name} table={table} slots={slots} columns={columns} whole={!search && !props.only} />
+      </header>
+      <div
+        class="scroller"
+        ref={scroller}
+        style={{ maxHeight: `${(inSight + 1.2) * ROW_REM}rem` }}
+        onScroll={(event) => (top.value = event.currentTarget.scrollTop)}
+      >
+        <table
+          role="grid"
+          tabIndex={0}
+          aria-labelledby={`${id}-name`}
+          aria-rowcount={slots.length + 1}
+          aria-activedescendant={position >= start && position < end ? `${id}-${slots[position]}` : undefined}
+          style={{ minWidth: `${width}ch` }}
+          onKeyDown={key}
+          onFocus={() => {
+            if (current.value === null && slots.length) current.value = slots[0]!;
+          }}
+        >
+          <colgroup>
+            {columns.map((column) => (
+              <col key={column.name} style={{ width: flexible(column) ? "auto" : `${widthOf(column)}ch` }} />
+            ))}
+          </colgroup>
+          <thead>
+            <tr aria-rowindex={1}>
+              {columns.map((column) => (
+                <Head key={column.name} table={name} column={column} sorting={sorting} />
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {start > 0 && <Spacer height={start * rowHeight} />}
+            {slots.slice(start, end).map((slot, i) => {
+              const row = table.rowOf.get(slot)!;
+              return (
+                <tr
+                  key={slot}
+                  id={`${id}-${slot}`}
+                  aria-rowindex={start + i + 2}
+                  aria-selected={slot === current.value}
+                  onClick={() => (current.value = slot)}
+                >
+                  {columns.map(({ name, index, kind, view }) => {
+                    const cell = table.data[index]?.[row] ?? null;
+                    return (
+                      <td key={name} class={kind}>
+                        {view.show ? view.show(cell, rowOf(table, slot)) : <CellView cell={cell} kind={kind} name={name} />}
+                      </td>
+                    );
+                  })}
+                </tr>
+              );
+            })}
+            {end < slots.length && <Spacer height={(slots.length - end) * rowHeight} />}
+          </tbody>
+        </table>
+      </div>
+      {!slots.length && <div class="empty">No row of {table.slots.length} has “{search}”.</div>}
+    </>
+  );
+}
+
+function Spacer({ height }: { height: number }): JSX.Element {
+  return <tr aria-hidden="true" class="spacer" style={{ height: `${height}px` }} />;
+}
+
+function Head({ table, column, sorting }: { table: string; column: Shown; sorting: Sorting | null }): JSX.Element {
+  const { name, kind, view, index } = column;
+  const sorted = sorting?.column === index ? (sorting.descending ? "descending" : "ascending") : "none";
+  // Numbers and times are looked at from the largest, texts from the first.
+  const downFirst = kind === "number" || kind === "duration";
+  const down = sorted === "none" ? downFirst : sorted === "ascending";
+  const others = address.value.query.getAll("sort").filter((each) => !each.startsWith(`${table}:`));
+  return (
+    <th scope="col" class={kind} aria-sort={sorted}>
+      <button type="button" onClick={() => setQuery("sort", [...others, `${table}:${down ? "-" : ""}${name}`])}>
+        {view.title ?? capital(words(name))}
+        <span class="arrow" aria-hidden="true">
+          {sorted === "none" ? "" : sorted === "ascending" ? "▴" : "▾"}
+        </span>
+      </button>
+    </th>
+  );
+}
+
+interface DownloadsProps {
+  name: string;
+  table: TableState;
+  slots: readonly number[];
+  columns: Shown[];
+  /** All rows are shown: the server's file says the same. */
+  whole: boolean;
+}
+
+function Downloads({ name, table, slots, columns, whole }: DownloadsProps): JSX.Element {
+  const { page } = address.value;
+  const parameters = serverQuery();
+  const links = ["csv", "json"].map((form) => {
+    const href = `/api/download/${page}/${name}.${form}${parameters && `?${parameters}`}`;
+    const file = `${page}-${name}.${form}`;
+    const made = (event: Event): void => {
+      if (whole) return;
+      event.preventDefault();
+      save(file, form === "csv" ? csv(table, slots, columns) : json(table, slots, columns));
+    };
+    return (
+      <a key={form} href={href} download={file} onClick={made} aria-label={`${form.toUpperCase()} of ${name}`}>
+        {form.toUpperCase()}
+      </a>
+    );
+  });
+  return <span class="downloads">{links}</span>;
+}
+
+/** The parameters that the server is to know: the subject and filters, not how rows are sorted. */
+export function serverQuery(): string {
+  const { subject, query } = address.value;
+  const result = new URLSearchParams(subject);
+  for (const [name, value] of query) {
+    if (name !== "sort" && name !== "search" && name !== "by") result.append(name, value);
+  }
+  return result.toString();
+}
+
+function csv(table: TableState, slots: readonly number[], columns: Shown[]): string {
+  const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  // A text that a spreadsheet would calculate is kept a text.
+  const safe = (text: string): string => (/^[=+\-@\t]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text);
+  const lines = slots.map((slot) => {
+    const row = table.rowOf.get(slot)!;
+    return columns.map(({ index, kind }) => quoted(safe(plain(table.data[index]?.[row], kind)))).join(",");
+  });
+  return [columns.map(({ name }) => name).join(","), ...lines, ""].join("\r\n");
+}
+
+function json(table: TableState, slots: readonly number[], columns: Shown[]): string {
+  const rows = slots.map((slot) => {
+    const row = table.rowOf.get(slot)!;
+    return Object.fromEntries(columns.map(({ name, index }) => [name, table.data[index]?.[row] ?? null]));
+  });
+  return `${JSON.stringify(rows, null, 1)}\n`;
+}
+
+function save(file: string, content: string): void {
+  const url = URL.createObjectURL(new Blob([content]));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = file;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+function shownColumns({ table, columns = {}, first = [] }: TableProps): Shown[] {
+  const all = (table?.columns ?? []).map(([name, kind], index) => ({
+    name, index, kind, view: columns[name] ?? {},
+  }));
+  const place = (column: Shown): number => {
+    const found = first.indexOf(column.name);
+    return found < 0 ? first.length : found;
+  };
+  return all.filter(({ view }) => !view.hidden).sort((a, b) => place(a) - place(b) || a.index - b.index);
+}
+
+function sortingOf(name: string, columns: Shown[], otherwise = ""): Sorting | null {
+  const asked = address.value.query.getAll("sort").find((each) => each.startsWith(`${name}:`));
+  const said = asked ? asked.slice(name.length + 1) : otherwise;
+  const column = columns.find((each) => each.name === said.replace(/^-/, ""));
+  return column ? { column: column.index, descending: said.startsWith("-") } : null;
+}
+
+export function rowOf(table: TableState, slot: number): Row {
+  const row = table.rowOf.get(slot) ?? -1;
+  return (name) => table.data[table.columns.findIndex(([each]) => each === name)]?.[row] ?? null;
+}
+
+const flexible = ({ kind, view }: Shown): boolean =>
+  !view.width && (kind === "unit" || kind === "text" || kind === "list");
+const widthOf = ({ kind, view }: Shown): number => view.width ?? WIDTHS[kind] ?? WIDTHS.text;
+
+/** Open what a row is about: the first of its columns that leads somewhere. */
+function open(columns: Shown[], row: Row): void {
+  for (const { name, kind } of columns) {
+    const cell = row(name);
+    if (typeof cell !== "string" || !cell) continue;
+    if (kind === "unit" && unitOf(cell)) return go(workloadPath(cell));
+    if (name === "preemption" || name === "record") return go(preemptionPath(cell));
+    if (name === "queue" || name === "clusterQueue") return go(queuePath(cell));
+  }
+}
+
+/** Keep the current row of a table in sight while the window changes its size. */
+export function useWide(narrow: number): boolean {
+  const wide = useSignal(innerWidth >= narrow);
+  useLayoutEffect(() => {
+    const query = matchMedia(`(min-width: ${narrow}px)`);
+    const take = (): void => void (wide.value = query.matches);
+    take();
+    query.addEventListener("change", take);
+    return () => query.removeEventListener("change", take);
+  }, [narrow]);
+  useSignalEffect(() => void wide.value);
+  return wide.value;
+}

@@ -1,0 +1,28 @@
+// What the words of enumerations look like: a shape for how it stands, and whether to look at it.
+//
+// Shape and text say the same, so that neither colour nor shape is needed to read a word. A word
+// that is not known here is shown with a plain square.
+
+export type Shape = "full" | "half" | "ring" | "slash" | "cross" | "alert" | "square" | "check";
+export type Tone = "" | "attention" | "quiet";
+
+const SHAPES: [Shape, Tone, string[]][] = [
+  ["full", "", ["running", "working", "active", "admitted", "leader", "live", "ready", "held"]],
+  ["check", "", ["completed", "succeeded", "finished", "fits", "irreducible", "same", "ok", "runs",
+    "wouldstart", "startsnow", "fitswithvictims", "proven", "resumed"]],
+  ["half", "", ["idle", "borrowed", "borrows", "partial", "suspended", "claimed", "reserved"]],
+  ["ring", "quiet", ["waiting", "pending", "queued", "pendinggpu", "planned", "free", "waits",
+    "gated", "open"]],
+  ["slash", "", ["leaving", "evicting", "terminating", "inprogress", "executing", "stopping"]],
+  ["cross", "attention", ["evicted", "displaced", "madeway", "preempted", "reclaimed", "gone"]],
+  ["alert", "attention", ["neverfits", "failed", "refused", "stuck", "lost", "differs", "unproven",
+    "expired", "blocked", "overdue", "different", "error", "unknown", "notready", "aborted",
+    "stale"]],
+];
+
+const LOOKS = new Map(
+  SHAPES.flatMap(([shape, tone, words]) => words.map((word) => [word, { shape, tone }] as const)),
+);
+
+export const look = (word: string): { shape: Shape; tone: Tone } =>
+  LOOKS.get(word.toLowerCase().replaceAll(/[^a-z]/g, "")) ?? { shape: "square", tone: "" };
