@@ -95,6 +95,8 @@ REVIEWED: Final = {
     "telemetry/replay.py": "records of the operator",
     "telemetry/victim_states.py": "records of the operator",
     "wording/kube_scheduler.py": "counts that the engine made",
+    "web/records/deciding.py": "a record of the operator, from the process that read it",
+    "web/records/opening.py": "what a process of its own says, which was given a bounded record",
     "api/kueue_conversion.py": "the form of a value that `read_json` has read",
     "api/kueue_validation.py": "digits that a Form has matched",
     "api/kueue_validation_jobs.py": "numbers of the Job's schema",

@@ -12,9 +12,10 @@ from reprieve.api import kueue
 from reprieve.api.core import Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.reprieve import Preemption
 from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.told import PreemptionHead, WaitingEvent
+from reprieve.web.mirror.told import WaitingEvent
 from reprieve.web.tables import Page
 
 GPU = "amd.com/gpu"
@@ -242,7 +243,7 @@ def _of(found: Mirror, obj: Json) -> tuple[Any, type[Any]]:
         "LocalQueue": (found.local_queues, kueue.LocalQueue),
         "GpuWorkload": (found.idle, GpuWorkload),
         "Event": (found.waiting, WaitingEvent),
-        "Preemption": (found.preemptions, PreemptionHead),
+        "Preemption": (found.preemptions, Preemption),
         "Disruption": (found.disruptions, Disruption),
     }
     return table[obj["kind"]]

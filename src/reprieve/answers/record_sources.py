@@ -14,12 +14,13 @@ from reprieve.execution.parts import PartsMissing, whole
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
+from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PREEMPTIONS
 from reprieve.kube.yaml_text import ManifestLoader
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 
-__all__ = ["record_of_cluster", "record_of_file"]
+__all__ = ["record_of_cluster", "record_of_file", "whole_record"]
 
 
 async def record_of_cluster(
@@ -35,8 +36,7 @@ async def record_of_cluster(
     clock = SystemClock()
     client = connect(await load_connection(kubeconfig, context, clock), clock)
     try:
-        record = await client.get(PREEMPTIONS, namespace, name, Preemption)
-        return await stored_whole(client, record)
+        return await whole_record(client, namespace, name)
     except NotFound as missing:
         if missing.details.get("name") != name:
             raise ReprieveError(
@@ -48,6 +48,17 @@ async def record_of_cluster(
         ) from None
     finally:
         await client.close()
+
+
+async def whole_record(reader: Reader, namespace: str, name: str) -> Preemption:
+    """Return a record with its victims and the input of its decision, whatever it is stored in.
+
+    Raises:
+        PartsMissing: not all of it is there.
+        NotFound: there is none of that name.
+        ApiError: it cannot be read.
+    """
+    return await stored_whole(reader, await reader.get(PREEMPTIONS, namespace, name, Preemption))
 
 
 def record_of_file(filename: str, name: str | None) -> Preemption:

@@ -29,7 +29,16 @@ from reprieve.engine.quota.state import Holder, Row, Snapshot, effective_priorit
 from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.units.instants import Nanos
 
-__all__ = ["Preemptor", "Target", "cut", "in_order", "order_holders", "preemptor", "satisfies"]
+__all__ = [
+    "Preemptor",
+    "Target",
+    "by_local_queue",
+    "cut",
+    "in_order",
+    "order_holders",
+    "preemptor",
+    "satisfies",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from reprieve.api import kueue
 from reprieve.api.core import Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
 from reprieve.web.mirror.pods import NodeRecord, PodRecord, node_record, pod_record
 from reprieve.web.mirror.queues import (
@@ -30,7 +31,6 @@ from reprieve.web.mirror.sums import NodeSum, UnitSum, node_sum, unit_sum
 from reprieve.web.mirror.told import (
     DisruptionRecord,
     IdleRecord,
-    PreemptionHead,
     PreemptionRecord,
     WaitingEvent,
     WaitingRecord,
@@ -39,6 +39,7 @@ from reprieve.web.mirror.told import (
     preemption_record,
     waiting_record,
 )
+from reprieve.web.records.judged import Opened, Unopened
 
 __all__ = ["Mirror"]
 
@@ -54,12 +55,16 @@ class Mirror:
         version: grows with every batch of changes.
         cluster: what the cluster is called.
         unseen: what the viewer of a local page may not list, in words.
+        opened: records that somebody looks at, whole and decided again.
+        key: to the numbers under which work of other tenants is told; empty where it is not known.
     """
 
     def __init__(self, cluster: str = "") -> None:
         self.version = 0
         self.cluster = cluster
         self.unseen: tuple[str, ...] = ()
+        self.opened: Opened = Unopened()
+        self.key = b""
         self.pods: Cache[Pod, PodRecord] = Cache(
             pod_record, {"unit": lambda pod: (pod.unit,), "node": _nodes_of}
         )
@@ -76,7 +81,7 @@ class Mirror:
         self.waiting: Cache[WaitingEvent, WaitingRecord] = Cache(
             waiting_record, {"unit": lambda record: (record.unit,)}
         )
-        self.preemptions: Cache[PreemptionHead, PreemptionRecord] = Cache(preemption_record)
+        self.preemptions: Cache[Preemption, PreemptionRecord] = Cache(preemption_record)
         self.disruptions: Cache[Disruption, DisruptionRecord] = Cache(
             disruption_record, {"unit": lambda record: (record.unit,)}
         )

@@ -8,17 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from reprieve.api.core import ObjectMeta
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
-from reprieve.api.reprieve import (
-    Metadata,
-    ObjectRef,
-    PreemptionStatus,
-    Proof,
-    Victim,
-)
+from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.kube.objects import version_number
 from reprieve.units.instants import Nanos
 from reprieve.units.untrusted import cut
@@ -28,7 +23,6 @@ from reprieve.web.mirror.units import unit_id
 __all__ = [
     "DisruptionRecord",
     "IdleRecord",
-    "PreemptionHead",
     "PreemptionRecord",
     "WaitingEvent",
     "WaitingRecord",
@@ -85,6 +79,7 @@ class PreemptionRecord:
         amounts: what they free, by resource; of a plan in parts the proof's.
         rules: number of victims in the head, by rule.
         lost_device_seconds: of the victims in the head.
+        record: all of it but the input of the decision.
     """
 
     uid: str
@@ -104,7 +99,7 @@ class PreemptionRecord:
     decided: Nanos
     finished: Nanos | None
     dry_run: bool
-    parts: tuple[str, ...]
+    record: Preemption
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,27 +134,6 @@ class WaitingEvent(msgspec.Struct, frozen=True, rename="camel"):
     message: str | None = None
     last_timestamp: str | None = None
     event_time: str | None = None
-
-
-class _HeadSpec(msgspec.Struct, frozen=True, rename="camel"):
-    plane: str
-    plan_id: str
-    decided_at: str
-    proof: Proof
-    victims: list[Victim] = []
-    preemptor: ObjectRef | None = None
-    reprieved: dict[str, int] = {}
-    dry_run: bool = False
-    parts: list[str] = []
-    victim_count: int = 0
-
-
-class PreemptionHead(msgspec.Struct, frozen=True, rename="camel"):
-    """A Preemption without the input that it was decided on."""
-
-    metadata: Metadata
-    spec: _HeadSpec
-    status: PreemptionStatus | None = None
 
 
 def idle_record(workload: GpuWorkload) -> IdleRecord:
@@ -198,9 +172,9 @@ def waiting_record(event: WaitingEvent) -> WaitingRecord:
     )
 
 
-def preemption_record(head: PreemptionHead) -> PreemptionRecord:
+def preemption_record(preemption: Preemption) -> PreemptionRecord:
     """Return what is kept of a Preemption."""
-    metadata, spec, status = head.metadata, head.spec, head.status
+    metadata, spec, status = preemption.metadata, preemption.spec, preemption.status
     freed: Counter[str] = Counter()
     for each in spec.victims:
         freed.update(each.amounts)
@@ -210,7 +184,7 @@ def preemption_record(head: PreemptionHead) -> PreemptionRecord:
         metadata.name,
         version_number(metadata.resource_version),
         sys.intern(spec.plane),
-        "Planned" if status is None else status.phase.value,
+        status.phase.value,
         spec.plan_id,
         "" if spec.preemptor is None else unit_of(spec.preemptor),
         spec.victim_count or len(spec.victims),
@@ -220,9 +194,9 @@ def preemption_record(head: PreemptionHead) -> PreemptionRecord:
         sum(each.lost_device_seconds for each in spec.victims),
         sum(spec.reprieved.values()),
         instant(spec.decided_at) or NEVER,
-        None if status is None else instant(status.finished_at),
+        instant(status.finished_at),
         spec.dry_run,
-        tuple(spec.parts),
+        replace(preemption, spec=replace(spec, input=None)),
     )
 
 

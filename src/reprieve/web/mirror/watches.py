@@ -16,6 +16,7 @@ from reprieve.api import kueue
 from reprieve.api.core import Node, Pod
 from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
+from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
 from reprieve.kube.objects import Metadata, PartialObject
@@ -33,7 +34,7 @@ from reprieve.kube.resource import (
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.mirror.told import PreemptionHead, WaitingEvent
+from reprieve.web.mirror.told import WaitingEvent
 from reprieve.wording.diagnosis import WAITING
 
 __all__ = ["Feed", "feeds", "read_once", "run_feeds", "settled"]
@@ -185,7 +186,7 @@ def _kinds(mirror: Mirror) -> tuple[_Kind, ...]:
         _Kind(_CLUSTER_QUEUES, kueue.ClusterQueue, mirror.cluster_queues),
         _Kind(_COHORTS, kueue.Cohort, mirror.cohorts),
         _Kind(LOCAL_QUEUES[0], kueue.LocalQueue, mirror.local_queues),
-        _Kind(PREEMPTIONS, PreemptionHead, mirror.preemptions),
+        _Kind(PREEMPTIONS, Preemption, mirror.preemptions),
         _Kind(DISRUPTIONS, Disruption, mirror.disruptions),
         _Kind(EVENTS, WaitingEvent, mirror.waiting, f"reason={WAITING}"),
     )

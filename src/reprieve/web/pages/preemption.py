@@ -1,0 +1,400 @@
+"""The page of one preemption: what was needed and taken, who made way, who was spared, the proof.
+
+Parameter `name`: of the record, or its plan's id. Values: `address`, `record`, `plan`, `plane`,
+`attempt`, `dryRun`, `state`, `reason`, `decided`, `started`, `finished`, `preemptor`, `need`,
+`reprieved`, `proof`, `again`, `totals`, `command`. Tables: `madeWay`, `spared`, `sums`, `amounts`,
+`placement`.
+
+Every figure is the record's, or of the same decision made again (`records.judgement`). Work that
+the viewer may not see is masked (`records.masking`); who was spared of it is told in totals alone,
+and only where three tenants or more have a part in them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from reprieve.answers.quantities import listed
+from reprieve.api.reprieve import Preemption
+from reprieve.engine.lost_work import devices_of
+from reprieve.settings.start_up import DEFAULT_NAMESPACE
+from reprieve.telemetry.story import level_text
+from reprieve.units.instants import Nanos
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.mirror.pods import instant
+from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
+from reprieve.web.pages.asked import one, whole
+from reprieve.web.records.called import called
+from reprieve.web.records.judged import Again, Candidate, Fate, Judgement
+from reprieve.web.records.masking import Masking, address_of, home_of, is_visible
+from reprieve.web.records.told_disruptions import rows_of_disruptions, values_of_disruptions
+from reprieve.web.records.victims import VictimUnit, need_of, victim_units
+from reprieve.web.tables import (
+    Cell,
+    Column,
+    Kind,
+    NotFound,
+    Page,
+    Parameters,
+    Table,
+    Viewer,
+    seconds,
+)
+from reprieve.wording.displacements import rule_text
+
+__all__ = ["page"]
+
+#: Most units that are told one by one; the sums count all.
+MOST_UNITS: Final = 500
+_MOST_SPARED: Final = 200
+_MOST_SUMS: Final = 200
+_MOST_PLACES: Final = 200
+_TENANTS: Final = 3  # totals over fewer would be somebody's figures
+
+_MADE_WAY: Final = (
+    Column("unit", Kind.UNIT),
+    Column("objects", Kind.NUMBER),
+    Column("gpus", Kind.NUMBER),
+    Column("rule", Kind.TEXT),
+    Column("why", Kind.TEXT),
+    Column("lost", Kind.NUMBER),
+    Column("state", Kind.WORD),
+    Column("since", Kind.INSTANT),
+    Column("message", Kind.TEXT),
+    Column("node", Kind.TEXT),
+    Column("place", Kind.NUMBER),
+)
+_SPARED: Final = (
+    Column("unit", Kind.UNIT),
+    Column("objects", Kind.NUMBER),
+    Column("gpus", Kind.NUMBER),
+    Column("fate", Kind.WORD),
+    Column("why", Kind.TEXT),
+    Column("place", Kind.NUMBER),
+    Column("priority", Kind.NUMBER),
+    Column("queue", Kind.TEXT),
+    Column("lost", Kind.NUMBER),
+    Column("node", Kind.TEXT),
+)
+_SUMS: Final = (
+    Column("pool", Kind.TEXT),
+    Column("namespace", Kind.TEXT),
+    Column("group", Kind.TEXT),
+    Column("rule", Kind.TEXT),
+    Column("state", Kind.WORD),
+    Column("units", Kind.NUMBER),
+    Column("objects", Kind.NUMBER),
+    Column("gpus", Kind.NUMBER),
+    Column("lost", Kind.NUMBER),
+)
+_AMOUNTS: Final = (
+    Column("resource", Kind.TEXT),
+    Column("needed", Kind.NUMBER),
+    Column("free", Kind.NUMBER),
+    Column("inFlight", Kind.NUMBER),
+    Column("freed", Kind.NUMBER),
+)
+_PLACEMENT: Final = (Column("node", Kind.TEXT), Column("pods", Kind.NUMBER))
+_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
+    "madeWay": _MADE_WAY,
+    "spared": _SPARED,
+    "sums": _SUMS,
+    "amounts": _AMOUNTS,
+    "placement": _PLACEMENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """One record, as it is told to one viewer."""
+
+    record: Preemption
+    units: list[VictimUnit]
+    judgement: Judgement | None
+    viewer: Viewer
+    masking: Masking
+    candidates: Mapping[str, Candidate]  # by uid
+
+    def sees(self, unit: VictimUnit) -> bool:
+        return self.viewer.sees(unit.namespace)
+
+
+def page(mirror: Mirror, viewer: Viewer, parameters: Parameters, at: Nanos) -> Page:
+    """Return one preemption.
+
+    Raises:
+        NotFound: there is none of that name, or none that the viewer may know of.
+        InvalidParameter: as of `one`.
+    """
+    name = one(parameters, "name")
+    told = [
+        each
+        for each in mirror.disruptions
+        if each.plan_id == name and name and viewer.sees(each.namespace)
+    ]
+    head = _found(mirror, viewer, name, told)
+    if head is None:
+        if not told:
+            raise NotFound(f"no preemption {name!r}")
+        tables = {name: Table(columns) for name, columns in _TABLES.items()}
+        tables["madeWay"] = Table(_MADE_WAY, rows_of_disruptions(told))
+        return Page(values_of_disruptions(told), tables)
+    telling = _telling(mirror, viewer, head)
+    return Page(
+        {**_values(telling, told), **_decision(telling)},
+        {
+            name: Table(_TABLES[name], dict(rows))
+            for name, rows in (
+                ("madeWay", _made_way(telling)),
+                ("spared", _spared(telling, mirror)),
+                ("sums", _sums(telling)),
+                ("amounts", _amounts(telling.record)),
+                ("placement", _placement(telling)),
+            )
+        },
+    )
+
+
+def _found(
+    mirror: Mirror, viewer: Viewer, name: str, told: list[DisruptionRecord]
+) -> PreemptionRecord | None:
+    """Return the record; by its name for who may know that, else the last of that plan's id."""
+    known = [
+        each
+        for each in mirror.preemptions
+        if name in (each.plan_id, address_of(each.record, viewer))
+        # Of a plan in parts a Disruption alone says who had a part in it.
+        and (told or is_visible(each.record, viewer))
+    ]
+    return max(known, key=lambda each: each.decided, default=None)
+
+
+def _telling(mirror: Mirror, viewer: Viewer, head: PreemptionRecord) -> _Telling:
+    opened = mirror.opened.whole(head.namespace, head.name, head.uid)
+    record = head.record if opened is None else replace(head.record, spec=opened.spec)
+    judgement = None if opened is None else opened.judgement
+    masking = Masking(viewer, home_of(record, viewer), mirror.key, lambda ref: called(mirror, ref))
+    candidates = {} if judgement is None else {each.uid: each for each in judgement.candidates}
+    return _Telling(record, victim_units(record), judgement, viewer, masking, candidates)
+
+
+def _values(telling: _Telling, told: list[DisruptionRecord]) -> dict[str, Any]:
+    """Return what the record says of itself, and in how many words for whom."""
+    record, viewer = telling.record, telling.viewer
+    spec, status, metadata = record.spec, record.status, record.metadata
+    address = address_of(record, viewer)
+    known = address == metadata.name
+    said = next((each.disruption.spec.preemptor for each in told), "")
+    preemptor = telling.masking.preemptor(record, said)
+    where = "" if metadata.namespace == DEFAULT_NAMESPACE else f" -n {metadata.namespace}"
+    return {
+        "address": address,
+        "record": metadata.name if known else None,
+        "plan": spec.plan_id,
+        "plane": spec.plane,
+        "attempt": spec.attempt,
+        "dryRun": spec.dry_run,
+        "state": status.phase.value,
+        # It may name objects of others.
+        "reason": status.reason if viewer.sees_all else "",
+        "decided": seconds(instant(spec.decided_at)),
+        "started": seconds(instant(status.started_at)),
+        "finished": seconds(instant(status.finished_at)),
+        "preemptor": preemptor.text,
+        "command": f"reprieve explain preemption/{metadata.name}{where}" if known else "",
+        "totals": _totals(telling),
+    }
+
+
+def _totals(telling: _Telling) -> dict[str, Any]:
+    record, units = telling.record, telling.units
+    known = [unit.lost for unit in units if unit.lost is not None]
+    states = Counter(unit.state.value for unit in units)
+    complete = not record.spec.parts or bool(units)
+    return {
+        "objects": record.spec.number_of_victims,
+        "units": len(units),
+        "shown": min(len(units), MOST_UNITS),
+        "gpus": sum(unit.devices for unit in units) if complete else None,
+        "lost": sum(known) if known else None,
+        "states": dict(sorted(states.items())),
+        "complete": complete,
+    }
+
+
+def _decision(telling: _Telling) -> dict[str, Any]:
+    """Return what was needed, what was proven, and what deciding again says."""
+    spec, judgement = telling.record.spec, telling.judgement
+    need = need_of(spec.plane, spec.proof)
+    again = Again.PENDING if judgement is None else judgement.again
+    upheld = None
+    if judgement is not None and judgement.proven:
+        upheld = not judgement.faults
+    said = "" if judgement is None or not telling.viewer.sees_all else judgement.text
+    return {
+        "need": None
+        if need is None
+        else {
+            "resource": need.resource,
+            "needed": whole(need.resource, need.needed),
+            "free": whole(need.resource, need.free),
+            "coming": whole(need.resource, need.coming),
+            "lacking": whole(need.resource, need.lacking),
+            "taken": whole(need.resource, need.taken),
+            "exact": need.exact,
+        },
+        "reprieved": dict(sorted(spec.reprieved.items())),
+        "proof": {
+            "level": spec.proof.level.lower(),
+            "text": level_text(spec.proof.level),
+            # What compatible rules take may be more than is needed, and nobody is served by Exempt.
+            "irreducible": None if need is None else not spec.proof.compatible,
+            "upheld": upheld,
+        },
+        "again": {"state": again.value, "text": said},
+    }
+
+
+def _made_way(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """Yield the units that make way, those that the viewer sees first."""
+    seen = sorted(telling.units, key=lambda unit: not telling.sees(unit))
+    for number, unit in enumerate(seen[:MOST_UNITS]):
+        shown = telling.masking.shown(unit.root, unit.lineage, _better(telling, unit))
+        mine = telling.sees(unit)
+        candidate = telling.candidates.get(unit.subject.uid)
+        plane = telling.record.spec.plane
+        yield (
+            f"{number}/{shown.text}",
+            (
+                shown.text,
+                len(unit.roots),
+                unit.devices,
+                rule_text(plane, unit.rule),
+                candidate.text if candidate is not None and mine else "",
+                unit.lost,
+                unit.state.value,
+                seconds(unit.at),
+                unit.message if mine and telling.viewer.sees_all else "",
+                _nodes(telling, unit) if mine else "",
+                (candidate.place or None) if candidate is not None and mine else None,
+            ),
+        )
+
+
+def _nodes(telling: _Telling, unit: VictimUnit) -> str:
+    """Return where a unit ran, as far as the decision's input says it."""
+    found = (telling.candidates.get(uid) for uid in unit.roots)
+    return listed(each.node for each in found if each is not None and each.node)
+
+
+def _better(telling: _Telling, unit: VictimUnit) -> str:
+    """Return what people call a unit: the job of a Workload, its group where it has one."""
+    if len(unit.roots) > 1 or unit.unit.startswith("podgroup/"):
+        return unit.unit
+    return telling.masking.unit_of(unit.root)
+
+
+def _spared(telling: _Telling, mirror: Mirror) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """Yield who stayed: the viewer's own by name, others by fate where they are tenants enough."""
+    judgement = telling.judgement
+    if judgement is None:
+        return
+    stayed = [each for each in judgement.candidates if _is_told(each)]
+    stayed.sort(key=lambda each: (_ORDER[each.fate], each.place, each.namespace, each.name))
+    own = [each for each in stayed if telling.viewer.sees(each.namespace)]
+    for each in own[:_MOST_SPARED]:
+        unit = _unit_of_candidate(mirror, each)
+        yield (
+            f"{each.kind}/{each.namespace}/{each.name}",
+            (
+                unit,
+                1,
+                devices_of(each.amounts.items()),
+                each.fate.value,
+                each.text,
+                each.place or None,
+                each.priority,
+                each.queue or None,
+                None if each.lost < 0 else each.lost,
+                each.node or None,
+            ),
+        )
+    foreign = [each for each in stayed if not telling.viewer.sees(each.namespace)]
+    for fate in _ORDER:
+        yield from _together(f"more/{fate}", "more", fate, own[_MOST_SPARED:])
+    if len({each.namespace for each in foreign}) >= _TENANTS:
+        for fate in _ORDER:
+            yield from _together(f"others/{fate}", "other tenants' work", fate, foreign)
+
+
+def _together(
+    key: str, text: str, fate: Fate, found: list[Candidate]
+) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    alike = [each for each in found if each.fate is fate]
+    if not alike:
+        return
+    gpus = sum(devices_of(each.amounts.items()) for each in alike)
+    yield key, (text, len(alike), gpus, fate.value, "", None, None, None, None, None)
+
+
+_ORDER: Final[Mapping[Fate, int]] = {Fate.REPRIEVED: 0, Fate.SPARED: 1, Fate.LEAVING: 2}
+#: Who could never have been taken says nothing about the decision; they are counted.
+_NO_CANDIDATES: Final = ("NotLower", "Elsewhere", "Unrelated")
+
+
+def _is_told(candidate: Candidate) -> bool:
+    return candidate.fate in _ORDER and candidate.rule not in _NO_CANDIDATES
+
+
+def _unit_of_candidate(mirror: Mirror, candidate: Candidate) -> str:
+    named = f"{candidate.kind.lower()}/{candidate.namespace}/{candidate.name}"
+    if candidate.kind == "Workload":
+        found = mirror.workloads.named(candidate.namespace, candidate.name)
+        return named if found is None or found.uid != candidate.uid else found.unit
+    return named
+
+
+def _sums(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """Yield all units by node pool, namespace, group, rule and state, the most first."""
+    plane = telling.record.spec.plane
+    totals: dict[tuple[str, ...], list[int]] = {}
+    tenants = {unit.namespace for unit in telling.units if not telling.sees(unit)}
+    for unit in telling.units:
+        candidate = telling.candidates.get(unit.subject.uid)
+        if telling.sees(unit):
+            pool = candidate.pool if candidate is not None else ""
+            group = unit.unit.rpartition("/")[2] if unit.unit.startswith("podgroup/") else ""
+            where = (pool, unit.namespace, group)
+        elif len(tenants) >= _TENANTS:
+            where = ("", "other tenants", "")
+        else:
+            continue
+        key: tuple[str, ...] = (*where, rule_text(plane, unit.rule), unit.state.value)
+        sums = totals.setdefault(key, [0, 0, 0, 0])
+        for place, amount in enumerate((1, len(unit.roots), unit.devices, unit.lost or 0)):
+            sums[place] += amount
+    ordered = sorted(totals.items(), key=lambda item: (-item[1][1], item[0]))
+    for names, sums in ordered[:_MOST_SUMS]:
+        yield "/".join(names), (*names, *sums)
+
+
+def _amounts(record: Preemption) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    proof = record.spec.proof
+    parts = (proof.need, proof.free, proof.in_flight, proof.freed)
+    for name in sorted({name for part in parts for name in part}):
+        yield name, (name, *(whole(name, part.get(name, 0)) for part in parts))
+
+
+def _placement(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """Yield the nodes where the preemptor's pods fit; to who sees the preemptor alone."""
+    preemptor = telling.record.spec.preemptor
+    if preemptor is None or not telling.viewer.sees(preemptor.namespace):
+        return
+    counts = Counter(each.node for each in telling.record.spec.placement)
+    for node, number in sorted(counts.items())[:_MOST_PLACES]:
+        yield node, (node, number)

@@ -1,0 +1,41 @@
+"""The process that decides one record again: `python -m reprieve.web.records.deciding`.
+
+A record as JSON comes in on standard input, its judgement goes out on standard output. A process of
+its own, since a decision may take seconds and a lot of memory: whoever started it can end it, and
+nothing that people look at waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+import msgspec
+
+from reprieve.api.reprieve import Preemption
+from reprieve.web.records.judged import Again, Judgement
+
+__all__ = ["main"]
+
+_NICE: Final = 10
+
+
+def main() -> None:
+    """Read a record, write its judgement."""
+    os.nice(_NICE)
+    # Heavy, and not needed where nothing is decided.
+    from reprieve.web.records.judgement import judgement_of
+
+    record = msgspec.json.decode(sys.stdin.buffer.read(), type=Preemption)
+    try:
+        judgement = judgement_of(record)
+    except Exception as failure:
+        # A record may be anybody's: what it does to the engine is an answer, too.
+        text = f"Cannot be decided again: {type(failure).__name__}: {failure}"
+        judgement = Judgement(Again.IMPOSSIBLE, text)
+    sys.stdout.buffer.write(msgspec.json.encode(judgement))
+
+
+if __name__ == "__main__":
+    main()

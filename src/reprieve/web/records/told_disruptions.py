@@ -1,0 +1,69 @@
+"""A preemption whose record the viewer cannot read: what Disruptions tell his tenant of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reprieve.web.mirror.pods import instant
+from reprieve.web.mirror.told import DisruptionRecord
+from reprieve.web.tables import Cell, seconds
+
+__all__ = ["rows_of_disruptions", "values_of_disruptions"]
+
+
+def values_of_disruptions(told: Sequence[DisruptionRecord]) -> dict[str, Any]:
+    """Return what the Disruptions of one plan say together, in the form of the page's values."""
+    first = told[0].disruption.spec
+    ended = [instant(each.disruption.spec.ended_at) for each in told]
+    begun = [instant(each.disruption.spec.evicting_at) for each in told]
+    return {
+        "address": first.plan_id,
+        "record": None,
+        "plan": first.plan_id,
+        "plane": first.plane,
+        "attempt": None,
+        "dryRun": False,
+        "state": None,
+        "reason": "",
+        "decided": seconds(instant(first.noticed_at)),
+        "started": seconds(min(filter(None, begun), default=None)),
+        "finished": seconds(max(filter(None, ended), default=None)),
+        "preemptor": first.preemptor,
+        "command": f"kubectl get disruptions -n {told[0].namespace}",
+        "totals": {
+            "objects": sum(each.disruption.spec.objects for each in told),
+            "units": len(told),
+            "shown": len(told),
+            "gpus": None,
+            "lost": sum(each.lost_device_seconds for each in told),
+            "states": {"Evicted": len(told)},
+            "complete": False,
+        },
+        "need": None,
+        "reprieved": {},
+        "proof": None,
+        "again": None,
+    }
+
+
+def rows_of_disruptions(told: Sequence[DisruptionRecord]) -> Mapping[str, tuple[Cell, ...]]:
+    """Return the rows of the table `madeWay`."""
+    return {
+        each.unit: (
+            each.unit,
+            each.disruption.spec.objects,
+            None,
+            each.disruption.spec.rule,
+            f"it would have been spared by {each.disruption.spec.spared_by}"
+            if each.disruption.spec.spared_by
+            else "",
+            each.lost_device_seconds,
+            "Evicted",
+            seconds(each.ended or None),
+            "",
+            "",
+            None,
+        )
+        for each in told
+    }
