@@ -71,7 +71,6 @@ REVIEWED: Final = {
     "execution/parts.py": "records, which the operator alone writes",
     "execution/pod_victims.py": "seconds of the API's schema",
     "execution/turns.py": "an annotation of nodes, which tenants cannot write",
-    "intake/cluster/metadata.py": "resource versions of the API server",
     "intake/exposition.py": "answers of exporters, of bounded size",
     "intake/owners.py": "parts of objects that were decoded already",
     "intake/quota.py": "a weight that was read as a quantity already",

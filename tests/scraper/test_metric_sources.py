@@ -426,6 +426,9 @@ NO_NUMBER = (
 )
 
 
+NESTED = NO_NUMBER.replace('"a"', "[" * 100_000 + "]" * 100_000)
+
+
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
@@ -439,6 +442,7 @@ NO_NUMBER = (
         ),
         ("<html>", "not an answer"),
         ("", "not an answer"),
+        pytest.param(NESTED, "not an answer", id="nested deeply"),
     ],
 )
 async def test_an_answer_that_is_no_instant_vector_is_malformed(

@@ -119,5 +119,5 @@ def _read(annotation: str) -> tuple[_Entry, ...]:
         return ()
     try:
         return tuple(msgspec.json.decode(annotation, type=list[_Entry]))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ()

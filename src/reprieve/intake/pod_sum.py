@@ -45,10 +45,9 @@ def pod_sum(
         if restartable:
             add(total, asked)
             add(sidecars, asked)
-            raise_to(most, sidecars)
+            raise_to(most, {name: sidecars[name] for name in asked})
         else:
-            beside = dict(asked)
-            add(beside, sidecars)
+            beside = {name: amount + sidecars.get(name, 0) for name, amount in asked.items()}
             raise_to(most, beside)
     raise_to(total, most)
     total.update(own)

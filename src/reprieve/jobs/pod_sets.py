@@ -20,10 +20,11 @@ from reprieve.jobs.paths import Json, first, values
 from reprieve.jobs.suspendable_rows import JOB_SET
 from reprieve.jobs.table import BUILT_IN
 from reprieve.jobs.training import job_set_of
-from reprieve.units.untrusted import Form, integer_or_none
+from reprieve.units.untrusted import LONGEST_NAME, Form, integer_or_none
 
 __all__ = ["Found", "found_pod_sets", "pod_count", "pod_sets_of"]
 
+_MOST: Final = 18  # pod sets of a Workload
 _JAVA: Final = Form(r"([0-9]++)([kmgtpKMGTP]?+)[bB]?+")
 _BY_KIND: Final = {(kind.group, kind.kind): kind for kind in BUILT_IN}
 
@@ -76,8 +77,12 @@ def pod_count(kind: JobKind, job: Json) -> int:
 
 
 def pod_sets_of(kind: JobKind, job: Json) -> list[Json]:
-    """Return the pod sets of the Workload that a job should have, as JSON of their own."""
-    return [_pod_set(kind, found) for found in found_pod_sets(kind, job)]
+    """Return the pod sets of the Workload that a job should have, as JSON of their own.
+
+    Of a job that has more than a Workload may have they are one too many, which the API server
+    refuses: a tenant can say of one template a thousand times that it is a pod set.
+    """
+    return [_pod_set(kind, found) for found in found_pod_sets(kind, job)[: _MOST + 1]]
 
 
 def _pod_set(kind: JobKind, found: Found) -> Json:
@@ -142,7 +147,7 @@ def _of_component(components: Components, component: Json) -> Iterator[tuple[int
     declared = component.get(components.declared)
     if declared:
         for each in declared:
-            template = first(component, str(each.get("path", "")))
+            template = _at(component, str(each.get("path", "")))
             if isinstance(template, dict):
                 replicas = each.get("replicas", 1)
                 yield replicas if isinstance(replicas, int) else 1, template
@@ -152,6 +157,13 @@ def _of_component(components: Components, component: Json) -> Iterator[tuple[int
     kind = _BY_KIND.get((group, str(wrapped.get("kind", ""))))
     for found in found_pod_sets(kind, wrapped) if kind is not None else ():
         yield found.count, found.template
+
+
+def _at(component: Json, path: str) -> Any:
+    """Return what stands at a path that a tenant wrote: names alone, so that it is no search."""
+    if len(path) > LONGEST_NAME or "*" in path:
+        return None
+    return first(component, path)
 
 
 def _composed(asked: Asked, template: Json, flat: Json) -> Json:

@@ -9,6 +9,7 @@ trainer's `TrainJob` and `TrainingRuntime`.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -44,9 +45,12 @@ def job_set_of(train_job: Json) -> Json | None:
             name = container.get("name")
             if name == "node" or (name == "launcher" and as_node):
                 _train(container, trainer)
+    jobs = {job.get("name"): job for job in spec.get("replicatedJobs") or ()}
+    lists: dict[int, _Listed] = {}
     for patch in first(train_job, "spec.runtimePatches") or ():
         if patch.get("manager") != MANAGER:
-            _patch(spec, first(patch, "trainingRuntimeSpec.template.spec.replicatedJobs") or ())
+            told = first(patch, "trainingRuntimeSpec.template.spec.replicatedJobs") or ()
+            _patch(jobs, told, lists)
     metadata = {"name": train_job["metadata"]["name"]}
     return {"kind": "JobSet", "metadata": metadata, "spec": spec}
 
@@ -79,31 +83,70 @@ def _train(container: Json, trainer: Mapping[str, Any]) -> None:
         )
 
 
-def _patch(spec: Json, patches: Any) -> None:
-    """Merge a manager's patches of pod templates."""
-    jobs = {job.get("name"): job for job in spec.get("replicatedJobs") or ()}
+def _patch(jobs: Mapping[Any, Json], patches: Any, lists: dict[int, _Listed]) -> None:
+    """Merge a manager's patches of pod templates into the jobs of these names."""
     for patch in patches:
         job, more = jobs.get(patch.get("name")), first(patch, "template.spec.template")
         if job is None or not isinstance(more, dict):
             continue
         template = job.setdefault("template", {}).setdefault("spec", {}).setdefault("template", {})
         for part in ("metadata", "spec"):
-            _merge(template.setdefault(part, {}), more.get(part) or {})
+            _merge(template.setdefault(part, {}), more.get(part) or {}, lists)
 
 
-def _merge(into: Json, more: Mapping[str, Any]) -> None:
-    """Merge maps, and lists of things with a name by it; other lists are joined."""
+class _Listed:
+    """What a list holds, so that each thing that is joined to it is looked up rather than sought.
+
+    Named things are found by their name, others by their text.
+    """
+
+    def __init__(self, have: list[Any]) -> None:
+        self._have = have
+        self._named: dict[str, Json] = {}
+        self._said: set[str] = set()
+        for each in have:
+            self._note(each)
+
+    def join(self, more: Any, lists: dict[int, _Listed]) -> None:
+        """Merge a thing with that of its name, or append it unless it is there."""
+        known = self._named.get(_name_of(more))
+        if known is not None:
+            _merge(known, more, lists)
+        elif _name_of(more) or _text(more) not in self._said:
+            mine = copy.deepcopy(more)
+            self._have.append(mine)
+            self._note(mine)
+
+    def _note(self, each: Any) -> None:
+        name = _name_of(each)
+        if name:
+            self._named[name] = each
+        else:
+            self._said.add(_text(each))
+
+
+def _name_of(thing: Any) -> str:
+    return str(thing.get("name") or "") if isinstance(thing, dict) else ""
+
+
+def _text(thing: Any) -> str:
+    return json.dumps(thing, sort_keys=True)
+
+
+def _merge(into: Json, more: Mapping[str, Any], lists: dict[int, _Listed]) -> None:
+    """Merge maps, and lists of things with a name by it; other lists are joined.
+
+    `lists`: by the id of each list of the template that was looked at.
+    """
     for key, value in more.items():
         have = into.get(key)
         if isinstance(have, dict) and isinstance(value, dict):
-            _merge(have, value)
+            _merge(have, value, lists)
         elif isinstance(have, list) and isinstance(value, list):
-            named = {each.get("name"): each for each in have if isinstance(each, dict)}
-            for each in copy.deepcopy(value):
-                known = named.get(each.get("name")) if isinstance(each, dict) else None
-                if known is not None and each.get("name"):
-                    _merge(known, each)
-                elif each not in have:
-                    have.append(each)
+            known = lists.get(id(have))
+            if known is None:
+                known = lists[id(have)] = _Listed(have)
+            for each in value:
+                known.join(each, lists)
         else:
             into[key] = copy.deepcopy(value)

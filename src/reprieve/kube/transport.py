@@ -199,7 +199,7 @@ class Transport:
 def _error(answer: Answer, body: bytes, call: Call | None) -> ApiError:
     try:
         status: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Proxies and unknown paths answer in plain text.
         status = {"message": " ".join(body[:200].decode("utf-8", "replace").split())}
     return error_from(

@@ -76,6 +76,7 @@ SCHEDULER_ERROR: Final = "SchedulerError"
 
 _SCHEDULED: Final = "Scheduled"
 _NOTE_LIMIT: Final = 1024  # characters of an event's note
+_MESSAGE_LIMIT: Final = 32_768  # characters of a condition's message
 _NOTE_END: Final = " ..."
 _DOMAIN: Final = "cannot determine domain for already scheduled pods: "
 _GROUP_PREEMPTION: Final = "pod group preemption: "
@@ -249,7 +250,7 @@ def pod_condition(attempt: Attempt, member: Member, *, kep_messages: bool = Fals
         POD_SCHEDULED,
         "False",
         SCHEDULER_ERROR if error else UNSCHEDULABLE,
-        member_message(attempt, member, kep_messages=kep_messages),
+        cut(member_message(attempt, member, kep_messages=kep_messages), _MESSAGE_LIMIT),
     )
 
 
@@ -271,7 +272,7 @@ def group_condition(
         type,
         "False",
         SCHEDULER_ERROR if error else UNSCHEDULABLE,
-        group_message(attempt, part, kep_messages=kep_messages),
+        cut(group_message(attempt, part, kep_messages=kep_messages), _MESSAGE_LIMIT),
     )
 
 

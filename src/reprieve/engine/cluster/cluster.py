@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 
 from reprieve.engine.cluster.columns import LIMIT
 from reprieve.engine.cluster.copies import SELECTORS, Copies
-from reprieve.engine.cluster.devices import DeviceClassRow, extended_classes
+from reprieve.engine.cluster.devices import EXTENDED_PREFIX, DeviceClassRow, extended_classes
 from reprieve.engine.cluster.invariants import check, rebuilt
 from reprieve.engine.cluster.overlay import Expected, Overlay
 from reprieve.engine.cluster.pods import assume_pod, end_pod, put_pod, show, unassume
@@ -188,6 +188,9 @@ class Cluster:
             self._put(Kind.SELECTOR, key, change, change)
         else:
             self._put(change.kind, (change.namespace, change.name), change, change.row)
+            if isinstance(change.row, DeviceClassRow):
+                stands_for = (change.row.extended_resource, f"{EXTENDED_PREFIX}{change.row.name}")
+                self._state.widen(filter(None, stands_for))
 
     def _after(self) -> None:
         self.revision += 1
@@ -197,7 +200,8 @@ class Cluster:
                 for kind, table in self._state.tables.items()
             }
             rows = [pod.row for pod in self._state.pods.values()]
-            check(self._copies.make(self.revision), rebuilt(rows, tables, self.overlay))
+            expected = rebuilt(rows, tables, self.overlay, self._state.resources)
+            check(self._copies.make(self.revision), expected)
 
     def _put(
         self,

@@ -114,7 +114,8 @@ class ClassColumns:
         amounts = [0] * self.requests.shape[1]
         amounts[column_of[PODS]] = 1
         for name, amount in entry.requests:
-            amounts[column_of[name]] = min(amount, LIMIT)
+            if name in column_of:
+                amounts[column_of[name]] = min(amount, LIMIT)
         scored = min(entry.scored_cpu, LIMIT), min(entry.scored_memory, LIMIT)
         self.requests[number] = amounts
         self.scored[number] = scored
@@ -122,6 +123,18 @@ class ClassColumns:
             self.huge.add(number)
         else:
             self.huge.discard(number)
+
+    def fill_in(self, number: int, entry: PodClass, columns: Mapping[str, int]) -> bool:
+        """Write the amounts of new columns; return whether the class is huge by them."""
+        most = 0
+        for name, amount in entry.requests:
+            if name in columns:
+                self.requests[number, columns[name]] = min(amount, LIMIT)
+                most = max(most, amount)
+        if most <= HUGE or number in self.huge:
+            return False
+        self.huge.add(number)
+        return True
 
 
 class PodColumns:
@@ -225,6 +238,15 @@ class PodColumns:
         self.min_runtimes.pop(slot, None)
         self.priority[slot] = self.start[slot] = self.checkpoint[slot] = self.flags[slot] = 0
         self._free.append(slot)
+
+    def count_in(self, columns: list[int], huge: set[int], classes: ClassColumns) -> None:
+        """Sum new columns up; `huge`: classes that have become so by them."""
+        node, pod_class = self.node[: self.size], self.pod_class[: self.size]
+        for column in columns:
+            np.add.at(self.used[:, column], node, classes.requests[pod_class, column])
+        for number in huge:
+            for each in node[pod_class == number].tolist():
+                self.huge[each] = self.huge.get(each, 0) + 1
 
     def usage(self, nodes: NDArray[np.intp], classes: ClassColumns) -> tuple[I64, I64]:
         """Return new arrays `used` and `scored` of the node numbers, saturating."""

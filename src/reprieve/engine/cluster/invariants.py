@@ -7,7 +7,7 @@ after every batch. Source: the design's "State that can be trusted".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -104,8 +104,12 @@ def rebuilt(
     pods: Iterable[PodRow],
     tables: Mapping[Kind, Mapping[tuple[str, str], Any]],
     overlay: Overlay,
+    resources: Container[str] | None = None,
 ) -> Contents:
-    """Return what a snapshot of these rows must say; `tables` hold nodes and groups too."""
+    """Return what a snapshot of these rows must say; `tables` hold nodes and groups too.
+
+    `resources`: those that are counted, where not all are.
+    """
     nodes = tuple(row for _, row in sorted(tables[Kind.NODE].items()))
     names = [node.name for node in nodes]
     kinds = (Kind.GROUP, Kind.COMPOSITE)
@@ -133,7 +137,10 @@ def rebuilt(
                     (row.namespace, row.name, row.uid, wanted, priority, group, entry, labels)
                 )
             continue
-        amounts = {PODS: 1, **{name: min(amount, LIMIT) for name, amount in entry.requests}}
+        amounts = {PODS: 1}
+        for name, amount in entry.requests:
+            if resources is None or name in resources:
+                amounts[name] = min(amount, LIMIT)
         flags = 0 if row.node else int(Flag.ASSUMED)
         if row.deleting:
             flags |= Flag.DELETING | (Flag.PREEMPTED if row.preempted else 0)

@@ -32,6 +32,9 @@ __all__ = ["NOWHERE", "Held", "HeldPod", "State"]
 
 NOWHERE: Final = 0  # the node number of free slots
 _FIRST: Final = (PODS, CPU, MEMORY, STORAGE)
+#: Resources that only pods name which have a column: a tenant invents as many as he likes, and each
+#: costs a number for every node and every pod. A pod that asks for one without fits nowhere.
+_MOST_UNOFFERED: Final = 32
 
 
 @dataclass(slots=True)
@@ -74,6 +77,7 @@ class State:
     resources: dict[str, int] = field(
         default_factory=lambda: {name: column for column, name in enumerate(_FIRST)}
     )
+    unoffered: int = 0  # columns that were made for what only pods name
     classes: Numbers[PodClass] = field(default_factory=lambda: Numbers(1))
     labels: Numbers[PodLabels] = field(default_factory=lambda: Numbers(1))
     groups: Numbers[str] = field(default_factory=Numbers)  # namespace/name
@@ -99,22 +103,49 @@ class State:
         """Return the number of a class, with one user more."""
         number = self.classes.take(entry)
         if self.classes.users(number) == 1:
-            self.widen(name for name, _ in entry.requests)
+            self._mention(name for name, _ in entry.requests)
             self.class_columns.fill(number, entry, self.resources)
         return number
 
     def widen(self, names: Iterable[str]) -> None:
-        """Give each new resource name a column."""
-        new = sorted({name for name in names if name not in self.resources})
-        if not new:
+        """Give each new resource name that nodes offer, or device classes stand for, a column."""
+        new = self._new(names)
+        self._add(new)
+        if new and self.unoffered >= _MOST_UNOFFERED:
+            # Pods may have named it for a while.
+            self._count(new)
+
+    def _mention(self, names: Iterable[str]) -> None:
+        """Give new resource names that pods ask for a column, as long as there are few."""
+        if self.unoffered < _MOST_UNOFFERED:
+            new = self._new(names)[: _MOST_UNOFFERED - self.unoffered]
+            self.unoffered += len(new)
+            self._add(new)
+
+    def _new(self, names: Iterable[str]) -> list[str]:
+        return sorted({name for name in names if name not in self.resources})
+
+    def _add(self, names: list[str]) -> None:
+        if not names:
             return
-        for name in new:
+        for name in names:
             self.resources[name] = len(self.resources)
         width = len(self.resources)
         self.allocatable = _wider(self.allocatable, width)
         self.class_columns.requests = _wider(self.class_columns.requests, width)
         self.placed.used = _wider(self.placed.used, width)
         self.assumed.used = _wider(self.assumed.used, width)
+
+    def _count(self, names: list[str]) -> None:
+        """Fill new columns with what the pods ask for."""
+        columns = {name: self.resources[name] for name in names}
+        huge = {
+            number
+            for number, entry in enumerate(self.classes.values)
+            if entry is not None and self.class_columns.fill_in(number, entry, columns)
+        }
+        for pods in (self.placed, self.assumed):
+            pods.count_in(list(columns.values()), huge, self.class_columns)
 
 
 def _wider(amounts: I64, width: int) -> I64:

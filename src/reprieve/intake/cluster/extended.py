@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from reprieve.api.scheduling import Container, PodSpec
+from reprieve.api.scheduling import PodSpec
 from reprieve.engine.cluster.rows import ExtendedRequest
 from reprieve.units.quantities import InvalidQuantity, parse_milli
 
@@ -21,6 +21,7 @@ __all__ = ["extended_requests"]
 
 _BY_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 _ALWAYS: Final = "Always"
+_MOST_SHARING: Final = 1_000  # containers of one resource; a claim holds 32 requests
 
 
 @dataclass(slots=True)
@@ -32,65 +33,68 @@ class _Asked:
     containers: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """A container that asks for a resource; `lasts`: it runs on."""
+
+    index: int
+    lasts: bool
+    asked: _Asked
+
+
 def extended_requests(spec: PodSpec) -> tuple[ExtendedRequest, ...]:
     """Return the requests of a pod, by name."""
-    init = tuple(spec.init_containers or ())
-    containers = (*init, *(spec.containers or ()))
-    names = {name for container in containers for name in _amounts(container)}
+    init = len(spec.init_containers or ())
+    askers: dict[str, list[_Asker]] = {}
+    for index, container in enumerate((*(spec.init_containers or ()), *(spec.containers or ()))):
+        lasts = index >= init or container.restart_policy == _ALWAYS
+        requests = (container.resources.requests if container.resources else None) or {}
+        for place, resource in enumerate(sorted(requests)):
+            count = _count(resource, requests[resource])
+            if count:
+                asked = _Asked(f"container-{index}-request-{place}", count, [container.name])
+                askers.setdefault(resource, []).append(_Asker(index, lasts, asked))
     found = [
         ExtendedRequest(resource, asked.name, asked.count, tuple(asked.containers))
-        for resource in names
-        for asked in _of_resource(resource, containers, len(init))
+        for resource, each in askers.items()
+        for asked in _of_resource(each)
     ]
     return tuple(sorted(found, key=lambda request: request.name))
 
 
-def _of_resource(resource: str, containers: tuple[Container, ...], init: int) -> tuple[_Asked, ...]:
-    lasting: dict[int, _Asked] = {}
-    ending = []
-    for index, container in enumerate(containers):
-        count = _amounts(container).get(resource, 0)
-        if count == 0:
-            continue
-        asked = _Asked(_name(index, container, resource), count, [container.name])
-        if index < init and container.restart_policy != _ALWAYS:
-            ending.append((index, container.name, asked))
-        else:
-            lasting[index] = asked
+def _of_resource(askers: list[_Asker]) -> tuple[_Asked, ...]:
+    lasting = [each for each in askers if each.lasts]
+    ending = [each for each in askers if not each.lasts]
     extra: _Asked | None = None
     short = []
-    for index, name, asked in ending:
-        for other in (each for place, each in lasting.items() if place >= index):
+    for each in ending:
+        asked, name = each.asked, each.asked.containers[0]
+        # Beyond what any claim can hold nothing is shared: the time is that number squared.
+        for other in lasting if len(askers) <= _MOST_SHARING else ():
+            if other.index < each.index:
+                continue
             if asked.count <= 0:
                 break
-            other.containers.append(name)
-            asked.count -= other.count
+            other.asked.containers.append(name)
+            asked.count -= other.asked.count
         if asked.count > 0:
             short.append(name)
             if extra is None or extra.count < asked.count:
                 extra = asked
     if extra is None:
-        return tuple(lasting.values())
+        return tuple(each.asked for each in lasting)
     extra.containers = short
-    return (extra, *lasting.values())
+    return (extra, *(each.asked for each in lasting))
 
 
-def _name(index: int, container: Container, resource: str) -> str:
-    requests = (container.resources.requests if container.resources else None) or {}
-    return f"container-{index}-request-{sorted(requests).index(resource)}"
-
-
-def _amounts(container: Container) -> dict[str, int]:
-    """Return whole positive amounts of extended resources."""
-    found = {}
-    requests = container.resources.requests if container.resources else None
-    for name, quantity in (requests or {}).items():
-        if "/" not in name or ("kubernetes.io/" in name and not name.startswith(_BY_CLASS)):
-            continue
-        try:
-            milli = parse_milli(quantity)
-        except InvalidQuantity:
-            continue
-        if milli > 0 and milli % 1000 == 0:
-            found[name] = milli // 1000
-    return found
+def _count(resource: str, quantity: str | int | float) -> int:
+    """Return the amount of an extended resource; 0 where it is none, or no whole positive one."""
+    if "/" not in resource:
+        return 0
+    if "kubernetes.io/" in resource and not resource.startswith(_BY_CLASS):
+        return 0
+    try:
+        milli = parse_milli(quantity)
+    except InvalidQuantity:
+        return 0
+    return milli // 1000 if milli > 0 and milli % 1000 == 0 else 0

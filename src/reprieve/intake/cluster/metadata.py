@@ -12,7 +12,7 @@ from reprieve.api.scheduling import PodResourceClaim, ResourceClaimStatus
 from reprieve.units.durations import SECOND, InvalidDuration, parse_duration
 from reprieve.units.ids import Uid
 from reprieve.units.instants import parse_instant
-from reprieve.units.untrusted import integer_or_none
+from reprieve.units.untrusted import INT64, integer_or_none
 
 __all__ = [
     "DISRUPTION",
@@ -50,8 +50,7 @@ def uid_of(metadata: ObjectMeta) -> Uid:
 
 def version_of(metadata: ObjectMeta) -> int:
     """Return the resource version as a number, 0 where it is none."""
-    text = metadata.resource_version
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return integer_or_none(metadata.resource_version, 0, INT64[1]) or 0
 
 
 def seconds_of(text: str | None) -> int | None:

@@ -136,13 +136,15 @@ def compile_resources(view: View, pending: Pending) -> ResourcesFilter:
             column = snapshot.resources.index(name)
             columns.append(column)
             used, offered = view.used[:, column], snapshot.allocatable[:, column]
+            room = offered - request
         else:
-            used = offered = np.zeros(nodes, np.int64)
-        room = offered - request
+            # One number for all nodes: a pod may name thousands that no node has.
+            used = offered = np.broadcast_to(np.int64(0), (nodes,))
+            room = np.broadcast_to(np.int64(-request), (nodes,))
         lacking = room < 0
         if name in stands_for:
             elsewhere = offered <= 0
-            room[elsewhere] = _LIMIT
+            room = np.where(elsewhere, _LIMIT, room)
             lacking &= ~elsewhere
         too_small |= lacking
         checks.append(_Check(name, used, room))

@@ -71,6 +71,10 @@ class _Answer(msgspec.Struct, gc=False):
     error: str = ""
 
 
+# The decoder recurses, and what it is given may be nested more deeply than Python lets it.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 class VectorParser:
     """Reads one answer that comes in pieces, in the manner of `ExpositionParser`.
 
@@ -129,7 +133,7 @@ class VectorParser:
         self._around += self._series or b""
         try:
             answer = msgspec.json.decode(self._around, type=_Answer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise _no_answer(error) from None
         if answer.status != "success" or answer.data is None:
             raise MalformedExposition(f"the query failed: {answer.error or answer.status}")
@@ -161,7 +165,7 @@ class VectorParser:
     def _take(self, text: bytes) -> None:
         try:
             series = msgspec.json.decode(text, type=_Series)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise _no_answer(error) from None
         family = self._families.get(self._name_of(series))
         if family is None or series.value is None:
