@@ -196,7 +196,7 @@ async def test_a_plan_is_recorded_without_its_input_where_that_cannot_be_written
         _full(cluster)
         cluster.api.before = refused
         cluster.create(pod("alone", 3, priority="high"))
-        cluster.start(record_sizes=Sizes(head=1_600))
+        cluster.start(record_sizes=Sizes(head=2_400))
         await cluster.until(lambda: len(cluster.victims()) == 2)
         (intent,) = cluster.intents()
         assert len(intent["spec"]["victims"]) == 2

@@ -328,12 +328,34 @@ class PodSpec(_Struct, frozen=True):
     host_users: bool | None = None
 
 
+class ContainerWaiting(_Struct, frozen=True):
+    """Why a container does not run yet."""
+
+    reason: str | None = None
+
+
+class ContainerTerminated(_Struct, frozen=True):
+    """How a container ended, and when."""
+
+    exit_code: int = 0
+    finished_at: str | None = None
+
+
+class ContainerState(_Struct, frozen=True):
+    """What a container does, of what tells how it fails."""
+
+    waiting: ContainerWaiting | None = None
+    terminated: ContainerTerminated | None = None
+
+
 class ContainerStatus(_Struct, frozen=True):
-    """What a container has been given: allocated, and actuated."""
+    """What a container has been given: allocated, and actuated; and what it does."""
 
     name: str = ""
     allocated_resources: Amounts | None = None
     resources: ContainerResources | None = None
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
 
 
 class PodStatus(_Struct, frozen=True):

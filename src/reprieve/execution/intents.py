@@ -55,6 +55,7 @@ from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.kube.writes import Priority
+from reprieve.telemetry.displacements import kept_of
 from reprieve.telemetry.victim_states import numbers_by_state
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
@@ -466,7 +467,8 @@ def _of(intent: Preemption, spec: PreemptionSpec) -> Preemption:
 
 
 def _without_input(intent: Preemption) -> Preemption:
-    return _of(intent, msgspec.structs.replace(intent.spec, input=None))
+    """Leave of the input only what the ledger of disruptions needs."""
+    return _of(intent, msgspec.structs.replace(intent.spec, input=kept_of(intent.spec.input)))
 
 
 def _bare(intent: Preemption) -> Preemption:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from reprieve.api import kueue
-from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.cluster.rows import PodClass, PodRow
 from reprieve.engine.disruptions.lineage import LINEAGE_LABEL, Identity, Party, party_of
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
@@ -45,11 +46,9 @@ def workload_party(workload: kueue.Workload, owner: str, label: str) -> Party:
 def pod_party(row: PodRow) -> Party:
     """Return the line of work of a pod, whose controller is the highest owner that is known.
 
-    Without one its class is its template.
+    Its class is its template.
     """
-    template = ""
-    if not row.controller:
-        template = hashlib.blake2b(repr(row.pod_class).encode(), digest_size=8).hexdigest()
+    template = _template_of(row.pod_class)
     return party_of(
         Identity(
             uid=row.uid,
@@ -62,6 +61,11 @@ def pod_party(row: PodRow) -> Party:
             created=Nanos(row.created * SECOND),
         )
     )
+
+
+@lru_cache(maxsize=4_096)
+def _template_of(pod_class: PodClass) -> str:
+    return hashlib.blake2b(repr(pod_class).encode(), digest_size=8).hexdigest()
 
 
 def controller_uid(job: Mapping[str, Any]) -> str:

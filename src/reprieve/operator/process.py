@@ -18,10 +18,12 @@ import os
 import secrets
 import signal
 import socket
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Plane as Decider
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence, Tenure
@@ -167,6 +169,7 @@ async def _run(
         metrics=metrics,
         fence=fence,
         disruptions=disruptions,
+        governor=Governor(settings.governor, threading.RLock()),
         decision_log=told,
         identity=identity,
         decision_limit=limit,

@@ -52,7 +52,7 @@ _KEYS: Final = (
     "vendors",
     "literal",
 )
-_OTHERS: Final = ("scheduling", "quota")  # sections with readers of their own
+_OTHERS: Final = ("scheduling", "quota", "governor")  # sections with readers of their own
 # Sections of the chart's values that have no meaning outside the chart.
 _CHART_ONLY: Final = (
     "kaiwoConfig",

@@ -14,16 +14,17 @@ from typing import Any, Final
 
 import msgspec
 
-from reprieve.api.reprieve import ObjectRef, Preemption, VictimState
+from reprieve.api.reprieve import ObjectRef, Preemption, Victim, VictimState
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.instants import Nanos, parse_instant
 
-__all__ = ["displacements_of", "stored"]
+__all__ = ["displacements_of", "kept_of", "stored"]
 
 #: Most victims of one record: some 200 characters each.
 _MOST: Final = 300
+_STRICTLY: Final = 1  # who makes way in the scheduling plane has a strictly lower priority
 _KEY: Final = "displacements"
 _NOT_EVICTED: Final = (VictimState.SPARED, VictimState.FAILED)
 
@@ -31,7 +32,7 @@ _NOT_EVICTED: Final = (VictimState.SPARED, VictimState.FAILED)
 class _Row(msgspec.Struct, frozen=True):
     """What a record says of one displacement beside the objects and the instant."""
 
-    preemptor: Party
+    preemptor: Party | None
     victim: Party
     number: int = 0
     devices: int = 0
@@ -55,35 +56,47 @@ def stored(rows: Sequence[Displacement]) -> dict[str, Any]:
             row.cause,
         )
         for row in rows
-        if row.preemptor is not None
     }
     return {_KEY: msgspec.to_builtins(found)}
+
+
+def kept_of(recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return of a record's input the displacements alone, None where there are none."""
+    return {_KEY: recorded[_KEY]} if recorded is not None and _KEY in recorded else None
 
 
 def displacements_of(
     intent: Preemption, there: Callable[[ObjectRef], Party | None]
 ) -> Iterator[Displacement]:
-    """Yield what a record displaced; victims that were spared do not count.
+    """Yield what a record displaced, once for each unit; victims that were spared do not count.
 
     `there`: the line of work of an object that exists, for records that do not say it.
     """
-    preemptor = intent.spec.preemptor
-    if preemptor is None:
-        return
+    preemptor, plane = intent.spec.preemptor, intent.spec.plane
+    above = _STRICTLY if plane == Actor.SCHEDULING else 0
     known = _stored(intent.spec.input)
     at = _instant(intent.spec.decided_at)
     states = victim_states(intent)
     spared = {uid for uid, each in states.items() if each.state in _NOT_EVICTED}
+    units: set[str] = set()
     for victim in intent.spec.victims:
         subject = victim.subject
-        if subject.uid in spared:
+        if victim.root.uid in spared or subject.uid in spared or victim.unit in units:
             continue
-        row = known.get(subject.uid) or _Row(
-            there(preemptor) or _of_its_own(preemptor), there(subject) or _of_its_own(subject)
+        if victim.unit:
+            units.add(victim.unit)
+        row = (
+            known.get(subject.uid)
+            or known.get(victim.root.uid)
+            or _Row(
+                None if preemptor is None else there(preemptor) or _said(preemptor, intent),
+                there(subject) or _said_of(victim),
+                above=above,
+            )
         )
         yield Displacement(
             at,
-            Actor(intent.spec.plane),
+            Actor(plane),
             row.preemptor,
             row.victim,
             subject.uid,
@@ -102,8 +115,15 @@ def _stored(recorded: Mapping[str, Any] | None) -> Mapping[str, _Row]:
         return {}
 
 
-def _of_its_own(ref: ObjectRef) -> Party:
-    return Party(Lineage(f"object/{ref.uid}"), ref.namespace)
+def _said(preemptor: ObjectRef, intent: Preemption) -> Party:
+    """Return the line of work that the record says; without one it is one of its own."""
+    said = intent.spec.preemptor_lineage or f"object/{preemptor.uid}"
+    return Party(Lineage(said), preemptor.namespace)
+
+
+def _said_of(victim: Victim) -> Party:
+    said = victim.lineage or f"object/{victim.subject.uid}"
+    return Party(Lineage(said), victim.subject.namespace)
 
 
 def _instant(text: str) -> Nanos:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -43,12 +44,13 @@ from reprieve.engine.cluster.storage import (
     StorageClassRow,
     VolumeRow,
 )
+from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.telemetry.record import packed
 from reprieve.units.ids import Uid
 
-__all__ = ["MOST_PODS", "SchedulingInput", "encode_scheduling", "restored"]
+__all__ = ["MOST_PODS", "SchedulingInput", "encode_scheduling", "holds_of", "restored"]
 
 #: Most placed pods: more would not fit into a record, whatever they are called.
 MOST_PODS: Final = 15_000
@@ -105,6 +107,7 @@ class PlacedPods(msgspec.Struct, frozen=True):
     checkpoints: list[int] = []  # empty where nobody said when
     protections: list[tuple[int, str]] = []  # with the place in these lists
     min_runtimes: list[tuple[int, int]] = []  # likewise
+    holds: list[tuple[int, Hold]] = []  # likewise
 
 
 class SchedulingInput(msgspec.Struct, frozen=True):
@@ -154,10 +157,12 @@ def encode_scheduling(
     earlier: Iterable[Attempt] = (),
     overdue: Collection[Uid] = (),
     now: int = 0,
+    holds: Mapping[Uid, Hold] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the value for `spec.input`.
 
     `earlier`: attempts over the same snapshot before this one, whose nominations count already.
+    `holds`: who was held from the unit.
     """
     slots = np.flatnonzero(snapshot.pod_node >= 0)
     omitted = f"{len(slots)} pods"
@@ -199,6 +204,11 @@ def encode_scheduling(
                 for place, slot in enumerate(slots.tolist() if snapshot.min_runtimes else ())
                 if slot in snapshot.min_runtimes
             ],
+            holds=[
+                (place, holds[Uid(snapshot.pod_uids[slot])])
+                for place, slot in enumerate(slots.tolist() if holds else ())
+                if snapshot.pod_uids[slot] in holds
+            ],
         ),
         pending=pending,
         nominations=nominations,
@@ -232,6 +242,15 @@ def restored(decided_on: SchedulingInput) -> Snapshot:
         node, priority = nominated.get(row.uid, ("", row.priority))
         cluster.nominate(row.uid, node, priority, _FAR)
     return replace(cluster.snapshot(), revision=decided_on.revision)
+
+
+def holds_of(decided_on: SchedulingInput) -> Mapping[Uid, Hold]:
+    """Return who was held from the unit, until when and by which rule.
+
+    Raises:
+        IndexError: as `restored`.
+    """
+    return {Uid(decided_on.pods.uids[place]): hold for place, hold in decided_on.pods.holds}
 
 
 def _nominations(

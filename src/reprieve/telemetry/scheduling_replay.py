@@ -18,6 +18,7 @@ import numpy as np
 from reprieve.engine.cluster.snapshot import Snapshot
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.plan import Plan
+from reprieve.engine.scheduling.held import held_until
 from reprieve.engine.scheduling.hierarchy import as_preemptor, effective_priority
 from reprieve.engine.scheduling.min_runtime import protected_until
 from reprieve.engine.scheduling.outcome import Attempt, UnitVictim
@@ -25,8 +26,10 @@ from reprieve.engine.scheduling.plugins import PostFilter
 from reprieve.engine.scheduling.session import Session
 from reprieve.telemetry.refusals import refusals
 from reprieve.telemetry.replay import SpoiltInput, unpacked
-from reprieve.telemetry.scheduling_record import SchedulingInput, restored
+from reprieve.telemetry.scheduling_record import SchedulingInput, holds_of, restored
+from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
+from reprieve.units.ids import Uid
 
 __all__ = [
     "Part",
@@ -50,6 +53,7 @@ class Part(StrEnum):
     REPRIEVED = "Reprieved"
     OVERDUE = "Overdue"  # an earlier victim that did not end: not counted on again
     PROTECTED = "Protected"  # within its minimum runtime
+    HELD = "Held"  # by the governor of disruptions, from this preemptor
     ELSEWHERE = "Elsewhere"  # on another node than the one that a single pod was given
     NOT_LOWER = "NotLower"  # its priority is not below the preemptor's
 
@@ -60,7 +64,7 @@ class PodAnswer:
 
     `unit`: of a victim. `refused`: the filter that refused its reprieve, empty where unknown.
     `node`: where it runs, or where a member is to run. `until`: Unix seconds at which its minimum
-    runtime ends, for one that is protected.
+    runtime ends, for one that is protected; or the hold, by `rule`, for one that is held.
     """
 
     key: str  # namespace/name
@@ -72,6 +76,7 @@ class PodAnswer:
     unit: UnitVictim | None = None
     refused: str = ""
     until: int = 0
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,13 @@ def decide_scheduling_again(
         snapshot = restored(decided_on)
         overdue, now = decided_on.overdue, decided_on.now
         session = Session(
-            snapshot, policy, plugins=plugins, overdue=overdue, now=now, scorers=scorers
+            snapshot,
+            policy,
+            plugins=plugins,
+            overdue=overdue,
+            now=now,
+            scorers=scorers,
+            holds={decided_on.unit: holds_of(decided_on)},
         )
         attempt = session.attempt(decided_on.unit)
     except (AssertionError, LookupError, TypeError, ValueError) as failure:
@@ -151,6 +162,8 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
     overdue = frozenset(replay.decided_on.overdue)
     policy, now = replay.decided_on.policy, replay.decided_on.now
     until = protected_until(snapshot, policy, now)
+    holds = holds_of(replay.decided_on)
+    held = held_until(snapshot, policy, holds)
     slots = np.flatnonzero(snapshot.pod_node >= 0).tolist()
     for slot in sorted(slots, key=lambda each: snapshot.pod_keys[each]):
         if slot in told:
@@ -163,6 +176,11 @@ def pod_answers(replay: SchedulingReplay) -> Iterator[PodAnswer]:
         elif until is not None and until[slot]:
             answer = _placed(replay, slot, Part.PROTECTED, priorities[slot])
             yield replace(answer, until=int(until[slot]))
+            continue
+        elif held is not None and held[slot]:
+            answer = _placed(replay, slot, Part.HELD, priorities[slot])
+            hold = holds.get(Uid(snapshot.pod_uids[slot])) or next(iter(holds.values()))
+            yield replace(answer, until=-(-int(held[slot]) // SECOND), rule=str(hold.rule))
             continue
         elif node >= 0 and snapshot.pod_node[slot] != node:
             part = Part.ELSEWHERE

@@ -70,6 +70,9 @@ def pod_answer_text(answer: PodAnswer, replay: SchedulingReplay) -> str:
         case Part.PROTECTED:
             until = format_instant(Nanos(answer.until * SECOND))
             return f"{who} stays: it is within its minimum runtime until {until}"
+        case Part.HELD:
+            until = format_instant(Nanos(answer.until * SECOND))
+            return f"{who} stays: held from the preemptor until {until} ({answer.rule})"
         case Part.ELSEWHERE:
             return f"{who} stays: the pod is to run on another node"
         case Part.NOT_LOWER:
@@ -153,7 +156,7 @@ def _kept(
         yield counts_text(spec)
     if replay is None:
         return
-    staying = (Part.REPRIEVED, Part.OVERDUE, Part.PROTECTED)
+    staying = (Part.REPRIEVED, Part.OVERDUE, Part.PROTECTED, Part.HELD)
     reprieved = [each for each in answers if each.part in staying]
     yield f"{len(reprieved)} candidates that stay:" if reprieved else "No candidate stays"
     for each in reprieved[:MOST_NAMED]:

@@ -238,6 +238,10 @@ _STAYS: Final[Mapping[str, str]] = MappingProxyType(
         "priority": "of no lower priority",
         "protected": "protected for now",
         "loop": "held because of a loop",
+        "cycle": "held because of a loop",
+        "without gain": "held, since it was displaced for nothing before",
+        "repeated displacement": "protected, since it was displaced again and again",
+        "crash loop": "held from work that fails after displacing others",
         "fair share": "within its fair share",
         "not enough": "too small to help",
     }

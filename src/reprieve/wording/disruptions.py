@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
-from reprieve.engine.disruptions.questions import Hold, Loop
+from reprieve.engine.disruptions.questions import Hold, Loop, Rule
 from reprieve.units.durations import HOUR, MINUTE, SECOND, format_duration
-from reprieve.units.instants import format_instant
+from reprieve.units.instants import Nanos, format_instant
 
-__all__ = ["loop_text", "pair_text"]
+_WHY: Final[Mapping[Rule, str]] = MappingProxyType(
+    {
+        Rule.CYCLE: "they displace each other in a circle",
+        Rule.WITHOUT_GAIN: "they made way for it before, and it got nothing of it",
+        Rule.REPEATED: "they were displaced again and again",
+        Rule.CRASH_LOOP: "it failed again and again soon after others had made way for it",
+    }
+)
+
+__all__ = ["held_text", "loop_text", "pair_text"]
+
+
+def held_text(number: int, rule: Rule, until: Nanos) -> str:
+    """Return that so many do not make way, why, and until when the first of them does not."""
+    return (
+        f"{number} of lower priority do not make way before {format_instant(until)}: {_WHY[rule]}"
+    )
 
 
 def pair_text(preemptor: str, victim: str, hold: Hold, limit: int, window: int) -> str:

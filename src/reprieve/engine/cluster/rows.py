@@ -288,6 +288,9 @@ class PodRow:
     min_runtime: int | None = None
     generation: int = 0
     controller: str = ""  # uid of the controller
+    failed: int = 0  # Unix seconds at which a container ended badly for the last time
+    stuck: bool = False  # a container cannot be started
+    disrupted: bool = False  # somebody evicts it
 
 
 @dataclass(frozen=True, slots=True)

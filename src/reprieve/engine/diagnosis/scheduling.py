@@ -181,6 +181,12 @@ def _told(
         earliest = Nanos(spared.until * SECOND) if Reason.VICTIMS_PROTECTED in found else None
         if earliest is not None:
             values.setdefault("until", format_instant(earliest))
+    held = attempt.held
+    if held is not None:
+        refused[str(held.rule)] = held.pods
+        if Reason.VICTIMS_PROTECTED in found and (earliest is None or held.until < earliest):
+            earliest = held.until
+            values["until"] = format_instant(held.until)
     if attempt.protected:
         refused[PROTECTED] = attempt.protected
     filters = {} if fit is None else _by_filter(fit)
@@ -287,7 +293,7 @@ def _by_preemption(attempt: Attempt, found: dict[Reason, str], values: dict[str,
         said = [each for each, _ in preemption.unhelpful]
         if any(isinstance(each, Refusal) and each.rejection in TOGETHER for each in said):
             found.setdefault(Reason.SPREAD_OR_AFFINITY_BLOCKS, "")
-        if attempt.spared is not None or attempt.protected:
+        if attempt.spared is not None or attempt.held is not None or attempt.protected:
             found[Reason.VICTIMS_PROTECTED] = ""
         elif _nobody(preemption):
             found[Reason.FULL] = ""
@@ -322,7 +328,7 @@ def _by_cycle(
     elif job.reason is JobReason.POLICY_NEVER:
         found[Reason.POLICY_NEVER] = ""
     elif job.reason is JobReason.NOT_HELPFUL:
-        if attempt.spared is not None:
+        if attempt.spared is not None or attempt.held is not None:
             found[Reason.VICTIMS_PROTECTED] = ""
         elif any(job.possible.values()):
             found[Reason.NO_VICTIMS_SUFFICE] = ""

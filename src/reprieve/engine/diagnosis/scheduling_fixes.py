@@ -37,6 +37,7 @@ from reprieve.engine.diagnosis.scheduling_changes import (
     with_requests,
     without_leaving,
 )
+from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.cycle import GangGroup
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.placement.filtering import PlacementScorer
@@ -74,6 +75,7 @@ class Question:
     jobs: JobOptions = NO_JOBS
     plugins: Mapping[str, PostFilter] = field(default_factory=lambda: GROUP_POST_FILTERS)
     scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
+    holds: Mapping[Uid, Hold] = field(default_factory=dict)
 
     @property
     def group(self) -> GroupRow | None:
@@ -103,6 +105,7 @@ class _Asking:
             gangs=question.gangs,
             jobs=question.jobs,
             now=question.now,
+            holds={question.unit: question.holds},
         )
         attempt = session.attempt(question.unit)
         if attempt is None:

@@ -9,6 +9,7 @@
    told: from preemptors that have no strictly higher priority, or from all.
 3. **Crash loops that evict.** A lineage that failed three times within `repeated_window`, each time
    at most 5 minutes after it had displaced somebody, displaces nobody until the window has passed.
+   Work with the same weak link counts as the same here: whoever fails is submitted again.
 4. **Without gain.** Who displaced a lineage `loop_limit` times and has none of what it gained is
    held from it. With a strictly higher priority that is what was done in vain: it got nothing
    since, as others profit each time. Without one it is also what it lost again by being displaced
@@ -19,13 +20,16 @@ one's own nominal quota waits at most an hour from when a rule began to hold. No
 than until the instant that it was told: what is held does not happen, so nothing extends it.
 
 Pure, a fold over what is recorded: told the same again in any order it holds the same. A question
-costs a few look-ups. Source: specification of disruptions, sections 4 and 5.
+costs a few look-ups. Where several threads ask, they give a `guard` that is held meanwhile.
+Source: specification of disruptions, sections 4 and 5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from reprieve.engine.disruptions.cycles import Cycles
 from reprieve.engine.disruptions.history import History, anew
@@ -55,20 +59,46 @@ _MOST_DOUBLED: Final = 16
 _FORGET_AFTER: Final = 10_000
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _guarded(
+    method: Callable[Concatenate[Governor, P], T],
+) -> Callable[Concatenate[Governor, P], T]:
+    """Hold the governor's guard while this is asked."""
+
+    @wraps(method)
+    def guarded(self: Governor, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.guard:
+            return method(self, *args, **kwargs)
+
+    return guarded
+
+
 class Governor:
     """Folds displacements, and answers for each victim whether it is held."""
 
-    def __init__(self, policy: GovernorPolicy = _DEFAULT) -> None:
+    def __init__(
+        self,
+        policy: GovernorPolicy = _DEFAULT,
+        guard: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """`guard`: held during each call, which may be made in another one."""
         self.policy = policy
+        self.guard = guard or nullcontext()
         self._loops = bool(policy.loop_limit and policy.loop_window)
         self._history = History(max(KEPT, policy.loop_window, policy.repeated_window))
         self._cycles = Cycles(self._history, policy.loop_limit, policy.loop_window)
         self._admitted: dict[Lineage, Nanos] = {}
-        self._failed: dict[Lineage, set[Nanos]] = {}
+        self._failed: dict[Lineage, tuple[Party, set[Nanos]]] = {}
+        # By family and weak link, of what is known now.
+        self._crashed: dict[tuple[str, str], list[Nanos]] = {}
         self._stale = False
 
     # What happened
 
+    @_guarded
     def record(self, row: Displacement) -> None:
         """Take note of a displacement."""
         ledger = self._history.ledger
@@ -80,16 +110,19 @@ class Governor:
         else:
             self._take_in(row)
 
+    @_guarded
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take note of many displacements, in whatever order they come."""
         self._history.ledger.fold(rows)
         self._stale = True
 
-    def undo(self, preemptor: Lineage, uid: str) -> None:
+    @_guarded
+    def undo(self, preemptor: Lineage | None, uid: str) -> None:
         """Forget the last displacement of the object by this lineage: it did not happen."""
         if self._history.ledger.undo(preemptor, uid):
             self._stale = True
 
+    @_guarded
     def admitted(self, party: Party, at: Nanos) -> None:
         """Take note that work got what it wanted: what it displaced for that was not in vain."""
         if self.concerns(party):
@@ -98,25 +131,43 @@ class Governor:
                 since = at - self._history.ledger.kept
                 self._admitted = {name: t for name, t in self._admitted.items() if t > since}
 
+    @_guarded
     def failed(self, party: Party, at: Nanos) -> None:
         """Take note that work failed."""
         if self.concerns(party):
             since = at - self.policy.repeated_window
-            known = self._failed.get(party.lineage, set())
-            self._failed[party.lineage] = {at, *(t for t in known if t > since)}
+            _, known = self._failed.get(party.lineage, (party, set[Nanos]()))
+            self._failed[party.lineage] = (party, {at, *(t for t in known if t > since)})
+            self._crashed.clear()
+            if len(self._failed) > _FORGET_AFTER:
+                recent = {name: each for name, each in self._failed.items() if max(each[1]) > since}
+                self._failed = recent
 
     # What follows
 
+    @_guarded
     def concerns(self, party: Party) -> bool:
         """Tell whether a line of work displaced others or was displaced."""
         self._settle()
         return self._history.concerns(party)
 
+    @_guarded
+    def may_hold(self, preemptor: Party) -> bool:
+        """Tell whether anybody could be held from a line of work; certain where it says no."""
+        if self.policy.enforcement is not Enforcement.TOLD:
+            return bool(len(self._history.ledger))
+        alike = preemptor.weak and any(
+            party.weak == preemptor.weak for party, _ in self._failed.values()
+        )
+        return bool(alike) or self.concerns(preemptor)
+
+    @_guarded
     def family(self, party: Party) -> str:
         """Return the name of a line of work, weak links included."""
         self._settle()
         return self._history.family(party)
 
+    @_guarded
     def times(self, preemptor: Party, victim: Party, now: Nanos) -> int:
         """Return at how many instants of the window one displaced the other."""
         self._settle()
@@ -124,27 +175,33 @@ class Governor:
         names = self._history.family(preemptor), self._history.family(victim)
         return self._history.times(*names, since)
 
+    @_guarded
     def hold(self, question: Question) -> Hold | None:
         """Return until when the victim is held, and by which rule; None while it is not."""
         emergency = self.policy.emergency_priority
         if emergency is not None and question.priority >= emergency:
             return None
         self._settle()
+        if not self._failed and not self._history.concerns(question.victim):
+            return None
         asked = (self._cycle, self._repeated, self._crash_loop, self._without_gain)
         found = (hold for rule in asked if (hold := rule(question)) is not None)
         held = (hold for hold in found if hold.until > question.now)
         return max(held, key=lambda hold: hold.until, default=None)
 
+    @_guarded
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
         """Return the loops in which somebody is held now, by their members."""
         self._settle()
         return self._cycles.loops(now)
 
+    @_guarded
     def displaced(self, party: Party, now: Nanos) -> int:
         """Return how often a lineage was displaced within the window, by whomever."""
         self._settle()
         return len(self._displaced_at(party, now))
 
+    @_guarded
     def repeated(self, now: Nanos) -> dict[Lineage, int]:
         """Return the lineages that are told to be displaced repeatedly, and how often they were."""
         self._settle()
@@ -185,24 +242,27 @@ class Governor:
     def _crash_loop(self, question: Question) -> Hold | None:
         if not self._failed:
             return None
-        name, window = self._history.family(question.preemptor), self.policy.repeated_window
-        failures = [at for at in self._crashes(name) if question.now - at < window]
+        window = self.policy.repeated_window
+        failures = [at for at in self._crashes(question.preemptor) if question.now - at < window]
         if len(failures) < self.policy.crashes:
             return None
         until = Nanos(failures[-self.policy.crashes] + window)
         return _hold(question, Rule.CRASH_LOOP, until, failures[-1])
 
-    def _crashes(self, family: str) -> list[Nanos]:
-        """Return when a family failed soon after it had displaced somebody, once for each time."""
-        failures = sorted(
-            at
-            for lineage, instants in self._failed.items()
-            if self._history.named(lineage) == family
-            for at in instants
-        )
-        displaced = [row.at for row in self._history.by(family)]
-        found: list[Nanos] = []
-        for at in failures:
+    def _crashes(self, preemptor: Party) -> list[Nanos]:
+        """Return when work failed soon after it had displaced somebody, once for each time."""
+        key = (self._history.family(preemptor), preemptor.weak)
+        if key in self._crashed:
+            return self._crashed[key]
+        families, failures = {key[0]}, list[Nanos]()
+        for party, instants in self._failed.values():
+            family = self._history.family(party)
+            if family == key[0] or (party.weak and party.weak == preemptor.weak):
+                families.add(family)
+                failures += instants
+        displaced = [row.at for family in families for row in self._history.by(family)]
+        found = self._crashed[key] = list[Nanos]()
+        for at in sorted(failures):
             last = found[-1] if found else _NEVER
             if any(last < each <= at <= each + CRASH_AFTER for each in displaced):
                 found.append(at)
@@ -245,12 +305,14 @@ class Governor:
         """Take all in again, if something came out of order or was taken back."""
         if self._stale:
             self._stale = False
+            self._crashed.clear()
             self._history.clear()
             self._cycles.clear()
             for row in self._history.ledger.rows:
                 self._take_in(row)
 
     def _take_in(self, row: Displacement) -> None:
+        self._crashed.clear()
         self._history.take_in(row)
         if self._loops:
             self._cycles.taken_in(row)

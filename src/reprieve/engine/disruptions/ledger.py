@@ -113,12 +113,12 @@ class Ledger:
         if self._rows:
             self._forget(self._rows[-1].at)
 
-    def undo(self, preemptor: Lineage, uid: str) -> bool:
+    def undo(self, preemptor: Lineage | None, uid: str) -> bool:
         """Take back the last displacement of an object by a lineage; return whether there was."""
         for place in range(len(self._rows) - 1, -1, -1):
             row = self._rows[place]
-            by = row.preemptor
-            if by is not None and by.lineage == preemptor and row.uid == uid:
+            by = None if row.preemptor is None else row.preemptor.lineage
+            if by == preemptor and row.uid == uid:
                 self._known.remove(row.identity)
                 del self._rows[place]
                 return True

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
 
-__all__ = ["Enforcement", "GovernorPolicy", "Hold", "Loop", "Question", "Rule"]
+__all__ = ["NOBODY", "Enforcement", "GovernorPolicy", "Hold", "Loop", "Question", "Rule"]
+
+#: The preemptor where devices are wanted back and nobody waits for them.
+NOBODY: Final = Party(Lineage("nobody"))
 
 
 class Enforcement(StrEnum):

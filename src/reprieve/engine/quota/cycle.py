@@ -415,6 +415,7 @@ class _Cycle:
             victim.workload,
             self.now,
             causes.between(workload, entry.queue, victim.workload, victim.queue),
+            priority=causes.priority(workload),
             above=causes.priority(workload) - causes.priority(victim.workload),
             devices=held,
             lost_device_seconds=lost_device_seconds(start, 0, held, self.now // SECOND),

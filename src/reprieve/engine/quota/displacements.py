@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.ledger import Actor, Displacement
+from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Lineage, Party
-from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Loop, Question
+from reprieve.engine.disruptions.questions import GovernorPolicy, Hold, Loop, Question, Rule
 from reprieve.engine.quota.model import Workload
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
@@ -36,9 +36,15 @@ def party_of(workload: Workload) -> Party:
 class Displacements:
     """The governor's memory of who displaced whom in the quota plane."""
 
-    def __init__(self, limit: int = LIMIT, window: int = HOUR) -> None:
-        """Let no circle turn more than `limit` times within `window` nanoseconds."""
-        self.governor = Governor(GovernorPolicy(loop_limit=limit, loop_window=window))
+    def __init__(
+        self, limit: int = LIMIT, window: int = HOUR, governor: Governor | None = None
+    ) -> None:
+        """Let no circle turn more than `limit` times within `window` nanoseconds.
+
+        `governor`: one that all planes ask, with numbers of its own.
+        """
+        policy = GovernorPolicy(loop_limit=limit, loop_window=window)
+        self.governor = governor or Governor(policy)
         self.refusals: dict[Uids, Nanos] = {}
         self.recorded: dict[Uids, Displacement] = {}
         self._fixed: dict[Uids, Nanos] = {}
@@ -59,12 +65,18 @@ class Displacements:
         at: Nanos,
         cause: str = "",
         *,
+        priority: int = 0,
         above: int = 0,
         devices: int = 0,
         lost_device_seconds: int = 0,
     ) -> None:
-        """Take note that one displaces the other; `above` and `cause` as in `Displacement`."""
+        """Take note that one displaces the other; `above` and `cause` as in `Displacement`.
+
+        `priority` is the preemptor's.
+        """
         self._number += 1
+        emergency = self.policy.emergency_priority
+        urgent = emergency is not None and priority >= emergency
         row = Displacement(
             at,
             Actor.QUOTA,
@@ -76,6 +88,7 @@ class Displacements:
             lost_device_seconds,
             above,
             cause,
+            Exemption.EMERGENCY if urgent else Exemption.NONE,
         )
         self.governor.record(row)
         self.recorded[(preemptor.uid, victim.uid)] = row
@@ -103,7 +116,7 @@ class Displacements:
 
     def concerns(self, workload: Workload) -> bool:
         """Tell whether anybody could be held back from what a workload asks for."""
-        return workload.uid in self._fixed_for or self.governor.concerns(party_of(workload))
+        return workload.uid in self._fixed_for or self.governor.may_hold(party_of(workload))
 
     def held_until(
         self,
@@ -116,7 +129,24 @@ class Displacements:
         above: int = 0,
         reclaims: bool = False,
     ) -> Nanos | None:
-        """Return when one may displace the other, None while it may.
+        """Return when one may displace the other, None while it may; arguments as of `hold`."""
+        hold = self.hold(
+            preemptor, victim, now, cause, priority=priority, above=above, reclaims=reclaims
+        )
+        return None if hold is None else hold.until
+
+    def hold(
+        self,
+        preemptor: Workload,
+        victim: Workload,
+        now: Nanos,
+        cause: str = "",
+        *,
+        priority: int = 0,
+        above: int = 0,
+        reclaims: bool = False,
+    ) -> Hold | None:
+        """Return until when one may not displace the other and by which rule, None while it may.
 
         Args:
             preemptor: who asks, as `victim` a workload.
@@ -129,7 +159,7 @@ class Displacements:
         """
         uids = (preemptor.uid, victim.uid)
         if uids in self._fixed:
-            return self._fixed[uids]
+            return Hold(self._fixed[uids], Rule.CYCLE)
         asked = Question(
             party_of(preemptor),
             party_of(victim),
@@ -144,7 +174,7 @@ class Displacements:
         if hold is None:
             return None
         self.refusals[uids] = hold.until
-        return hold.until
+        return hold
 
     def held(self, now: Nanos) -> dict[tuple[str, str], tuple[Question, Hold]]:
         """Return who is held from whom, by families, each with its last displacement as it was."""
@@ -163,6 +193,8 @@ class Displacements:
 
     def _note(self, row: Displacement) -> None:
         one, other = row.preemptor, row.victim
+        if not self.policy.loop_limit:
+            return
         if one is not None and self.governor.times(one, other, row.at) >= self.policy.loop_limit:
             pair = (self.governor.family(one), self.governor.family(other))
             asked = Question(one, other, row.at, above=row.above, cause=row.cause)

@@ -14,8 +14,12 @@ Source: the quota plane's own options; specification of disruptions, section 4.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
+from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.model import Workload
@@ -24,6 +28,17 @@ from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos, format_instant
 
 __all__ = ["Causes", "Spared", "protected"]
+
+
+_WHY: Final[Mapping[Rule, str]] = MappingProxyType(
+    {
+        Rule.CYCLE: "that it took turns with",
+        Rule.WITHOUT_GAIN: "that it took turns with",
+        Rule.REPEATED: "that were displaced again and again",
+        Rule.CRASH_LOOP: "from which it is held, since it fails again and again after others made "
+        "way for it",
+    }
+)
 
 
 class Causes:
@@ -83,7 +98,8 @@ class Spared:
     """Whom one preemptor leaves alone, found while its candidates are looked at.
 
     `young` are keys of workloads within their minimum runtime, `paired` of those that the governor
-    holds; `until` is when the first of them may be preempted, None without any.
+    holds, by the rules in `rules`; `until` is when the first of them may be preempted, None without
+    any.
     """
 
     who: Preemptor
@@ -93,6 +109,7 @@ class Spared:
     until: Nanos | None = None
     young: set[str] = field(default_factory=set)
     paired: set[str] = field(default_factory=set)
+    rules: set[Rule] = field(default_factory=set)
 
     def __call__(self, holder: Holder) -> bool:
         """Tell whether a candidate is left alone."""
@@ -106,9 +123,10 @@ class Spared:
             if self.now < end:
                 return self._spare(self.young, holder, end)
         if self.ledger is not None:
-            held = self._held_until(self.ledger, holder)
+            held = self._hold(self.ledger, holder)
             if held is not None:
-                return self._spare(self.paired, holder, held)
+                self.rules.add(held.rule)
+                return self._spare(self.paired, holder, held.until)
         return False
 
     @property
@@ -120,18 +138,19 @@ class Spared:
         if self.young:
             parts.append(f"{len(self.young)} workload(s) within their minimum runtime")
         if self.paired:
-            parts.append(f"{len(self.paired)} workload(s) that it took turns with")
+            why = " or ".join(dict.fromkeys(_WHY[rule] for rule in Rule if rule in self.rules))
+            parts.append(f"{len(self.paired)} workload(s) {why}")
         return f"Not preempted: {' and '.join(parts)}, the first until {format_instant(self.until)}"
 
-    def _held_until(self, ledger: Displacements, holder: Holder) -> Nanos | None:
+    def _hold(self, ledger: Displacements, holder: Holder) -> Hold | None:
         who, workload = self.who, holder.workload
         if self.causes is None:
-            return ledger.held_until(who.workload, workload, self.now)
+            return ledger.hold(who.workload, workload, self.now)
         cause = self.causes.between(who.workload, who.queue, workload, holder.queue)
         above = who.priority - self.causes.priority(workload)
 
-        def held(reclaims: bool) -> Nanos | None:
-            return ledger.held_until(
+        def held(reclaims: bool) -> Hold | None:
+            return ledger.hold(
                 who.workload,
                 workload,
                 self.now,

@@ -28,7 +28,7 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.hierarchy import effective_priority, trees_of, whole_groups
 from reprieve.engine.scheduling.outcome import Spared
 
-__all__ = ["protected_until", "spared_by"]
+__all__ = ["protected_until", "spared_by", "work_of"]
 
 _UNSAID: Final = -1
 _Row: TypeAlias = GroupRow | NamespaceRow | PriorityClassRow
@@ -48,7 +48,7 @@ def protected_until(
         return None
     there = snapshot.pod_node >= 0
     flags = snapshot.pod_flags
-    work, as_one, count = _work(snapshot, policy, together)
+    work, as_one, count = work_of(snapshot, policy, together)
     begin = np.full(count, NO_START, np.int64)
     np.minimum.at(begin, work[there], snapshot.pod_start[there])
     longest = np.zeros(count, np.int64)
@@ -77,7 +77,9 @@ def spared_by(
     return Spared(len(ends), int(ends.min())) if len(ends) else None
 
 
-def _work(snapshot: Snapshot, policy: Policy, together: Iterable[I64]) -> tuple[I64, Mask, int]:
+def work_of(
+    snapshot: Snapshot, policy: Policy, together: Iterable[I64] = ()
+) -> tuple[I64, Mask, int]:
     """Return the work that each pod belongs to, as a number, and whether that may go as one.
 
     Both are (slots,); with how many numbers there are.

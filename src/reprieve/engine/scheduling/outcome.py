@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from reprieve.engine.disruptions.questions import Rule
 from reprieve.engine.gangs.job import JobPreemption
 from reprieve.engine.placement.filters.device_state import ClaimAllocation
 from reprieve.engine.placement.filters.volume_ledger import VolumeAssignment
 from reprieve.engine.placement.reasons import Code, Reason, Rejection
 from reprieve.engine.plan import Plan
 from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
 
 __all__ = [
     "Attempt",
@@ -23,6 +25,7 @@ __all__ = [
     "Explanation",
     "GangCycle",
     "GroupStatus",
+    "Held",
     "Member",
     "Nominate",
     "Preemption",
@@ -220,6 +223,15 @@ class Spared:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Pods of lower priority that the governor holds, until when the first, and by which rule."""
+
+    pods: int
+    until: Nanos
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """The end of one scheduling cycle of a unit.
 
@@ -227,7 +239,8 @@ class Attempt:
     `status`: sentences of the group's (or a failing check's) status, in order; a plain pod's is its
     member's diagnosis. `plan`: set when victims are to be evicted. `parts`: of a tree all groups,
     composite ones too; `status` is then the root's. `spared`: who might have made way otherwise,
-    where nobody was found to; `protected`: how many pods more, but for a class of their own.
+    where nobody was found to; `held`: likewise, but for the governor of disruptions; `protected`:
+    how many pods more, but for a class of their own.
     `elsewhere`: why further placements have no node for the first pod that has none there.
     """
 
@@ -244,4 +257,5 @@ class Attempt:
     parts: tuple[GroupStatus, ...] = ()
     spared: Spared | None = None
     protected: int = 0
+    held: Held | None = None
     elsewhere: tuple[Diagnosis, ...] = ()

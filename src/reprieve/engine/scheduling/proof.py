@@ -1,13 +1,14 @@
 """An independent look at a decision before it is carried out, and once more if things changed.
 
 An attempt is held against a snapshot, the one it was decided on or a newer one: are the victims of
-its plan there, of a lower priority, beyond their minimum runtime, and complete where a group goes
-as a whole; and do all pods that it binds or nominates pass all filters on their nodes, beside each
-other, once exactly these victims are gone and the nominations of others are respected? On the
-snapshot that it was decided on it is also asked whether a victim could stay (`irreducible`); what
-has gone meanwhile is no reason to drop a plan. Nothing of the search for victims is used, only
-filters compiled anew. Whoever carries out an attempt refuses one with faults. Source: promises
-"Feasible" and "Irreducible" of the design; specification 7.3 and 7.7.
+its plan there, of a lower priority, beyond their minimum runtime, not held by the governor of
+disruptions, and complete where a group goes as a whole; and do all pods that it binds or nominates
+pass all filters on their nodes, beside each other, once exactly these victims are gone and the
+nominations of others are respected? On the snapshot that it was decided on it is also asked whether
+a victim could stay (`irreducible`); what has gone meanwhile is no reason to drop a plan. Nothing of
+the search for victims is used, only filters compiled anew. Whoever carries out an attempt refuses
+one with faults. Source: promises "Feasible" and "Irreducible" of the design; specification 7.3 and
+7.7.
 
 What comes back as one: a group that goes as a whole; where `nonUniformGroups` is on also a group
 with a floor or a leader, if the plan names it as one; of older gangs, which the snapshot does not
@@ -16,18 +17,22 @@ know, what the plan names as one where `victimGangs` is All; else each pod by it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import I32, I64, Flag, Nomination, Pending, Snapshot
+from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.job import VictimGangs
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.plan_faults import PlanFault
 from reprieve.engine.scheduling.floors import torn_groups
+from reprieve.engine.scheduling.held import held_until
 from reprieve.engine.scheduling.hierarchy import (
     as_preemptor,
     effective_priority,
@@ -43,6 +48,9 @@ from reprieve.units.ids import Uid
 __all__ = ["Fault", "faults_of", "feasibility_faults_of"]
 
 
+_NOBODY_HELD: Final[Mapping[Uid, Hold]] = MappingProxyType({})
+
+
 class Fault(StrEnum):
     """What is wrong with a decision."""
 
@@ -56,6 +64,7 @@ class Fault(StrEnum):
     NOT_FEASIBLE = "the pod does not pass on its node with the victims gone"
     SHORT = "fewer members have a node than the group needs"
     PROTECTED = "the victim is within its minimum runtime"
+    HELD = "the governor holds the victim from the preemptor"
     REDUCIBLE = "the victim could stay"
     BELOW_FLOOR = "a group loses too many pods, or one that goes with all, and is not named whole"
 
@@ -67,14 +76,18 @@ def faults_of(
     now: int = 0,
     nominations: Iterable[Nomination] | None = None,
     victim_gangs: VictimGangs = VictimGangs.ALL,
+    holds: Mapping[Uid, Hold] = _NOBODY_HELD,
 ) -> tuple[PlanFault, ...]:
     """Return what is wrong with an attempt decided on this snapshot; nothing for a good one.
 
     `now`: Unix seconds, for a policy that is `timed`. `nominations`: those in force when it was
     decided, where there are others than the snapshot's. `victim_gangs`: whether older gangs may go
-    as one.
+    as one. `holds`: who was held from the unit.
     """
-    return _faults(snapshot, policy, attempt, now, nominations, victim_gangs)
+    return (
+        *_faults(snapshot, policy, attempt, now, nominations, victim_gangs),
+        *_held(snapshot, policy, attempt, holds),
+    )
 
 
 def feasibility_faults_of(
@@ -248,17 +261,33 @@ def _protected(
     snapshot: Snapshot, policy: Policy, attempt: Attempt, slots: I64, now: int
 ) -> list[PlanFault]:
     assert attempt.plan is not None
-    whole: dict[str, list[int]] = {}  # gangs of older groups
-    if attempt.gang is not None:
+    until = protected_until(snapshot, policy, now, _older_gangs(attempt, slots))
+    return [] if until is None else _not_yet(snapshot, slots, until, Fault.PROTECTED)
+
+
+def _held(
+    snapshot: Snapshot, policy: Policy, attempt: Attempt, holds: Mapping[Uid, Hold]
+) -> list[PlanFault]:
+    if attempt.plan is None or not holds:
+        return []
+    slots = _slots(snapshot, attempt)
+    until = held_until(snapshot, policy, holds, _older_gangs(attempt, slots))
+    return [] if until is None else _not_yet(snapshot, slots, until, Fault.HELD)
+
+
+def _older_gangs(attempt: Attempt, slots: I64) -> list[I64]:
+    """Return the slots of victims that go as one and are in no group of the API."""
+    whole: dict[str, list[int]] = {}
+    if attempt.gang is not None and attempt.plan is not None:
         for victim, slot in zip(attempt.plan.victims, slots.tolist(), strict=True):
             if victim.unit and slot >= 0:
                 whole.setdefault(victim.unit, []).append(slot)
-    together = [np.array(gang, np.int64) for gang in whole.values()]
-    until = protected_until(snapshot, policy, now, together)
-    if until is None:
-        return []
+    return [np.array(gang, np.int64) for gang in whole.values()]
+
+
+def _not_yet(snapshot: Snapshot, slots: I64, until: I64, fault: Fault) -> list[PlanFault]:
     return [
-        PlanFault(Fault.PROTECTED, snapshot.pod_keys[slot], str(until[slot]))
+        PlanFault(fault, snapshot.pod_keys[slot], str(until[slot]))
         for slot in slots[(slots >= 0) & (until[slots] > 0)].tolist()
     ]
 

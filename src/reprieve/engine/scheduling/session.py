@@ -18,6 +18,7 @@ import numpy as np
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.cluster.snapshot import I64, Mask, Nomination, Pending, Snapshot
 from reprieve.engine.cluster.trees import MOST_LEVELS, Way
+from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.cycle import GangGroup, schedule_alone, schedule_gang
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions, JobReason, VictimGangs
 from reprieve.engine.placement.filtering import Placed, PlacementScorer
@@ -27,6 +28,7 @@ from reprieve.engine.placement.simulation import Simulation
 from reprieve.engine.scheduling.claims import deallocate_claims, deallocations
 from reprieve.engine.scheduling.group import endless_tree, missing_group, schedule_group
 from reprieve.engine.scheduling.group_preemption import preempt_for_group
+from reprieve.engine.scheduling.held import held_back, held_until
 from reprieve.engine.scheduling.hierarchy import as_preemptor, raised_above, trees_of
 from reprieve.engine.scheduling.min_runtime import protected_until, spared_by
 from reprieve.engine.scheduling.nominations import kept_for_others, nominations_of
@@ -55,7 +57,7 @@ class Session:
     that should be gone by now; nobody waits for them, and no plan counts on them again. `gangs`:
     groups of older front doors by the key of their unit; `jobs`: how they preempt. `now`: Unix
     seconds, for a policy that is `timed`. `scorers`: placement scorers of others, by name.
-    `preempt_pod`: preemption for a plain pod.
+    `preempt_pod`: preemption for a plain pod. `holds`: who is held from whom, and until when.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Session:
         now: int = 0,
         scorers: Mapping[str, PlacementScorer] = MappingProxyType({}),
         preempt_pod: PodPostFilter = preempt_for_pod,
+        holds: Mapping[Unit, Mapping[Uid, Hold]] = MappingProxyType({}),
     ) -> None:
         self.snapshot = snapshot
         self._gangs = gangs
@@ -83,6 +86,7 @@ class Session:
         self._until = protected_until(snapshot, policy, now)
         self._scorers = scorers
         self._preempt_pod = preempt_pod
+        self._holds = holds
         self._simulations: dict[str, Simulation] = {}
         self._placed: list[Placed] = []
         self._nominations = {each.uid: each for each in nominations_of(snapshot, policy)}
@@ -134,11 +138,18 @@ class Session:
         gang = self._gangs.get(key)
         until = self._until
         before = simulation.evictable
+        together: Sequence[Sequence[Uid]] = ()
         if gang is not None:
-            until = self._until_of(simulation, gang.others)
+            together = gang.others
+        elif not key and self._is_job(queued[0], name):
+            together = [uids for _, uids in self._jobs.gangs]
+        if gang is not None or together:
+            until = self._until_of(simulation, together)
+        holds = self._holds.get(unit, {})
+        held = self._respect_holds(simulation, holds, together)
+        if gang is not None:
             attempt = schedule_gang(simulation, unit, gang, queued, self._jobs, self._choose)
-        elif not key and (queued[0].row.gang or (self._jobs.enabled and name in self._jobs.names)):
-            until = self._until_of(simulation, [uids for _, uids in self._jobs.gangs])
+        elif not key and self._is_job(queued[0], name):
             attempt = schedule_alone(simulation, unit, queued[0], self._jobs, self._choose)
         elif group is not None:
             attempt = schedule_group(
@@ -177,13 +188,19 @@ class Session:
                 below = self.snapshot.pending[attempt.gang.trigger].row.priority
             spared = spared_by(self.snapshot, self._policy, until, below, groups=of_groups)
             protected = raised_above(self.snapshot, self._policy, below) if of_groups else 0
-            attempt = replace(attempt, spared=spared, protected=protected)
+            back = held_back(self.snapshot, self._policy, held, holds, below, groups=of_groups)
+            attempt = replace(attempt, spared=spared, protected=protected, held=back)
         attempt = with_reservations(simulation, attempt)
         plugins = profile.pod_group_post_filters if key else profile.post_filters
         if attempt.code is Code.UNSCHEDULABLE and "DynamicResources" in plugins:
             attempt = replace(attempt, deallocations=deallocations(simulation, queued))
         self._remember(attempt, queued, group, simulation)
         return attempt
+
+    def _is_job(self, pending: Pending, scheduler_name: str) -> bool:
+        """Tell whether a pod in no group preempts as a job of an older gang does."""
+        jobs = self._jobs
+        return bool(pending.row.gang or (jobs.enabled and scheduler_name in jobs.names))
 
     def _group(self, key: str) -> GroupRow | None:
         index = self.snapshot.group_index.get(key, -1)
@@ -227,13 +244,30 @@ class Session:
         """
         until = self._until
         if until is not None and self._jobs.policy.victim_gangs is VictimGangs.ALL:
-            slots = {uid: slot for slot, uid in enumerate(self.snapshot.pod_uids) if uid}
-            together = (
-                np.array([slots[uid] for uid in uids if uid in slots], np.int64) for uids in others
-            )
+            together = self._slots_of(others)
             until = protected_until(self.snapshot, self._policy, self._now, together)
             simulation.evictable = self._evictable(until)
         return until
+
+    def _respect_holds(
+        self,
+        simulation: Simulation,
+        holds: Mapping[Uid, Hold],
+        others: Iterable[Sequence[Uid]],
+    ) -> I64 | None:
+        """Leave alone who is held from the unit; return until when, as `held_until` does."""
+        if not holds:
+            return None
+        whole = self._jobs.policy.victim_gangs is VictimGangs.ALL
+        together = self._slots_of(others) if whole else []
+        held = held_until(self.snapshot, self._policy, holds, together)
+        if held is not None:
+            simulation.evictable = simulation.evictable & (held == 0)
+        return held
+
+    def _slots_of(self, others: Iterable[Sequence[Uid]]) -> list[I64]:
+        slots = {uid: slot for slot, uid in enumerate(self.snapshot.pod_uids) if uid}
+        return [np.array([slots[uid] for uid in uids if uid in slots], np.int64) for uids in others]
 
     def _respect(
         self, simulation: Simulation, own: frozenset[Uid], group: str, priority: int

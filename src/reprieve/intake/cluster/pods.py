@@ -7,14 +7,21 @@ specification 2.5, 7.2 and 21.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 from typing import Final, TypeVar
 
 import msgspec
 
-from reprieve.api.scheduling import Affinity, Container, PodObject, PodSpec, Toleration
+from reprieve.api.scheduling import (
+    Affinity,
+    Container,
+    ContainerStatus,
+    PodObject,
+    PodSpec,
+    Toleration,
+)
 from reprieve.engine.cluster import rows
 from reprieve.engine.cluster.rows import HostPort, NodeTerm, PodClass, PodRow
 from reprieve.intake.cluster.affinity import (
@@ -25,6 +32,7 @@ from reprieve.intake.cluster.affinity import (
     spread_constraints,
 )
 from reprieve.intake.cluster.extended import extended_requests
+from reprieve.intake.cluster.failures import failed_at, is_disrupted, is_stuck
 from reprieve.intake.cluster.metadata import (
     checkpoint_of,
     claims_of,
@@ -162,6 +170,9 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         min_runtime=min_runtime_of(metadata),
         generation=metadata.generation,
         controller=controller_of(metadata),
+        failed=failed_at(pod),
+        stuck=is_stuck(pod),
+        disrupted=is_disrupted(pod),
     )
 
 
@@ -291,12 +302,19 @@ def _parts(pod: PodObject) -> tuple[object, ...]:
         spec.scheduler_name,
         spec.host_network,
         spec.host_users,
-        status.container_statuses,
-        status.init_container_statuses,
+        _given(status.container_statuses),
+        _given(status.init_container_statuses),
         status.allocated_resources,
         status.resources,
         status.conditions if resized else None,
     )
+
+
+def _given(statuses: Sequence[ContainerStatus] | None) -> list[object] | None:
+    """Return what containers have been given, and not what they do."""
+    if statuses is None:
+        return None
+    return [(each.name, each.allocated_resources, each.resources) for each in statuses]
 
 
 def _preferences(affinity: Affinity | None) -> tuple[object, ...] | None:

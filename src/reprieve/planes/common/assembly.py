@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client
@@ -100,8 +101,9 @@ class Serving(Runner, Protocol):
 class Surroundings:
     """What a plane is made of. `wait_leading`: None where the process never leads.
 
-    `view`: the cluster as a plane that was made before keeps it. `disruptions` tells tenants what
-    became of their work, None where nobody is told. `decision_log`: None where none is written.
+    `view`: the cluster as a plane that was made before keeps it. `disruptions` tells tenants
+    what became of their work, None where nobody is told. `governor`: asked and told by all
+    planes. `decision_log`: None where none is written.
     """
 
     options: OperatorOptions
@@ -117,6 +119,7 @@ class Surroundings:
     wait_leading: Callable[[], Awaitable[None]] | None
     view: ClusterView | None = None
     disruptions: Disruptions | None = None
+    governor: Governor = field(default_factory=Governor)
     decision_log: DecisionLog | None = None
 
     @property

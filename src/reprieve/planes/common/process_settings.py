@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.settings.fields import read_yaml
+from reprieve.settings.governor import governor_policy, read_governor
 from reprieve.settings.start_up import StartUp, read_config, start_up
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
@@ -76,6 +78,7 @@ class OperatorSettings:
     plugins: Mapping[str, PostFilter] = field(default_factory=dict)
     quota: QuotaSource | None = None
     scorers: Mapping[str, PlacementScorer] = field(default_factory=dict)
+    governor: GovernorPolicy = field(default_factory=GovernorPolicy)
 
 
 def operator_settings(options: OperatorOptions) -> OperatorSettings:
@@ -99,22 +102,25 @@ def operator_settings(options: OperatorOptions) -> OperatorSettings:
             "--controllers idle needs GPU preemption to be enabled: set the variable "
             "GPU_PREEMPTION_ENABLED to true, or gpuPreemption.enabled: true in --config"
         )
-    quota = None
+    quota, usual = None, GovernorPolicy()
+    limits = usual.loop_limit, usual.loop_window
     if QUOTA in options.controllers:
         from reprieve.settings.quota import QuotaSource
 
         namespace = start.operator_namespace
         quota = QuotaSource(_quota(options, text, where, namespace), where, namespace)
-        quota.settings()
+        said = quota.settings()
+        limits = said.loop_limit, said.loop_window
+    governor = governor_policy(read_governor(text, where) if text else {}, where, *limits)
     if SCHEDULING not in options.controllers:
-        return OperatorSettings(start, quota=quota)
+        return OperatorSettings(start, quota=quota, governor=governor)
     from reprieve.planes.common.plugins import installed, load, load_scorers
 
     offered = installed()
     scheduling = _scheduling(options, text, where, offered)
     policy = scheduling.policy
     plugins, scorers = load(offered, policy), load_scorers(offered, policy)
-    return OperatorSettings(start, scheduling, offered, plugins, quota, scorers)
+    return OperatorSettings(start, scheduling, offered, plugins, quota, scorers, governor)
 
 
 def _quota(options: OperatorOptions, text: str, where: str, namespace: str) -> Mapping[str, object]:

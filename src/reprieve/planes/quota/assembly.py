@@ -39,6 +39,7 @@ async def assemble(given: Surroundings) -> Assembled:
         options=QuotaOptions.of(stored.settings),
         decision_limit=given.decision_limit,
         disruptions=given.disruptions,
+        governor=given.governor,
         decision_log=given.decision_log,
         lagging=given.lagging,
         dry_run=given.options.dry_run,

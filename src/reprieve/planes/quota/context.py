@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reprieve.api.kueue import API_VERSION, Workload
+from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.quota.model import LabelSelector, Settings
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
 from reprieve.engine.quota.requeuing import Backoff
@@ -110,7 +111,8 @@ class QuotaContext:
     """One running quota plane. `read_only` says why nothing is written; empty when it is.
 
     `registered` is set as soon as the API server knows the webhooks that judge what is written, or
-    has refused to; at once where there are none.
+    has refused to; at once where there are none. `governor`: that of all planes; without it the
+    plane has one of its own.
     """
 
     client: Client
@@ -126,6 +128,7 @@ class QuotaContext:
     registered: asyncio.Event = field(default_factory=_already)
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
+    governor: Governor | None = None
     decision_log: DecisionLog | None = None
 
     @property

@@ -15,18 +15,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from reprieve.api import kueue
 from reprieve.api.kueue import API_VERSION
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
+from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import Hold, Loop, Question
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.model import Workload
 from reprieve.execution.fence import Deposed
+from reprieve.intake.quota_workloads import condition_of, is_true
 from reprieve.kube.errors import ApiError
 from reprieve.kube.references import Reference
 from reprieve.planes.quota.context import QuotaContext, log
+from reprieve.planes.quota.watches import Held
 from reprieve.telemetry.displacements import displacements_of
-from reprieve.units.instants import Nanos
+from reprieve.units.instants import Nanos, parse_instant
 from reprieve.wording.disruptions import loop_text, pair_text
 from reprieve.wording.kueue import Event
 
@@ -35,6 +39,8 @@ __all__ = ["HeldPairs"]
 _PAIR_HELD: Final = "PreemptionPairHeld"
 _LOOP: Final = "PreemptionLoop"
 _KEPT: Final = 10_000
+#: Conditions of a Workload that has failed, with their reasons.
+_FAILURES: Final = (("Finished", "Failed"), ("Evicted", "PodsReadyTimeout"))
 
 Families = tuple[str, str]
 Lineages = tuple[Lineage, Lineage]
@@ -56,14 +62,20 @@ class HeldPairs:
         context: QuotaContext,
         there: Callable[[ObjectRef], Party | None] = _nobody,
         waits: Callable[[ObjectRef, Nanos], bool] = _unknown,
+        governor: Governor | None = None,
     ) -> None:
-        """`there`: the line of work of a Workload that exists; `waits`: one waits since then."""
+        """`there`: the line of work of a Workload that exists; `waits`: one waits since then.
+
+        `governor`: that of all planes; without it, and without a limit, nobody is held.
+        """
         options = context.options
         self._context = context
         self._there = there
         self._waits = waits
         self.ledger = (
-            Displacements(options.loop_limit, options.loop_window) if options.loop_limit else None
+            Displacements(options.loop_limit, options.loop_window, governor)
+            if options.loop_limit or governor is not None
+            else None
         )
         # The last object of each lineage that is remembered.
         self._known: dict[Lineage, ObjectRef] = {}
@@ -112,6 +124,28 @@ class HeldPairs:
             self._unwritten[pair] -= 1
             if self._unwritten[pair] <= 0:
                 del self._unwritten[pair]
+
+    def changed(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
+        """Take note of a Workload that fails: its job did, or its pods did not start in time.
+
+        Those have failed from when it was admitted on.
+        """
+        if self.ledger is None or old is None or new is None or old.uid != new.uid:
+            return
+        before, after = old.object.status.conditions, new.object.status.conditions
+        if before == after:
+            return
+        for kind, reason in _FAILURES:
+            condition = condition_of(after, kind)
+            now_true = is_true(condition) and not is_true(condition_of(before, kind))
+            if now_true and condition is not None and condition.reason == reason:
+                admitted = condition_of(before, "Admitted")
+                started = kind == "Evicted" and admitted is not None
+                at = parse_instant(admitted.last_transition_time) if started and admitted else None
+                party = self._there(_reference_of(new.object))
+                if party is not None:
+                    clock = self._context.clock
+                    self.ledger.governor.failed(party, clock.wall() if at is None else at)
 
     async def show(self, now: Nanos) -> None:
         """Name whom is held now, and nobody else."""
@@ -208,6 +242,11 @@ def _lineages(preemptor: Workload, victim: Workload) -> Lineages:
 
 def _reference(workload: Workload) -> ObjectRef:
     return ObjectRef(API_VERSION, "Workload", workload.name, workload.uid, workload.namespace)
+
+
+def _reference_of(workload: kueue.Workload) -> ObjectRef:
+    metadata = workload.metadata
+    return ObjectRef(API_VERSION, "Workload", metadata.name, metadata.uid, metadata.namespace)
 
 
 def _about(ref: ObjectRef) -> Reference:

@@ -81,7 +81,7 @@ class QuotaPlane:
         self.state = QuotaState(context, self.watches, self._workload_changed, self._wake)
         self.state.follow()
         self.writer = StatusWriter(context, self.state)
-        self.held_pairs = HeldPairs(context, self.state.party, self.state.waits)
+        self.held_pairs = HeldPairs(context, self.state.party, self.state.waits, context.governor)
         self.preemptions = Preemptions(
             context, self.state, self.writer, namespace, self._spawn, self.held_pairs.restore
         )
@@ -259,6 +259,7 @@ class QuotaPlane:
             self._subscribe_to(kind)
         self.watches.classes.cache.subscribe(self._class_changed)
         self.state.listeners.append(self._meters.changed)
+        self.state.listeners.append(self.held_pairs.changed)
 
     def _subscribe_to(self, kind: JobKind) -> None:
         def changed(old: Held[Json] | None, new: Held[Json] | None) -> None:

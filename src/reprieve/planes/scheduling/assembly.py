@@ -45,6 +45,7 @@ async def assemble(given: Surroundings) -> Assembled:
         shared_nodes=options.shared_nodes,
         decision_limit=given.decision_limit,
         disruptions=given.disruptions,
+        governor=given.governor,
         decision_log=given.decision_log,
     )
     plane = SchedulingPlane(context, given.namespace)

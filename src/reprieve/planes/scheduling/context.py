@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.placement.filtering import PlacementScorer
 from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.plugins import PostFilter
@@ -52,6 +53,7 @@ class SchedulingContext:
     group_version: str = ""
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
+    governor: Governor = field(default_factory=Governor)
     decision_log: DecisionLog | None = None
     record_sizes: Sizes = SIZES
 

@@ -8,14 +8,15 @@ holds is dropped and decided again. Source: the design's "How data flows" and "P
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.cluster.snapshot import Flag, Snapshot
+from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.gangs.cycle import GangGroup
 from reprieve.engine.gangs.job import NO_JOBS, JobOptions
 from reprieve.engine.placement.filtering import PlacementScorer
@@ -55,6 +56,7 @@ from reprieve.units.durations import MILLISECOND, MINUTE, SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.wording import kube_scheduler as wording
+from reprieve.wording.disruptions import held_text
 
 __all__ = ["Decided", "Decisions", "decide"]
 
@@ -63,6 +65,7 @@ _BATCH: Final = 64
 _MOST_TRIED_ALONE: Final = 1_000
 _NOMINATED_FOR: Final = MINUTE
 _NO_GANGS: Final[Mapping[str, GangGroup]] = MappingProxyType({})
+_NOBODY_HELD: Final[Mapping[Unit, Mapping[Uid, Hold]]] = MappingProxyType({})
 _NO_SCORERS: Final[Mapping[str, PlacementScorer]] = MappingProxyType({})
 
 
@@ -91,6 +94,7 @@ def decide(
     jobs: JobOptions = NO_JOBS,
     scorers: Mapping[str, PlacementScorer] = _NO_SCORERS,
     preempt_pod: PodPostFilter = preempt_for_pod,
+    holds: Mapping[Unit, Mapping[Uid, Hold]] = _NOBODY_HELD,
 ) -> tuple[list[Decided], list[Unit]]:
     """Decide units in order for the time of a slice; return the decisions and who is left.
 
@@ -107,6 +111,7 @@ def decide(
         now=wall,
         scorers=scorers,
         preempt_pod=preempt_pod,
+        holds=holds,
     )
     decided: list[Decided] = []
     start = clock.monotonic()
@@ -120,7 +125,8 @@ def decide(
             faults: tuple[PlanFault, ...] = ()
             if attempt is not None and attempt.plan is not None:
                 known, whole = session.nominations, jobs.policy.victim_gangs
-                faults = faults_of(snapshot, policy, attempt, wall, known, whole)
+                held = holds.get(unit, {})
+                faults = faults_of(snapshot, policy, attempt, wall, known, whole, held)
         except Exception as failure:
             # Nothing is known of the session's state any more: the others get a new one.
             decided.append(Decided(unit, None, clock.monotonic() - before, failure))
@@ -134,14 +140,20 @@ def decide(
         record = None
         if attempt.plan is not None and attempt.gang is None:
             earlier = [each.attempt for each in decided if each.attempt is not None]
-            record = partial(encode_scheduling, snapshot, policy, unit, earlier, overdue, wall)
+            held = holds.get(unit, {})
+            record = partial(
+                encode_scheduling, snapshot, policy, unit, earlier, overdue, wall, held
+            )
         decided.append(Decided(unit, attempt, now - before, record=record))
         before = now
     return decided, []
 
 
 class Decisions:
-    """Decides for all that the queue has ready. `held_back` says why nothing may be decided now."""
+    """Decides for all that the queue has ready.
+
+    `held_back` says why nothing may be decided now, `holds` who is held from whom.
+    """
 
     def __init__(
         self,
@@ -158,7 +170,9 @@ class Decisions:
         waiting: Waiting,
         gangs: GangPlane,
         gang_outcomes: GangOutcomes,
+        holds: Callable[[Iterable[Unit]], Mapping[Unit, Mapping[Uid, Hold]]] = lambda units: {},
     ) -> None:
+        self._holds = holds
         self._gangs = gangs
         self._gang_outcomes = gang_outcomes
         self._context = context
@@ -295,6 +309,7 @@ class Decisions:
             self._gangs.options_now(),
             self._context.scorers,
             self._preempt_pod,
+            self._holds(units),
         )
         self._left = [*left, *self._left]
         doubtful = self._state.disturbed != disturbed
@@ -344,20 +359,25 @@ class Decisions:
         return True
 
     def _remind(self, attempt: Attempt) -> None:
-        """Try again when the first minimum runtime ends that kept others from making way."""
-        spared = attempt.spared
-        if spared is None:
-            return
-        clock = self._context.clock
-        left = max(0, spared.until * SECOND - clock.wall())
-        self._state.queue.remind(attempt.unit, clock.monotonic() + left)
-        log.log(
-            DETAIL,
-            "%s: %d pod(s) of lower priority within their minimum runtime, the first until %s",
-            name_of(attempt.unit),
-            spared.pods,
-            format_instant(Nanos(spared.until * SECOND)),
-        )
+        """Try again when the first protection ends that kept others from making way."""
+        spared, held, name = attempt.spared, attempt.held, name_of(attempt.unit)
+        ends = []
+        if spared is not None:
+            ends.append(Nanos(spared.until * SECOND))
+            log.log(
+                DETAIL,
+                "%s: %d pod(s) of lower priority within their minimum runtime, the first until %s",
+                name,
+                spared.pods,
+                format_instant(ends[0]),
+            )
+        if held is not None:
+            ends.append(held.until)
+            log.info("%s: %s", name, held_text(held.pods, held.rule, held.until))
+        if ends:
+            clock = self._context.clock
+            left = max(0, min(ends) - clock.wall())
+            self._state.queue.remind(attempt.unit, clock.monotonic() + left)
 
     # What follows from an attempt.
 
@@ -485,6 +505,10 @@ class Decisions:
         condition = wording.pod_condition(attempt, member, kep_messages=kep)
         if not condition.message:
             return
+        held = attempt.held
+        if held is not None:
+            said = f"{condition.message} {held_text(held.pods, held.rule, held.until)}."
+            condition = replace(condition, message=said)
         self._statuses.pod(row, condition, _nominated(member))
         text = wording.failed_scheduling(condition.message)
         self._context.announce(pod_reference(row), text, row.pod_class.scheduler_name)

@@ -27,6 +27,7 @@ from reprieve.planes.common.workers import spawn
 from reprieve.planes.scheduling.bindings import Bindings
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.decisions import Decisions
+from reprieve.planes.scheduling.displacements import SchedulingDisplacements
 from reprieve.planes.scheduling.gangs.outcomes import GangOutcomes
 from reprieve.planes.scheduling.gangs.plane import GangPlane, QueueFacts
 from reprieve.planes.scheduling.kinds import snapshot_kinds
@@ -77,6 +78,7 @@ class SchedulingPlane:
         if context.shared_nodes:
             turns = NodeTurns(context.client, context.fence, context.clock, self.state.claimed)
         self.watches = Watches(context, self.state, turns)
+        self.displacements = SchedulingDisplacements(context.governor, self.state, context.clock)
         self.statuses = Statuses(context, self.state, lambda: self.watches.groups)
         self.bindings = Bindings(
             context,
@@ -100,7 +102,13 @@ class SchedulingPlane:
             lambda key: self.preemptions.deadline(key),
         )
         self.preemptions = Preemptions(
-            context, self.state, self.statuses, namespace, self._spawn, self.unrecorded
+            context,
+            self.state,
+            self.statuses,
+            namespace,
+            self._spawn,
+            self.unrecorded,
+            self.displacements,
         )
         self.gangs.withdraw = self._withdraw_nomination
         self.gang_outcomes = GangOutcomes(
@@ -126,6 +134,7 @@ class SchedulingPlane:
             waiting=self.waiting,
             gangs=self.gangs,
             gang_outcomes=self.gang_outcomes,
+            holds=self.displacements.holds,
         )
 
     @property
@@ -179,6 +188,7 @@ class SchedulingPlane:
             self.gangs.options_now(),
             context.plugins,
             context.scorers,
+            self.displacements.holds([unit]).get(unit, {}),
         )
 
     async def synced(self) -> None:

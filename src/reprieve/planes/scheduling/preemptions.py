@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
 
+from reprieve.api.reprieve import Preemption, VictimState
 from reprieve.engine.cluster.snapshot import Nomination
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.book import Book, Retention
@@ -24,12 +25,15 @@ from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentTaken
 from reprieve.kube.bodies import Json
 from reprieve.kube.errors import ApiError
+from reprieve.planes.common.displacements import Issued
 from reprieve.planes.scheduling.context import SchedulingContext, log
+from reprieve.planes.scheduling.displacements import SchedulingDisplacements
 from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.planes.scheduling.victims import HELD, SchedulingVictims
+from reprieve.telemetry.displacements import stored
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.ids import Uid
 
@@ -47,7 +51,8 @@ _LONGEST_WAIT: Final = 10 * SECOND  # of a preemptor whose plan failed with nobo
 class Preemptions:
     """All preemptions of one plane. `spawn` runs a task.
 
-    `unrecorded`: whose plan cannot be written down, which pause.
+    `unrecorded`: whose plan cannot be written down, which pause. `displacements`: where the
+    governor of disruptions is told of them.
     """
 
     def __init__(
@@ -58,8 +63,10 @@ class Preemptions:
         namespace: str,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         unrecorded: SetAside,
+        displacements: SchedulingDisplacements,
     ) -> None:
         self._context = context
+        self._displacements = displacements
         self._unrecorded = unrecorded
         self._state = state
         self._statuses = statuses
@@ -80,7 +87,7 @@ class Preemptions:
             self._victims,
             context.clock,
             spawn,
-            ended=lambda each, record: self._victims.forget(each.intent),
+            ended=self._ended,
             disruptions=context.disruptions,
         )
         self._failures: dict[str, int] = {}  # in a row, with nobody evicted, by preemptor
@@ -92,7 +99,8 @@ class Preemptions:
             Deposed: the process lease is lost.
             ApiError: to be tried again.
         """
-        await self._executor.recover()
+        left = await self._executor.recover()
+        self._displacements.restore(await self.book.log.all_whole(left.records))
 
     def begin(
         self,
@@ -107,7 +115,10 @@ class Preemptions:
 
         `record` makes the input of the decision that goes into the intent.
         """
-        self._spawn(self._carry(plan, preemptor, lower, after, record))
+        issued = self._displacements.issue(
+            plan, _pods_of(plan, preemptor), self._victims.lost_with(plan)
+        )
+        self._spawn(self._carry(plan, preemptor, lower, after, record, issued))
 
     def note(self, plan: Plan, preemptor: Preemptor, record: Record | None = None) -> None:
         """Write down what a dry run would have done, once for each plan."""
@@ -142,13 +153,14 @@ class Preemptions:
         lower: Sequence[Nomination],
         after: Callable[[], None],
         record: Record | None,
+        issued: Issued,
     ) -> None:
         clock, scheduler = self._context.clock, self._context.scheduler_metrics
         start = clock.monotonic()
         failed, aside = True, 0
         unrecorded: ApiError | None = None
         try:
-            each = await self._evict(plan, preemptor, lower, record)
+            each = await self._evict(plan, preemptor, lower, record, issued)
             states = each.outcome()
             failed = each.stalled or not all(state.state.over for state in states)
             if failed:
@@ -166,9 +178,11 @@ class Preemptions:
                 await self._seen(each)
                 log.info("plan %s: %d victims for %s", plan.id, len(plan.victims), preemptor.key)
         except IntentTaken as taken:
+            self._displacements.told.take_back(issued)
             log.warning("preemption for %s: %s", preemptor.key, taken)
             await clock.sleep(_AGAIN)
         except ApiError as failure:
+            self._displacements.told.take_back(issued)
             unrecorded = failure
         except Deposed:
             raise
@@ -199,12 +213,16 @@ class Preemptions:
         preemptor: Preemptor,
         lower: Sequence[Nomination],
         record: Record | None,
+        issued: Issued,
     ) -> Carried[Json]:
         """Record the plan, and make the calls for its victims; what is left is tried again."""
         decided_on = await _input(plan, record)
+        if decided_on is not None:
+            decided_on |= stored(issued.displacements)
         intent = await self.book.write(
             plan, decision_input=decided_on, at_stake=self._victims.at_stake(plan)
         )
+        self._displacements.told.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(preemptor.unit)
         for nomination in lower:
             row = self._state.pod(nomination.uid)
@@ -220,6 +238,11 @@ class Preemptions:
             await clock.sleep(max(each.next_try - clock.monotonic(), 0))
             await self._executor.try_again(each)
         return each
+
+    def _ended(self, each: Carried[Json], record: Preemption | None) -> None:
+        self._victims.forget(each.intent)
+        evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
+        self._displacements.told.ended(each.name, evicted)
 
     async def _note(self, plan: Plan, record: Record | None) -> None:
         await self.book.note(plan, decision_input=await _input(plan, record))
@@ -239,6 +262,11 @@ class Preemptions:
                 if row is None or row.deleting or row.finished:
                     break
                 await clock.sleep(_LOOK)
+
+
+def _pods_of(plan: Plan, preemptor: Preemptor) -> list[Uid]:
+    """Return the pods for which others make way."""
+    return [*preemptor.unit.pods, *(Uid(uid) for uid, _ in plan.placement)]
 
 
 async def _input(plan: Plan, record: Record | None) -> dict[str, Any] | None:

@@ -89,6 +89,10 @@ class SchedulingVictims:
             [self._stake(victim.root.uid) for victim in plan.victims],
         )
 
+    def lost_with(self, plan: Plan) -> list[int]:
+        """Return the device-seconds that are lost with each victim of a plan."""
+        return [self._stake(Uid(victim.root.uid)).lost_device_seconds for victim in plan.victims]
+
     def deadline(self, preemptor: str) -> int | None:
         """Return by when all victims of a preemptor, by its key, are to have ended: monotonic.
 

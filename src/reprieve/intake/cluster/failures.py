@@ -1,0 +1,64 @@
+"""What a pod's status says of its failing: when a container ended badly, or that one cannot start.
+
+The last bad end counts, of those that are told: the one that stands, and the one before the last
+start. A container that waits for one of the reasons below was never at work. What a pod loses while
+it is evicted is no failure of its own. Source: specification of disruptions, section 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from reprieve.api.scheduling import ContainerStatus, PodObject
+from reprieve.intake.cluster.metadata import seconds_of
+
+__all__ = ["failed_at", "is_disrupted", "is_stuck"]
+
+_CANNOT_START: Final = frozenset(
+    {
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "PostStartHookError",
+        "RunContainerError",
+    }
+)
+
+
+def failed_at(pod: PodObject) -> int:
+    """Return when a container ended with an error for the last time, in Unix seconds; 0: none."""
+    ends = (
+        seconds_of(ended.finished_at) or 0
+        for each in _statuses(pod)
+        for state in (each.state, each.last_state)
+        if state is not None and (ended := state.terminated) is not None and ended.exit_code
+    )
+    return max(ends, default=0)
+
+
+def is_stuck(pod: PodObject) -> bool:
+    """Tell whether a container waits because it cannot be started."""
+    states = (each.state for each in _statuses(pod))
+    return any(
+        state is not None and state.waiting is not None and state.waiting.reason in _CANNOT_START
+        for state in states
+    )
+
+
+def is_disrupted(pod: PodObject) -> bool:
+    """Tell whether somebody evicts it, so that its end is not its own."""
+    return any(
+        condition.type == "DisruptionTarget" and condition.status == "True"
+        for condition in pod.status.conditions or ()
+    )
+
+
+def _statuses(pod: PodObject) -> Iterator[ContainerStatus]:
+    yield from pod.status.container_statuses or ()
+    yield from pod.status.init_container_statuses or ()

@@ -1,0 +1,130 @@
+"""What a plane tells the governor of disruptions about its plans, so that every plane knows of it.
+
+A plan counts from when it is decided, since others are decided before it is over: each of its units
+is one displacement. Who was not evicted in the end, or whose plan could not be recorded, is taken
+back. A process that takes over learns the rest from the records. Source: specification of
+disruptions, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
+from reprieve.engine.disruptions.lineage import Party
+from reprieve.engine.plan import Plan
+from reprieve.telemetry.displacements import displacements_of
+from reprieve.units.instants import Nanos
+
+__all__ = ["Issued", "PlaneDisplacements", "Side"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A victim: its line of work, and what it loses."""
+
+    party: Party
+    lost_device_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """The displacements of one plan, each with the roots of its unit by uid."""
+
+    rows: tuple[tuple[Displacement, frozenset[str]], ...] = ()
+
+    @property
+    def displacements(self) -> list[Displacement]:
+        """The rows alone."""
+        return [row for row, _ in self.rows]
+
+
+class PlaneDisplacements:
+    """The displacements of one plane. `waits`: whether an object waits for room, as it did."""
+
+    def __init__(
+        self,
+        governor: Governor,
+        plane: Actor,
+        waits: Callable[[ObjectRef], bool] = lambda ref: False,
+    ) -> None:
+        self.governor = governor
+        self._plane = plane
+        self._waits = waits
+        self._open: dict[str, Issued] = {}  # by the name of the record
+
+    def issue(
+        self,
+        plan: Plan,
+        at: Nanos,
+        preemptor: Party | None,
+        victims: Sequence[Side],
+        *,
+        priority: int = 0,
+        above: int = 0,
+    ) -> Issued:
+        """Take note of a plan that was decided.
+
+        `victims` are those of the plan, in its order; `priority` is the preemptor's, and `above` by
+        how much that is higher.
+        """
+        emergency = self.governor.policy.emergency_priority
+        exempt = Exemption.NONE
+        if preemptor is not None and emergency is not None and priority >= emergency:
+            exempt = Exemption.EMERGENCY
+        units: dict[str, list[int]] = {}
+        for place, victim in enumerate(plan.victims):
+            units.setdefault(victim.unit or victim.root.uid, []).append(place)
+        rows = []
+        for number, places in enumerate(units.values()):
+            first = places[0]
+            row = Displacement(
+                at,
+                self._plane,
+                preemptor,
+                victims[first].party,
+                plan.victims[first].root.uid,
+                number,
+                lost_device_seconds=sum(victims[place].lost_device_seconds for place in places),
+                above=above,
+                exempt=exempt,
+            )
+            self.governor.record(row)
+            rows.append((row, frozenset(plan.victims[place].root.uid for place in places)))
+        return Issued(tuple(rows))
+
+    def recorded(self, record: str, issued: Issued) -> None:
+        """A plan stands in the record of this name: what becomes of it is told by `ended`."""
+        self._open[record] = issued
+
+    def ended(self, record: str, evicted: Collection[str]) -> None:
+        """A plan is over, with these evicted, by uid: of the others nothing has happened."""
+        issued = self._open.pop(record, Issued())
+        self.take_back(Issued(tuple(each for each in issued.rows if each[1].isdisjoint(evicted))))
+
+    def take_back(self, issued: Issued) -> None:
+        """Nothing of this has happened."""
+        for row, _ in issued.rows:
+            by = None if row.preemptor is None else row.preemptor.lineage
+            self.governor.undo(by, row.uid)
+
+    def restore(self, intents: Iterable[Preemption]) -> None:
+        """Take over what former processes did.
+
+        The preemptor of a completed plan is taken to have got its room, unless it still waits.
+        """
+        rows: list[Displacement] = []
+        got: list[tuple[Party, Nanos]] = []
+        for intent in intents:
+            found = list(displacements_of(intent, lambda ref: None))
+            rows += found
+            preemptor = intent.spec.preemptor
+            completed = intent.status.phase is IntentPhase.COMPLETED
+            if completed and preemptor is not None and not self._waits(preemptor):
+                got += [(row.preemptor, row.at) for row in found if row.preemptor is not None]
+        self.governor.fold(rows)
+        for party, at in got:
+            self.governor.admitted(party, at)

@@ -1,0 +1,165 @@
+"""The scheduling plane and the governor of disruptions: what it is asked for a unit, and told.
+
+Before a unit is decided about, whoever is held from it is looked up by its line of work, and goes
+into the decision as a fact. Told are plans, pods that get a node (nobody made way for them in vain)
+and pods that fail: a container that ended with an error, or one that cannot be started. Pods whose
+failure is part of their eviction do not count. Source: specification of disruptions, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from reprieve.api.reprieve import ObjectRef, Preemption
+from reprieve.engine.cluster.rows import PodRow
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.ledger import Actor
+from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.questions import Enforcement, Hold, Question
+from reprieve.engine.plan import Plan
+from reprieve.engine.scheduling.outcome import Unit
+from reprieve.intake.lineage import pod_party
+from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
+from reprieve.planes.scheduling.state import ClusterState
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["SchedulingDisplacements"]
+
+_STRICTLY: Final = 1  # no victim of this plane has a priority that is not lower
+
+
+class SchedulingDisplacements:
+    """Follows which pods are which line of work. `lost`: what is lost with a pod."""
+
+    def __init__(self, governor: Governor, state: ClusterState, clock: Clock) -> None:
+        self.told = PlaneDisplacements(governor, Actor.SCHEDULING, self._waits)
+        self._governor = governor
+        self._state = state
+        self._clock = clock
+        # Pods with a node, by line of work, each known by the pod that was seen last.
+        self._placed: dict[Lineage, set[Uid]] = {}
+        self._parties: dict[Lineage, Party] = {}
+        self._lineages: dict[Uid, Lineage] = {}
+        state.observers.append(self._seen)
+
+    def holds(self, units: Iterable[Unit]) -> dict[Unit, Mapping[Uid, Hold]]:
+        """Return who is held from each of these units, as far as anybody is."""
+        found: dict[Unit, Mapping[Uid, Hold]] = {}
+        for unit in units:
+            rows = [row for uid in unit.pods if (row := self._state.pod(uid)) is not None]
+            if rows and self._governor.may_hold(party := pod_party(rows[0])):
+                held = self._held_from(party, self._priority(unit, rows))
+                if held:
+                    found[unit] = held
+        return found
+
+    def issue(self, plan: Plan, pods: Sequence[Uid], lost: Sequence[int]) -> Issued:
+        """Take note of a plan for these pods; `lost`: with each of its victims."""
+        rows = [row for uid in pods if (row := self._state.pod(uid)) is not None]
+        return self.told.issue(
+            plan,
+            self._clock.wall(),
+            pod_party(rows[0]) if rows else None,
+            [
+                Side(self._party(Uid(victim.root.uid)), seconds)
+                for victim, seconds in zip(plan.victims, lost, strict=True)
+            ],
+            priority=max((row.priority for row in rows), default=0),
+            above=_STRICTLY,
+        )
+
+    def restore(self, intents: Iterable[Preemption]) -> None:
+        """Take over what former processes did, and what pods still say of how they failed."""
+        self.told.restore(intents)
+        for row in self._state.pods():
+            self._note_failure(None, row)
+
+    def _held_from(self, party: Party, priority: int) -> dict[Uid, Hold]:
+        now, found = self._clock.wall(), dict[Uid, Hold]()
+        by_pod = self._governor.policy.enforcement is not Enforcement.TOLD
+        for lineage, uids in self._placed.items():
+            victim = self._parties[lineage]
+            asked = Question(party, victim, now, priority, above=_STRICTLY)
+            if not by_pod:
+                hold = self._governor.hold(asked)
+                found.update(dict.fromkeys(uids, hold) if hold is not None else {})
+            elif self._governor.may_hold(party) or self._governor.concerns(victim):
+                for uid in uids:
+                    hold = self._governor.hold(self._since_start(asked, uid))
+                    if hold is not None:
+                        found[uid] = hold
+        return found
+
+    def _since_start(self, asked: Question, uid: Uid) -> Question:
+        row = self._state.pod(uid)
+        start = None if row is None or row.start is None else Nanos(row.start * SECOND)
+        return Question(
+            asked.preemptor,
+            asked.victim,
+            asked.now,
+            asked.priority,
+            above=asked.above,
+            running_since=start,
+        )
+
+    def _priority(self, unit: Unit, rows: Sequence[PodRow]) -> int:
+        group = self._state.group(unit.group) if unit.group else None
+        return rows[0].priority if group is None else group.priority
+
+    def _party(self, uid: Uid) -> Party:
+        row = self._state.pod(uid)
+        return Party(Lineage(f"object/{uid}")) if row is None else pod_party(row)
+
+    def _waits(self, ref: ObjectRef) -> bool:
+        """Whether a pod waits for a node; of groups, one of their pods."""
+        if ref.kind == "Pod":
+            row = self._state.pod(Uid(ref.uid))
+            return row is not None and self._state.ours(row)
+        return any(
+            self._state.ours(row) for row in self._state.members(f"{ref.namespace}/{ref.name}")
+        )
+
+    # What pods do.
+
+    def _seen(self, old: PodRow | None, row: PodRow | None) -> None:
+        if row is None:
+            if old is not None:
+                self._forget(old.uid)
+            return
+        if not row.node or row.finished:
+            self._forget(row.uid)
+        elif row.uid not in self._lineages or (old is not None and old.labels != row.labels):
+            self._forget(row.uid)
+            self._place(old, row)
+        self._note_failure(old, row)
+
+    def _place(self, old: PodRow | None, row: PodRow) -> None:
+        party = pod_party(row)
+        self._lineages[row.uid] = party.lineage
+        self._placed.setdefault(party.lineage, set()).add(row.uid)
+        self._parties[party.lineage] = party
+        if old is not None and not old.node:
+            self._governor.admitted(party, self._clock.wall())
+
+    def _note_failure(self, old: PodRow | None, row: PodRow) -> None:
+        if row.deleting or row.disrupted:
+            return
+        if row.failed > (0 if old is None else old.failed):
+            # Such instants have whole seconds: the end of that second is no earlier.
+            self._governor.failed(pod_party(row), Nanos(row.failed * SECOND + SECOND - 1))
+        elif row.stuck and old is not None and not old.stuck:
+            self._governor.failed(pod_party(row), self._clock.wall())
+
+    def _forget(self, uid: Uid) -> None:
+        lineage = self._lineages.pop(uid, None)
+        if lineage is None:
+            return
+        uids = self._placed[lineage]
+        uids.discard(uid)
+        if not uids:
+            del self._placed[lineage]
+            del self._parties[lineage]
