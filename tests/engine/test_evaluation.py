@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reprieve.engine.check import Fault, check, check_all
+from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.idle.claims import before_each, committed
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.lifecycle import Facts, Present, step
@@ -504,3 +505,46 @@ def test_room_that_an_older_demand_was_given_is_held_against_later_plans() -> No
     assert [each.demand for each in decided.reservations] == ["ml-team/old"]
     ((_, seen),) = before_each(decided.plans, rows, decided.reservations)
     assert seen.reservations == decided.reservations
+
+
+def held(demand: str, *names: str, seconds: int = 60) -> dict[str, dict[Uid, Hold]]:
+    hold = Hold(Nanos(NOW + seconds * SECOND), Rule.REPEATED)
+    return {demand: {Uid(f"{name}-uid"): hold for name in names}}
+
+
+def test_who_is_held_from_a_demand_stays_and_another_one_goes() -> None:
+    rows = (workload("old", idle_since=ago(7000)), workload("young"), demand())
+    holds = held("ml-team/demand", "old")
+    found = evaluate(snapshot(*rows, holds=holds), POLICY, NOW)
+    (plan,) = found.plans
+    assert names(plan) == ["young"]
+    assert {each.subject.name: (each.reason, each.until) for each in found.declined} == {
+        "old": (Reason.HELD, NOW + MINUTE)
+    }
+    assert found.next_due == NOW + MINUTE
+    over = evaluate(snapshot(*rows, holds=holds), POLICY, Nanos(NOW + MINUTE))
+    assert [names(each) for each in over.plans] == [["old"]]
+
+
+def test_who_is_held_from_one_demand_goes_for_another() -> None:
+    rows = (workload("v"), demand("first", created=ago(100)), demand("second", created=ago(50)))
+    found = evaluate(snapshot(*rows, holds=held("ml-team/first", "v")), POLICY, NOW)
+    assert [(each.preemptor and each.preemptor.name, names(each)) for each in found.plans] == [
+        ("second", ["v"])
+    ]
+
+
+def test_who_is_held_from_everybody_does_not_go_for_nobody() -> None:
+    always = with_settings(workload("v"), policy=PreemptionPolicy.ALWAYS)
+    found = evaluate(snapshot(always, holds=held("", "v")), POLICY, NOW)
+    assert (found.plans, found.next_due) == ((), NOW + MINUTE)
+    assert [each.reason for each in found.declined] == [Reason.HELD]
+    assert "before" in declined_text(found.declined[0])
+
+
+def test_a_plan_with_a_victim_that_is_held_is_refused() -> None:
+    rows = (workload("v"), demand())
+    plan = one(*rows)
+    seen = snapshot(*rows, holds=held("ml-team/demand", "v"))
+    assert [each.fault for each in check(plan, seen, POLICY, NOW)] == [Fault.HELD]
+    assert check(plan, seen, POLICY, Nanos(NOW + MINUTE)) == ()

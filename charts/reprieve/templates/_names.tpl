@@ -42,6 +42,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "reprieve.configuration" -}}
 gpuPreemption:
   {{- pick .Values.gpuPreemption "fit" "irreducible" "vendors" "literal" | toYaml | nindent 2 }}
+{{- with .Values.governor }}
+governor:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- if has "scheduling" .Values.controllers }}
 scheduling:
   {{- omit .Values.scheduling "schedulerNames" "sharedNodes" "strictDisruptionMode" (ternary "" "configuration" (not (empty .Values.scheduling.configuration))) | toYaml | nindent 2 }}

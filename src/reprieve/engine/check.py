@@ -58,6 +58,7 @@ class Fault(StrEnum):
     UNKNOWN_VICTIM = "the victim is not in the snapshot, or its root or amounts differ"
     NAMED_TWICE = "the root is named twice"
     CLAIMED = "another plan has claimed the victim"
+    HELD = "the governor holds the victim from the preemptor"
     NOT_IDLE = "the victim is not Idle"
     WITHIN_GRACE = "the victim has not been idle for its grace period"
     NOT_FRESH = "the victim's metrics are missing or out of date"
@@ -138,6 +139,9 @@ def _victims(
             continue
         if victim.root.uid in snapshot.claims:
             yield Violation(Fault.CLAIMED, key)
+        demand = "" if plan.preemptor is None else _key(plan.preemptor)
+        if snapshot.held_until(demand, victim.root.uid, now) is not None:
+            yield Violation(Fault.HELD, key)
         status, settings = workload.status, workload.settings
         if status.phase is not Phase.IDLE or status.idle_since is None:
             yield Violation(Fault.NOT_IDLE, key, status.phase)

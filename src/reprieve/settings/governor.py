@@ -64,7 +64,7 @@ def governor_policy(
     given = {key: value for key, value in section.items() if value is not None}
     enforce = given.get("enforce", False)
     word = str(enforce).lower() if isinstance(enforce, bool) else enforce
-    if word not in _ENFORCED:
+    if not isinstance(word, str) or word not in _ENFORCED:
         refuse(f"{place}.enforce", enforce, "false, true or all")
     emergency = given.get("emergencyPriority")
     return GovernorPolicy(

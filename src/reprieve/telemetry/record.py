@@ -102,6 +102,10 @@ def relevant(snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> IdleSnapshot
     return replace(
         snapshot,
         workloads=kept,
+        holds={
+            demand: {root: hold for root, hold in held.items() if root in roots}
+            for demand, held in snapshot.holds.items()
+        },
         claims={root: whom for root, whom in snapshot.claims.items() if root in roots},
         nodes=tuple(sorted(snapshot.nodes, key=lambda node: node.name)) if on_nodes else (),
         reservations=(

@@ -196,6 +196,11 @@ _SCHEDULING: Final[Mapping[Reason, Words]] = {
     ),
 }
 _IDLE: Final[Mapping[Reason, Words]] = {
+    Reason.VICTIMS_PROTECTED: Words(
+        "The idle work that could make way for it was displaced too often, and is left alone",
+        "Wait until that ends; its Disruptions say why.",
+        ("the first is left alone until {until}",),
+    ),
     Reason.NOT_OPTED_IN: Words(
         "Nothing that holds GPUs of the kind that it needs has opted in to make way when idle",
         "Have work opted in by its annotation or its namespace's, or by the configuration.",

@@ -214,6 +214,9 @@ def declined_text(declined: Declined) -> str:
             return "no pending workload needs it"
         case Reason.REPRIEVED:
             return "the pending workload fits without it"
+        case Reason.HELD:
+            until = "" if declined.until is None else f" before {format_instant(declined.until)}"
+            return f"the governor of disruptions lets it not be displaced{until}"
 
 
 def not_served(declined: Declined, *, by_sum: bool) -> EventText | None:

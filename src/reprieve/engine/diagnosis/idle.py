@@ -36,8 +36,14 @@ _PASSING: Final[Mapping[outcome.Reason, Reason]] = {
     outcome.Reason.NO_TIMER: Reason.NOT_IDLE_YET,
     outcome.Reason.CLAIMED: Reason.HELD_BY_CLAIM,
     outcome.Reason.NOT_FRESH: Reason.STALE_METRICS,
+    outcome.Reason.HELD: Reason.VICTIMS_PROTECTED,
 }
-_KINDS: Final = (Reason.NOT_IDLE_YET, Reason.HELD_BY_CLAIM, Reason.STALE_METRICS)
+_KINDS: Final = (
+    Reason.NOT_IDLE_YET,
+    Reason.HELD_BY_CLAIM,
+    Reason.STALE_METRICS,
+    Reason.VICTIMS_PROTECTED,
+)
 #: The fewest at once first.
 _SETS: Final = tuple(
     frozenset(chosen) for size in range(len(_KINDS) + 1) for chosen in combinations(_KINDS, size)
@@ -221,7 +227,9 @@ def _tried(
         rows.append(workload)
     if Reason.STALE_METRICS in kinds:
         policy = replace(policy, literal=replace(policy.literal, missing_metrics_are_zero=True))
-    return evaluate(replace(snapshot, workloads=tuple(rows), claims=claims), policy, facts.now)
+    holds = {} if Reason.VICTIMS_PROTECTED in kinds else snapshot.holds
+    without = replace(snapshot, workloads=tuple(rows), claims=claims, holds=holds)
+    return evaluate(without, policy, facts.now)
 
 
 def _passing(
@@ -241,6 +249,11 @@ def _passing(
     earliest = None
     if reason is Reason.NOT_IDLE_YET:
         earliest = _idle_at(facts, demand, declined)
+        if earliest is not None:
+            values["until"] = format_instant(earliest)
+    elif reason is Reason.VICTIMS_PROTECTED:
+        held = [e.until for e in declined if e.reason is outcome.Reason.HELD and e.until]
+        earliest = min(held, default=None)
         if earliest is not None:
             values["until"] = format_instant(earliest)
     elif reason is Reason.HELD_BY_CLAIM:

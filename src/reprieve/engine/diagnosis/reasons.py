@@ -95,6 +95,7 @@ REASONS: Final[Mapping[Plane, tuple[Reason, ...]]] = MappingProxyType(
             Reason.NOT_OPTED_IN,
             Reason.WOULD_NOT_HELP,
             Reason.STALE_METRICS,
+            Reason.VICTIMS_PROTECTED,
             Reason.HELD_BY_CLAIM,
             Reason.NOT_IDLE_YET,
             Reason.NOBODY_IDLE,

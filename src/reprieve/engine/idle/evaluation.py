@@ -12,8 +12,9 @@
 3. With fit Node, or `irreducible`, victims that can be put back are reprieved, youngest idle first.
 
 Eligible: Idle with a timer that has reached the grace period, not claimed by a plan, and (unless a
-literal switch says otherwise) with fresh samples of all running GPU pods. Demand and victims are
-told apart by namespace/name and root uid. Same input, in any order, same result.
+literal switch says otherwise) with fresh samples of all running GPU pods. Whom the governor of
+disruptions holds from a demand does not go for it, and under policy Always for nobody. Demand and
+victims are told apart by namespace/name and root uid. Same input, in any order, same result.
 
 Source: specification of the idle plane, sections 14 and 17 (H4, H8); texts are made by wording.
 """
@@ -76,6 +77,7 @@ class _Run:
     due: list[Nanos] = field(default_factory=list)
     idle: list[Workload] = field(default_factory=list)  # eligible, OnPressure, oldest idle first
     reprieved: set[Uid] = field(default_factory=set)  # roots that were put back
+    held: dict[Uid, Nanos] = field(default_factory=dict)  # roots left alone, until when
     roots: set[Uid] = field(default_factory=set)  # of eligible workloads: each counts once
     taken: set[Uid] = field(default_factory=set)  # roots claimed in this run
     waiting: set[str] = field(default_factory=set)  # keys and names of all demands
@@ -111,6 +113,11 @@ def evaluate(
         if _eligible(run, workload):
             eligible.append(workload)
     always = [w for w in eligible if w.settings.policy is PreemptionPolicy.ALWAYS]
+    for workload in always:
+        if _held(run, "", workload):
+            until = run.held[workload.root.uid]
+            run.declined.append(Declined(workload.ref, Reason.HELD, until=until))
+    always = [w for w in always if w.root.uid not in run.held]
     run.idle = [w for w in eligible if w.settings.policy is PreemptionPolicy.ON_PRESSURE]
     for workload in always:
         run.taken.add(workload.root.uid)
@@ -123,9 +130,11 @@ def evaluate(
             pace.begin(demand.key)
             _serve(run, demand)
     for workload in run.idle:
-        if workload.root.uid not in run.taken:
-            spared = Reason.REPRIEVED if workload.root.uid in run.reprieved else Reason.NO_DEMAND
-            run.declined.append(Declined(workload.ref, spared))
+        root = workload.root.uid
+        if root not in run.taken:
+            spared = Reason.REPRIEVED if root in run.reprieved else Reason.NO_DEMAND
+            spared = Reason.HELD if root in run.held else spared
+            run.declined.append(Declined(workload.ref, spared, until=run.held.get(root)))
     return Evaluation(
         tuple(run.plans),
         tuple(run.declined),
@@ -208,8 +217,9 @@ def _serve(run: _Run, demand: Workload) -> None:
         run.covered.extend(_take_room(run, search, credit))
         run.declined.append(Declined(demand.ref, Reason.COVERED, search.incoming))
         return
-    if not search.collect(run.idle):
-        run.declined.append(search.declined(run.idle))
+    idle = [each for each in run.idle if not _held(run, demand.key, each)]
+    if not search.collect(idle):
+        run.declined.append(search.declined(idle))
         return
     spare = search.spare()
     trim = on_nodes or run.policy.irreducible
@@ -231,6 +241,17 @@ def _serve(run: _Run, demand: Workload) -> None:
             guards=(Guard(demand.ref, (Phase.PENDING_GPU,)),),
         )
     )
+
+
+def _held(run: _Run, demand: str, workload: Workload) -> bool:
+    """Whether the governor holds the workload from a demand; it is looked at again then."""
+    root = workload.root.uid
+    until = run.snapshot.held_until(demand, root, run.now)
+    if until is None or root in run.taken:
+        return False
+    run.held[root] = min(until, run.held.get(root, until))
+    run.due.append(until)
+    return True
 
 
 def _waits_for_quota(demand: Workload, waiting: Sequence[PodRow]) -> bool:

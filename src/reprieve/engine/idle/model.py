@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.literal import LiteralSwitches
 from reprieve.engine.plan import Ref
 from reprieve.units.durations import SECOND
@@ -210,7 +211,9 @@ class IdleSnapshot:
 
     `claims`: for roots that a committed plan evicts, the demand it serves (None: policy Always).
     They hold from the commit on, whether or not the victim's status shows it already. `served`:
-    GpuWorkloads with a pod on a node; what was freed for them they may have.
+    GpuWorkloads with a pod on a node; what was freed for them they may have. `holds`: roots that
+    the governor of disruptions holds, by the demand from which it does, or the empty text where
+    they would go for nobody.
     """
 
     revision: int
@@ -219,6 +222,12 @@ class IdleSnapshot:
     claims: Mapping[Uid, GpuWorkloadKey | None] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
     served: frozenset[GpuWorkloadKey] = frozenset()
+    holds: Mapping[str, Mapping[Uid, Hold]] = field(default_factory=dict)
+
+    def held_until(self, demand: str, root: Uid, now: Nanos) -> Nanos | None:
+        """Return until when a root is held from a demand, None where it may go."""
+        hold = self.holds.get(demand, {}).get(root)
+        return None if hold is None or hold.until <= now else hold.until
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class Reason(StrEnum):
     CLAIMED = "Claimed"
     NO_DEMAND = "NoDemand"  # eligible, but no demand needs it
     REPRIEVED = "Reprieved"
+    HELD = "Held"  # by the governor of disruptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ async def assemble(given: Surroundings) -> Assembled:
         lagging=given.lagging,
         decision_limit=given.decision_limit,
         disruptions=given.disruptions,
+        governor=given.governor,
         decision_log=given.decision_log,
         dry_run=given.options.dry_run,
     )

@@ -10,6 +10,7 @@ from reprieve.api.kaiwo import CONFIG_NAME
 from reprieve.engine.idle.discovery import Root
 from reprieve.planes.idle.announcements import tell_foreign, tell_ignored_config, tell_rejected
 from reprieve.planes.idle.context import IdleContext
+from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
 from reprieve.planes.idle.ownership import Ownership
@@ -46,7 +47,9 @@ class Changes:
         due: Due,
         evaluator: Evaluator,
         namespace: str,
+        displacements: IdleDisplacements,
     ) -> None:
+        self._displacements = displacements
         self._context = context
         self._watches = watches
         self._workloads = workloads
@@ -73,11 +76,19 @@ class Changes:
         if new is not None and new.row.gpus and self._ownership.root_of(new.uid) is None:
             self._due.pods.add(new.uid)
         owners = self._ownership.owners_of(pod)
+        if new is not None and old is not None:
+            self._note_failure(old, new)
         if new is None:
             self._ownership.forget(pod.uid)
             self._evaluator.open_intents.pod_ended(owners)
         for uid in owners:
             self._due.workloads_of(uid)
+
+    def _note_failure(self, old: PodRecord, new: PodRecord) -> None:
+        failed = new.row.phase == "Failed" and old.row.phase != "Failed"
+        root = self._ownership.root_of(new.uid)
+        if failed and not new.row.terminating and root is not None:
+            self._displacements.failed(root.ref)
 
     def _namespace_changed(self, old: NamespaceRecord | None, new: NamespaceRecord | None) -> None:
         if old is not None and new is not None and old.annotations == new.annotations:

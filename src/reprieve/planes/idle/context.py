@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reprieve.api.reprieve import PLAN_ANNOTATION
+from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Ref
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
@@ -53,6 +54,7 @@ class IdleContext:
     config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
+    governor: Governor = field(default_factory=Governor)
     decision_log: DecisionLog | None = None
     # When something was said that need not be said again soon, monotonic; oldest first.
     said: dict[str, Nanos] = field(default_factory=dict)

@@ -36,10 +36,12 @@ from reprieve.planes.common.dirty import DirtyKeys
 from reprieve.planes.common.solve import NotedPace, Solver, TookTooLong
 from reprieve.planes.common.suspects import Ended
 from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.evaluation_lease import evaluation_lease
 from reprieve.planes.idle.open_intents import OpenIntents
 from reprieve.planes.idle.set_aside import SetAside
 from reprieve.planes.idle.workloads import TrackedWorkloads
+from reprieve.telemetry.displacements import stored
 from reprieve.telemetry.record import encode
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
@@ -70,7 +72,7 @@ class Evaluator:
     `snapshot` gives the engine's view with the claims handed in; `intents` all Preemptions of the
     plane; `pods_left` whether pods of a root still exist; `lost_with` what work is lost with it;
     `action_of` what a root's owner wants to happen to it; `held_back` why nothing may be decided
-    now; `noted` is told of each evaluation.
+    now; `noted` is told of each evaluation, `displacements` of each plan.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class Evaluator:
         changed: Callable[[GpuWorkloadKey], None],
         held_back: Callable[[], str],
         noted: Callable[[IdleSnapshot, Evaluation, Nanos], None],
+        displacements: IdleDisplacements,
     ) -> None:
+        self._displacements = displacements
         self._held_back = held_back
         self._noted = noted
         self._context = context
@@ -107,6 +111,7 @@ class Evaluator:
             action_of=action_of,
             changed=changed,
             again=self.ask_at,
+            displacements=displacements,
         )
         # By plan id: until when (monotonic) a plan that was abandoned is held, and the pause.
         self._held: dict[str, tuple[int, int]] = {}
@@ -282,20 +287,24 @@ class Evaluator:
             return None
         plan = with_reasons(plan, snapshot.workloads, now)
         log.info("plan %s: %s", plan.id, _summary(plan))
+        issued = self._displacements.issue(plan)
         try:
             intent = await self._book.write(
                 plan,
                 actions=self._actions(plan),
-                decision_input=decided_on,
+                decision_input={**decided_on, **stored(issued.displacements)},
                 at_stake=self.open_intents.at_stake(plan),
             )
         except (IntentTaken, Conflict) as stale:
+            self._displacements.told.take_back(issued)
             log.info("plan %s is stale: %s", plan.id, stale)
             self.ask_at(Nanos(context.clock.wall() + _RETRY))
             return None
         except ApiError as failure:
+            self._displacements.told.take_back(issued)
             self._tell_unrecorded(plan, failure)
             return None
+        self._displacements.told.recorded(intent.metadata.name, issued)
         self._unrecorded.forget(plan.id)
         begun = await self.open_intents.begin(plan, intent)
         if begun.abandoned or begun.stalled:

@@ -24,7 +24,6 @@ from reprieve.api.reprieve import (
     PreemptionSpec,
     VictimState,
 )
-from reprieve.engine.disruptions.lineage import Identity, party_of
 from reprieve.engine.idle.model import Phase
 from reprieve.engine.plan import Plan, Plane, Proof, ProofLevel, Ref, Victim, plan_id
 from reprieve.execution.at_stake import AtStake, Stake
@@ -35,6 +34,7 @@ from reprieve.execution.fence import Deposed
 from reprieve.execution.intents import IntentTaken
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.displacements import IdleDisplacements, party_of_root
 from reprieve.planes.idle.victims import IdleVictims
 from reprieve.planes.idle.workloads import TrackedWorkload, TrackedWorkloads, key_of
 from reprieve.units.durations import SECOND
@@ -53,7 +53,7 @@ class OpenIntents:
 
     `intents` gives all Preemptions of the plane; `pods_left` whether pods of a root still exist;
     `lost_with` what work is lost with it; `action_of` what a root's owner wants to happen to it;
-    `again` asks for another look at a wall instant.
+    `again` asks for another look at a wall instant; `displacements`: where the governor is told.
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class OpenIntents:
         action_of: Callable[[Ref], Action],
         changed: Callable[[GpuWorkloadKey], None],
         again: Callable[[Nanos], None],
+        displacements: IdleDisplacements,
     ) -> None:
+        self._displacements = displacements
         self._context = context
         self._workloads = workloads
         self._book = book
@@ -110,8 +112,11 @@ class OpenIntents:
             key_of(plan.preemptor.namespace, plan.preemptor.name)
         )
         return AtStake(
-            _lineage(demand.root) if demand else "",
-            [Stake(_lineage(each.root), self._lost_with(each.root)) for each in plan.victims],
+            party_of_root(demand.root).lineage if demand else "",
+            [
+                Stake(party_of_root(each.root).lineage, self._lost_with(each.root))
+                for each in plan.victims
+            ],
         )
 
     def carry(self, each: Carried[None]) -> None:
@@ -255,6 +260,8 @@ class OpenIntents:
     def _ended(self, each: Carried[None], record: Preemption | None) -> None:
         if record is not None:
             log.info("plan %s %s: %s", each.intent.spec.plan_id, *_ending(record))
+        evicted = {uid for uid, s in each.states.items() if s.state is VictimState.EVICTED}
+        self._displacements.told.ended(each.name, evicted)
         self._victims.forget(each.intent)
         self._plans.pop(each.intent.spec.plan_id, None)
 
@@ -283,11 +290,6 @@ def _ending(intent: Preemption) -> tuple[str, str]:
     failed = [v.message for v in intent.status.victims if v.state is VictimState.FAILED]
     why = "; ".join(filter(None, (intent.status.reason, *failed)))
     return intent.status.phase.value.lower(), why
-
-
-def _lineage(root: Ref) -> str:
-    owner = "" if root.kind == "Pod" else root.uid
-    return party_of(Identity(root.uid, root.namespace, root.namespace, owner)).lineage
 
 
 def _ref(ref: ObjectRef) -> Ref:

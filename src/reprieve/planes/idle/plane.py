@@ -38,6 +38,7 @@ from reprieve.planes.idle.announcements import (
 from reprieve.planes.idle.changes import Changes
 from reprieve.planes.idle.coexistence import MANAGER_LEASE
 from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
 from reprieve.planes.idle.housekeeping import Housekeeping
@@ -116,6 +117,9 @@ class IdlePlane:
             self._ownership,
             lambda: self._snapshot(self.evaluator.open_intents.claims()),
         )
+        self._displacements = IdleDisplacements(
+            context.governor, self.workloads, clock, self._lost_with
+        )
         self.evaluator = Evaluator(
             context,
             self.workloads,
@@ -129,6 +133,7 @@ class IdlePlane:
             changed=self._due.workloads.add,
             held_back=self._held_back,
             noted=self.waiting.note,
+            displacements=self._displacements,
         )
         self._snapshots = Snapshots(
             context,
@@ -136,6 +141,7 @@ class IdlePlane:
             self._ownership,
             self.watches,
             self._queued.workloads,
+            self._displacements.holds,
         )
         self._reconciler = Reconciler(
             context,
@@ -156,6 +162,7 @@ class IdlePlane:
             self._due,
             self.evaluator,
             operator_namespace,
+            self._displacements,
         )
         self._housekeeping = Housekeeping(
             context,
@@ -238,6 +245,7 @@ class IdlePlane:
         left = await self._book.recover()
         if self.context.disruptions is not None:
             await self.context.disruptions.recover(self._book.log, left.records)
+        self._displacements.restore(await self._book.log.all_whole(left.records))
 
     async def _keep_few_records(self) -> None:
         await self._book.keep_few(unless=lambda: bool(self.context.read_only))

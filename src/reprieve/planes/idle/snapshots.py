@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.core import KueueWorkload, Node
+from reprieve.engine.disruptions.questions import Hold
 from reprieve.engine.idle.claims import reserved
 from reprieve.engine.idle.gangs import gang_of, joined
 from reprieve.engine.idle.model import IdleSnapshot, NodeRow, Phase, Workload
@@ -33,7 +34,8 @@ _NO_PART: Final = (Phase.NEW, Phase.PENDING_OTHER, Phase.ACTIVE, Phase.DELETED)
 class Snapshots:
     """Takes snapshots of what the watches show.
 
-    `kueue_of` says which Kueue Workloads a pod or root has, by uid.
+    `kueue_of` says which Kueue Workloads a pod or root has, by uid; `holds` whom the governor of
+    disruptions holds from whom.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class Snapshots:
         ownership: Ownership,
         watches: Watches,
         kueue_of: Callable[[str], Sequence[KueueWorkload]],
+        holds: Callable[[Sequence[Workload]], Mapping[str, Mapping[Uid, Hold]]] = lambda rows: {},
     ) -> None:
+        self._holds = holds
         self._context = context
         self._workloads = workloads
         self._ownership = ownership
@@ -90,6 +94,7 @@ class Snapshots:
             claims,
             reservations,
             frozenset(self._served(found)),
+            self._holds(rows),
         )
 
     def _served(self, rows: Sequence[Workload]) -> Iterator[GpuWorkloadKey]:

@@ -1,0 +1,112 @@
+"""The idle plane and the governor of disruptions: what it is asked for a snapshot, and told.
+
+A line of work is what one root has made. Before an evaluation, whoever is held from a demand, or
+from being evicted for nobody, goes into the snapshot as a fact. Told are plans, demands that came
+to work (nobody made way for them in vain) and pods of theirs that failed. Source: specification of
+disruptions, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from reprieve.api.reprieve import ObjectRef, Preemption
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.ledger import Actor
+from reprieve.engine.disruptions.lineage import Identity, Party, party_of
+from reprieve.engine.disruptions.questions import NOBODY, Enforcement, Hold, Question
+from reprieve.engine.idle.model import Phase, PreemptionPolicy, Workload
+from reprieve.engine.plan import Plan, Ref
+from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
+from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
+from reprieve.units.clock import Clock
+from reprieve.units.ids import GpuWorkloadKey, Uid
+from reprieve.units.instants import Nanos
+
+__all__ = ["IdleDisplacements", "party_of_root"]
+
+_PENDING: Final = Phase.PENDING_GPU
+_AT_WORK: Final = (Phase.ACTIVE, Phase.IDLE)
+
+
+def party_of_root(root: Ref) -> Party:
+    """Return the line of work of a root; a pod without an owner is work of its own."""
+    owner = "" if root.kind == "Pod" else root.uid
+    return party_of(Identity(root.uid, root.namespace, root.namespace, owner))
+
+
+class IdleDisplacements:
+    """Asks for a snapshot, and tells of plans. `lost_with`: what work is lost with a root."""
+
+    def __init__(
+        self,
+        governor: Governor,
+        workloads: TrackedWorkloads,
+        clock: Clock,
+        lost_with: Callable[[Ref], int],
+    ) -> None:
+        self.told = PlaneDisplacements(governor, Actor.IDLE, self._waits)
+        self._governor = governor
+        self._workloads = workloads
+        self._clock = clock
+        self._lost_with = lost_with
+        self._waiting: dict[GpuWorkloadKey, Party] = {}
+
+    def holds(self, rows: Sequence[Workload]) -> dict[str, Mapping[Uid, Hold]]:
+        """Return who is held from each demand, by root, and from nobody under the empty key."""
+        demands = {w.key: party_of_root(w.root) for w in rows if w.status.phase is _PENDING}
+        self._note_served(demands)
+        idle = [w for w in rows if w.status.phase is Phase.IDLE]
+        found: dict[str, Mapping[Uid, Hold]] = {}
+        for key, party in demands.items():
+            if self._governor.may_hold(party):
+                found[key] = self._held_from(party, idle)
+        if self._governor.policy.enforcement is not Enforcement.TOLD:
+            always = [w for w in idle if w.settings.policy is PreemptionPolicy.ALWAYS]
+            found[""] = self._held_from(NOBODY, always)
+        return {key: held for key, held in found.items() if held}
+
+    def issue(self, plan: Plan) -> Issued:
+        """Take note of a plan."""
+        demand = plan.preemptor and self._workloads.get(
+            key_of(plan.preemptor.namespace, plan.preemptor.name)
+        )
+        return self.told.issue(
+            plan,
+            self._clock.wall(),
+            party_of_root(demand.root) if demand else None,
+            [Side(party_of_root(each.root), self._lost_with(each.root)) for each in plan.victims],
+        )
+
+    def failed(self, root: Ref) -> None:
+        """A pod of this root has failed."""
+        self._governor.failed(party_of_root(root), self._clock.wall())
+
+    def restore(self, intents: Iterable[Preemption]) -> None:
+        """Take over what former processes did."""
+        self.told.restore(intents)
+
+    def _held_from(self, party: Party, idle: Iterable[Workload]) -> dict[Uid, Hold]:
+        now, found = self._clock.wall(), dict[Uid, Hold]()
+        for workload in idle:
+            starts = [pod.started for pod in workload.pods if pod.started is not None]
+            since = max(starts, default=None)
+            victim = party_of_root(workload.root)
+            hold = self._governor.hold(Question(party, victim, now, running_since=since))
+            if hold is not None:
+                found[workload.root.uid] = hold
+        return found
+
+    def _note_served(self, demands: Mapping[GpuWorkloadKey, Party]) -> None:
+        """Take note of those who waited at the last look and work now."""
+        now = self._clock.wall()
+        for key, party in self._waiting.items():
+            held = self._workloads.get(key)
+            if key not in demands and held is not None and held.status.phase in _AT_WORK:
+                self._governor.admitted(party, Nanos(now))
+        self._waiting = dict(demands)
+
+    def _waits(self, ref: ObjectRef) -> bool:
+        held = self._workloads.get(key_of(ref.namespace, ref.name))
+        return held is not None and held.status.phase is _PENDING

@@ -1,0 +1,109 @@
+"""One governor for all planes: what one of them displaced, the others know and leave alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.lineage import Identity, Lineage, Party, party_of
+from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy, Rule
+from reprieve.engine.idle.evaluation import evaluate
+from reprieve.engine.idle.model import Policy
+from reprieve.engine.idle.outcome import Reason
+from reprieve.engine.quota.displacements import Displacements
+from reprieve.engine.quota.model import Workload
+from reprieve.planes.idle.displacements import IdleDisplacements
+from reprieve.units.clock import VirtualClock
+from reprieve.units.durations import MINUTE, SECOND
+from tests.engine.rows import NOW, demand, snapshot, workload
+from tests.scheduling.memory import Memory, memory
+from tests.scheduling.site import NAMESPACE, pod
+from tests.scheduling.test_governor import owned
+
+JOB = "v-uid"  # the root of `workload("v")`, too
+ALL = GovernorPolicy(enforcement=Enforcement.ALL)
+
+
+async def displaced_thrice_by_the_scheduling_plane(cluster: Memory) -> None:
+    for number in range(3):
+        low, high = f"low-{number}", f"high-{number}"
+        cluster.running(owned(pod(low, 4, priority="low"), JOB), "node-0")
+        cluster.create(owned(pod(high, 4, priority="high"), f"owner-{number}"))
+        await cluster.until(lambda name=low: cluster.victims() == {name})
+        cluster.end_all()
+        await cluster.until(lambda name=high: name in cluster.placed())
+        cluster.end(high)
+        await cluster.pass_time(5 * SECOND)
+
+
+def idle_plane(governor: Governor, clock: VirtualClock) -> IdleDisplacements:
+    return IdleDisplacements(governor, cast("Any", {}), clock, lambda root: 0)
+
+
+async def test_work_displaced_by_the_scheduling_plane_is_protected_from_the_other_planes() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        governor = Governor(ALL)
+        cluster.start(governor=governor)
+        await displaced_thrice_by_the_scheduling_plane(cluster)
+        now = cluster.clock.wall()
+
+        quota = Displacements(governor=governor)
+        job = Workload(
+            NAMESPACE,
+            "v",
+            uid="workload",
+            party=party_of(Identity("workload", NAMESPACE, NAMESPACE, owner=JOB)),
+        )
+        other = Workload(NAMESPACE, "other", uid="other")
+        hold = quota.hold(other, job, now, above=100)
+        assert hold is not None and hold.rule is Rule.REPEATED
+        assert now < hold.until <= now + 2 * MINUTE
+        assert quota.concerns(other) and quota.hold(job, other, now) is None
+
+        rows = [replace_since(workload("v"), now), replace_since(demand(), now)]
+        holds = idle_plane(governor, cluster.clock).holds(rows)
+        found = evaluate(snapshot(*rows, holds=holds), Policy(), now)
+        assert found.plans == ()
+        assert [(e.subject.name, e.reason) for e in found.declined][-1] == ("v", Reason.HELD)
+        assert found.next_due == hold.until
+
+
+def replace_since(row: Any, now: int) -> Any:
+    """Return a row whose samples and idle time are those of another hour."""
+    tracked = tuple(
+        replace(each, samples=tuple(replace(s, seen=now, updated=now) for s in each.samples))
+        for each in row.status.tracked_pods
+    )
+    since = None if row.status.idle_since is None else now - 30 * MINUTE
+    return replace(row, status=replace(row.status, tracked_pods=tracked, idle_since=since))
+
+
+async def test_without_enforcement_nobody_is_protected_and_all_planes_count() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        governor = Governor()
+        cluster.start(governor=governor)
+        await displaced_thrice_by_the_scheduling_plane(cluster)
+        now = cluster.clock.wall()
+        job = Party(Lineage(f"owner/{JOB}"), NAMESPACE)
+        assert governor.displaced(job, now) == 3
+        assert governor.repeated(now) == {Lineage(f"owner/{JOB}"): 3}
+        assert idle_plane(governor, cluster.clock).holds([workload("v"), demand()]) == {}
+
+
+async def test_a_plan_of_the_idle_plane_counts_until_nobody_was_evicted_by_it() -> None:
+    clock = VirtualClock()
+    governor = Governor()
+    plane = idle_plane(governor, clock)
+    (found,) = evaluate(snapshot(workload("v"), demand()), Policy(), NOW).plans
+    issued = plane.issue(found)
+    job = Party(Lineage(f"owner/{JOB}"))
+    assert governor.displaced(job, clock.wall()) == 1
+    plane.told.recorded("record", issued)
+    plane.told.ended("record", {JOB})
+    assert governor.displaced(job, clock.wall()) == 1
+    plane.told.recorded("record", issued)
+    plane.told.ended("record", set())
+    assert governor.displaced(job, clock.wall()) == 0
