@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import Preemption
-from reprieve.cli.answers.recorded import differences
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
