@@ -48,7 +48,7 @@ class Browser:
 
     def _difference(self, document: dict[str, Any]) -> None:
         assert document["sequence"] == int(self.position.rpartition(".")[2]) + 1
-        self.values |= document["values"]
+        self.values = self.values | document["values"]
         for name in document["gone"]:
             del self.values[name]
         for name, changes in document["tables"].items():

@@ -18,6 +18,7 @@ from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 from reprieve.units.instants import Nanos
+from reprieve.web.live.differences import State
 from reprieve.web.live.pace import QUIET, Pace
 from reprieve.web.live.topic import RING_AGE, Position, Topic
 from reprieve.web.tables import NotFound, Page, Parameters, Viewer
@@ -115,9 +116,16 @@ class Watching:
             NotFound: as `Cluster.page`.
             InvalidParameter: as `Cluster.page`.
         """
-        watched = self._present(key)
-        watched.left = self._clock.monotonic()
-        return watched.topic.snapshot()
+        return self._asked(key).snapshot()
+
+    def state(self, key: Key) -> State:
+        """Return a page as it is shown.
+
+        Raises:
+            NotFound: as `Cluster.page`.
+            InvalidParameter: as `Cluster.page`.
+        """
+        return self._asked(key).state
 
     async def stream(self, key: Key, position: Position | None) -> AsyncGenerator[bytes]:
         """Yield events, until the page can be shown no more; comments when nothing happens.
@@ -177,6 +185,11 @@ class Watching:
                 # Streams and requests have their turn between two pages.
                 await asyncio.sleep(0)
         self._pace.took(cost)
+
+    def _asked(self, key: Key) -> Topic:
+        watched = self._present(key)
+        watched.left = self._clock.monotonic()
+        return watched.topic
 
     def _present(self, key: Key) -> _Watched:
         """Return the topic; up to date, where nobody watches it and nothing makes it again."""

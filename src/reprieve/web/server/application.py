@@ -1,0 +1,229 @@
+"""The routes of the page, and what each of them answers.
+
+Who may not see an object gets the answer for one that does not exist, made by the same code. What
+goes wrong is told in one sentence as `{"error": ...}`; a fault of ours is told as one, and the log
+has the rest. Only `plan`, `login` and `logout` are POSTs, and none of them writes to the cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+import reprieve
+from reprieve.units.clock import Clock
+from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.web.live.topic import read_position
+from reprieve.web.live.watching import Key, TooManyStreams, Watching
+from reprieve.web.server.assets import Assets
+from reprieve.web.server.door import (
+    Door,
+    TooManyAttempts,
+    Unauthenticated,
+    Unverified,
+)
+from reprieve.web.server.downloads import csv_of, json_of
+from reprieve.web.server.guarding import Misdirected, add_headers, guard
+from reprieve.web.server.packing import json_answer
+from reprieve.web.server.planning import Plans, Question
+from reprieve.web.server.streams import CHECKED, send_stream
+from reprieve.web.tables import NotFound, Viewer
+
+__all__ = ["Site", "application"]
+
+log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Bytes of a request.
+_BODY: Final = 2**20
+#: Parameters that say how a page is sent, not which.
+_OURS: Final = ("from", "token")
+_NO_PAGE: Final = "there is no such page"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is served.
+
+    Attributes:
+        watching: the pages.
+        door: who may see them.
+        assets: the built files.
+        plans: asks `reprieve plan`.
+        clock: for pauses.
+        cluster: what the page calls the cluster.
+        names: as which this server is known; None answers to all, an empty one to loopback names.
+        checked: how often it is asked whether the reader of a stream may still read, nanoseconds.
+    """
+
+    watching: Watching
+    door: Door
+    assets: Assets
+    plans: Plans
+    clock: Clock
+    cluster: str
+    names: Collection[str] | None = ()
+    checked: int = CHECKED
+
+
+def application(site: Site) -> web.Application:
+    """Return the server of the page; it runs no task of its own."""
+    result = web.Application(middlewares=[_told_errors, guard(site.names)], client_max_size=_BODY)
+    result.on_response_prepare.append(add_headers)
+    routes = _Routes(site)
+    add = result.router.add_route
+    add("GET", "/api/session", routes.session)
+    add("GET", "/api/page/{page}", routes.page)
+    add("GET", "/api/live", routes.live)
+    add("GET", r"/api/download/{page}/{table}.{form:csv|json}", routes.download)
+    add("POST", "/api/plan", routes.plan)
+    add("POST", "/api/login", routes.login)
+    add("POST", "/api/logout", routes.logout)
+    add("*", "/api/{rest:.*}", routes.nothing)
+    add("GET", "/assets/{name}", routes.asset)
+    add("GET", "/healthz", routes.healthy)
+    add("GET", "/{address:.*}", routes.index)
+    return result
+
+
+class _Login(msgspec.Struct, forbid_unknown_fields=True):
+    token: str
+
+
+class _Routes:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def session(self, request: web.Request) -> web.Response:
+        site = self._site
+        visit = await site.door.visit(request)
+        document = {
+            "mode": site.door.mode,
+            "cluster": site.cluster,
+            "viewer": visit.name,
+            "namespaces": None if visit.viewer.sees_all else sorted(visit.viewer.namespaces),
+            "version": reprieve.__version__,
+            "insecure": site.door.insecure,
+        }
+        return json_answer(request, msgspec.json.encode(document))
+
+    async def page(self, request: web.Request) -> web.Response:
+        visit = await self._site.door.visit(request)
+        key = _key(request, request.match_info["page"], visit.viewer)
+        return json_answer(request, self._site.watching.snapshot(key))
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        site = self._site
+        visit = await site.door.visit(request)
+        # The header is of a stream that broke, the parameter of a page that was loaded before.
+        told = request.headers.get("Last-Event-ID") or request.query.get("from")
+        key = _key(request, request.query.get("page", ""), visit.viewer)
+        events = site.watching.stream(key, read_position(told))
+        return await send_stream(request, events, site.door, visit, site.clock, site.checked)
+
+    async def download(self, request: web.Request) -> web.Response:
+        visit = await self._site.door.visit(request)
+        page, name, form = (request.match_info[part] for part in ("page", "table", "form"))
+        state = self._site.watching.state(_key(request, page, visit.viewer))
+        table = state.tables.get(name)
+        if table is None:
+            raise NotFound(_NO_PAGE)
+        # Both names are ours: others were not found.
+        headers = {"Content-Disposition": f'attachment; filename="reprieve-{page}-{name}.{form}"'}
+        if form == "csv":
+            return json_answer(request, csv_of(table), headers=headers, content_type="text/csv")
+        return json_answer(request, json_of(table), headers=headers)
+
+    async def plan(self, request: web.Request) -> web.Response:
+        visit = await self._site.door.visit(request)
+        question = await _body(request, Question)
+        return json_answer(request, await self._site.plans.ask(question, visit))
+
+    async def login(self, request: web.Request) -> web.Response:
+        given = await _body(request, _Login)
+        return await self._site.door.login(request, given.token.strip())
+
+    async def logout(self, request: web.Request) -> web.Response:
+        return await self._site.door.logout(request)
+
+    async def nothing(self, request: web.Request) -> web.Response:
+        raise NotFound(_NO_PAGE)
+
+    async def asset(self, request: web.Request) -> web.Response:
+        found = self._site.assets.asset(request)
+        if found is None:
+            raise NotFound(_NO_PAGE)
+        return found
+
+    async def healthy(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def index(self, request: web.Request) -> web.Response:
+        return self._site.door.arrival(request) or self._site.assets.index(request)
+
+
+def _key(request: web.Request, page: str, viewer: Viewer) -> Key:
+    parameters = {
+        name: tuple(request.query.getall(name))
+        for name in request.query
+        if name not in _OURS and not (name == "page" and request.path == "/api/live")
+    }
+    return Key.of(page, parameters, viewer)
+
+
+async def _body(request: web.Request, type: type[T]) -> T:
+    """Read a body.
+
+    Raises:
+        UsageError: it is too long, or not what is wanted.
+    """
+    if request.content_type != "application/json":
+        raise UsageError("body: accepted: JSON, with Content-Type: application/json")
+    try:
+        return msgspec.json.decode(await request.read(), type=type)
+    except web.HTTPRequestEntityTooLarge:
+        raise UsageError(f"body: longer than {_BODY} bytes, which is the most") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"body: {error}") from None
+
+
+@web.middleware
+async def _told_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer with what went wrong, in words."""
+    try:
+        return await handler(request)
+    except (ReprieveError, web.HTTPException) as error:
+        status, headers = _status_of(error)
+        text = error.reason if isinstance(error, web.HTTPException) else str(error)
+    except Exception:
+        log.exception("a request was not answered: %s", request.path)
+        status, headers = 500, {}
+        text = "a fault of ours; the log of the server has it"
+    document = msgspec.json.encode({"error": text})
+    return json_answer(request, document, status=status, headers=headers)
+
+
+def _status_of(error: Exception) -> tuple[int, dict[str, str]]:
+    match error:
+        case web.HTTPException():
+            return error.status, {}
+        case Misdirected():
+            return error.status, {}
+        case NotFound():
+            return 404, {}
+        case Unauthenticated():
+            return 401, {"WWW-Authenticate": "Bearer"}
+        case TooManyAttempts():
+            return 429, {"Retry-After": str(error.retry_after)}
+        case Unverified() | TooManyStreams():
+            return 503, {"Retry-After": "5"}
+        case UsageError():
+            return 400, {}
+    return 502, {}

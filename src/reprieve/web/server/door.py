@@ -1,0 +1,91 @@
+"""Who asks, and what they may see: the interface between the routes and the two ways of asking.
+
+On the user's own machine a word that is printed at the start lets in (`reprieve.web.server.local`),
+and the API server enforces the user's rights; in the cluster a token of the cluster's does, and
+access reviews say what its owner may see (`reprieve.web.login`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from aiohttp import web
+
+from reprieve.units.errors import ReprieveError
+from reprieve.web.tables import Viewer
+
+__all__ = ["Door", "TooManyAttempts", "Unauthenticated", "Unverified", "Visit"]
+
+
+class Unauthenticated(ReprieveError):
+    """Nobody knows who asks: 401."""
+
+
+class TooManyAttempts(ReprieveError):
+    """Too many failed or new questions: 429, after `retry_after` seconds again."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Unverified(ReprieveError):
+    """The API server did not say who this is or what they may see: 503."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Somebody who was let in.
+
+    Attributes:
+        name: of the user, for the page.
+        viewer: what may be shown of the cluster.
+        token: with which the user asks the API server; empty where the server has the user's
+            kubeconfig.
+    """
+
+    name: str
+    viewer: Viewer
+    token: str = ""
+
+
+class Door(Protocol):
+    """Lets people in."""
+
+    #: What the page calls this way of running it.
+    mode: str
+    #: Whether nobody is asked who they are.
+    insecure: bool
+
+    async def visit(self, request: web.Request, *, anew: bool = False) -> Visit:
+        """Return who asks.
+
+        Args:
+            request: with a cookie or a bearer token.
+            anew: ask the API server, whatever was answered before.
+
+        Raises:
+            Unauthenticated: nobody knows.
+            TooManyAttempts: from there, or with that many namespaces.
+            Unverified: the API server does not answer.
+        """
+        ...
+
+    async def login(self, request: web.Request, token: str) -> web.Response:
+        """Answer with a cookie for the bearer of a token.
+
+        Raises:
+            Unauthenticated: it is nobody's token.
+            TooManyAttempts: from there.
+            Unverified: the API server does not answer.
+        """
+        ...
+
+    async def logout(self, request: web.Request) -> web.Response:
+        """Forget who asks, and have the browser do so."""
+        ...
+
+    def arrival(self, request: web.Request) -> web.Response | None:
+        """Return what is answered instead of the page to whom the address itself lets in."""
+        ...

@@ -1,0 +1,141 @@
+"""`GET /api/live`: a page as server-sent events, for as long as its reader may see it.
+
+A stream waits for its reader to take what was sent: what happens meanwhile is told in one piece, or
+as a snapshot, when the reader comes back, and one that takes nothing for a minute is cut off. Every
+30 s it is asked anew who reads and what they may see; who may see less than before is told `ended`
+and nothing else, since the page wipes itself then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Final, TypeAlias
+
+import msgspec
+from aiohttp import web
+
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.errors import ReprieveError
+from reprieve.web.server.door import Door, TooManyAttempts, Unauthenticated, Unverified, Visit
+from reprieve.web.server.packing import Packer, accepts_gzip
+from reprieve.web.tables import NotFound
+
+__all__ = ["CHECKED", "send_stream"]
+
+log: Final = logging.getLogger(__name__)
+
+_Write: TypeAlias = Callable[[bytes], Awaitable[None]]
+
+#: How often it is asked whether a reader may still see what is sent.
+CHECKED: Final = 30 * SECOND
+#: A reader that takes nothing for so long is gone.
+_PATIENCE_S: Final = 60.0
+#: So long an end may take that a reader is to learn of.
+_FAREWELL_S: Final = 1.0
+
+
+class _Ended(ReprieveError):
+    """The reader may not see the page any more."""
+
+
+async def send_stream(
+    request: web.Request,
+    events: AsyncGenerator[bytes],
+    door: Door,
+    visit: Visit,
+    clock: Clock,
+    every: int,
+) -> web.StreamResponse:
+    """Answer with events until one of the two ends hangs up, or the right to see them is lost.
+
+    Args:
+        request: what is answered.
+        events: of which the first one may raise what is answered instead.
+        door: asked anew.
+        visit: what it said first.
+        clock: for the pauses between two questions.
+        every: how long these are, in nanoseconds.
+    """
+    async with aclosing(events):
+        first = await anext(events)
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-store",
+                # Proxies that gather answers would keep the events to themselves.
+                "X-Accel-Buffering": "no",
+                "Vary": "Accept-Encoding",
+            }
+        )
+        packer = Packer() if accepts_gzip(request) else None
+        if packer is not None:
+            response.headers["Content-Encoding"] = "gzip"
+        await response.prepare(request)
+
+        async def write(part: bytes) -> None:
+            await response.write(part if packer is None else packer(part))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                asking = group.create_task(_ask_anew(request, door, visit, clock, every))
+                await _write_patiently(write, first)
+                async for event in events:
+                    await _write_patiently(write, event)
+                asking.cancel()
+        except* (_Ended, NotFound) as ends:
+            await _say_farewell(request, write, str(ends.exceptions[0]))
+        except* (ConnectionError, TimeoutError):
+            _hang_up(request)
+        except* Exception:
+            # The answer has begun, so that no other can take its place.
+            log.exception("a stream was not sent to its end: %s", request.path)
+            _hang_up(request)
+    return response
+
+
+async def _ask_anew(
+    request: web.Request, door: Door, before: Visit, clock: Clock, every: int
+) -> None:
+    """Return never.
+
+    Raises:
+        _Ended: the reader may see less than before, or nobody can say.
+    """
+    while True:
+        await clock.sleep(every)
+        try:
+            now = await door.visit(request, anew=True)
+        except (Unauthenticated, TooManyAttempts, Unverified) as refusal:
+            raise _Ended(str(refusal)) from None
+        # Who may see more than before has another topic, and learns it with the next request.
+        kept = now.viewer.sees_all or (
+            not before.viewer.sees_all and before.viewer.namespaces <= now.viewer.namespaces
+        )
+        if now.name != before.name or not kept:
+            raise _Ended("your rights have changed: load the page again")
+
+
+async def _write_patiently(write: _Write, part: bytes) -> None:
+    async with asyncio.timeout(_PATIENCE_S):
+        await write(part)
+
+
+async def _say_farewell(request: web.Request, write: _Write, why: str) -> None:
+    """Tell a reader that this is all; one that does not take it is cut off."""
+    event = b"event: ended\ndata: %b\n\n" % msgspec.json.encode({"error": why})
+    with contextlib.suppress(ConnectionError):
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                await write(event)
+        except TimeoutError:
+            _hang_up(request)
+
+
+def _hang_up(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
