@@ -46,6 +46,7 @@ THOROUGH: Final = (
     "tests/scheduling/test_three_under_load.py",
     "tests/tutorials/",
     "tests/walkthrough/",
+    "tests/web/test_dashboard.py",
     "tests/web/test_opening.py",
     "tests/whatif/test_command.py",
     # Deaths at every write, and faults drawn at random.

@@ -93,6 +93,8 @@ REVIEWED: Final = {
     "telemetry/quota_record.py": "records of the operator",
     "telemetry/replay.py": "records of the operator",
     "telemetry/victim_states.py": "records of the operator",
+    "web/server/application.py": "bodies of the page's readers, bounded there",
+    "web/server/assets.py": "the package's own files",
     "wording/kube_scheduler.py": "counts that the engine made",
     "web/records/deciding.py": "a record of the operator, from the process that read it",
     "web/records/opening.py": "what a process of its own says, which was given a bounded record",

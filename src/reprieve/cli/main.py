@@ -25,6 +25,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "up",
         "Start an embedded cluster with the operator and show a reclaim.",
     ),
+    "dashboard": (
+        "reprieve.cli.dashboard",
+        "dashboard",
+        "Open the web page: who holds, who waits, who made way and why.",
+    ),
     "run": ("reprieve.cli.run", "run", "Run the operator against a cluster."),
     "explain": (
         "reprieve.cli.explain",

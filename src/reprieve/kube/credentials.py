@@ -44,6 +44,7 @@ class Connection:
         tls_server_name: name to check the certificate against, None for the host of `server`.
         proxy: URL of an HTTP proxy, or None.
         origin: where this came from, for messages.
+        context: its name in the kubeconfig; empty inside a pod.
     """
 
     server: str
@@ -53,6 +54,7 @@ class Connection:
     tls_server_name: str | None = None
     proxy: str | None = None
     origin: str = ""
+    context: str = ""
 
 
 class Headers:
@@ -178,12 +180,13 @@ def _from_files(
         raise CredentialsError(
             f"{where}: no context {context!r}; accepted: {', '.join(names) or 'none is defined'}"
         )
-    settings, namespace = _load_files(paths, where, context)
+    settings, namespace, name = _load_files(paths, where, context)
 
     def reload() -> Callable[[], str | None]:
         return _token_of(_load_files(paths, where, context)[0])
 
-    return _connection(settings, Headers(_token_of(settings), reload, clock), namespace, where)
+    headers = Headers(_token_of(settings), reload, clock)
+    return _connection(settings, headers, namespace, where, name)
 
 
 def _context_names(paths: list[str], source: str) -> list[str]:
@@ -210,8 +213,8 @@ def _context_names(paths: list[str], source: str) -> list[str]:
     return names
 
 
-def _load_files(paths: list[str], where: str, context: str | None) -> tuple[Any, str]:
-    """Return the official client's `Configuration` and the context's namespace."""
+def _load_files(paths: list[str], where: str, context: str | None) -> tuple[Any, str, str]:
+    """Return the official client's `Configuration`, and the context's namespace and name."""
     from kubernetes.client import Configuration
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
@@ -226,13 +229,13 @@ def _load_files(paths: list[str], where: str, context: str | None) -> tuple[Any,
             config_persister=merged.save_changes,
         )
         loader.load_and_set(settings)
-        chosen = loader.current_context["context"]
+        name, chosen = loader.current_context["name"], loader.current_context["context"]
     except ConfigException as cause:
         raise CredentialsError(f"{where}: {_line(cause)}") from cause
     except (KeyError, TypeError, AttributeError, ValueError, OSError) as cause:
         raise CredentialsError(f"{where}: cannot be used: {_line(cause)}") from cause
     _check_plugin(merged.config_files.values(), chosen, settings, where)
-    return settings, str(chosen.get("namespace") or "default")
+    return settings, str(chosen.get("namespace") or "default"), str(name)
 
 
 def _check_plugin(files: Iterable[Any], chosen: Any, settings: Any, where: str) -> None:
@@ -281,7 +284,9 @@ def _token_of(settings: Any) -> Callable[[], str | None]:
     return token
 
 
-def _connection(settings: Any, headers: Headers, namespace: str, origin: str) -> Connection:
+def _connection(
+    settings: Any, headers: Headers, namespace: str, origin: str, context: str = ""
+) -> Connection:
     server = str(settings.host).rstrip("/")
     if not server.startswith(("http://", "https://")):
         raise CredentialsError(
@@ -310,6 +315,7 @@ def _connection(settings: Any, headers: Headers, namespace: str, origin: str) ->
         tls_server_name=settings.tls_server_name or None,
         proxy=settings.proxy or None,
         origin=origin,
+        context=context,
     )
 
 

@@ -1,0 +1,146 @@
+"""`reprieve dashboard`: the web page of a cluster, on this machine and with the caller's rights.
+
+It listens on the loopback interface alone, and the address that it prints has a token, since other
+users of the machine reach that interface too. The API server enforces what the caller may see: what
+may not be listed cluster-wide is listed in the namespaces of `-n`. Nothing is written anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import webbrowser
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Final
+
+import click
+
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.reader import Reader
+from reprieve.kube.transport import HttpWire, Transport
+from reprieve.operator.collector import relax_collector
+from reprieve.units.clock import SystemClock
+from reprieve.web.server.local import LocalDoor
+from reprieve.web.server.planning import Plans, with_kubeconfig
+from reprieve.web.server.process import Listening, serve_page
+from reprieve.whatif.wire import ReadingWire
+
+__all__ = ["dashboard"]
+
+_LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    kubeconfig: str | None
+    context: str | None
+    namespaces: tuple[str, ...]
+    port: int
+    opened: bool
+
+
+@click.command()
+@click.option("--kubeconfig", metavar="FILE", help="Else $KUBECONFIG, in-cluster, ~/.kube/config.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Where to read what you may not read in all namespaces; repeatable. Else that of the "
+    "context.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port on the loopback interface; any free one otherwise.",
+)
+@click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
+def dashboard(
+    kubeconfig: str | None,
+    context: str | None,
+    namespaces: tuple[str, ...],
+    port: int,
+    no_open: bool,
+) -> None:
+    """Open the web page: who holds, who waits, who made way and why.
+
+    It runs on this machine with your kubeconfig and shows what you may read; Ctrl-C ends it.
+    """
+    relax_collector()
+    opened = not no_open and _has_display()
+    options = _Options(kubeconfig, context, namespaces, port, opened)
+    asyncio.run(_serve(options))
+
+
+async def _serve(options: _Options) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    clock = SystemClock()
+    connection = await load_connection(options.kubeconfig, options.context, clock)
+    reader = Reader(Transport(ReadingWire(HttpWire(connection)), clock))
+    token = secrets.token_urlsafe(24)
+    page = serve_page(
+        reader,
+        clock,
+        Listening(_LOOPBACK, options.port),
+        LocalDoor(token, _user()),
+        Plans(with_kubeconfig(options.kubeconfig, options.context)),
+        cluster=connection.context or connection.server,
+        namespaces=options.namespaces or (connection.namespace,),
+    )
+    try:
+        async with page as port:
+            address = f"http://{_LOOPBACK}:{port}/?token={token}"
+            _say(address)
+            with tempfile.TemporaryDirectory(prefix="reprieve-dashboard-") as folder:
+                if options.opened:
+                    await asyncio.to_thread(_open, address, Path(folder))
+                await stop.wait()
+    finally:
+        await reader.transport.close()
+
+
+def _say(line: str) -> None:
+    click.echo(line)
+    sys.stdout.flush()
+
+
+def _has_display() -> bool:
+    """Return whether a browser has a screen to be shown on."""
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _open(address: str, folder: Path) -> None:
+    """Open the address in a browser, by way of a file that only this user can read.
+
+    What stands in the arguments of a browser can be read by every user of the machine.
+    """
+    file = folder / "open.html"
+    file.touch(mode=0o600)
+    file.write_text(
+        f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(address)}">',
+        encoding="utf-8",
+    )
+    webbrowser.open(file.as_uri())
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "you"  # a number without a name, as containers have

@@ -1,0 +1,114 @@
+"""One server of the page: a mirror that is fed, pages that are made of it, and a port.
+
+The mirror is filled before the address is told, so that the first page is whole; a cluster that is
+slow to list is not waited for longer than ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from reprieve.kube.errors import ApiError
+from reprieve.kube.reader import Reader
+from reprieve.kube.transport import Request
+from reprieve.telemetry.http import site as listening
+from reprieve.units.clock import Clock
+from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.web.live.watching import Watching
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.mirror.watches import feeds, run_feeds, settled
+from reprieve.web.server.application import Site, application
+from reprieve.web.server.assets import load_assets
+from reprieve.web.server.door import Door
+from reprieve.web.server.mirrored import MirroredCluster
+from reprieve.web.server.planning import Plans
+
+__all__ = ["Listening", "serve_page"]
+
+_FIRST_LISTS_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the page is served.
+
+    Attributes:
+        host: None for all addresses.
+        port: 0 takes a free one.
+        names: as which this server is known; None answers to all, an empty one to loopback names.
+        tls: None for plain HTTP.
+    """
+
+    host: str | None
+    port: int
+    names: Collection[str] | None = ()
+    tls: ssl.SSLContext | None = None
+
+
+@asynccontextmanager
+async def serve_page(
+    reader: Reader,
+    clock: Clock,
+    where: Listening,
+    door: Door,
+    plans: Plans,
+    *,
+    cluster: str,
+    namespaces: Sequence[str] = (),
+) -> AsyncIterator[int]:
+    """Serve until the end of the block; gives the port.
+
+    `cluster`: what it is called; `namespaces`: read alone where everything may not be.
+
+    Raises:
+        UsageError: the port cannot be listened on.
+        ReprieveError: the API server does not answer, or does not know who asks.
+    """
+    await _reached(reader)
+    mirror = Mirror(cluster)
+    found = await feeds(mirror, reader, clock, namespaces)
+    watching = Watching(MirroredCluster(mirror), clock, lambda: secrets.token_hex(6))
+    site = Site(watching, door, load_assets(), plans, clock, cluster, where.names)
+    runner = web.AppRunner(
+        application(site), access_log=None, handler_cancellation=True, shutdown_timeout=0.5
+    )
+    tasks = [asyncio.create_task(run_feeds(found)), asyncio.create_task(watching.run())]
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LISTS_S):
+                await settled(found, clock)
+        await runner.setup()
+        try:
+            await listening(runner, where.host, where.port, where.tls).start()
+        except OSError as error:
+            raise UsageError(
+                f"--port {where.port}: cannot listen: {error.strerror or error}; accepted: a free "
+                "port, 0 takes any"
+            ) from None
+        yield runner.addresses[0][1]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await runner.cleanup()
+
+
+async def _reached(reader: Reader) -> None:
+    """Return when the API server has answered.
+
+    Raises:
+        ReprieveError: it has not, or refuses the credentials.
+    """
+    try:
+        await reader.transport.request(Request("GET", "/version"))
+    except ApiError as error:
+        raise ReprieveError(f"the API server cannot be read: {error}") from None
