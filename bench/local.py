@@ -278,7 +278,7 @@ async def run_up() -> None:
         file.write_text(scenario, encoding="utf-8")
         for run in range(3):
             data = Path(folder) / f"data-{run}"
-            command = [sys.executable, "-m", "reprieve", "up", "--headless"]
+            command = [sys.executable, "-m", "reprieve", "up", "--headless", "--without-web"]
             command += ["--data", str(data), "--scenario", str(file)]
             process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
             try:

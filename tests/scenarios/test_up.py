@@ -11,7 +11,9 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
+from yarl import URL
 
 from reprieve.cli.main import main
 from reprieve.kube.client import connect
@@ -106,26 +108,32 @@ async def test_it_serves_from_the_first_line_until_a_signal_and_leaves_nothing_r
         assert process.stdout is not None
         first = (await process.stdout.readline()).decode()
         assert first == f"export KUBECONFIG={shlex.quote(str(kubeconfig))}\n"
+        page = URL((await process.stdout.readline()).decode().strip())
+        async with aiohttp.request("GET", page.origin() / "api/session") as refused:
+            assert refused.status == 401
+        headers = {"Authorization": f"Bearer {page.query['token']}"}
+        async with aiohttp.request("GET", page.origin() / "api/page/now", headers=headers) as now:
+            assert (await now.json())["values"]["bar"]["total"] == 4
         client = connect(await load_connection(str(kubeconfig)), SystemClock())
         nodes = await client.list(NODES, dict)
         await client.close()
         await line_with(process, "-> Active")
-        operators = children(process.pid)
+        processes = children(process.pid)
         process.send_signal(number)
         _, errors = await process.communicate()
 
     assert [node["metadata"]["name"] for node in nodes.items] == ["gpu-0"]
     assert process.returncode == 0, errors.decode()
     assert b"Traceback" not in errors
-    assert len(operators) == 1
-    assert not is_running(operators[0])
+    assert len(processes) == 2, "the operator and the page"
+    assert not any(map(is_running, processes))
 
 
 async def test_a_scenario_that_holds_ends_well_with_a_line_for_each_transition(
     tmp_path: Path,
 ) -> None:
     arguments = ("--headless", "--for", "30s", "--scenario", scenario(tmp_path, "Active"))
-    async with started(*arguments) as process:
+    async with started("--without-web", *arguments) as process:
         output, errors = await process.communicate()
     lines = output.decode().splitlines()
 
@@ -225,6 +233,29 @@ async def test_a_port_that_is_taken_is_the_callers_to_change(tmp_path: Path) -> 
     assert errors.decode() == (
         f"Error: --port {port}: already in use; accepted: a free port, or 0 for any\n"
     )
+
+
+async def test_a_port_of_the_page_that_is_taken_is_the_callers_to_change(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    arguments = ("--web-port", str(port), "--scenario", scenario(tmp_path, "Active"))
+    async with server, started(*arguments) as process:
+        _, errors = await process.communicate()
+
+    assert process.returncode == 2
+    assert errors.decode().startswith(f"Error: --web-port {port}: cannot listen: ")
+
+
+async def test_the_page_ends_with_the_cluster_though_that_is_killed(tmp_path: Path) -> None:
+    if not is_running(os.getpid()):
+        pytest.skip("needs /proc to look for processes that are left")
+    async with started("--scenario", scenario(tmp_path, "Active")) as process:
+        await line_with(process, "/?token=")
+        page = children(process.pid)[0]
+        process.kill()
+        async with asyncio.timeout(20):
+            while is_running(page):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
 
 async def test_an_empty_cluster_has_the_nodes_that_were_asked_for(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class _Options:
     namespaces: tuple[str, ...]
     port: int
     opened: bool
+    with_parent: bool
 
 
 @click.command()
@@ -66,12 +67,14 @@ class _Options:
     help="Port on the loopback interface; any free one otherwise.",
 )
 @click.option("--no-open", is_flag=True, help="Print the address and open no browser.")
+@click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
 def dashboard(
     kubeconfig: str | None,
     context: str | None,
     namespaces: tuple[str, ...],
     port: int,
     no_open: bool,
+    with_parent: bool,
 ) -> None:
     """Open the web page: who holds, who waits, who made way and why.
 
@@ -79,7 +82,7 @@ def dashboard(
     """
     relax_collector()
     opened = not no_open and _has_display()
-    options = _Options(kubeconfig, context, namespaces, port, opened)
+    options = _Options(kubeconfig, context, namespaces, port, opened, with_parent)
     asyncio.run(_serve(options))
 
 
@@ -88,6 +91,8 @@ async def _serve(options: _Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if options.with_parent:
+        loop.add_reader(sys.stdin.fileno(), stop.set)  # it is never written to: this is its end
     clock = SystemClock()
     connection = await load_connection(options.kubeconfig, options.context, clock)
     reader = Reader(Transport(ReadingWire(HttpWire(connection)), clock))

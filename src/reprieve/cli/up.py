@@ -1,9 +1,10 @@
 """`reprieve up`: an embedded cluster and the operator on it, with a scenario to look at.
 
-The first line that is printed is the `export KUBECONFIG=...` of the cluster. Then, in a terminal, a
-live view; otherwise, or with `--headless`, one line per transition. The operator runs as a child
-process, as it does in production. `--for` ends after that time, and the exit code tells whether the
-scenario's assertions held; without it the cluster stays until Ctrl-C.
+The first line that is printed is the `export KUBECONFIG=...` of the cluster, the second one the
+address of its web page. Then, in a terminal, a live view; otherwise, or with `--headless`, one line
+per transition. The operator and the page run as child processes, the operator as it does in
+production. `--for` ends after that time, and the exit code tells whether the scenario's assertions
+held; without it the cluster stays until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import msgspec
 
 from kubelocal.machines.objects import StoreError
 from kubelocal.server.faults import InvalidFaults, parse_faults
+from reprieve.cli.page_process import PageProcess
 from reprieve.operator.collector import relax_collector
 from reprieve.scenarios.catalogue import DEFAULT, find, names, packaged, playground
 from reprieve.scenarios.embedded import EmbeddedStage, embedded_stage, holds_cluster
@@ -92,6 +94,8 @@ class _Options:
     hosts: tuple[str, ...]
     nodes: int | None
     gpus: int | None
+    web: bool
+    web_port: int
 
 
 @click.command()
@@ -173,6 +177,14 @@ class _Options:
     metavar="NAME",
     help="Answer under this name too; over plain HTTP only loopback names are answered.",
 )
+@click.option("--without-web", is_flag=True, help="Do not serve the web page.")
+@click.option(
+    "--web-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port of the web page; any free one otherwise.",
+)
 def up(
     scenario: str | None,
     headless: bool,
@@ -188,6 +200,8 @@ def up(
     hosts: tuple[str, ...],
     nodes: int | None,
     gpus: int | None,
+    without_web: bool,
+    web_port: int,
 ) -> None:
     """Start an embedded cluster with the operator and play a scenario on it."""
     headless = headless or not sys.stdout.isatty()
@@ -206,6 +220,8 @@ def up(
         hosts,
         nodes,
         gpus,
+        not without_web,
+        web_port,
     )
     sys.exit(asyncio.run(_up(options)))
 
@@ -273,6 +289,8 @@ class _Session:
         async with contextlib.AsyncExitStack() as stack:
             embedded = await self._start(stack, directory)
             self._say(f"export KUBECONFIG={shlex.quote(str(embedded.kubeconfig.absolute()))}")
+            if self._options.web:
+                await self._start_page(stack, embedded.kubeconfig)
             stage = embedded.stage
             if self._faults is not None:
                 embedded.cluster.faults.configure(**self._faults)
@@ -291,6 +309,15 @@ class _Session:
             stack.push_async_callback(_cancel, playing)
             await self._until_over(stage, playing)
             return self._verdict(playing)
+
+    async def _start_page(self, stack: contextlib.AsyncExitStack, kubeconfig: Path) -> None:
+        page = PageProcess(kubeconfig, self._options.web_port)
+        stack.push_async_callback(page.stop)
+        address, why = await page.start()
+        if address:
+            self._say(address)
+        else:
+            self._say(f"there is no web page: {why}", error=True)
 
     async def _start(self, stack: contextlib.AsyncExitStack, directory: Path) -> EmbeddedStage:
         options = self._options
