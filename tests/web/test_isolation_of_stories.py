@@ -22,7 +22,6 @@ from tests.web.stories import (
     scheduling_record,
 )
 
-PAGES_OF_STORIES = ("preemptions", "preemption")
 _WORDS = ("alpha", "bravo", "delta", "gamma", "kappa", "omega", "sigma", "theta")
 
 
@@ -141,6 +140,9 @@ def asked(records: Iterable[Preemption]) -> Iterator[tuple[str, Parameters]]:
     for record in records:
         for name in (record.metadata.name, record.spec.plan_id):
             yield "preemption", {"name": (name,)}
+        for ref in refs_of(record):
+            unit = {"kind": (ref.kind,), "namespace": (ref.namespace,), "name": (ref.name,)}
+            yield "workload", unit
 
 
 def made(mirror: Mirror, viewer: Viewer, name: str, parameters: Parameters) -> Page | None:

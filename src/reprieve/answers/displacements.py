@@ -30,11 +30,20 @@ from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.untrusted import Form
 from reprieve.wording.displacements import rule_text
 
-__all__ = ["concerning", "is_named", "of_victim", "others_for", "records"]
+__all__ = [
+    "concerning",
+    "is_named",
+    "made_by",
+    "of_victim",
+    "others_for",
+    "records",
+    "stands_for",
+]
 
 #: What controllers append to a name, by the letters that Kubernetes makes names of.
 _GENERATED: Final = Form(
-    r"(?:-[0-9]{1,6}+)?+(?:-(?:[a-f0-9]{6,10}+|[bcdfghjklmnpqrstvwxz2456789]{6,10}+))?+"
+    r"(?:-[0-9]{1,6}+(?![^-]))?+"
+    r"(?:-(?:[a-f0-9]{6,10}+|[bcdfghjklmnpqrstvwxz2456789]{6,10}+)(?![^-]))?+"
     r"(?:-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|[0-9]{1,6}+))?+",
     253,
 )
@@ -174,7 +183,7 @@ def _is_of(unit: Unit, victim: Victim) -> bool:
             victim.root.kind == "Pod"
             and victim.root.namespace == namespace_of(unit.asked)
             and unit.asked["kind"] != "Pod"
-            and any(_made_by(name_of(each), victim.root.name) for each in _makers(unit))
+            and any(made_by(name_of(each), victim.root.name) for each in _makers(unit))
         )
     )
 
@@ -185,7 +194,8 @@ def _makers(unit: Unit) -> Iterator[Json]:
             yield each
 
 
-def _made_by(owner: str, pod: str) -> bool:
+def made_by(owner: str, pod: str) -> bool:
+    """Tell whether a pod has a name as a controller of that name gives."""
     rest = pod.removeprefix(owner)
     return rest != pod and bool(rest) and _GENERATED.fullmatch(rest) is not None
 
@@ -194,14 +204,15 @@ def _names(unit: Unit, ref: ObjectRef) -> bool:
     if ref.uid and ref.uid in unit.uids:
         return True
     return ref.namespace == namespace_of(unit.asked) and any(
-        (each["kind"], name_of(each)) == (ref.kind, ref.name) or _stands_for(ref, each)
+        (each["kind"], name_of(each)) == (ref.kind, ref.name)
+        or stands_for(ref, each["kind"], name_of(each))
         for each in unit.parts
     )
 
 
-def _stands_for(ref: ObjectRef, obj: Json) -> bool:
+def stands_for(ref: ObjectRef, kind: str, name: str) -> bool:
     """Tell whether a Workload or GpuWorkload has the name that it gets for an object."""
-    lead = f"{obj['kind'].lower()}-{name_of(obj)}"
+    lead = f"{kind.lower()}-{name}"
     rest = ref.name.removeprefix(lead)
     return (
         ref.kind in ("Workload", "GpuWorkload")

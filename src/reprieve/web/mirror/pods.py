@@ -15,7 +15,7 @@ from reprieve.kube.objects import version_number
 from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
 from reprieve.units.quantities import InvalidQuantity
 from reprieve.units.untrusted import cut
-from reprieve.web.mirror.units import unit_of_pod
+from reprieve.web.mirror.units import controller_uid, unit_of_pod
 
 __all__ = ["NEVER", "NodeRecord", "PodRecord", "PodState", "instant", "node_record", "pod_record"]
 
@@ -63,6 +63,7 @@ class PodRecord:
 
     Attributes:
         unit: `kind/namespace/name` of the work that it is of.
+        controller: uid of its controller, empty without one.
         amounts: what it requests, by resource; cpu in thousandths, others in whole units.
         since: when it got its node, or was created while it waits.
         nominated: the node that is kept for it.
@@ -74,6 +75,7 @@ class PodRecord:
     name: str
     resource_version: int
     unit: str
+    controller: str
     queue: str
     node: str
     nominated: str
@@ -114,6 +116,7 @@ def pod_record(pod: Pod) -> PodRecord:
         metadata.name,
         version_number(metadata.resource_version),
         unit_of_pod(pod),
+        sys.intern(controller_uid(metadata)),
         sys.intern((metadata.labels or {}).get(_QUEUE, "")),
         sys.intern(spec.node_name or ""),
         sys.intern(status.nominated_node_name or ""),

@@ -18,7 +18,7 @@ from reprieve.kube.objects import version_number
 from reprieve.units.instants import Nanos
 from reprieve.units.quantities import InvalidQuantity
 from reprieve.web.mirror.pods import NEVER, instant
-from reprieve.web.mirror.units import controller_unit
+from reprieve.web.mirror.units import controller_uid, controller_unit
 from reprieve.wording.diagnosis import sentence
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _NO_POLICY: Final = "None"
+_TURNS: Final = ("QuotaReserved", "Admitted", "PodsReady", "Evicted", "Finished")
 
 
 class WorkloadState(enum.StrEnum):
@@ -57,7 +58,7 @@ class WorkloadRecord:
     """A Workload.
 
     Attributes:
-        unit: the job that it stands for, or itself.
+        unit: the job that it stands for, or itself; `owner`: the job's uid, empty without one.
         queue: the name of its LocalQueue.
         cluster_queue: where it holds quota; empty without.
         amounts: what all of its pods ask for, by resource; cpu in thousandths.
@@ -65,6 +66,7 @@ class WorkloadRecord:
         shape: what one pod of each set asks for, and how many there are.
         since: it waits, or has quota, since.
         reason, message: why it waits, as its conditions tell.
+        turns: since when each of its conditions is true that tell its life, by type.
     """
 
     uid: str
@@ -72,6 +74,7 @@ class WorkloadRecord:
     name: str
     resource_version: int
     unit: str
+    owner: str
     queue: str
     cluster_queue: str
     priority: int
@@ -83,6 +86,7 @@ class WorkloadRecord:
     since: Nanos
     reason: str
     message: str
+    turns: Mapping[str, Nanos]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,7 @@ def workload_record(workload: kueue.Workload) -> WorkloadRecord:
         metadata.name,
         version_number(metadata.resource_version),
         controller_unit(metadata, "workload"),
+        sys.intern(controller_uid(metadata)),
         sys.intern(spec.queue_name),
         sys.intern(status.admission.cluster_queue) if status.admission else "",
         spec.priority or 0,
@@ -165,6 +170,7 @@ def workload_record(workload: kueue.Workload) -> WorkloadRecord:
         since,
         reason,
         message,
+        dict(_turns(workload)),
     )
 
 
@@ -224,6 +230,13 @@ def _state(workload: kueue.Workload) -> WorkloadState:
     if is_condition_true(workload, "QuotaReserved"):
         return WorkloadState.RESERVING
     return WorkloadState.PENDING if workload.spec.active else WorkloadState.INACTIVE
+
+
+def _turns(workload: kueue.Workload) -> Iterator[tuple[str, Nanos]]:
+    for each in workload.status.conditions or ():
+        at = instant(each.last_transition_time)
+        if each.type in _TURNS and each.status == "True" and at is not None:
+            yield sys.intern(each.type), at
 
 
 def _told(workload: kueue.Workload) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from reprieve.units.instants import Nanos
 from reprieve.units.untrusted import cut
 from reprieve.web.mirror.pods import NEVER, instant
 from reprieve.web.mirror.units import unit_id
+from reprieve.web.records.victims import VictimUnit, victim_units
 
 __all__ = [
     "DisruptionRecord",
@@ -79,6 +80,7 @@ class PreemptionRecord:
         amounts: what they free, by resource; of a plan in parts the proof's.
         rules: number of victims in the head, by rule.
         lost_device_seconds: of the victims in the head.
+        units: of the victims in the head, what makes way as one.
         record: all of it but the input of the decision.
     """
 
@@ -99,6 +101,7 @@ class PreemptionRecord:
     decided: Nanos
     finished: Nanos | None
     dry_run: bool
+    units: tuple[VictimUnit, ...]
     record: Preemption
 
 
@@ -196,6 +199,7 @@ def preemption_record(preemption: Preemption) -> PreemptionRecord:
         instant(spec.decided_at) or NEVER,
         instant(status.finished_at),
         spec.dry_run,
+        tuple(victim_units(preemption)),
         replace(preemption, spec=replace(spec, input=None)),
     )
 

@@ -18,7 +18,7 @@ from typing import Final
 from reprieve.api.core import ObjectMeta, OwnerReference, Pod
 from reprieve.intake.gangs import gang_name
 
-__all__ = ["controller_unit", "unit_id", "unit_of_pod"]
+__all__ = ["controller_uid", "controller_unit", "unit_id", "unit_of_pod"]
 
 #: Labels that controllers write on pods of their children: whose name stands there.
 _ABOVE: Final = (
@@ -65,6 +65,12 @@ def controller_unit(metadata: ObjectMeta, kind: str) -> str:
     if owner is None:
         return unit_id(kind, metadata.namespace, metadata.name)
     return unit_id(owner.kind, metadata.namespace, owner.name)
+
+
+def controller_uid(metadata: ObjectMeta) -> str:
+    """Return the uid of an object's controller, or first owner; empty without one."""
+    owner = _controller(metadata) or next(iter(metadata.owner_references or ()), None)
+    return "" if owner is None else owner.uid
 
 
 def _controller(metadata: ObjectMeta) -> OwnerReference | None:

@@ -27,7 +27,6 @@ from reprieve.web.pages.asked import asked_of, one
 from reprieve.web.records.called import called
 from reprieve.web.records.masking import Masking, address_of, home_of, is_visible
 from reprieve.web.records.told_disruptions import values_of_disruptions
-from reprieve.web.records.victims import VictimUnit, victim_units
 from reprieve.web.tables import (
     Cell,
     Column,
@@ -141,27 +140,24 @@ def _recorded(mirror: Mirror, viewer: Viewer, wanted: _Wanted) -> Iterator[tuple
     for each in mirror.preemptions:
         taken = wanted.takes(each.plane, each.phase, each.decided, each.dry_run)
         if taken and is_visible(each.record, viewer):
-            units = victim_units(each.record)
-            spaces = {unit.namespace for unit in units}
+            spaces = {unit.namespace for unit in each.units}
             spec = each.record.spec
             if spec.preemptor is not None:
                 spaces.add(spec.preemptor.namespace)
             if any(wanted.has(space) and viewer.sees(space) for space in spaces):
                 told = said.get(each.plan_id, "")
-                row = _row(mirror, viewer, each, units, told)
+                row = _row(mirror, viewer, each, told)
                 yield each.decided, f"{row[0]}/{spec.attempt}/{each.decided}", row
 
 
-def _row(
-    mirror: Mirror, viewer: Viewer, each: PreemptionRecord, units: list[VictimUnit], told: str
-) -> _Row:
+def _row(mirror: Mirror, viewer: Viewer, each: PreemptionRecord, told: str) -> _Row:
     """Return one row; `told`: for whom it was, as a Disruption of the viewer's tells it."""
     record = each.record
     spec, plane = record.spec, record.spec.plane
     masking = Masking(viewer, home_of(record, viewer), mirror.key, lambda ref: called(mirror, ref))
     preemptor = spec.preemptor
     whole = viewer.sees_all or (preemptor is not None and viewer.sees(preemptor.namespace))
-    own = [unit for unit in units if whole or viewer.sees(unit.namespace)]
+    own = [unit for unit in each.units if whole or viewer.sees(unit.namespace)]
     lost = [unit.lost for unit in own if unit.lost is not None]
     rules = {rule_text(plane, unit.rule) for unit in own}
     number = spec.number_of_victims if whole else sum(len(unit.roots) for unit in own)

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.pages import now, preemption, preemptions, queues, waiting
+from reprieve.web.pages import now, preemption, preemptions, queues, waiting, workload
 from reprieve.web.tables import Page, Parameters, Viewer
 
 __all__ = ["PAGES", "MakePage"]
@@ -21,6 +21,7 @@ PAGES: Final[Mapping[str, MakePage]] = MappingProxyType(
         "now": now.page,
         "waiting": waiting.page,
         "queues": queues.page,
+        "workload": workload.page,
         "preemptions": preemptions.page,
         "preemption": preemption.page,
     }

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
+from typing import Final
 
 from reprieve.answers.conditions import of_pods
 from reprieve.answers.unit import Unit
@@ -21,7 +22,9 @@ from reprieve.web.pages.asked import Asked
 from reprieve.web.tables import Viewer
 from reprieve.wording.diagnosis import sentence
 
-__all__ = ["Waiter", "waiters"]
+__all__ = ["Waiter", "waiter_of", "waiters"]
+
+_WAITING: Final = (WorkloadState.PENDING, WorkloadState.RESERVING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +59,8 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
 
     Those that wait longest come first within a ClusterQueue's rank and among pods.
     """
-    queued: dict[str, list[WorkloadRecord]] = {}
-    for each in mirror.workloads:
-        if each.state in (WorkloadState.PENDING, WorkloadState.RESERVING):
-            queue = each.cluster_queue or mirror.cluster_queue_of(each.namespace, each.queue)
-            queued.setdefault(queue, []).append(each)
     shown: set[str] = set()
-    for queue, pending in sorted(queued.items()):
-        pending.sort(key=lambda each: (-each.priority, each.created, each.uid))
+    for queue, pending in sorted(_queues(mirror).items()):
         for position, each in enumerate(pending, 1):
             shown.add(each.unit)
             amount = dict(each.amounts).get(asked.resource, 0)
@@ -73,6 +70,34 @@ def waiters(mirror: Mirror, viewer: Viewer, asked: Asked) -> Iterator[Waiter]:
         amount = unit.waiting.get(asked.resource, 0)
         if amount and unit.unit not in shown and asked.shows(viewer, unit.namespace):
             yield _unbound(mirror, unit, amount, asked.resource)
+
+
+def waiter_of(mirror: Mirror, unit: str, resource: str) -> Waiter | None:
+    """Return how a unit waits, None where it does not wait for the resource."""
+    for workload in mirror.workloads.by("unit", unit):
+        amount = dict(workload.amounts).get(resource, 0)
+        if workload.state in _WAITING and amount:
+            queue = _queue_of(mirror, workload)
+            pending = _queues(mirror)[queue]
+            return _queued(mirror, workload, queue, pending.index(workload) + 1, amount, resource)
+    found = mirror.unit(unit)
+    amount = found.waiting.get(resource, 0)
+    return _unbound(mirror, found, amount, resource) if amount else None
+
+
+def _queues(mirror: Mirror) -> dict[str, list[WorkloadRecord]]:
+    """Return what waits for quota by ClusterQueue, in the order of the queue."""
+    queued: dict[str, list[WorkloadRecord]] = {}
+    for each in mirror.workloads:
+        if each.state in _WAITING:
+            queued.setdefault(_queue_of(mirror, each), []).append(each)
+    for pending in queued.values():
+        pending.sort(key=lambda each: (-each.priority, each.created, each.uid))
+    return queued
+
+
+def _queue_of(mirror: Mirror, workload: WorkloadRecord) -> str:
+    return workload.cluster_queue or mirror.cluster_queue_of(workload.namespace, workload.queue)
 
 
 def _queued(

@@ -33,7 +33,7 @@ from reprieve.units.durations import SECOND
 from reprieve.web.records.judged import Candidate, Fate
 from reprieve.wording.kaiwo import declined_text
 
-__all__ = ["candidates_of"]
+__all__ = ["candidates_of", "order_of"]
 
 
 def candidates_of(replay: Replays) -> Iterator[Candidate]:
@@ -43,6 +43,16 @@ def candidates_of(replay: Replays) -> Iterator[Candidate]:
     if isinstance(replay, SchedulingReplay):
         return _of_scheduling(replay)
     return _of_idle(replay)
+
+
+def order_of(replay: Replays) -> str:
+    """Return in which order candidates are taken, in words."""
+    if isinstance(replay, QuotaReplay):
+        return "other ClusterQueues first, then lower priority, then later admission"
+    if isinstance(replay, SchedulingReplay):
+        cost = " less lost work, then" if replay.decided_on.policy.harm_order else ""
+        return f"lower priority first, then{cost} a later start"
+    return "idle for the longest first"
 
 
 # Quota.

@@ -87,6 +87,7 @@ class Judgement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
         candidates: victims in full, of others at most a thousand of each fate.
         counts: of all candidates, by fate and rule as `Fate/rule`.
         taken: how many could have been taken: those who made way, and those put back.
+        order: in which those are tried, in words.
     """
 
     again: Again
@@ -96,6 +97,11 @@ class Judgement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     candidates: list[Candidate] = []
     counts: dict[str, int] = {}
     taken: int = 0
+    order: str = ""
+
+    def number_of(self, fate: Fate) -> int:
+        """Return how many candidates had this fate."""
+        return sum(n for key, n in self.counts.items() if key.partition("/")[0] == fate)
 
 
 @dataclass(frozen=True, slots=True)

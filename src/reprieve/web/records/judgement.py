@@ -19,7 +19,7 @@ from reprieve.engine.scheduling.nominations import nominations_of
 from reprieve.engine.scheduling.proof import faults_of
 from reprieve.telemetry.quota_replay import QuotaReplay
 from reprieve.telemetry.scheduling_replay import SchedulingReplay
-from reprieve.web.records.candidates import candidates_of
+from reprieve.web.records.candidates import candidates_of, order_of
 from reprieve.web.records.judged import Again, Candidate, Fate, Judgement
 
 __all__ = ["MOST_CANDIDATES", "judgement_of"]
@@ -46,7 +46,14 @@ def judgement_of(record: Preemption) -> Judgement:
         if each.fate is Fate.MADE_WAY or by_fate[each.fate] <= MOST_CANDIDATES:
             kept.append(each)
     return Judgement(
-        again, text, faults or [], faults is not None, kept, dict(sorted(counts.items())), taken
+        again,
+        text,
+        faults or [],
+        faults is not None,
+        kept,
+        dict(sorted(counts.items())),
+        taken,
+        order_of(replay),
     )
 
 

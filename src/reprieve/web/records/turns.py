@@ -1,0 +1,217 @@
+"""The displacements of one line of work, put together from records, Disruptions and judgements.
+
+A record and the Disruptions of the same plan are one turn: who preempted, what it held and how it
+came out stand in the record; how often it happened and what would have spared it in the Disruption.
+Of the newest few records the decision is asked again, for why this one was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.api.reprieve import VictimState
+from reprieve.units.durations import HOUR
+from reprieve.units.instants import Nanos
+from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.mirror.pods import NEVER, instant
+from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
+from reprieve.web.records.called import called
+from reprieve.web.records.judged import Candidate, Judgement
+from reprieve.web.records.life import Displacement
+from reprieve.web.records.line import Line
+from reprieve.web.records.masking import Masking, address_of
+from reprieve.web.records.victims import VictimUnit
+from reprieve.web.records.why import why_chosen
+from reprieve.web.tables import Viewer
+from reprieve.wording.displacements import rule_text, spared_by
+
+__all__ = ["Turn", "turns_of"]
+
+_DAY: Final = 24 * HOUR
+_MOST_OPENED: Final = 3
+_STATES: Final = (
+    VictimState.EVICTED,
+    VictimState.GONE,
+    VictimState.PENDING,
+    VictimState.FAILED,
+    VictimState.SPARED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One plan by which it made way, or was to.
+
+    Attributes:
+        displacement: as the bar needs it.
+        went: it did make way, or is leaving; else it was spared, or gone by another plan.
+        by: for whom, as the viewer may know it.
+        times: how often the line was displaced in the 24 hours before, this time included.
+        why: why this one; empty where the decision was not asked again.
+    """
+
+    displacement: Displacement
+    went: bool
+    plane: str
+    by: str
+    rule: str
+    objects: int
+    times: int
+    why: str
+    spared_by: str
+    outcome: str
+
+    def is_within_a_day_of(self, instant: Nanos) -> bool:
+        """Return whether it was less than 24 hours before an instant."""
+        return instant - self.displacement.evicting < _DAY
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    record: PreemptionRecord | None
+    units: tuple[VictimUnit, ...]
+    told: tuple[DisruptionRecord, ...]
+
+
+def turns_of(mirror: Mirror, viewer: Viewer, line: Line) -> list[Turn]:
+    """Return the turns of a line in the order of time; dry runs are none."""
+    plans = _plans(line)
+    plans.sort(key=_noticed)
+    opened = {id(each) for each in [plan for plan in plans if plan.record][-_MOST_OPENED:]}
+    turns: list[Turn] = []
+    for plan in plans:
+        judgement = _judgement(mirror, plan) if id(plan) in opened else None
+        turns.append(_turn(mirror, viewer, line, plan, judgement, turns))
+    return turns
+
+
+def _plans(line: Line) -> list[_Plan]:
+    records: dict[str, list[tuple[PreemptionRecord, VictimUnit]]] = {}
+    for record, unit in line.made_way:
+        if not record.dry_run:
+            records.setdefault(record.uid, []).append((record, unit))
+    told: dict[str, list[DisruptionRecord]] = {}
+    for each in line.displaced:
+        told.setdefault(each.plan_id, []).append(each)
+    found = []
+    for pairs in records.values():
+        record = pairs[0][0]
+        # A plan that was tried again has the same id, and its Disruptions are of the last time.
+        found.append(
+            _Plan(
+                record,
+                tuple(unit for _, unit in pairs),
+                tuple(each for each in told.get(record.plan_id, ()) if _is_of(each, record)),
+            )
+        )
+    used = {each.uid for plan in found for each in plan.told}
+    for alike in told.values():
+        rest = tuple(each for each in alike if each.uid not in used)
+        if rest:
+            found.append(_Plan(None, (), rest))
+    return found
+
+
+def _is_of(told: DisruptionRecord, record: PreemptionRecord) -> bool:
+    noticed = instant(told.disruption.spec.noticed_at)
+    return noticed is None or noticed == record.decided
+
+
+def _noticed(plan: _Plan) -> Nanos:
+    if plan.record is not None:
+        return plan.record.decided
+    return instant(plan.told[0].disruption.spec.noticed_at) or NEVER
+
+
+def _judgement(mirror: Mirror, plan: _Plan) -> Judgement | None:
+    record = plan.record
+    if record is None:
+        return None
+    opened = mirror.opened.whole(record.namespace, record.name, record.uid)
+    return None if opened is None else opened.judgement
+
+
+def _turn(
+    mirror: Mirror,
+    viewer: Viewer,
+    line: Line,
+    plan: _Plan,
+    judgement: Judgement | None,
+    before: Sequence[Turn],
+) -> Turn:
+    specs = [each.disruption.spec for each in plan.told]
+    candidates = _candidates(plan, judgement)
+    displacement = _displacement(viewer, plan, candidates)
+    outcome = _outcome(plan)
+    went = outcome in (VictimState.EVICTED, VictimState.PENDING)
+    day = sum(each.went and each.is_within_a_day_of(displacement.evicting) for each in before)
+    said = next((spec.preemptor for spec in specs), "")
+    by, rules, spared = said, {spec.rule for spec in specs}, {spec.spared_by for spec in specs}
+    plane = specs[0].plane if specs else ""
+    if plan.record is not None:
+        plane = plan.record.plane
+        masking = Masking(viewer, line.namespace, mirror.key, lambda ref: called(mirror, ref))
+        by = masking.preemptor(plan.record.record, said).text
+        rules = {rule_text(plane, unit.rule) for unit in plan.units}
+        spared = spared or {spared_by(plane, unit.rule) for unit in plan.units}
+    objects = sum(len(unit.roots) for unit in plan.units) or sum(spec.objects for spec in specs)
+    why = ""
+    if judgement is not None and candidates:
+        why = why_chosen(plane, candidates[0], judgement)
+    return Turn(
+        displacement,
+        went,
+        plane,
+        by,
+        ", ".join(sorted(rules)),
+        objects,
+        day + went,
+        why,
+        ", or ".join(sorted(filter(None, spared))),
+        outcome.value,
+    )
+
+
+def _candidates(plan: _Plan, judgement: Judgement | None) -> list[Candidate]:
+    uids = {unit.subject.uid for unit in plan.units}
+    return [each for each in judgement.candidates if each.uid in uids] if judgement else []
+
+
+def _displacement(viewer: Viewer, plan: _Plan, candidates: Sequence[Candidate]) -> Displacement:
+    specs = [each.disruption.spec for each in plan.told]
+    begun = [instant(spec.evicting_at) for spec in specs]
+    over = [instant(spec.ended_at) for spec in specs]
+    noticed = _noticed(plan)
+    lost = [spec.lost_device_seconds for spec in specs]
+    devices: int | None = None
+    address = plan.told[0].plan_id if plan.told else ""
+    if plan.record is not None:
+        status = plan.record.record.status
+        address = address_of(plan.record.record, viewer)
+        begun = begun or [instant(status.started_at)]
+        over = over or [unit.at if unit.state.over else None for unit in plan.units]
+        lost = [unit.lost for unit in plan.units if unit.lost is not None] or lost
+        devices = sum(unit.devices for unit in plan.units)
+    ended = [each for each in over if each is not None]
+    since = [each.since for each in candidates if each.since]
+    return Displacement(
+        plan=address,
+        noticed=noticed,
+        evicting=min((each for each in begun if each is not None), default=noticed),
+        ended=max(ended) if ended and len(ended) == len(over) else None,
+        devices=devices,
+        lost=sum(lost) if lost else None,
+        begun=Nanos(max(since)) if since else None,
+    )
+
+
+def _outcome(plan: _Plan) -> VictimState:
+    if plan.record is None:
+        return VictimState.EVICTED
+    states = {unit.state for unit in plan.units}
+    if VictimState.PENDING in states and not plan.record.record.status.phase.open:
+        # Nobody touched it before the plan was given up.
+        states = (states - {VictimState.PENDING}) or {VictimState.SPARED}
+    return next(each for each in _STATES if each in states)

@@ -1,0 +1,40 @@
+"""Why this one: what told a victim from the others, in a sentence that names nobody.
+
+Figures are those of the decision made again: what its ClusterQueue had borrowed, how long it was
+idle, and its place in the order in which the plane takes candidates (`records.candidates`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reprieve.engine.plan import Plane
+from reprieve.web.records.judged import Candidate, Fate, Judgement
+
+__all__ = ["ordinal", "why_chosen"]
+
+_OBJECTS: Final = {
+    Plane.QUOTA.value: "workloads",
+    Plane.SCHEDULING.value: "pods",
+    Plane.IDLE.value: "idle ones",
+}
+
+
+def why_chosen(plane: str, candidate: Candidate, judgement: Judgement) -> str:
+    """Return why a victim was chosen; empty where nothing more than the rule is known."""
+    parts = [candidate.text] if candidate.text else []
+    if candidate.place:
+        put_back = judgement.number_of(Fate.REPRIEVED)
+        were = "was" if put_back == 1 else "were"
+        spared = f", of which {put_back} {were} put back" if put_back else ""
+        parts.append(
+            f"{ordinal(candidate.place)} of {judgement.taken} {_OBJECTS.get(plane, 'objects')} "
+            f"that could be taken{spared} ({judgement.order})"
+        )
+    return "; ".join(parts)
+
+
+def ordinal(number: int) -> str:
+    """Return `1st`, `2nd`, `3rd`, `4th`."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}th" if number % 100 in (11, 12, 13) else f"{number}{ending}"
