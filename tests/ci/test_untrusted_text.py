@@ -48,6 +48,7 @@ REVIEWED: Final = {
     "planes/idle/measures/prometheus_answer.py": "answers of Prometheus, of bounded size",
     "planes/quota/composing.py": "structures of the operator's own Workloads",
     "planes/quota/meters.py": "a number of the Workload's schema",
+    "planes/quota/watches.py": "structures that were decoded already",
     "planes/quota/pod_templates.py": "structures that were decoded already",
     "planes/quota/webhooks/reviews.py": "bodies of the webhook server, bounded there",
     "planes/quota/webhooks/server.py": "the port in a URL of the administrator",

@@ -2,60 +2,111 @@
 
 Two deciders over the same work would evict twice for one demand. The Lease's age is observed on the
 monotonic clock, as every lease's here.
+
+Who may write Leases in a namespace, as everybody with Kubernetes' role `edit` may in his own, can
+make one of this name and would so stop everybody's decisions. So a Lease counts by itself only in a
+namespace that is no tenant's: the operator's, and those where the other is known to be installed.
+In any other it counts where the other decider has also written what no tenant may, the status of an
+object of the plane's, and later than this one did. The Lease of each namespace is followed by
+itself, so that none hides another.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
 
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Forbidden
 from reprieve.kube.resource import LEASES
 from reprieve.units.clock import Clock
-from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from reprieve.units.durations import MINUTE, SECOND
+from reprieve.units.instants import Nanos, format_instant
+from reprieve.units.untrusted import cut
 
-__all__ = ["ForeignDecider"]
+__all__ = [
+    "UNWRITTEN",
+    "ForeignDecider",
+    "StatusAuthors",
+    "StatusWrites",
+    "last_writer",
+    "status_writes",
+]
+
+_LONGEST: Final = 10 * MINUTE  # that a Lease counts without a renewal, whatever it says
+_SHOWN: Final = 80  # characters of a holder's name
+_OURS: Final = "reprieve"
+#: Command lines that people write statuses with; they decide nothing.
+_BY_HAND: Final = ("kubectl",)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The Lease of one namespace; `at`: when its last renewal was observed."""
+
+    holder: str
+    renewal: str
+    duration: int
+    at: Nanos
 
 
 class ForeignDecider:
-    """Tells whether the Lease of this name is alive, in whatever namespace; `namespace` is ours."""
+    """Follows the Leases of one name. `namespace` is ours; `homes`: where the other may live."""
 
-    def __init__(self, client: Client, namespace: str, clock: Clock, lease: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        clock: Clock,
+        lease: str,
+        homes: Collection[str] = (),
+    ) -> None:
         self._lease = lease
         self._client = client
         self._namespace = namespace
+        self._homes = {namespace, *homes}
         self._clock = clock
-        self._renewal: tuple[str, str] = ("", "")
-        self._observed: Nanos | None = None
-        self._duration = 0
-        self.holder = ""
+        self._seen: dict[str, _Seen] = {}
 
     @property
-    def alive(self) -> bool:
-        """Whether a renewal was observed less than one lease duration ago."""
-        return (
-            bool(self.holder)
-            and self._observed is not None
-            and self._clock.monotonic() - self._observed < self._duration
-        )
+    def holder(self) -> str:
+        """Who holds a live Lease in a namespace that is no tenant's, empty for nobody."""
+        return next((name for where, name in self._alive() if where in self._homes), "")
+
+    @property
+    def elsewhere(self) -> tuple[str, str]:
+        """Namespace and holder of a live Lease in any other namespace, empty for none."""
+        others = (each for each in self._alive() if each[0] not in self._homes)
+        return next(others, ("", ""))
+
+    def _alive(self) -> list[tuple[str, str]]:
+        """Return namespace and holder of all that were renewed less than a duration ago."""
+        now = self._clock.monotonic()
+        return [
+            (namespace, seen.holder)
+            for namespace, seen in sorted(self._seen.items())
+            if now - seen.at < seen.duration
+        ]
 
     async def observe(self) -> None:
-        """Read the Lease once, in whatever namespace; one that cannot be read is not held."""
-        leases = await self._leases()
-        held = [lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")]
-        if not held:
-            self.holder = ""
-            return
-        # Several installations: the one that renewed last speaks for all of them.
-        lease = max(held, key=lambda found: str(found["spec"].get("renewTime")))
-        spec = lease["spec"]
-        self.holder = spec["holderIdentity"]
-        self._duration = int(spec.get("leaseDurationSeconds") or 0) * SECOND
-        renewal = (self.holder, str(spec.get("renewTime")))
-        if renewal != self._renewal:
+        """Read the Leases once, in whatever namespace; one that cannot be read is not held."""
+        now = self._clock.monotonic()
+        found: dict[str, _Seen] = {}
+        for lease in await self._leases():
+            spec = lease.get("spec") or {}
+            holder = spec.get("holderIdentity")
+            if not holder:
+                continue
+            namespace = str(lease["metadata"].get("namespace", ""))
+            renewal = f"{holder} {spec.get('renewTime')}"
+            before = self._seen.get(namespace)
             # The first sight of a Lease counts as a renewal too: better to wait once too often.
-            self._renewal = renewal
-            self._observed = self._clock.monotonic()
+            at = before.at if before is not None and before.renewal == renewal else now
+            duration = min(int(spec.get("leaseDurationSeconds") or 0) * SECOND, _LONGEST)
+            found[namespace] = _Seen(cut(str(holder), _SHOWN), renewal, duration, at)
+        self._seen = found
 
     async def _leases(self) -> list[Json]:
         selector = f"metadata.name={self._lease}"
@@ -69,3 +120,71 @@ class ForeignDecider:
         except ApiError:
             return []
         return page.items
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWrites:
+    """When we wrote an object's status last, and when and who others did; empty for never."""
+
+    ours: str = ""
+    others: str = ""
+    other: str = ""
+
+
+UNWRITTEN: Final = StatusWrites()
+
+
+def status_writes(managed_fields: Iterable[dict[str, Any]] | None) -> StatusWrites:
+    """Return who wrote a status, by the object's managed fields; people are left out."""
+    ours, others = "", ("", "")
+    for entry in managed_fields or ():
+        manager, time = str(entry.get("manager", "")), str(entry.get("time", ""))
+        if entry.get("subresource") != "status" or manager.startswith(_BY_HAND):
+            continue
+        if manager.startswith(_OURS):
+            ours = max(ours, time)
+        else:
+            others = max(others, (time, manager))
+    return StatusWrites(ours, others[0], cut(others[1], _SHOWN))
+
+
+def last_writer(writes: Iterable[StatusWrites]) -> str:
+    """Return who wrote one of these statuses last, empty where we did.
+
+    Whoever wrote in the same second as we did came last.
+    """
+    found = list(writes)
+    ours = max((each.ours for each in found), default="")
+    others, other = max(((each.others, each.other) for each in found), default=("", ""))
+    return other if others >= ours else ""
+
+
+class StatusAuthors:
+    """Whether somebody else writes the statuses of some objects, by what a watch shows of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = format_instant(clock.wall())
+        self._ours = ""
+        self._others: tuple[str, str] = ("", "")
+        self._seen: Nanos | None = None  # when the newest of theirs was
+
+    def note(self, managed_fields: Iterable[dict[str, Any]] | None) -> None:
+        """Take note of the authors of an object, each time that it changes."""
+        writes = status_writes(managed_fields)
+        self._ours = max(self._ours, writes.ours)
+        if writes.other and (writes.others, writes.other) > self._others:
+            self._others = (writes.others, writes.other)
+            self._seen = self._clock.monotonic()
+
+    @property
+    def other(self) -> str:
+        """Return who wrote last, or has written while this process runs and not long ago.
+
+        What was written before may be of one that is gone: it counts until we have written.
+        """
+        at, other = self._others
+        if at >= self._ours:
+            return other
+        recent = self._seen is not None and self._clock.monotonic() - self._seen < _LONGEST
+        return other if recent and at >= self._began else ""

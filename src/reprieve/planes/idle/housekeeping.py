@@ -11,7 +11,7 @@ from typing import Final
 
 from reprieve.engine.idle.discovery import Root
 from reprieve.engine.idle.model import Phase
-from reprieve.planes.common.foreign_decider import ForeignDecider
+from reprieve.planes.common.foreign_decider import ForeignDecider, last_writer
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
@@ -67,11 +67,16 @@ class Housekeeping:
     async def look_for_kaiwo(self) -> None:
         """Be read-only from now on while a live Kaiwo operator writes, and no longer."""
         await self._kaiwo.observe()
-        writer = next((held.foreign_writer for held in self._workloads if held.foreign_writer), "")
+        writes = [held.writes for held in self._workloads]
+        holder = self._kaiwo.holder
+        writer = next((each.other for each in writes if each.other), "") if holder else ""
+        if not writer:
+            _, holder = self._kaiwo.elsewhere
+            writer = last_writer(writes) if holder else ""
         reason = ""
-        if self._kaiwo.alive and writer:
+        if writer:
             reason = (
-                f"read-only: the Kaiwo operator {self._kaiwo.holder} is alive and its manager "
+                f"read-only: the Kaiwo operator {holder} is alive and its manager "
                 f"{writer!r} writes GpuWorkloads; stop it, or switch its GPU preemption off"
             )
         if reason != self._context.read_only:

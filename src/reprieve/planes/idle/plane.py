@@ -36,7 +36,7 @@ from reprieve.planes.idle.announcements import (
     tell_unresolved,
 )
 from reprieve.planes.idle.changes import Changes
-from reprieve.planes.idle.coexistence import MANAGER_LEASE
+from reprieve.planes.idle.coexistence import HOMES, MANAGER_LEASE
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.displacements import IdleDisplacements
 from reprieve.planes.idle.due import Due
@@ -166,7 +166,7 @@ class IdlePlane:
         )
         self._housekeeping = Housekeeping(
             context,
-            ForeignDecider(client, operator_namespace, clock, MANAGER_LEASE),
+            ForeignDecider(client, operator_namespace, clock, MANAGER_LEASE, HOMES),
             self.workloads,
             self._known_roots,
             self._due,

@@ -20,7 +20,7 @@ from reprieve.engine.plan import Ref
 from reprieve.intake.gpuworkloads import ref_of, remembered, root_of, status_from_api
 from reprieve.intake.readings import impossible_by_namespace, readings_by_namespace
 from reprieve.kube.objects import version_number
-from reprieve.planes.idle.coexistence import foreign_status_writer
+from reprieve.planes.common.foreign_decider import UNWRITTEN, StatusWrites, status_writes
 from reprieve.planes.idle.measures.scraper import PodKey, Poll
 from reprieve.planes.idle.records import WatchedGpuWorkload, WorkloadRecord
 from reprieve.units.ids import GpuWorkloadKey
@@ -68,7 +68,7 @@ class TrackedWorkload:
     had_pods: bool = False
     # Values and notices that were reported already: an event for each is enough.
     reported: frozenset[str] = frozenset()
-    foreign_writer: str = ""
+    writes: StatusWrites = UNWRITTEN
     ref: Ref = field(init=False)
     root: Ref = field(init=False)
 
@@ -149,7 +149,7 @@ class TrackedWorkloads:
         """Hold what the watch shows."""
         watched: WatchedGpuWorkload = record.object
         held = self.put(watched)
-        held.foreign_writer = foreign_status_writer(watched.metadata.managed_fields)
+        held.writes = status_writes(watched.metadata.managed_fields)
         return held
 
     def remove(self, record: WorkloadRecord) -> None:

@@ -49,6 +49,7 @@ __all__ = ["QuotaPlane"]
 _PERIOD: Final = SECOND
 #: Held by whoever runs Kueue's own controller.
 _KUEUE_LEASE: Final = "c1f6bfd2.kueue.x-k8s.io"
+_KUEUE_HOMES: Final = ("kueue-system",)  # where Kueue's own manifests install it
 _KUEUE_PERIOD: Final = 2 * SECOND
 
 
@@ -98,7 +99,10 @@ class QuotaPlane:
             namespace,
             self._jobs_due.add_at,
         )
-        self._kueue = ForeignDecider(context.client, namespace, context.clock, _KUEUE_LEASE)
+        self._kueue = ForeignDecider(
+            context.client, namespace, context.clock, _KUEUE_LEASE, _KUEUE_HOMES
+        )
+        self._strangers: set[str] = set()  # namespaces whose lease was told and does not count
         self._meters = Meters(context, self.state)
         self._consumption = ConsumptionSampler(context, self.state, self.watches)
         self._in_use = InUse(context, self.state, self.watches)
@@ -319,11 +323,15 @@ class QuotaPlane:
 
     async def _look_for_kueue(self) -> None:
         await self._kueue.observe()
+        holder = self._kueue.holder
+        where, stranger = self._kueue.elsewhere
+        if not holder and stranger:
+            holder = self._if_it_decides(where, stranger)
         self._looked = True
         why = ""
-        if self._kueue.alive:
+        if holder:
             why = (
-                f"{self._kueue.holder} holds the lease {_KUEUE_LEASE}: Kueue decides, "
+                f"{holder} holds the lease {_KUEUE_LEASE}: Kueue decides, "
                 "and the quota plane writes nothing"
             )
         self.context.metrics.kueue_leads.set(bool(why))
@@ -333,6 +341,21 @@ class QuotaPlane:
             self.state.tallies.changed.update(self.state.configuration.cluster_queues)
             self.state.tallies.changed.update(self.state.configuration.local_queues)
             log.warning("%s", why or "Kueue's lease is free: the quota plane decides")
+
+    def _if_it_decides(self, namespace: str, holder: str) -> str:
+        """Return the holder of a lease that a tenant may have made, if it writes ClusterQueues."""
+        if self.watches.cluster_queue_authors.other:
+            return holder
+        if namespace not in self._strangers:
+            self._strangers = {namespace}
+            log.warning(
+                "%s holds a lease %s in the namespace %s, and writes no ClusterQueue: "
+                "it is not taken for Kueue",
+                holder,
+                _KUEUE_LEASE,
+                namespace,
+            )
+        return ""
 
     async def _housekeeping(self) -> None:
         while True:

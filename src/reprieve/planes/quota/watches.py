@@ -22,6 +22,7 @@ from reprieve.jobs.model import JobKind
 from reprieve.kube.client import Client
 from reprieve.kube.objects import identity_of
 from reprieve.kube.resource import NAMESPACES, Resource
+from reprieve.planes.common.foreign_decider import StatusAuthors
 from reprieve.planes.common.troubles import Troubles
 from reprieve.planes.common.watching import Watch, Watcher, start
 from reprieve.planes.quota.pod_records import pod_indexes, slim
@@ -84,6 +85,16 @@ class NamespaceObject(msgspec.Struct, frozen=True, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class _WrittenMeta(kueue.MetaWithFinalizers, frozen=True, rename="camel"):
+    managed_fields: list[dict[str, Any]] | None = None
+
+
+class _WrittenClusterQueue(kueue.ClusterQueue, frozen=True, rename="camel"):
+    """A ClusterQueue whose authors are read too."""
+
+    metadata: _WrittenMeta = _WrittenMeta()
+
+
 @dataclass(frozen=True, slots=True)
 class Held(Generic[W]):
     """One object as the API server has it."""
@@ -136,7 +147,10 @@ class Watches:
         self.workloads = watch(
             WORKLOADS, kueue.Workload, convert=lambda obj: Held.of(parts.workload(obj))
         )
-        self.cluster_queues = watch(CLUSTER_QUEUES, kueue.ClusterQueue)
+        self.cluster_queue_authors = StatusAuthors(clock)
+        self.cluster_queues: Watch[_WrittenClusterQueue, Held[kueue.ClusterQueue]] = watcher.watch(
+            CLUSTER_QUEUES, _WrittenClusterQueue, self._queue_of, None, required=True
+        )
         self.local_queues = watch(LOCAL_QUEUES, kueue.LocalQueue)
         self.cohorts = watch(COHORTS, kueue.Cohort)
         self.flavors = watch(FLAVORS, kueue.ResourceFlavor)
@@ -166,6 +180,11 @@ class Watches:
             if kind.runtime is not None
             for name, version, plural, namespaced in kind.runtime.kinds
         }
+
+    def _queue_of(self, written: _WrittenClusterQueue) -> Held[kueue.ClusterQueue]:
+        """Return the queue without its authors, who are taken note of."""
+        self.cluster_queue_authors.note(written.metadata.managed_fields)
+        return Held.of(msgspec.convert(written, kueue.ClusterQueue, from_attributes=True))
 
     def __iter__(self) -> Iterator[HeldWatch[Any]]:
         every: tuple[HeldWatch[Any], ...] = (
