@@ -27,6 +27,7 @@ THOROUGH: Final = (
     "tests/crash/",
     "tests/docs/test_quota_troubleshooting.py",
     "tests/docs/test_scheduling_troubleshooting.py",
+    "tests/frontend/browser/",
     "tests/hostile/",
     "tests/idle/test_configuration.py",
     "tests/idle/test_explain.py",

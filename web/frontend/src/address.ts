@@ -4,6 +4,8 @@ import { computed, signal } from "@preact/signals";
 
 export interface Address {
   page: string;
+  /** What the server calls the page: one queue is the page of queues, from that queue down. */
+  wire: string;
   /** What the page is about, for the server: name, or kind, namespace and name. */
   subject: Record<string, string>;
   query: URLSearchParams;
@@ -24,7 +26,8 @@ export function addressOf(path: string, search: string): Address {
   names.forEach((name, index) => {
     if (rest[index]) subject[name] = rest[index];
   });
-  return { page: first || "now", subject, query: new URLSearchParams(search), path };
+  const page = first || "now";
+  return { page, wire: page === "queue" ? "queues" : page, subject, query: new URLSearchParams(search), path };
 }
 
 function decode(part: string): string {

@@ -77,6 +77,19 @@ export function UnitLink({ id }: { id: string }): JSX.Element {
   );
 }
 
+function Listed({ cells }: { cells: string[] }): JSX.Element {
+  return (
+    <>
+      {cells.map((cell, index) => (
+        <span key={index}>
+          {index > 0 && ", "}
+          {unitOf(cell) ? <UnitLink id={cell} /> : cell}
+        </span>
+      ))}
+    </>
+  );
+}
+
 const LINKS: Record<string, (name: string) => string> = {
   preemption: preemptionPath,
   record: preemptionPath,
@@ -88,7 +101,7 @@ const LINKS: Record<string, (name: string) => string> = {
 /** A cell of a column; the name of the column tells what its text is the name of. */
 export function CellView({ cell, kind, name }: { cell: Cell; kind: Kind; name: string }): ComponentChildren {
   if (cell === null || cell === "") return <span class="none">–</span>;
-  if (Array.isArray(cell)) return cell.join(", ") || <span class="none">–</span>;
+  if (Array.isArray(cell)) return cell.length ? <Listed cells={cell} /> : <span class="none">–</span>;
   if (typeof cell === "boolean") return cell ? <Word word="ok" shown="yes" /> : <span class="none">no</span>;
   if (typeof cell === "number") {
     if (kind === "instant") return <Age at={cell} />;

@@ -18,12 +18,12 @@ export class Order {
   private slots: number[] = [];
   private made = "";
   private version = -1;
-  private table: TableState | null = null;
+  private columns: TableState["columns"] | null = null;
 
   /** The slots of the rows that pass, sorted; the array is not to be changed. */
   of(table: TableState, sorting: Sorting | null, search: string): readonly number[] {
     const wanted = `${sorting?.column}${sorting?.descending}|${search}`;
-    const same = table === this.table && wanted === this.made;
+    const same = table.columns === this.columns && wanted === this.made;
     if (same && table.version === this.version) return this.slots;
     const passes = passing(table, search);
     const follows = same && table.version === this.version + 1 && !table.changed.rows;
@@ -34,7 +34,7 @@ export class Order {
     } else {
       this.slots = table.slots.filter(passes).sort(comparing(table, sorting));
     }
-    [this.table, this.made, this.version] = [table, wanted, table.version];
+    [this.columns, this.made, this.version] = [table.columns, wanted, table.version];
     return this.slots;
   }
 }

@@ -1,6 +1,7 @@
 // A dense table over columns, of which only the rows in sight are in the document.
 //
-// All rows have one height, so that 50,000 of them are a matter of two spacers. The table is a grid
+// Beyond 60 rows all have one height, so that 50,000 of them are a matter of two spacers; fewer are all
+// in the document, with their texts whole. The table is a grid
 // of one tab stop: arrows or j and k move the current row, which is remembered by its slot and stays
 // the same while rows come, go and change around it; Enter opens it.
 
@@ -9,10 +10,10 @@ import type { ComponentChildren, JSX } from "preact";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { address, go, preemptionPath, queuePath, setQuery, workloadPath } from "./address.ts";
 import { CellView, plain } from "./cells.tsx";
-import { capital, unitOf, words } from "./format.ts";
+import { capital, number, unitOf, words } from "./format.ts";
 import { Order, type Sorting } from "./order.ts";
 import type { TableState } from "./topic_state.ts";
-import type { Cell, Kind } from "./wire.ts";
+import type { Cell, Kind, WireColumn } from "./wire.ts";
 
 export interface ColumnView {
   title?: string;
@@ -39,6 +40,10 @@ export interface TableProps {
   empty: ComponentChildren;
   /** How many rows are in sight at most. */
   rows?: number;
+  /** Made here rather than told by the server, which then has no file of it. */
+  local?: boolean;
+  /** What else stands in the head: links, other ways to show the same. */
+  actions?: ComponentChildren;
 }
 
 interface Shown {
@@ -50,8 +55,9 @@ interface Shown {
 
 const ROW_REM = 1.75;
 const SPARE = 8;
+const WHOLE = 60;
 const WIDTHS: Record<Kind, number> = {
-  number: 9, instant: 11, duration: 11, flag: 7, word: 17, text: 20, list: 22, unit: 26,
+  number: 9, instant: 11, duration: 11, flag: 8, word: 17, text: 20, list: 22, unit: 30,
 };
 
 export function DataTable(props: TableProps): JSX.Element {
@@ -59,7 +65,10 @@ export function DataTable(props: TableProps): JSX.Element {
   if (!table || !table.slots.length) {
     return (
       <section class="panel" aria-label={caption}>
-        <h2>{caption}</h2>
+        <header class="panel-head">
+          <h2>{caption}</h2>
+          {props.actions}
+        </header>
         <div class="empty">{props.empty}</div>
       </section>
     );
@@ -87,8 +96,10 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
   const slots = props.only ? sorted.filter((slot) => props.only!(rowOf(table, slot))) : sorted;
 
   const inSight = props.rows ?? 16;
-  const start = Math.max(0, Math.min(Math.floor(top.value / rowHeight) - SPARE, slots.length - inSight - SPARE));
-  const end = Math.min(slots.length, Math.floor(top.value / rowHeight) + inSight + SPARE);
+  // Few rows are all there, each as high as its texts need.
+  const whole = slots.length <= WHOLE;
+  const start = whole ? 0 : Math.max(0, Math.min(Math.floor(top.value / rowHeight) - SPARE, slots.length - inSight - SPARE));
+  const end = whole ? slots.length : Math.min(slots.length, Math.floor(top.value / rowHeight) + inSight + SPARE);
   const position = current.value === null ? -1 : slots.indexOf(current.value);
 
   const move = (to: number): void => {
@@ -96,6 +107,10 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
     current.value = slots[next] ?? null;
     const view = scroller.current;
     if (!view) return;
+    if (whole) {
+      document.getElementById(`${id}-${slots[next]}`)?.scrollIntoView({ block: "nearest" });
+      return;
+    }
     const head = view.querySelector("thead")?.clientHeight ?? rowHeight;
     const [above, below] = [next * rowHeight, (next + 1) * rowHeight + head];
     if (above < view.scrollTop) view.scrollTop = above;
@@ -122,23 +137,25 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
     <>
       <header class="panel-head">
         <h2 id={`${id}-name`}>
-          {caption} <span class="count">{slots.length < table.slots.length ? `${slots.length} of ${table.slots.length}` : slots.length}</span>
+          {caption} <span class="count">{number(slots.length)}{slots.length < table.slots.length && ` of ${number(table.slots.length)}`}</span>
         </h2>
-        <Downloads name={name} table={table} slots={slots} columns={columns} whole={!search && !props.only} />
+        {props.actions}
+        <Downloads name={name} table={table} slots={slots} columns={columns} whole={!search && !props.only && !props.local} />
       </header>
       <div
         class="scroller"
         ref={scroller}
-        style={{ maxHeight: `${(inSight + 1.2) * ROW_REM}rem` }}
+        style={{ maxHeight: `${whole ? Math.max(30, inSight * ROW_REM) : (inSight + 1.2) * ROW_REM}rem` }}
         onScroll={(event) => (top.value = event.currentTarget.scrollTop)}
       >
         <table
           role="grid"
+          class={whole ? "whole" : ""}
           tabIndex={0}
           aria-labelledby={`${id}-name`}
           aria-rowcount={slots.length + 1}
           aria-activedescendant={position >= start && position < end ? `${id}-${slots[position]}` : undefined}
-          style={{ minWidth: `${width}ch` }}
+          style={{ minWidth: whole ? "" : `${width}ch` }}
           onKeyDown={key}
           onFocus={() => {
             if (current.value === null && slots.length) current.value = slots[0]!;
@@ -146,7 +163,7 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
         >
           <colgroup>
             {columns.map((column) => (
-              <col key={column.name} style={{ width: flexible(column) ? "auto" : `${widthOf(column)}ch` }} />
+              <col key={column.name} style={{ width: whole || flexible(column) ? "auto" : `${widthOf(column)}ch` }} />
             ))}
           </colgroup>
           <thead>
@@ -193,7 +210,7 @@ function Spacer({ height }: { height: number }): JSX.Element {
 }
 
 function Head({ table, column, sorting }: { table: string; column: Shown; sorting: Sorting | null }): JSX.Element {
-  const { name, kind, view, index } = column;
+  const { name, kind, index } = column;
   const sorted = sorting?.column === index ? (sorting.descending ? "descending" : "ascending") : "none";
   // Numbers and times are looked at from the largest, texts from the first.
   const downFirst = kind === "number" || kind === "duration";
@@ -202,7 +219,7 @@ function Head({ table, column, sorting }: { table: string; column: Shown; sortin
   return (
     <th scope="col" class={kind} aria-sort={sorted}>
       <button type="button" onClick={() => setQuery("sort", [...others, `${table}:${down ? "-" : ""}${name}`])}>
-        {view.title ?? capital(words(name))}
+        {titleOf(column)}
         <span class="arrow" aria-hidden="true">
           {sorted === "none" ? "" : sorted === "ascending" ? "▴" : "▾"}
         </span>
@@ -221,7 +238,7 @@ interface DownloadsProps {
 }
 
 function Downloads({ name, table, slots, columns, whole }: DownloadsProps): JSX.Element {
-  const { page } = address.value;
+  const { wire: page } = address.value;
   const parameters = serverQuery();
   const links = ["csv", "json"].map((form) => {
     const href = `/api/download/${page}/${name}.${form}${parameters && `?${parameters}`}`;
@@ -286,8 +303,15 @@ function shownColumns({ table, columns = {}, first = [] }: TableProps): Shown[] 
     const found = first.indexOf(column.name);
     return found < 0 ? first.length : found;
   };
-  return all.filter(({ view }) => !view.hidden).sort((a, b) => place(a) - place(b) || a.index - b.index);
+  // Of a few rows the columns that say nothing are left out, unless they are what one looks for.
+  const few = (table?.slots.length ?? 0) <= WHOLE;
+  const says = ({ name, index, view }: Shown): boolean =>
+    !view.hidden && (!few || first.includes(name) || (table?.data[index]?.some(isSomething) ?? false));
+  return all.filter(says).sort((a, b) => place(a) - place(b) || a.index - b.index);
 }
+
+const isSomething = (cell: Cell): boolean =>
+  cell !== null && cell !== "" && !(Array.isArray(cell) && !cell.length);
 
 function sortingOf(name: string, columns: Shown[], otherwise = ""): Sorting | null {
   const asked = address.value.query.getAll("sort").find((each) => each.startsWith(`${name}:`));
@@ -296,14 +320,21 @@ function sortingOf(name: string, columns: Shown[], otherwise = ""): Sorting | nu
   return column ? { column: column.index, descending: said.startsWith("-") } : null;
 }
 
+const places = new WeakMap<readonly WireColumn[], Map<string, number>>();
+
 export function rowOf(table: TableState, slot: number): Row {
+  let place = places.get(table.columns);
+  if (!place) places.set(table.columns, (place = new Map(table.columns.map(([name], index) => [name, index]))));
   const row = table.rowOf.get(slot) ?? -1;
-  return (name) => table.data[table.columns.findIndex(([each]) => each === name)]?.[row] ?? null;
+  return (name) => table.data[place.get(name) ?? -1]?.[row] ?? null;
 }
 
 const flexible = ({ kind, view }: Shown): boolean =>
   !view.width && (kind === "unit" || kind === "text" || kind === "list");
-const widthOf = ({ kind, view }: Shown): number => view.width ?? WIDTHS[kind] ?? WIDTHS.text;
+/** As wide as its cells mostly are, and never narrower than its title. */
+const widthOf = (column: Shown): number =>
+  Math.max(column.view.width ?? WIDTHS[column.kind] ?? WIDTHS.text, titleOf(column).length + 4);
+const titleOf = ({ name, view }: Shown): string => view.title ?? capital(words(name));
 
 /** Open what a row is about: the first of its columns that leads somewhere. */
 function open(columns: Shown[], row: Row): void {

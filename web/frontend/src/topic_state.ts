@@ -17,6 +17,7 @@ import type {
 export class OutOfStep extends Error {}
 
 export interface TableState {
+  /** The same object for as long as it is the same table, however it changes. */
   readonly columns: readonly WireColumn[];
   slots: number[];
   data: Cell[][];
@@ -52,7 +53,8 @@ export function advance(state: PageState, difference: Difference): void {
   for (const [name, change] of Object.entries(difference.tables ?? {})) {
     const table = state.tables[name];
     if (!table) throw new OutOfStep(`no table ${name}`);
-    advanceTable(table, change);
+    // Another object, so that what is drawn of it is drawn again; what did not change is not.
+    state.tables[name] = advanced({ ...table }, change);
   }
   if (difference.values || difference.gone?.length) {
     const values = { ...state.values, ...difference.values };
@@ -86,7 +88,7 @@ export function tableOf({ columns, slots, data }: WireTable): TableState {
   return table;
 }
 
-function advanceTable(table: TableState, change: TableDifference): void {
+function advanced(table: TableState, change: TableDifference): TableState {
   const touched = new Set<number>();
   if (change.remove?.length) remove(table, change.remove);
   if (change.add?.slots.length) add(table, change.add.slots, change.add.data);
@@ -103,6 +105,7 @@ function advanceTable(table: TableState, change: TableDifference): void {
     rows: Boolean(change.remove?.length || change.add?.slots.length),
     slots: touched,
   };
+  return table;
 }
 
 function remove(table: TableState, slots: number[]): void {

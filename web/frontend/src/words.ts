@@ -7,17 +7,18 @@ export type Shape = "full" | "half" | "ring" | "slash" | "cross" | "alert" | "sq
 export type Tone = "" | "attention" | "quiet";
 
 const SHAPES: [Shape, Tone, string[]][] = [
-  ["full", "", ["running", "working", "active", "admitted", "leader", "live", "ready", "held"]],
-  ["check", "", ["completed", "succeeded", "finished", "fits", "irreducible", "same", "ok", "runs",
-    "wouldstart", "startsnow", "fitswithvictims", "proven", "resumed"]],
-  ["half", "", ["idle", "borrowed", "borrows", "partial", "suspended", "claimed", "reserved"]],
-  ["ring", "quiet", ["waiting", "pending", "queued", "pendinggpu", "planned", "free", "waits",
-    "gated", "open"]],
-  ["slash", "", ["leaving", "evicting", "terminating", "inprogress", "executing", "stopping"]],
-  ["cross", "attention", ["evicted", "displaced", "madeway", "preempted", "reclaimed", "gone"]],
+  ["full", "", ["running", "runs", "working", "active", "admitted", "leader", "live", "ready", "held"]],
+  ["check", "", ["completed", "succeeded", "finished", "starts", "reprieved", "irreducible", "same", "ok",
+    "resumed", "requeued", "recovered"]],
+  ["half", "", ["idle", "borrowed", "borrows", "partial", "suspended", "claimed", "reserved", "starting",
+    "spared", "startswithvictims"]],
+  ["ring", "quiet", ["waiting", "waits", "pending", "queued", "pendinggpu", "planned", "free", "gated",
+    "open", "behindhead", "backoff", "heldbyothers"]],
+  ["slash", "", ["leaving", "leaves", "evicting", "terminating", "executing", "stopping", "victimsleaving"]],
+  ["cross", "attention", ["evicted", "displaced", "madeway", "preempted", "reclaimed"]],
   ["alert", "attention", ["neverfits", "failed", "refused", "stuck", "lost", "differs", "unproven",
-    "expired", "blocked", "overdue", "different", "error", "unknown", "notready", "aborted",
-    "stale"]],
+    "expired", "blocked", "overdue", "error", "notready", "abandoned", "stale", "invalid", "stopped",
+    "noflavormatches", "nonodematches", "setaside", "groupmissing", "notuniform", "stalemetrics"]],
 ];
 
 const LOOKS = new Map(

@@ -1,0 +1,33 @@
+// Login with a bearer token, which goes to the server once and is kept nowhere.
+
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { Command } from "../parts.tsx";
+import { login } from "../session.ts";
+
+export function LoginPage(): JSX.Element {
+  const error = useSignal("");
+  const busy = useSignal(false);
+  const submit = async (event: SubmitEvent): Promise<void> => {
+    event.preventDefault();
+    const field = (event.currentTarget as HTMLFormElement).elements.namedItem("token") as HTMLInputElement;
+    busy.value = true;
+    error.value = await login(field.value.trim());
+    busy.value = false;
+    field.value = "";
+    field.focus();
+  };
+  return (
+    <main class="bare">
+      <form class="login" onSubmit={(event) => void submit(event)}>
+        <h1>Reprieve</h1>
+        <label for="token">Token of a Kubernetes user or service account</label>
+        <input id="token" name="token" type="password" autocomplete="off" required autofocus aria-describedby="token-said" />
+        <button type="submit" disabled={busy.value}>Log in</button>
+        <p id="token-said" role="alert" class={error.value ? "word attention" : ""}>{error.value}</p>
+        <p class="soft">A token for this page, good for an hour:</p>
+        <Command command="kubectl create token NAME --audience reprieve-web" />
+      </form>
+    </main>
+  );
+}

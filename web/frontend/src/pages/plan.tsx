@@ -1,0 +1,138 @@
+// Plan: whether manifests would start, who would make way, where, and what would help.
+
+import { signal } from "@preact/signals";
+import type { JSX } from "preact";
+import { UnitLink, Word } from "../cells.tsx";
+import { Facts } from "../generic.tsx";
+import { tableOfObjects } from "../local_table.ts";
+import { Title, gpuHours, plural } from "../parts.tsx";
+import { DataTable } from "../table.tsx";
+import { FileDrop } from "../file_drop.tsx";
+import { type Json, type JsonObject, errorOf, isObject, textOf } from "../wire.ts";
+
+// Kept while the reader is on other pages.
+const manifest = signal("");
+const namespace = signal("");
+const answer = signal<JsonObject | null>(null);
+const error = signal("");
+const busy = signal(false);
+
+async function ask(): Promise<void> {
+  if (!manifest.value.trim()) {
+    error.value = "Paste a manifest first, or drop a file.";
+    return;
+  }
+  busy.value = true;
+  error.value = "";
+  answer.value = null;
+  try {
+    const body = JSON.stringify({ manifest: manifest.value, namespace: namespace.value.trim() });
+    const said = await fetch("/api/plan", { method: "POST", headers: { "Content-Type": "application/json" }, body });
+    if (said.ok) answer.value = (await said.json()) as JsonObject;
+    else error.value = await errorOf(said);
+  } catch {
+    error.value = "The server does not answer.";
+  }
+  busy.value = false;
+}
+
+export function Plan(): JSX.Element {
+  const name = namespace.value.trim();
+  return (
+    <>
+      <Title command={`reprieve plan -f manifest.yaml${name ? ` -n ${name}` : ""}`}>Plan</Title>
+      <p class="soft">What would become of work before it is submitted. Nothing is written, and nothing is reserved.</p>
+      <form class="plan" onSubmit={(event) => {
+        event.preventDefault();
+        void ask();
+      }}>
+        <FileDrop accept=".yaml,.yml,.json" what="a manifest" take={(text) => (manifest.value = text)}>
+          <label for="manifest">Manifests, in YAML or JSON</label>
+          <textarea id="manifest" rows={14} spellcheck={false} value={manifest.value} aria-describedby="plan-said"
+            placeholder={"apiVersion: batch/v1\nkind: Job\n…"} onInput={(event) => (manifest.value = event.currentTarget.value)}
+            onKeyDown={(event) => {
+              if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void ask();
+            }} />
+        </FileDrop>
+        <div class="line">
+          <label>Namespace, where a manifest names none{" "}
+            <input value={namespace.value} placeholder="default" spellcheck={false} onInput={(event) => (namespace.value = event.currentTarget.value)} />
+          </label>
+          <button type="submit" disabled={busy.value}>{busy.value ? "Deciding…" : "What would happen?"}</button>
+        </div>
+        <p id="plan-said" role="alert" class={error.value ? "word attention" : ""}>{error.value}</p>
+      </form>
+      {answer.value && <Answer answer={answer.value} />}
+    </>
+  );
+}
+
+const objects = (value: Json | undefined): JsonObject[] => (Array.isArray(value) ? value.filter(isObject) : []);
+const unit = (each: JsonObject): string =>
+  `${textOf(each["kind"]).toLowerCase()}/${textOf(each["namespace"])}/${textOf(each["name"])}`;
+
+const VERDICTS: Record<string, string> = {
+  Starts: "It would start, with nobody making way",
+  StartsWithVictims: "It would start, and others would make way",
+  Waits: "It would wait",
+  NeverFits: "It would never fit",
+};
+
+function Answer({ answer }: { answer: JsonObject }): JSX.Element {
+  const verdict = textOf(answer["verdict"]);
+  const submitted = objects(answer["submitted"]);
+  const victims = objects(answer["victims"]);
+  const fixes = objects(answer["fixes"]);
+  const warnings = Array.isArray(answer["warnings"]) ? answer["warnings"].map(textOf) : [];
+  const facts: Record<string, Json> = {};
+  for (const name of ["reason", "message", "borrowed", "controllers", "complete", "snapshot"]) {
+    const value = answer[name];
+    if (value !== undefined && value !== "" && !(Array.isArray(value) && !value.length)) facts[name] = value;
+  }
+  if (Array.isArray(facts["borrowed"])) {
+    facts["borrowed"] = objects(facts["borrowed"]).map((each) => `${textOf(each["clusterQueue"])}: ${Object.entries(isObject(each["amounts"]) ? each["amounts"] : {}).map(([name, amount]) => `${String(amount)} ${name}`).join(", ")}`);
+  }
+  return (
+    <>
+      <section class="panel facts-panel verdict" aria-label="Answer">
+        <h2><Word word={verdict || "Unknown"} shown={VERDICTS[verdict] ?? (verdict || "It could not be decided")} /></h2>
+        {warnings.map((warning) => <p key={warning}>{warning}</p>)}
+        <Facts values={facts} />
+      </section>
+      <DataTable
+        name="submitted"
+        caption="Submitted"
+        local
+        table={tableOfObjects(submitted.map((each) => ({
+          unit: unit(each), verdict: each["verdict"] ?? null, placed: `${String(each["placed"])} of ${plural(Number(each["pods"]), "pod")}`,
+          alone: each["podsWithoutVictims"] ?? null, queue: each["clusterQueue"] ?? "", message: each["message"] ?? "",
+        })), { unit: "unit", verdict: "word", queue: "text" })}
+        columns={{ placed: { title: "Would run", width: 14 }, alone: { title: "With nobody making way", width: 24 }, message: { width: 44 }, unit: { show: (cell) => <UnitLink id={String(cell)} /> } }}
+        empty="Nothing in it is work."
+      />
+      <DataTable
+        name="victims"
+        caption="Would make way"
+        local
+        table={tableOfObjects(victims.map((each) => ({
+          unit: unit(each), gpus: each["devices"] ?? null, lost: each["lostDeviceSeconds"] ?? null,
+          why: each["why"] ?? "", plane: each["plane"] ?? "", rule: each["rule"] ?? "",
+        })), { unit: "unit", plane: "word" })}
+        columns={{ gpus: { width: 8 }, lost: { width: 13, show: gpuHours }, why: { width: 44 } }}
+        empty="Nobody."
+      />
+      <DataTable
+        name="fixes"
+        caption="What would help"
+        local
+        table={tableOfObjects(fixes.map((each) => ({
+          text: each["text"] ?? "", field: each["field"] ?? "", before: each["before"] ?? "", after: each["after"] ?? "", victims: each["victims"] ?? null,
+        })))}
+        first={["text"]}
+        columns={{ text: { title: "Change", width: 48 }, victims: { title: "Make way then", width: 15 } }}
+        empty={verdict === "Starts" ? "Nothing is needed." : "No single change was found."}
+      />
+      <DataTable name="placement" caption="Where its pods would run" local table={tableOfObjects(objects(answer["placement"]))} empty="Nowhere yet." />
+    </>
+  );
+}

@@ -1,0 +1,89 @@
+// Waiting: every unit that waits, by reason and by shape, what is missing and what helps.
+
+import type { JSX } from "preact";
+import { setQuery, to } from "../address.ts";
+import { Word } from "../cells.tsx";
+import { Rest } from "../generic.tsx";
+import { tableOfObjects } from "../local_table.ts";
+import { Title, Unseen } from "../parts.tsx";
+import { DataTable, rowOf } from "../table.tsx";
+import type { PageState, TableState } from "../topic_state.ts";
+import type { JsonObject } from "../wire.ts";
+
+export function Waiting({ state }: { state: PageState }): JSX.Element {
+  const { values, tables } = state;
+  const waiting = tables["waiting"];
+  return (
+    <>
+      <Title command="kubectl get workloads,pods -A">Waiting</Title>
+      <Unseen unseen={values["unseen"]} />
+      <div class="columns">
+        <DataTable
+          name="reasons"
+          caption="By reason"
+          table={tables["reasons"]}
+          columns={{ reason: { width: 24, show: (cell) => <Chooser text={String(cell)}><Word word={String(cell)} /></Chooser> } }}
+          rows={6}
+          empty="Nobody waits."
+        />
+        <DataTable
+          name="shapes"
+          local
+          caption="By shape"
+          table={shapes(waiting)}
+          columns={{ shape: { show: (cell) => <Chooser text={String(cell)}>{String(cell)}</Chooser> } }}
+          sort="-units"
+          rows={6}
+          empty="Nobody waits."
+        />
+      </div>
+      <DataTable
+        name="waiting"
+        caption="Who waits"
+        table={waiting}
+        first={["unit", "amount", "shape", "since", "reason", "message", "step", "queue", "position"]}
+        columns={{
+          amount: { width: 9 },
+          since: { title: "For" },
+          message: { title: "What is missing", width: 44 },
+          step: { title: "What helps", width: 44 },
+          position: { width: 10 },
+          pods: { width: 7 },
+        }}
+        rows={22}
+        empty={<>Nobody waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}
+      />
+      <Rest state={state} shown={["unseen", "reasons", "waiting"]} />
+    </>
+  );
+}
+
+function Chooser({ text, children }: { text: string; children: preact.ComponentChildren }): JSX.Element {
+  return (
+    <button type="button" class="link plain" title={`show only ${text}`} onClick={() => setQuery("search", [text])}>
+      {children}
+    </button>
+  );
+}
+
+const made = new WeakMap<TableState, { version: number; shapes: TableState }>();
+
+/** How many units wait in each shape; kept until the table changes. */
+function shapes(table: TableState | undefined): TableState | undefined {
+  if (!table) return undefined;
+  const known = made.get(table);
+  if (known?.version === table.version) return known.shapes;
+  const counts = new Map<string, { units: number; amount: number }>();
+  for (const slot of table.slots) {
+    const row = rowOf(table, slot);
+    const shape = String(row("shape") ?? "");
+    const sum = counts.get(shape) ?? { units: 0, amount: 0 };
+    sum.units += 1;
+    sum.amount += Number(row("amount") ?? 0);
+    counts.set(shape, sum);
+  }
+  const rows = [...counts].map(([shape, sums]): JsonObject => ({ shape: shape || "unknown", ...sums }));
+  const found = tableOfObjects(rows);
+  made.set(table, { version: table.version, shapes: found });
+  return found;
+}

@@ -1,0 +1,139 @@
+// One workload: a bar of its life over all attempts, and the story of each time it made way, a click
+// from its decision: for whom, by which rule, what it lost, why it, and what would have spared it.
+
+import type { ComponentChildren, JSX } from "preact";
+import { address, preemptionPath, queuePath, to } from "../address.ts";
+import { Age, Moment, UnitLink, Word } from "../cells.tsx";
+import { duration, number } from "../format.ts";
+import { Facts, Rest } from "../generic.tsx";
+import { Life } from "../life.tsx";
+import { Title, gpuHours, plural } from "../parts.tsx";
+import { DataTable, type Row, rowOf } from "../table.tsx";
+import type { PageState, TableState } from "../topic_state.ts";
+import { type Json, type JsonObject, isObject, numberOf, textOf } from "../wire.ts";
+
+const SHOWN = [
+  "unit", "kind", "namespace", "name", "state", "since", "created", "queue", "clusterQueue", "priority",
+  "attempts", "gpus", "idle", "totals", "waits", "command", "life", "displacements", "displaced", "pods",
+];
+
+export function Workload({ state }: { state: PageState }): JSX.Element {
+  const { values, tables } = state;
+  const { kind = "", namespace = "", name = "" } = address.value.subject;
+  const word = textOf(values["state"]);
+  const attempts = numberOf(values["attempts"]);
+  return (
+    <>
+      <Title command={textOf(values["command"]) || `reprieve explain ${kind}/${name} -n ${namespace}`}>
+        <span class="soft">{kind}</span> {namespace}/{name} {word && <span class="title-word"><Word word={word} /></span>}{" "}
+        {attempts !== null && attempts > 0 && <span class="soft">{plural(attempts, "attempt")}</span>}
+      </Title>
+      {tables["life"] && <Life table={tables["life"]} />}
+      {isObject(values["waits"]) && <Waits waits={values["waits"]} />}
+      <Displacements table={tables["displacements"]} totals={values["totals"]} />
+      <section class="panel facts-panel" aria-label="What it is"><Facts values={facts(values)} /></section>
+      {(tables["displaced"]?.slots.length ?? 0) > 0 && (
+        <DataTable
+          name="displaced"
+          caption="Who made way for it"
+          table={tables["displaced"]}
+          first={["at", "preemption", "units", "gpus", "lost", "rule", "whose", "state"]}
+          columns={{
+            at: { title: "Decided", width: 17, show: (cell) => (typeof cell === "number" ? <Moment at={cell} /> : "–") },
+            preemption: { width: 24 }, gpus: { width: 8 }, lost: { width: 13, show: gpuHours }, rule: { width: 28 },
+          }}
+          empty=""
+        />
+      )}
+      <DataTable name="pods" caption="Pods" table={tables["pods"]} columns={{ names: { width: 40 } }} empty="It has no pods now." />
+      <Rest state={state} shown={SHOWN} />
+    </>
+  );
+}
+
+function Waits({ waits }: { waits: JsonObject }): JSX.Element {
+  const since = numberOf(waits["since"]);
+  const position = numberOf(waits["position"]);
+  const queue = textOf(waits["queue"]);
+  const values: Record<string, Json | ComponentChildren> = {
+    why: <Word word={textOf(waits["reason"]) || "Unknown"} />,
+    missing: textOf(waits["message"]),
+    "what helps": textOf(waits["step"]),
+    since: since === null ? null : <Age at={since} />,
+    queue: queue ? <><a href={queuePath(queue)}>{queue}</a>{position !== null && `, position ${position}`}</> : null,
+    "asks for": textOf(waits["shape"]),
+    plane: textOf(waits["plane"]),
+  };
+  return (
+    <section class="panel facts-panel" aria-label="Why it waits">
+      <h2>Why it waits</h2>
+      <Facts values={present(values)} />
+      <p><a href={to("/plan")}>Try what would help</a></p>
+    </section>
+  );
+}
+
+const present = (values: Record<string, Json | ComponentChildren>): Record<string, Json | ComponentChildren> =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null && value !== "" && value !== undefined));
+
+function Displacements({ table, totals }: { table: TableState | undefined; totals: Json | undefined }): JSX.Element {
+  const rows = (table?.slots ?? []).map((slot) => rowOf(table!, slot));
+  const sums = isObject(totals) ? totals : {};
+  const times = numberOf(sums["displaced"]) ?? rows.length;
+  return (
+    <section class="panel" aria-label="Displacements">
+      <header class="panel-head">
+        <h2>Made way <span class="count">{plural(times, "time")}</span></h2>
+        {times > 0 && <span class="soft">{gpuHours(sums["lost"])} lost in all{numberOf(sums["day"]) !== null && `, ${number(Number(sums["day"]))} within a day`}</span>}
+      </header>
+      {rows.length ? (
+        <ol class="stories">
+          {rows.map((row, index) => <Story key={index} row={row} />)}
+        </ol>
+      ) : (
+        <p class="empty">It never had to make way, as far as records go back.</p>
+      )}
+    </section>
+  );
+}
+
+function Story({ row }: { row: Row }): JSX.Element {
+  const cell = (name: string): string => String(row(name) ?? "");
+  const at = row("at");
+  const [lost, gpus, ran] = [row("lost"), row("gpus"), row("ran")];
+  const times = Number(row("times") ?? 0);
+  return (
+    <li>
+      <p class="story-head">
+        {typeof at === "number" ? <Moment at={at} /> : "–"} <strong>made way</strong>
+        {cell("by") && <> for <UnitLink id={cell("by")} /></>}
+        {cell("rule") && <span class="soft"> ({cell("plane") && `${cell("plane")}: `}{cell("rule")})</span>}{" "}
+        {cell("preemption") && <a href={preemptionPath(cell("preemption"))}>the decision</a>}
+      </p>
+      <Facts values={present({
+        lost: typeof lost === "number" ? `${gpuHours(lost)}${typeof gpus === "number" && gpus > 0 ? `: ${duration(Math.round(lost / gpus))} of ${number(gpus)} GPUs` : ""}` : null,
+        ran: typeof ran === "number" ? duration(Math.round(ran)) : null,
+        "how often": times > 1 ? `the ${times}${["th", "st", "nd", "rd"][times % 100 > 10 && times % 100 < 14 ? 0 : times % 10] ?? "th"} time within 24 h` : null,
+        "why this one": cell("why"),
+        "what would have spared it": cell("spared"),
+        outcome: cell("outcome") ? <Word word={cell("outcome")} /> : null,
+      })} />
+    </li>
+  );
+}
+
+function facts(values: JsonObject): Record<string, Json | ComponentChildren> {
+  const queue = textOf(values["clusterQueue"]) || textOf(values["queue"]);
+  const created = numberOf(values["created"]);
+  const idle = isObject(values["idle"]) ? values["idle"] : null;
+  const utilization = numberOf(idle?.["utilization"]);
+  return present({
+    GPUs: values["gpus"] ?? null,
+    queue: queue ? <a href={queuePath(queue)}>{queue}</a> : null,
+    priority: values["priority"] ?? null,
+    created: created === null ? null : <Moment at={created} />,
+    idle: idle && Number(idle["gpus"] ?? 0) > 0
+      ? <><Word word="Idle" shown={plural(Number(idle["gpus"]), "GPU")} />{numberOf(idle["since"]) !== null && <> for <Age at={Number(idle["since"])} /></>}{utilization !== null && `, at ${number(utilization)} %`}</>
+      : null,
+  });
+}

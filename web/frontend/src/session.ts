@@ -1,0 +1,52 @@
+// Who looks at which cluster, asked once; without an answer there is no page.
+
+import { signal } from "@preact/signals";
+import { type Session, errorOf } from "./wire.ts";
+
+export type SessionState =
+  | { kind: "asking" }
+  | { kind: "unreachable"; error: string }
+  | { kind: "login" }
+  | { kind: "here"; session: Session };
+
+export const session = signal<SessionState>({ kind: "asking" });
+
+let retry = 0;
+
+export async function ask(): Promise<void> {
+  clearTimeout(retry);
+  try {
+    const answer = await fetch("/api/session", { cache: "no-store" });
+    if (answer.status === 401) {
+      session.value = { kind: "login" };
+    } else if (!answer.ok) {
+      throw new Error(await errorOf(answer));
+    } else {
+      session.value = { kind: "here", session: (await answer.json()) as Session };
+    }
+  } catch (fault) {
+    session.value = { kind: "unreachable", error: fault instanceof Error ? fault.message : "" };
+    retry = window.setTimeout(() => void ask(), 2000);
+  }
+}
+
+/** Return why the server did not let the token in; empty when it did. */
+export async function login(token: string): Promise<string> {
+  try {
+    const answer = await fetch("/api/login", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ token }),
+    });
+    if (!answer.ok) return await errorOf(answer);
+    await ask();
+    return "";
+  } catch {
+    return "The server does not answer.";
+  }
+}
+
+export async function logout(): Promise<void> {
+  await fetch("/api/logout", { method: "POST" }).catch(() => {});
+  session.value = { kind: "login" };
+}

@@ -1,0 +1,11 @@
+// The pages that can be gone to, in the order in which they stand.
+
+export const PAGES: [page: string, path: string, title: string][] = [
+  ["now", "/", "Now"],
+  ["waiting", "/waiting", "Waiting"],
+  ["preemptions", "/preemptions", "Preemptions"],
+  ["queues", "/queues", "Queues"],
+  ["plan", "/plan", "Plan"],
+  ["study", "/study", "Study"],
+  ["health", "/health", "Health"],
+];
