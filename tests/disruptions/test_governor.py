@@ -127,16 +127,19 @@ def test_two_begin_anew_when_what_let_them_was_changed() -> None:
 
 
 def test_two_victims_that_are_taken_for_one_line_of_work_are_held_each_for_its_own_cause() -> None:
-    """Both were made in the second of the first displacement, of one template, in two queues."""
+    """One was made in the second in which the other was displaced, of one template."""
     found = Governor()
-    one, two = (party(name, weak="t", created=at(0)) for name in ("owner/b", "owner/c"))
+    one = party("owner/b", weak="t", created=at(-1))
+    two = party("owner/c", weak="t", created=at(0))
     for k in range(2):
         found.record(displaced(k + 0.5, "a", one, number=2 * k, above=9, cause="queue b"))
-        found.record(displaced(k + 0.5, "a", two, number=2 * k + 1, above=9, cause="queue c"))
+        found.record(displaced(k + 0.6, "a", two, number=2 * k + 1, above=9, cause="queue c"))
     assert found.family(one) == found.family(two)
     for victim, cause in ((one, "queue b"), (two, "queue c")):
         asked = question(3, "a", victim, above=9, cause=cause)
-        assert found.hold(asked) == Hold(at(3_600.5), Rule.WITHOUT_GAIN)
+        assert found.hold(asked) == Hold(
+            at(3_600.5 if victim is one else 3_600.6), Rule.WITHOUT_GAIN
+        )
         assert found.hold(question(3, "a", victim, above=9, cause="changed")) is None
 
 

@@ -13,7 +13,7 @@ from tests.disruptions.builders import at, identity
 def families(*told: Identity) -> Families:
     found = Families()
     for each in told:
-        found.learn(party_of(each))
+        found.learn(party_of(each), at(0))
     return found
 
 
@@ -52,7 +52,7 @@ def test_labels_join_lineages_over_others_also_when_they_are_told_late() -> None
     late = identity("3", owner="d", label="x")
     told = families(first, second)
     assert told.wide(party_of(first)) != told.wide(party_of(second))
-    told.learn(party_of(late))
+    told.learn(party_of(late), at(0))
     assert told.wide(party_of(first)) == told.wide(party_of(second)) == told.wide(party_of(late))
 
 
@@ -70,11 +70,22 @@ def test_what_is_submitted_again_after_it_was_displaced_is_weakly_the_same_work_
         True,
         False,
     ]
-    told.learn(back)
+    told.learn(back, at(20))
     assert told.wide(back) == told.wide(party_of(gone))
     assert told.wide(twin) != told.wide(party_of(gone))
     # A victim is never protected by a weak link.
     assert told.narrow(back) != told.narrow(party_of(gone))
+
+
+def test_work_that_was_displaced_together_is_not_the_same_work() -> None:
+    first = identity("1", owner="a", template="t", created=at(10))
+    second = identity("2", owner="b", template="t", created=at(10))
+    told = families()
+    # All of it within the second in which both were made.
+    for each in (first, second):
+        told.learn(party_of(each), at(10.5))
+        told.displaced(party_of(each), at(10.5))
+    assert told.wide(party_of(first)) != told.wide(party_of(second))
 
 
 def test_over_random_objects_families_are_what_shared_owners_templates_and_labels_connect() -> None:

@@ -5,6 +5,7 @@ Work comes back as new objects of the same owner, as deleted pods do.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -236,3 +237,22 @@ async def test_a_preemptor_whose_room_others_take_each_time_stops_after_two() ->
         assert cluster.api.deleted == {"low-0": 1, "low-1": 1}
         _, _, said = cluster.condition(cluster.pod("one"), "PodScheduled")
         assert "made way for it before, and it got nothing of it" in said
+
+
+async def test_a_restart_knows_of_each_displacement_what_the_former_process_knew() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        cluster.running(owned(pod("low", 4, priority="low"), "lows"), "node-0")
+        cluster.create(owned(pod("one", 4, priority="high"), "ones"))
+        former, later = Governor(), Governor()
+        cluster.start(governor=former)
+        await cluster.until(lambda: cluster.victims() == {"low"})
+        cluster.end_all()
+        await cluster.until(lambda: "one" in cluster.placed())
+        await cluster.stop()
+        cluster.start(governor=later)
+        await cluster.pass_time(MINUTE)
+        (before,), (after,) = former.rows, later.rows
+        assert before.victim.weak and before.preemptor is not None and before.above > 0
+        assert replace(after, at=before.at) == before
+        assert abs(after.at - before.at) < SECOND

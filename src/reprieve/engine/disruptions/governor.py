@@ -189,6 +189,12 @@ class Governor:
         held = (hold for hold in found if hold.until > question.now)
         return max(held, key=lambda hold: hold.until, default=None)
 
+    @property
+    def rows(self) -> tuple[Displacement, ...]:
+        """All that is in the ledger."""
+        with self.guard:
+            return tuple(self._history.ledger.rows)
+
     @_guarded
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
         """Return the loops in which somebody is held now, by their members."""

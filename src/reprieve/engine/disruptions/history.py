@@ -52,7 +52,7 @@ class History:
         for party in (preemptor, victim):
             if party is not None:
                 before = families.wide(party), self.named(party.merged)
-                families.learn(party)
+                families.learn(party, row.at)
                 self._parties[party.lineage] = party
                 self._bring_together(before, families.wide(party))
         if row.counts and preemptor is not None:

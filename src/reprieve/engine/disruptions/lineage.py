@@ -6,7 +6,8 @@ A victim that is deleted comes back as another object. Objects are one line of w
 2. without an owner, when namespace, queue and normalised pod template are the same
 3. weakly, when one was made after the other had been displaced, with the same tenant and template:
    work that was submitted again under a new owner. Each displaced object is taken to come back
-   once, so that a study of many jobs of one template is not one line of work
+   once, so that a study of many jobs of one template is not one line of work; and what was made in
+   the same second, or displaced at the same instant, was there beside it
 
 The label `reprieve.dev/lineage` merges lineages of a namespace and splits none. Weak links count
 against preemptors (`Families.wide`), never for the protection of a victim (`Families.narrow`).
@@ -94,9 +95,10 @@ class Families:
         self._wide: dict[str, str] = {}
         # By weak link: who was displaced when, and has not come back as far as is known; in order.
         self._displaced: dict[str, dict[Lineage, Nanos]] = {}
+        self._created: dict[Lineage, int] = {}  # seconds, of those that were displaced
 
-    def learn(self, party: Party) -> None:
-        """Take note of an object that took part in a displacement."""
+    def learn(self, party: Party, at: Nanos) -> None:
+        """Take note of an object that took part in a displacement, and was there before it."""
         new = party.lineage not in self._wide
         for parents in (self._narrow, self._wide):
             parents.setdefault(party.lineage, party.lineage)
@@ -104,7 +106,7 @@ class Families:
                 parents.setdefault(party.merged, party.merged)
                 _join(parents, party.lineage, party.merged)
         if new:
-            former = self._former(party)
+            former = self._former(party, at)
             if former is not None:
                 del self._displaced[party.weak][former]
                 _join(self._wide, former, party.lineage)
@@ -115,6 +117,7 @@ class Families:
             alike = self._displaced.setdefault(victim.weak, {})
             alike.pop(victim.lineage, None)
             alike[victim.lineage] = at
+            self._created[victim.lineage] = victim.created // SECOND
 
     def narrow(self, party: Party) -> str:
         """Return the family by owner, template and label."""
@@ -132,14 +135,14 @@ class Families:
         known = party.lineage if party.lineage in parents else party.merged
         return _root(parents, known) if known in parents else party.lineage
 
-    def _former(self, party: Party) -> Lineage | None:
-        """Return who is taken to have come back as this object."""
+    def _former(self, party: Party, before: Nanos | None = None) -> Lineage | None:
+        """Return who is taken to have come back as this object, which was there `before` that."""
         # API servers give the instants of creation in whole seconds.
         created = party.created // SECOND
         for lineage, at in self._displaced.get(party.weak, {}).items():
-            if at // SECOND > created:
+            if at // SECOND > created or (before is not None and at >= before):
                 return None
-            if lineage != party.lineage:
+            if lineage != party.lineage and self._created.get(lineage) != created:
                 return lineage
         return None
 
