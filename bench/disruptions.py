@@ -20,6 +20,7 @@ from bench.measuring import peak_mib, print_line
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Identity, Party, party_of
+from reprieve.operator.collector import relax_collector
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos
 
@@ -60,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.disruptions", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one small case")
     chosen = parser.parse_args(arguments)
+    relax_collector()  # as the operator does
     for count, templates in _QUICK if chosen.quick else _CASES:
         rows = displacements(count, templates)
         folded, last = [], rows[-1].at

@@ -51,15 +51,12 @@ class Cycles:
         self._verdicts.clear()
         self._holds.clear()
 
-    def taken_in(self, row: Displacement) -> None:
-        """Look for loops that a row has closed, which was just taken in."""
-        if not row.counts or row.preemptor is None:
+    def taken_in(self, row: Displacement, preemptor: str, victim: str) -> None:
+        """Look for loops that a row has closed, taken in of these families, if it counts."""
+        # One that this row closes goes on from its victim, and comes this way for the nth time.
+        if not preemptor or not self._history.displaces(victim):
             return
         history, since = self._history, Nanos(row.at - self._window)
-        preemptor, victim = history.family(row.preemptor), history.family(row.victim)
-        # One that this row closes goes on from its victim, and comes this way for the nth time.
-        if not history.displaces(victim):
-            return
         if history.times(preemptor, victim, since) < self._limit:
             return
         for loop in find_loops(history.edges(since), self._limit):

@@ -314,14 +314,17 @@ class Governor:
             self._crashed.clear()
             self._history.clear()
             self._cycles.clear()
+            take_in, taken_in = self._history.take_in, self._cycles.taken_in
             for row in self._history.ledger.rows:
-                self._take_in(row)
+                families = take_in(row)
+                if self._loops:
+                    taken_in(row, *families)
 
     def _take_in(self, row: Displacement) -> None:
         self._crashed.clear()
-        self._history.take_in(row)
+        families = self._history.take_in(row)
         if self._loops:
-            self._cycles.taken_in(row)
+            self._cycles.taken_in(row, *families)
 
 
 def _hold(question: Question, rule: Rule, until: Nanos, began: Nanos) -> Hold:

@@ -45,24 +45,37 @@ class History:
         self._fresh = 0
         self._dealings: tuple[str, int, dict[str, list[Displacement]]] = ("", -1, {})
 
-    def take_in(self, row: Displacement) -> None:
-        """Take the next row in."""
+    def take_in(self, row: Displacement) -> tuple[str, str]:
+        """Take the next row in; return the families of both, no preemptor's where it counts not."""
         self.revision += 1
         families, preemptor, victim = self._families, row.preemptor, row.victim
-        for party in (preemptor, victim):
-            if party is not None:
-                before = families.wide(party), self.named(party.merged)
-                families.learn(party, row.at)
-                self._parties[party.lineage] = party
-                self._bring_together(before, families.wide(party))
-        if row.counts and preemptor is not None:
-            _append(self._by_preemptor, families.wide(preemptor), preemptor.lineage, row)
-            self._taken.append(row)
-        _append(self._by_victim, families.wide(victim), victim.lineage, row)
+        one = "" if preemptor is None else self._learn(preemptor, row.at)
+        other = self._learn(victim, row.at)
+        if preemptor is not None:
+            if victim.merged:
+                one = families.wide(preemptor)
+            if row.counts:
+                _append(self._by_preemptor, one, preemptor.lineage, row)
+                self._taken.append(row)
+            else:
+                one = ""
+        _append(self._by_victim, other, victim.lineage, row)
         families.displaced(victim, row.at)
         self._fresh += 1
         if self._fresh > max(_CLEAN_AFTER, len(self.ledger)):
             self._drop_old()
+        return one, other
+
+    def _learn(self, party: Party, at: Nanos) -> str:
+        """Take note of who took part; return its family."""
+        self._parties[party.lineage] = party
+        if not party.merged:
+            # A weak link puts what is new under the name of what was there: no row has to move.
+            return self._families.learn(party, at)
+        before = self._families.wide(party), self.named(party.merged)
+        now = self._families.learn(party, at)
+        self._bring_together(before, now)
+        return now
 
     # Families
 
@@ -234,7 +247,13 @@ def anew(rows: Sequence[Displacement], cause: str = "") -> list[Displacement]:
 
 
 def _append(families: _Rows, family: str, lineage: str, row: Displacement) -> None:
-    families.setdefault(family, {}).setdefault(lineage, []).append(row)
+    lineages = families.get(family)
+    if lineages is None:
+        families[family] = {lineage: [row]}
+    elif lineage in lineages:
+        lineages[lineage].append(row)
+    else:
+        lineages[lineage] = [row]
 
 
 def _after(rows: Sequence[Displacement], since: Nanos) -> Sequence[Displacement]:

@@ -107,9 +107,12 @@ class Ledger:
 
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take many rows in at once."""
-        fresh = {row.identity: row for row in rows if row.identity not in self._known}
-        self._rows = sorted([*self._rows, *fresh.values()], key=_identity)
+        fresh = {row.identity: row for row in rows}
         self._known.update(fresh)
+        for row in self._rows:
+            fresh[row.identity] = row
+        # No two have the same identity, so that rows themselves are never compared.
+        self._rows = [row for _, row in sorted(fresh.items())]
         if self._rows:
             self._forget(self._rows[-1].at)
 

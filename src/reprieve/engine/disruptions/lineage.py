@@ -18,6 +18,7 @@ Source: specification of disruptions, section 1.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, NewType
 
@@ -94,27 +95,34 @@ class Families:
         self._narrow: dict[str, str] = {}
         self._wide: dict[str, str] = {}
         # By weak link: who was displaced when, and has not come back as far as is known; in order.
-        self._displaced: dict[str, dict[Lineage, Nanos]] = {}
+        self._displaced: dict[str, OrderedDict[Lineage, Nanos]] = {}
         self._created: dict[Lineage, int] = {}  # seconds, of those that were displaced
 
-    def learn(self, party: Party, at: Nanos) -> None:
-        """Take note of an object that took part in a displacement, and was there before it."""
-        new = party.lineage not in self._wide
-        for parents in (self._narrow, self._wide):
-            parents.setdefault(party.lineage, party.lineage)
-            if party.merged:
-                parents.setdefault(party.merged, party.merged)
-                _join(parents, party.lineage, party.merged)
+    def learn(self, party: Party, at: Nanos) -> str:
+        """Take note of an object that took part in a displacement, and was there before it.
+
+        Return its family with weak links.
+        """
+        lineage = party.lineage
+        new = lineage not in self._wide
         if new:
+            self._narrow[lineage] = self._wide[lineage] = lineage
+        if party.merged:
+            for parents in (self._narrow, self._wide):
+                parents.setdefault(party.merged, party.merged)
+                _join(parents, lineage, party.merged)
+        if new and party.weak:
             former = self._former(party, at)
             if former is not None:
                 del self._displaced[party.weak][former]
-                _join(self._wide, former, party.lineage)
+                _join(self._wide, former, lineage)
+        return _root(self._wide, lineage)
 
     def displaced(self, victim: Party, at: Nanos) -> None:
         """Take note that an object has to make way; it may come back as another one."""
         if victim.weak:
-            alike = self._displaced.setdefault(victim.weak, {})
+            # Of a plain dict the first entry costs as much as those that were taken out before it.
+            alike = self._displaced.setdefault(victim.weak, OrderedDict())
             alike.pop(victim.lineage, None)
             alike[victim.lineage] = at
             self._created[victim.lineage] = victim.created // SECOND
@@ -125,11 +133,10 @@ class Families:
 
     def wide(self, party: Party) -> str:
         """Return the family with weak links."""
-        if party.lineage not in self._wide:
-            former = self._former(party)
-            if former is not None:
-                return _root(self._wide, former)
-        return self._narrow_of(self._wide, party)
+        if party.lineage in self._wide:
+            return _root(self._wide, party.lineage)
+        former = self._former(party) if party.weak else None
+        return self._narrow_of(self._wide, party) if former is None else _root(self._wide, former)
 
     def _narrow_of(self, parents: dict[str, str], party: Party) -> str:
         known = party.lineage if party.lineage in parents else party.merged
@@ -139,7 +146,8 @@ class Families:
         """Return who is taken to have come back as this object, which was there `before` that."""
         # API servers give the instants of creation in whole seconds.
         created = party.created // SECOND
-        for lineage, at in self._displaced.get(party.weak, {}).items():
+        alike = self._displaced.get(party.weak)
+        for lineage, at in alike.items() if alike else ():
             if at // SECOND > created or (before is not None and at >= before):
                 return None
             if lineage != party.lineage and self._created.get(lineage) != created:
