@@ -20,11 +20,56 @@ from reprieve.units.instants import Nanos
 
 __all__ = ["History", "anew"]
 
-# Rows by family and, in the order of time, by lineage.
-_Rows = dict[str, dict[str, list[Displacement]]]
-
 #: Rows that came since old ones were last dropped from the lists of families, at least.
 _CLEAN_AFTER = 1_000
+
+
+class _Rows:
+    """Rows by lineage, in the order of time, and who else is in the family that a lineage names."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[Displacement]] = {}
+        self._others: dict[str, list[str]] = {}
+
+    def __contains__(self, family: str) -> bool:
+        return family in self.of or family in self._others
+
+    def append(self, family: str, lineage: str, row: Displacement) -> None:
+        """Add a row of a lineage."""
+        rows = self.of.get(lineage)
+        if rows is not None:
+            rows.append(row)
+            return
+        self.of[lineage] = [row]
+        if family != lineage:
+            self._others.setdefault(family, []).append(lineage)
+
+    def lineages(self, family: str) -> Iterator[list[Displacement]]:
+        """Yield the rows of each lineage of a family."""
+        own = self.of.get(family)
+        if own is not None:
+            yield own
+        for lineage in self._others.get(family, ()):
+            yield self.of[lineage]
+
+    def bring_together(self, before: str, now: str) -> None:
+        """Make a family a part of another one."""
+        others = self._others.pop(before, [])
+        if before in self.of:
+            others.append(before)
+        if others:
+            self._others.setdefault(now, []).extend(others)
+
+    def drop_before(self, oldest: tuple[Nanos, int, str, str, str]) -> None:
+        """Forget all rows before this one."""
+        for lineage, rows in list(self.of.items()):
+            self.of[lineage] = [row for row in rows if row.identity >= oldest]
+            if not self.of[lineage]:
+                del self.of[lineage]
+        for family, others in list(self._others.items()):
+            self._others[family] = [each for each in others if each in self.of]
+            if not self._others[family]:
+                del self._others[family]
 
 
 class History:
@@ -39,8 +84,8 @@ class History:
         """Forget what was taken in, not what is in the ledger."""
         self._families = Families()
         self._parties: dict[str, Party] = {}
-        self._by_preemptor: _Rows = {}
-        self._by_victim: _Rows = {}
+        self._by_preemptor = _Rows()
+        self._by_victim = _Rows()
         self._taken: list[Displacement] = []
         self._fresh = 0
         self._dealings: tuple[str, int, dict[str, list[Displacement]]] = ("", -1, {})
@@ -55,11 +100,11 @@ class History:
             if victim.merged:
                 one = families.wide(preemptor)
             if row.counts:
-                _append(self._by_preemptor, one, preemptor.lineage, row)
+                self._by_preemptor.append(one, preemptor.lineage, row)
                 self._taken.append(row)
             else:
                 one = ""
-        _append(self._by_victim, other, victim.lineage, row)
+        self._by_victim.append(other, victim.lineage, row)
         families.displaced(victim, row.at)
         self._fresh += 1
         if self._fresh > max(_CLEAN_AFTER, len(self.ledger)):
@@ -98,11 +143,11 @@ class History:
     def displaced(self, party: Party, since: Nanos) -> list[Nanos]:
         """Return the instants at which work was displaced, by whomever; weak links do not count."""
         narrow = self._families.narrow(party)
-        lineages = self._by_victim.get(self._families.wide(party), {})
+        lineages = self._by_victim.lineages(self._families.wide(party))
         return sorted(
             {
                 row.at
-                for rows in lineages.values()
+                for rows in lineages
                 if self._families.narrow(rows[0].victim) == narrow
                 for row in _after(rows, since)
                 if row.exempt is Exemption.NONE
@@ -111,8 +156,8 @@ class History:
 
     def last_displaced(self, family: str) -> Nanos:
         """Return when a family was displaced last, by whomever; 0 if it never was."""
-        lineages = self._by_victim.get(family, {})
-        return max((rows[-1].at for rows in lineages.values()), default=Nanos(0))
+        lineages = self._by_victim.lineages(family)
+        return max((rows[-1].at for rows in lineages), default=Nanos(0))
 
     def victims(self, since: Nanos) -> Iterator[Party]:
         """Yield who was displaced, each lineage once, by name."""
@@ -126,16 +171,15 @@ class History:
 
     def by(self, family: str) -> Iterator[Displacement]:
         """Yield what a family did to others, each lineage's in the order of time."""
-        for rows in self._by_preemptor.get(family, {}).values():
+        for rows in self._by_preemptor.lineages(family):
             yield from rows
 
     def times(self, preemptor: str, victim: str, since: Nanos) -> int:
         """Return at how many instants a family displaced another one."""
-        lineages = self._by_victim.get(victim, {})
         return len(
             {
                 row.at
-                for rows in lineages.values()
+                for rows in self._by_victim.lineages(victim)
                 for row in _after(rows, since)
                 if row.counts and self.did(row, preemptor)
             }
@@ -186,7 +230,7 @@ class History:
         found: dict[str, list[Displacement]] = {}
         for row in self.by(family):
             found.setdefault(self._families.wide(row.victim), []).append(row)
-        for rows in self._by_victim.get(family, {}).values():
+        for rows in self._by_victim.lineages(family):
             for row in rows:
                 if row.counts and row.preemptor is not None:
                     other = self._families.wide(row.preemptor)
@@ -199,12 +243,7 @@ class History:
         for name in before:
             if name != now:
                 for rows in (self._by_preemptor, self._by_victim):
-                    if name in rows:
-                        # The smaller one into the larger, so that a row moves seldom.
-                        one, other = rows.pop(name), rows.get(now, {})
-                        small, large = sorted((one, other), key=len)
-                        large.update(small)
-                        rows[now] = large
+                    rows.bring_together(name, now)
 
     def _drop_old(self) -> None:
         self._fresh = 0
@@ -212,16 +251,8 @@ class History:
             return
         oldest = self.ledger.rows[0].identity
         self._taken = [row for row in self._taken if row.identity >= oldest]
-        for families in (self._by_preemptor, self._by_victim):
-            for family, lineages in list(families.items()):
-                left = {
-                    lineage: kept
-                    for lineage, rows in lineages.items()
-                    if (kept := [row for row in rows if row.identity >= oldest])
-                }
-                families[family] = left
-                if not left:
-                    del families[family]
+        for rows in (self._by_preemptor, self._by_victim):
+            rows.drop_before(oldest)
 
 
 def anew(rows: Sequence[Displacement], cause: str = "") -> list[Displacement]:
@@ -244,16 +275,6 @@ def anew(rows: Sequence[Displacement], cause: str = "") -> list[Displacement]:
             current[pair] = known or row.cause
             found.append(row)
     return found[::-1]
-
-
-def _append(families: _Rows, family: str, lineage: str, row: Displacement) -> None:
-    lineages = families.get(family)
-    if lineages is None:
-        families[family] = {lineage: [row]}
-    elif lineage in lineages:
-        lineages[lineage].append(row)
-    else:
-        lineages[lineage] = [row]
 
 
 def _after(rows: Sequence[Displacement], since: Nanos) -> Sequence[Displacement]:
