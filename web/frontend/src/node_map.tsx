@@ -6,11 +6,12 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { number } from "./format.ts";
 import { PARTS, type Part, Swatch } from "./gpu_bar.tsx";
 import { theme } from "./theme.ts";
 import type { TableState } from "./topic_state.ts";
+import type { Cell } from "./wire.ts";
 
 interface Block {
   name: string;
@@ -33,12 +34,20 @@ interface Layout {
 const GAP = 3;
 const MOST_CELLS = 16;
 
-export function NodeMap({ table, version }: { table: TableState; version: number }): JSX.Element {
+export function NodeMap({ table }: { table: TableState }): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const width = useSignal(0);
   const at = useSignal(-1);
-  const blocks = blocksOf(table);
+  const order = useRef<{ of: unknown; size: number; slots: number[] }>({ of: null, size: 0, slots: [] });
+  const blocks = useMemo(() => {
+    // Names are sorted only when nodes come or go.
+    const { rowOf } = table;
+    if (order.current.of !== rowOf || order.current.size !== rowOf.size) {
+      order.current = { of: rowOf, size: rowOf.size, slots: sortedSlots(table) };
+    }
+    return blocksOf(table, order.current.slots);
+  }, [table]);
   const layout = layoutOf(blocks, width.value);
   const rows = Math.ceil(blocks.length / Math.max(1, layout.columns));
   const height = rows * layout.height;
@@ -53,8 +62,8 @@ export function NodeMap({ table, version }: { table: TableState; version: number
     return () => observer.disconnect();
   }, []);
   useLayoutEffect(() => {
-    if (canvas.current && width.value) draw(canvas.current, blocks, layout, at.value);
-  }, [version, table, width.value, chosen, at.value]);
+    if (canvas.current && width.value) draw(canvas.current, blocks, layout);
+  }, [blocks, width.value, chosen]);
 
   const hit = (event: MouseEvent): void => {
     const column = Math.floor(event.offsetX / layout.width);
@@ -91,11 +100,30 @@ export function NodeMap({ table, version }: { table: TableState; version: number
           onBlur={() => (at.value = -1)}
           onKeyDown={key}
         />
+        {block && <Pointer index={at.value} layout={layout} />}
       </div>
       <p class="node-said" id="node-said" aria-live="polite">
         {block ? <Told block={block} /> : <MapLegend />}
       </p>
     </div>
+  );
+}
+
+/** A frame around the node that is looked at, so that the map need not be drawn again. */
+function Pointer({ index, layout }: { index: number; layout: Layout }): JSX.Element {
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => place.current?.scrollIntoView({ block: "nearest", inline: "nearest" }), [index]);
+  return (
+    <div
+      class="map-at"
+      ref={place}
+      style={{
+        left: `${(index % layout.columns) * layout.width - 1}px`,
+        top: `${Math.floor(index / layout.columns) * layout.height - 1}px`,
+        width: `${layout.width}px`,
+        height: `${layout.height}px`,
+      }}
+    />
   );
 }
 
@@ -131,33 +159,41 @@ function MapLegend(): JSX.Element {
   );
 }
 
-function blocksOf(table: TableState): Block[] {
-  const column = (name: string): (row: number) => unknown => {
-    const index = table.columns.findIndex(([each]) => each === name);
-    return (row) => table.data[index]?.[row];
-  };
-  const [name, pool, units, cordoned] = ["node", "pool", "units", "cordoned"].map(column);
-  const counts = PARTS.map((part) => [part, column(part)] as const);
-  const blocks = table.slots.map((_, row): Block => {
-    const found = Object.fromEntries(
-      counts.map(([part, cell]) => [part, Math.max(0, Number(cell(row) ?? 0))]),
-    ) as Record<Part, number>;
+type Read = (row: number) => Cell;
+
+function reading(table: TableState, name: string): Read {
+  const index = table.columns.findIndex(([each]) => each === name);
+  return (row) => table.data[index]?.[row] ?? null;
+}
+
+/** Slots by pool and name, with numbers in the order in which people count: node-9 before node-10. */
+function sortedSlots(table: TableState): number[] {
+  const [name, pool] = [reading(table, "node"), reading(table, "pool")];
+  const order = new Intl.Collator("en", { numeric: true }).compare;
+  const rows = table.slots.map((slot, row) => ({ slot, name: String(name(row)), pool: String(pool(row)) }));
+  rows.sort((a, b) => (a.pool === b.pool ? order(a.name, b.name) : order(a.pool, b.pool)));
+  return rows.map(({ slot }) => slot);
+}
+
+function blocksOf(table: TableState, slots: number[]): Block[] {
+  const [name, pool, units, cordoned] = ["node", "pool", "units", "cordoned"].map((each) => reading(table, each)) as [Read, Read, Read, Read];
+  const counts = PARTS.map((part) => reading(table, part));
+  return slots.map((slot): Block => {
+    const row = table.rowOf.get(slot)!;
+    const found = counts.map((count) => Math.max(0, Number(count(row) ?? 0)));
     return {
-      name: String(name!(row) ?? ""),
-      pool: String(pool!(row) ?? ""),
-      counts: found,
-      total: PARTS.reduce((sum, part) => sum + found[part], 0),
-      units: (units!(row) as string[] | null) ?? [],
-      cordoned: cordoned!(row) === true,
+      name: String(name(row) ?? ""),
+      pool: String(pool(row) ?? ""),
+      counts: Object.fromEntries(PARTS.map((part, index) => [part, found[index]])) as Record<Part, number>,
+      total: found.reduce((sum, each) => sum + each, 0),
+      units: (units(row) as string[] | null) ?? [],
+      cordoned: cordoned(row) === true,
     };
   });
-  // Names with numbers in the order in which people count: node-9 before node-10.
-  const order = new Intl.Collator("en", { numeric: true }).compare;
-  return blocks.sort((a, b) => order(a.pool, b.pool) || order(a.name, b.name));
 }
 
 function layoutOf(blocks: Block[], width: number): Layout {
-  const most = Math.min(MOST_CELLS, Math.max(1, ...blocks.map((block) => block.total)));
+  const most = Math.min(MOST_CELLS, blocks.reduce((found, block) => Math.max(found, block.total), 1));
   const cell = blocks.length > 2000 ? 3 : blocks.length > 400 ? 5 : blocks.length > 60 ? 8 : 12;
   const perRow = most <= 4 ? most : Math.ceil(most / 2);
   const lines = Math.ceil(most / perRow);
@@ -171,7 +207,7 @@ function layoutOf(blocks: Block[], width: number): Layout {
   };
 }
 
-function draw(canvas: HTMLCanvasElement, blocks: Block[], layout: Layout, at: number): void {
+function draw(canvas: HTMLCanvasElement, blocks: Block[], layout: Layout): void {
   const ratio = devicePixelRatio || 1;
   const height = Math.ceil(blocks.length / layout.columns) * layout.height;
   const width = canvas.clientWidth || canvas.parentElement!.clientWidth;
@@ -191,11 +227,6 @@ function draw(canvas: HTMLCanvasElement, blocks: Block[], layout: Layout, at: nu
     const x = (index % layout.columns) * layout.width + 1;
     const y = Math.floor(index / layout.columns) * layout.height + 1;
     drawBlock(context, block, x, y, layout, colours);
-    if (index === at) {
-      context.strokeStyle = colours.text;
-      context.lineWidth = 2;
-      context.strokeRect(x - 1, y - 1, layout.width - 1, layout.height - 1);
-    }
   });
 }
 

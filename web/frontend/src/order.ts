@@ -32,11 +32,28 @@ export class Order {
     } else if (follows && table.changed.slots.size * 4 < this.slots.length) {
       this.slots = merged(this.slots, table.changed.slots, passes, comparing(table, sorting));
     } else {
-      this.slots = table.slots.filter(passes).sort(comparing(table, sorting));
+      this.slots = sorted(table, passes, sorting);
     }
     [this.columns, this.made, this.version] = [table.columns, wanted, table.version];
     return this.slots;
   }
+}
+
+/** All rows sorted, with their keys looked up once rather than in every comparison. */
+function sorted(table: TableState, passes: (slot: number) => boolean, { column, descending }: Sorting): number[] {
+  const cells = table.data[column] ?? [];
+  const sign = descending ? -1 : 1;
+  const rows: { slot: number; row: number; key: string | number | null }[] = [];
+  table.slots.forEach((slot, row) => {
+    if (passes(slot)) rows.push({ slot, row, key: key(cells[row]) });
+  });
+  rows.sort((a, b) => {
+    if (a.key === b.key) return a.row - b.row;
+    if (a.key === null) return 1;
+    if (b.key === null) return -1;
+    return a.key < b.key ? -sign : sign;
+  });
+  return rows.map(({ slot }) => slot);
 }
 
 function merged(

@@ -92,6 +92,8 @@ function connectionText(status: Status): ["live" | "wait" | "bad", string] {
 }
 
 const typed = signal("");
+/** Somebody is at the field of namespaces: only then they are gathered from the tables. */
+const listed = signal(false);
 let pause = 0;
 
 function Filters({ page, state, session }: { page: string; state: PageState | null; session: Session }): JSX.Element {
@@ -100,7 +102,7 @@ function Filters({ page, state, session }: { page: string; state: PageState | nu
   const search = query.get("search") ?? "";
   const resources = (state?.values["resources"] as Json[] | undefined)?.map(textOf).filter(Boolean) ?? [];
   const resource = query.get("resource") ?? textOf(state?.values["resource"]);
-  const known = namespacesOf(state, session);
+  const known = listed.value ? namespacesOf(state, session) : [];
   return (
     <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
       {FILTERED.has(page) && (
@@ -112,7 +114,7 @@ function Filters({ page, state, session }: { page: string; state: PageState | nu
           ))}
           <label>
             <span class="hidden">Namespace to show</span>
-            <input class="ns" list="namespaces" placeholder="namespace" autocomplete="off" spellcheck={false} onChange={(event) => {
+            <input class="ns" list="namespaces" placeholder="namespace" autocomplete="off" spellcheck={false} onFocus={() => (listed.value = true)} onBlur={() => (listed.value = false)} onChange={(event) => {
               const wanted = event.currentTarget.value.trim();
               event.currentTarget.value = "";
               if (wanted && !namespaces.includes(wanted)) setQuery("ns", [...namespaces, wanted]);

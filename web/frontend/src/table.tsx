@@ -85,6 +85,7 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
   const id = useId();
   const scroller = useRef<HTMLDivElement>(null);
   const order = useRef(new Order());
+  const drawn = useRef(new Drawn());
   const top = useSignal(0);
   const current = useSignal<number | null>(null);
   const rowHeight = ROW_REM * parseFloat(getComputedStyle(document.documentElement).fontSize);
@@ -175,27 +176,11 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
           </thead>
           <tbody>
             {start > 0 && <Spacer height={start * rowHeight} />}
-            {slots.slice(start, end).map((slot, i) => {
-              const row = table.rowOf.get(slot)!;
-              return (
-                <tr
-                  key={slot}
-                  id={`${id}-${slot}`}
-                  aria-rowindex={start + i + 2}
-                  aria-selected={slot === current.value}
-                  onClick={() => (current.value = slot)}
-                >
-                  {columns.map(({ name, index, kind, view }) => {
-                    const cell = table.data[index]?.[row] ?? null;
-                    return (
-                      <td key={name} class={kind}>
-                        {view.show ? view.show(cell, rowOf(table, slot)) : <CellView cell={cell} kind={kind} name={name} />}
-                      </td>
-                    );
-                  })}
-                </tr>
-              );
-            })}
+            {drawn.current.rows(table, columns, slots, start, end, current.value, (slot, index, selected) => (
+              <tr key={slot} id={`${id}-${slot}`} aria-rowindex={index} aria-selected={selected} onClick={() => (current.value = slot)}>
+                {cellsOf(table, columns, slot)}
+              </tr>
+            ))}
             {end < slots.length && <Spacer height={(slots.length - end) * rowHeight} />}
           </tbody>
         </table>
@@ -204,6 +189,47 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
     </>
   );
 }
+
+function cellsOf(table: TableState, columns: Shown[], slot: number): JSX.Element[] {
+  const row = table.rowOf.get(slot)!;
+  return columns.map(({ name, index, kind, view }) => {
+    const cell = table.data[index]?.[row] ?? null;
+    return (
+      <td key={name} class={kind}>
+        {view.show ? view.show(cell, rowOf(table, slot)) : <CellView cell={cell} kind={kind} name={name} />}
+      </td>
+    );
+  });
+}
+
+type DrawRow = (slot: number, index: number, selected: boolean) => JSX.Element;
+
+/** The rows in sight as they were drawn: one that is the same element is not looked at again. */
+class Drawn {
+  private made = new Map<number, { index: number; selected: boolean; element: JSX.Element }>();
+  private table: TableState | null = null;
+  private columns = "";
+
+  rows(table: TableState, columns: Shown[], slots: readonly number[], start: number, end: number, current: number | null, draw: DrawRow): JSX.Element[] {
+    const names = columns.map(({ name }) => name).join();
+    const follows = table.columns === this.table?.columns && table.version <= this.table.version + 1;
+    const kept = follows && names === this.columns ? this.made : new Map<never, never>();
+    const changed = table === this.table ? NOTHING : table.changed.slots;
+    this.made = new Map();
+    const rows = slots.slice(start, end).map((slot, i) => {
+      const [index, selected] = [start + i + 2, slot === current];
+      const known = kept.get(slot);
+      const same = known?.index === index && known.selected === selected && !changed.has(slot);
+      const element = same ? known.element : draw(slot, index, selected);
+      this.made.set(slot, { index, selected, element });
+      return element;
+    });
+    [this.table, this.columns] = [table, names];
+    return rows;
+  }
+}
+
+const NOTHING: ReadonlySet<number> = new Set();
 
 function Spacer({ height }: { height: number }): JSX.Element {
   return <tr aria-hidden="true" class="spacer" style={{ height: `${height}px` }} />;

@@ -16,7 +16,7 @@ import { type JsonObject, isObject, textOf } from "../wire.ts";
 
 const SHOWN = ["bar", "gpus", "counts", "hour", "others", "unseen", "holders", "waiters", "nodes"];
 
-export function Now({ state, version }: { state: PageState; version: number }): JSX.Element {
+export function Now({ state }: { state: PageState }): JSX.Element {
   const { values, tables } = state;
   const bar = values["bar"] ?? values["gpus"];
   const resource = textOf(values["resource"]);
@@ -54,7 +54,7 @@ export function Now({ state, version }: { state: PageState; version: number }): 
           empty={<>Nobody waits. What would happen to new work, the <a href={to("/plan")}>Plan</a> page tells.</>}
         />
       </div>
-      {tables["nodes"] && <Nodes table={tables["nodes"]} version={version} resource={resource} />}
+      {tables["nodes"] && <Nodes table={tables["nodes"]} resource={resource} />}
       {isObject(values["hour"]) && <LastHour hour={values["hour"]} />}
       <Rest state={state} shown={SHOWN} />
     </>
@@ -102,7 +102,7 @@ function Grouping({ by }: { by: string }): JSX.Element {
   );
 }
 
-function Nodes({ table, version, resource }: { table: TableState; version: number; resource: string }): JSX.Element {
+function Nodes({ table, resource }: { table: TableState; resource: string }): JSX.Element {
   const asTable = useSignal(false);
   const choice = table.slots.length > 0 && (
     <div class="choice" role="group" aria-label="Nodes">
@@ -131,7 +131,7 @@ function Nodes({ table, version, resource }: { table: TableState; version: numbe
         <h2>Nodes <span class="count">{number(table.slots.length)}</span></h2>
         {choice}
       </header>
-      <NodeMap table={table} version={version} />
+      <NodeMap table={table} />
     </section>
   );
 }
