@@ -137,6 +137,7 @@ def identifiers_seen(records: Iterable[Preemption], viewer: Viewer) -> set[str]:
 
 def asked(records: Iterable[Preemption]) -> Iterator[tuple[str, Parameters]]:
     yield "preemptions", {}
+    yield "health", {}
     for record in records:
         for name in (record.metadata.name, record.spec.plan_id):
             yield "preemption", {"name": (name,)}

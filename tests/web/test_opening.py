@@ -121,14 +121,15 @@ async def test_only_so_many_are_kept() -> None:
 
 async def test_a_process_of_its_own_says_what_this_one_would() -> None:
     record = quota_record()
-    assert await decided_apart(record) == judgement_of(record)
+    limits = Limits(seconds=600, patience=600.0)
+    assert await decided_apart(record, limits) == judgement_of(record)
 
 
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
         (Limits(size=100), "The record has more than 100 bytes"),
-        (Limits(seconds=0.01), "It took longer than 0.01 s"),
+        (Limits(patience=0.01), "It took longer than 0.01 s"),
     ],
 )
 async def test_what_is_too_large_or_takes_too_long_is_given_up(limits: Limits, why: str) -> None:

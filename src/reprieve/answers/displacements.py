@@ -26,6 +26,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.execution.parts import PartsMissing, joined, left
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.telemetry.displacements import kept
 from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.untrusted import Form
 from reprieve.wording.displacements import rule_text
@@ -231,7 +232,7 @@ def _ref(ref: ObjectRef, names: Mapping[str, str]) -> str:
 
 def _record(obj: Json) -> Preemption | None:
     """Return a record without the input of its decision, which is most of it."""
-    spec = {key: value for key, value in obj["spec"].items() if key != "input"}
+    spec = {**obj["spec"], "input": kept(obj["spec"].get("input"))}
     try:
         return msgspec.convert({**obj, "spec": spec}, Preemption)
     except msgspec.ValidationError:

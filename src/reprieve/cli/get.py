@@ -21,13 +21,12 @@ from reprieve.answers.displacements import records
 from reprieve.answers.layout import safe
 from reprieve.answers.quantities import duration
 from reprieve.answers.sources import ClusterSource, Reading
+from reprieve.api.reprieve import ObjectRef
 from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
 from reprieve.cli.deciding import reading_client
-from reprieve.engine.disruptions.governor import Governor
 from reprieve.kube.client import Client
 from reprieve.kube.credentials import load_connection
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
-from reprieve.telemetry.displacements import displacements_of
 from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
@@ -35,6 +34,7 @@ from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.watches import read_once
 from reprieve.web.pages.table import PAGES
+from reprieve.web.records.loops import loops_of
 from reprieve.web.tables import Cell, Column, Kind, Table, Viewer, seconds
 
 __all__ = ["get"]
@@ -152,31 +152,22 @@ async def _loops(client: Client, clock: Clock) -> tuple[Table, Sequence[str]]:
     reading = Reading(ClusterSource(client, clock))
     operator_namespace = os.environ.get(_NAMESPACE, "").strip() or DEFAULT_NAMESPACE
     known = await records(reading, operator_namespace)
-    governor = Governor()
-    names: dict[str, str] = {}
-    for record in known:
-        rows = list(displacements_of(record, lambda ref: None))
-        governor.fold(rows)
-        subjects = {each.subject.uid: each.subject for each in record.spec.victims}
-        for row in rows:
-            victim, preemptor = subjects[row.uid], record.spec.preemptor
-            names[row.victim.lineage] = f"{victim.namespace}/{victim.name}"
-            if row.preemptor is not None and preemptor is not None:
-                names[row.preemptor.lineage] = f"{preemptor.namespace}/{preemptor.name}"
     rows_shown: dict[str, tuple[Cell, ...]] = {}
-    for loop in governor.loops(clock.wall()):
-        members = [names.get(each, each) for each in loop.members]
-        rows_shown["/".join(loop.members)] = (
+    for loop in loops_of(known, clock.wall()):
+        members = [_called(each) for each in loop.members]
+        rows_shown["/".join(loop.lineages)] = (
             " -> ".join((*members, members[0])),
             loop.displacements,
             loop.lost_device_seconds,
             seconds(loop.began),
             seconds(loop.until),
-            ", ".join(
-                f"{names.get(one, one)} from {names.get(other, other)}" for one, other in loop.held
-            ),
+            ", ".join(f"{_called(one)} from {_called(other)}" for one, other in loop.held),
         )
     return Table(_LOOP, rows_shown), sorted({kind for kind, _ in reading.refused})
+
+
+def _called(ref: ObjectRef) -> str:
+    return f"{ref.namespace}/{ref.name}"
 
 
 def _printed(table: Table, what: str, form: str, at: Nanos) -> str:

@@ -65,6 +65,12 @@ def kept_of(recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {_KEY: recorded[_KEY]} if recorded is not None and _KEY in recorded else None
 
 
+def kept(recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return of a `spec.input` the displacements alone, which are little of it; None for none."""
+    found = (recorded or {}).get(_KEY)
+    return None if found is None else {_KEY: found}
+
+
 def displacements_of(
     intent: Preemption, there: Callable[[ObjectRef], Party | None]
 ) -> Iterator[Displacement]:

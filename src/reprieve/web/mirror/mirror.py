@@ -8,8 +8,9 @@ grows with every change, so that whoever shows something knows when to look agai
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from reprieve.api import kueue
 from reprieve.api.core import Node, Pod
@@ -17,7 +18,9 @@ from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.reprieve import Preemption
 from reprieve.kube.cache import Cache
-from reprieve.web.mirror.pods import NodeRecord, PodRecord, node_record, pod_record
+from reprieve.units.durations import SECOND
+from reprieve.web.mirror.leading import Lease, LeaseRecord, lease_record
+from reprieve.web.mirror.pods import NEVER, NodeRecord, PodRecord, node_record, pod_record
 from reprieve.web.mirror.queues import (
     LocalQueueRecord,
     QueueRecord,
@@ -41,7 +44,25 @@ from reprieve.web.mirror.told import (
 )
 from reprieve.web.records.judged import Opened, Unopened
 
-__all__ = ["Mirror"]
+__all__ = ["Mirror", "Watched"]
+
+#: How long a Lease is renewed before that is told.
+_RENEWALS: Final = 10 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """How a kind is watched.
+
+    `health`: of the reflector that fares worst. `namespaces`: 0 for all. `error`: what went wrong
+    last, while something is wrong.
+    """
+
+    kind: str
+    health: str
+    namespaces: int
+    objects: int
+    error: str
 
 
 def _nodes_of(pod: PodRecord) -> tuple[str, ...]:
@@ -57,6 +78,7 @@ class Mirror:
         unseen: what the viewer of a local page may not list, in words.
         opened: records that somebody looks at, whole and decided again.
         key: to the numbers under which work of other tenants is told; empty where it is not known.
+        watched: tells how each kind is watched.
     """
 
     def __init__(self, cluster: str = "") -> None:
@@ -65,6 +87,7 @@ class Mirror:
         self.unseen: tuple[str, ...] = ()
         self.opened: Opened = Unopened()
         self.key = b""
+        self.watched: Callable[[], Sequence[Watched]] = tuple
         self.pods: Cache[Pod, PodRecord] = Cache(
             pod_record, {"unit": lambda pod: (pod.unit,), "node": _nodes_of}
         )
@@ -85,6 +108,7 @@ class Mirror:
         self.disruptions: Cache[Disruption, DisruptionRecord] = Cache(
             disruption_record, {"unit": lambda record: (record.unit,)}
         )
+        self.leases: Cache[Lease, LeaseRecord] = Cache(lease_record)
         # How many pages of idle pods name each pod: namespace and name.
         self._idle_pods: Counter[tuple[str, str]] = Counter()
         self._units: dict[str, UnitSum] = {}
@@ -104,6 +128,12 @@ class Mirror:
         )
         for cache in rest:
             cache.subscribe(lambda old, new: None, self._settled)
+        self._renewed: LeaseRecord | None = None
+        self.leases.subscribe(self._lease_changed, lambda: None)
+
+    def touch(self) -> None:
+        """Tell that there is something new that stands in no cache."""
+        self._settled()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call after every batch of changes, on the event loop; return what ends that."""
@@ -167,6 +197,13 @@ class Mirror:
             if pod is not None:
                 self._forget(pod)
 
+    def _lease_changed(self, old: LeaseRecord | None, new: LeaseRecord | None) -> None:
+        # It is renewed every two seconds, which is no reason to make all pages anew.
+        last = self._renewed
+        if last is None or new is None or _is_news(last, new):
+            self._renewed = new
+            self._settled()
+
     def _forget(self, pod: PodRecord) -> None:
         self._units.pop(pod.unit, None)
         for node in _nodes_of(pod):
@@ -176,6 +213,12 @@ class Mirror:
         self.version += 1
         for changed in tuple(self._told):
             changed()
+
+
+def _is_news(old: LeaseRecord, new: LeaseRecord) -> bool:
+    if (old.holder, old.epoch) != (new.holder, new.epoch):
+        return True
+    return (new.renewed or NEVER) - (old.renewed or NEVER) >= _RENEWALS
 
 
 def _idle_names(record: IdleRecord | None) -> Collection[tuple[str, str]]:

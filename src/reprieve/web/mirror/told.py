@@ -15,6 +15,7 @@ from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.kube.objects import version_number
+from reprieve.telemetry.displacements import kept
 from reprieve.units.instants import Nanos
 from reprieve.units.untrusted import cut
 from reprieve.web.mirror.pods import NEVER, instant
@@ -81,7 +82,7 @@ class PreemptionRecord:
         rules: number of victims in the head, by rule.
         lost_device_seconds: of the victims in the head.
         units: of the victims in the head, what makes way as one.
-        record: all of it but the input of the decision.
+        record: all of it but what was decided on.
     """
 
     uid: str
@@ -200,7 +201,7 @@ def preemption_record(preemption: Preemption) -> PreemptionRecord:
         instant(status.finished_at),
         spec.dry_run,
         tuple(victim_units(preemption)),
-        replace(preemption, spec=replace(spec, input=None)),
+        replace(preemption, spec=replace(spec, input=kept(spec.input))),
     )
 
 

@@ -26,6 +26,7 @@ from reprieve.kube.resource import (
     DISRUPTIONS,
     EVENTS,
     GPU_WORKLOADS,
+    LEASES,
     NODES,
     PODS,
     PREEMPTIONS,
@@ -33,7 +34,8 @@ from reprieve.kube.resource import (
 )
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MILLISECOND
-from reprieve.web.mirror.mirror import Mirror
+from reprieve.web.mirror.leading import LEASE_NAME, Lease
+from reprieve.web.mirror.mirror import Mirror, Watched
 from reprieve.web.mirror.told import WaitingEvent
 from reprieve.wording.diagnosis import WAITING
 
@@ -43,6 +45,15 @@ _CLUSTER_QUEUES: Final = Resource(
     kueue.GROUP, "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False
 )
 _COHORTS: Final = Resource(kueue.GROUP, "v1beta2", "cohorts", "Cohort", namespaced=False)
+#: The better first.
+_WORSE: Final = (
+    Health.WATCHING,
+    Health.NOT_SERVED,
+    Health.STARTING,
+    Health.FORBIDDEN,
+    Health.UNREACHABLE,
+    Health.FAILING,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +62,27 @@ class Feed:
 
     resource: Resource
     reflectors: tuple[Reflector[Any], ...]
+    cache: Cache[Any, Any]
+    namespaces: int = 0
 
     @property
     def ready(self) -> bool:
         """Whether everything that can be known of the kind is."""
         waiting = (Health.STARTING, Health.UNREACHABLE)
         return all(each.health not in waiting for each in self.reflectors)
+
+    def told(self) -> Watched:
+        """Return how the kind is watched, by the reflector that fares worst."""
+        worst = max(self.reflectors, key=lambda each: _WORSE.index(each.health))
+        well = worst.health in (Health.WATCHING, Health.NOT_SERVED)
+        error = "" if well or worst.error is None else str(worst.error)
+        return Watched(
+            self.resource.qualified,
+            worst.health.value,
+            self.namespaces,
+            len(self.cache),
+            error,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +136,16 @@ async def feeds(
     unseen: list[str] = []
     for kind in _kinds(mirror):
         if await _may_list(client, kind):
-            found.append(Feed(kind.resource, (_reflector(kind, client, clock, kind.cache),)))
+            whole = _reflector(kind, client, clock, kind.cache)
+            found.append(Feed(kind.resource, (whole,), kind.cache))
             continue
         named = sorted(namespaces) if kind.resource.namespaced else []
         unseen.append(f"{kind.resource.qualified}{_outside(named)}")
         shares = [_reflector(kind, client, clock, _Share(kind.cache, each), each) for each in named]
         if shares:
-            found.append(Feed(kind.resource, tuple(shares)))
+            found.append(Feed(kind.resource, tuple(shares), kind.cache, len(named)))
     mirror.unseen = tuple(unseen)
+    mirror.watched = lambda: [each.told() for each in found]
     return found
 
 
@@ -189,6 +217,7 @@ def _kinds(mirror: Mirror) -> tuple[_Kind, ...]:
         _Kind(PREEMPTIONS, Preemption, mirror.preemptions),
         _Kind(DISRUPTIONS, Disruption, mirror.disruptions),
         _Kind(EVENTS, WaitingEvent, mirror.waiting, f"reason={WAITING}"),
+        _Kind(LEASES, Lease, mirror.leases, f"metadata.name={LEASE_NAME}"),
     )
 
 

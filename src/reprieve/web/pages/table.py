@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
-from reprieve.web.pages import now, preemption, preemptions, queues, waiting, workload
+from reprieve.web.pages import health, now, preemption, preemptions, queues, waiting, workload
 from reprieve.web.tables import Page, Parameters, Viewer
 
 __all__ = ["PAGES", "MakePage"]
@@ -24,5 +24,6 @@ PAGES: Final[Mapping[str, MakePage]] = MappingProxyType(
         "workload": workload.page,
         "preemptions": preemptions.page,
         "preemption": preemption.page,
+        "health": health.page,
     }
 )

@@ -133,13 +133,16 @@ def _identity(
     segments: list[Segment],
 ) -> dict[str, Any]:
     total = mirror.unit(line.unit)
+    since = None
+    if segments:
+        since = segments[-1].begin if present.stage is not None else segments[-1].end
     return {
         "unit": line.unit,
         "kind": line.kind,
         "namespace": line.namespace,
         "name": line.name,
         "state": present.stage.value if present.stage is not None else "Gone",
-        "since": seconds(segments[-1].begin) if segments and present.stage else None,
+        "since": seconds(since),
         "created": seconds(present.created),
         "queue": total.queue or (workload.queue if workload else ""),
         "clusterQueue": workload.cluster_queue if workload else "",

@@ -1,6 +1,7 @@
-"""The process that decides one record again: `python -m reprieve.web.records.deciding`.
+"""The process that decides one record again: `python -m reprieve.web.records.deciding SECONDS`.
 
-A record as JSON comes in on standard input, its judgement goes out on standard output. A process of
+A record as JSON comes in on standard input, its judgement goes out on standard output. The system
+ends it once it has used so many seconds of processor time. A process of
 its own, since a decision may take seconds and a lot of memory: whoever started it can end it, and
 nothing that people look at waits for it.
 """
@@ -8,22 +9,27 @@ nothing that people look at waits for it.
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from typing import Final
 
 import msgspec
 
 from reprieve.api.reprieve import Preemption
+from reprieve.units.untrusted import integer_or_none
 from reprieve.web.records.judged import Again, Judgement
 
 __all__ = ["main"]
 
-_NICE: Final = 10
+_NICE: Final = 5
+_LONGEST: Final = 3_600  # seconds
 
 
 def main() -> None:
     """Read a record, write its judgement."""
     os.nice(_NICE)
+    most = integer_or_none(sys.argv[1], 1, _LONGEST) or 1
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     # Heavy, and not needed where nothing is decided.
     from reprieve.web.records.judgement import judgement_of
 

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -43,10 +44,14 @@ _Judge = Callable[[Preemption], Awaitable[Judgement]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What deciding one record again may take: bytes of its JSON, and seconds."""
+    """What deciding one record again may take: bytes of its JSON, seconds of processor time.
+
+    `patience`: seconds in all, for a machine that has other things to do.
+    """
 
     size: int = 64 * 1024 * 1024
-    seconds: float = 30.0
+    seconds: int = 30
+    patience: float = 180.0
 
 
 class Opening:
@@ -135,15 +140,16 @@ async def decided_apart(record: Preemption, limits: Limits | None = None) -> Jud
         sys.executable,
         "-m",
         "reprieve.web.records.deciding",
+        str(limits.seconds),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         env={**os.environ, **_ONE_THREAD},
     )
     try:
-        told, _ = await asyncio.wait_for(process.communicate(said), limits.seconds)
+        told, _ = await asyncio.wait_for(process.communicate(said), limits.patience)
     except TimeoutError:
-        return Judgement(Again.TOO_LARGE, f"It took longer than {limits.seconds:g} s")
+        return Judgement(Again.TOO_LARGE, f"It took longer than {limits.patience:g} s")
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -152,6 +158,7 @@ async def decided_apart(record: Preemption, limits: Limits | None = None) -> Jud
     try:
         return msgspec.json.decode(told, type=Judgement)
     except msgspec.DecodeError:
-        return Judgement(
-            Again.TOO_LARGE, f"The process that decided it ended with {process.returncode}"
-        )
+        how = f"The process that decided it ended with {process.returncode}"
+        if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            how = f"It took more than {limits.seconds} s of processor time"
+        return Judgement(Again.TOO_LARGE, how)

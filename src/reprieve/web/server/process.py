@@ -26,6 +26,7 @@ from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.web.live.watching import Watching
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.watches import feeds, run_feeds, settled
+from reprieve.web.records.opening import Opening
 from reprieve.web.server.application import Site, application
 from reprieve.web.server.assets import load_assets
 from reprieve.web.server.door import Door
@@ -76,12 +77,15 @@ async def serve_page(
     await _reached(reader)
     mirror = Mirror(cluster)
     found = await feeds(mirror, reader, clock, namespaces)
+    opening = Opening(reader, mirror.touch)
+    mirror.opened = opening
     watching = Watching(MirroredCluster(mirror), clock, lambda: secrets.token_hex(6))
     site = Site(watching, door, load_assets(), plans, clock, cluster, where.names)
     runner = web.AppRunner(
         application(site), access_log=None, handler_cancellation=True, shutdown_timeout=0.5
     )
-    tasks = [asyncio.create_task(run_feeds(found)), asyncio.create_task(watching.run())]
+    works = (run_feeds(found), watching.run(), opening.run())
+    tasks = [asyncio.create_task(each) for each in works]
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LISTS_S):

@@ -1,0 +1,79 @@
+"""Who displaces whom in turn, as the operator's guard finds it in the records.
+
+The guard asks its history; here it is folded from the records, by its default settings: an operator
+that was told other ones finds other loops. Source: specification of disruptions, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reprieve.api.reprieve import ObjectRef, Preemption
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.telemetry.displacements import displacements_of
+from reprieve.units.instants import Nanos
+
+__all__ = ["HeldLoop", "loops_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLoop:
+    """A loop of lines of work; each is told by the object that took part last.
+
+    `held`: who does not displace whom before `until`.
+    """
+
+    members: tuple[ObjectRef, ...]
+    lineages: tuple[str, ...]
+    held: tuple[tuple[ObjectRef, ObjectRef], ...]
+    displacements: int
+    lost_device_seconds: int
+    began: Nanos
+    until: Nanos
+
+
+def loops_of(records: Iterable[Preemption], at: Nanos) -> list[HeldLoop]:
+    """Return the loops in which somebody is held at this instant; dry runs displaced nobody."""
+    governor = Governor()
+    called: dict[str, ObjectRef] = {}
+    for record in sorted(records, key=lambda each: (each.spec.decided_at, each.metadata.name)):
+        preemptor = record.spec.preemptor
+        if preemptor is None or record.spec.dry_run:
+            continue
+        parties = _parties(record)
+        rows = list(displacements_of(record, lambda ref, known=parties: known.get(ref.uid)))  # type: ignore[misc]
+        governor.fold(rows)
+        subjects = {each.subject.uid: each.subject for each in record.spec.victims}
+        for row in rows:
+            called[row.victim.lineage] = subjects[row.uid]
+            if row.preemptor is not None:
+                called[row.preemptor.lineage] = preemptor
+    return [
+        HeldLoop(
+            tuple(called[each] for each in loop.members),
+            tuple(loop.members),
+            tuple((called[one], called[other]) for one, other in loop.held),
+            loop.displacements,
+            loop.lost_device_seconds,
+            loop.began,
+            loop.until,
+        )
+        for loop in governor.loops(at)
+        if all(each in called for each in loop.members)
+    ]
+
+
+def _parties(record: Preemption) -> dict[str, Party]:
+    """Return the lines of work that a record names, by the uids of their objects."""
+    spec = record.spec
+    found = {
+        each.subject.uid: Party(Lineage(each.lineage), each.subject.namespace)
+        for each in spec.victims
+        if each.lineage
+    }
+    if spec.preemptor is not None and spec.preemptor_lineage:
+        party = Party(Lineage(spec.preemptor_lineage), spec.preemptor.namespace)
+        found[spec.preemptor.uid] = party
+    return found
