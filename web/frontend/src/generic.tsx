@@ -52,7 +52,7 @@ const isJson = (value: Json | ComponentChildren): value is Json =>
   value === null || typeof value !== "object" || Array.isArray(value) || !("type" in value && "props" in value);
 
 export function Value({ name, value }: { name: string; value: Json }): ComponentChildren {
-  if (value === null || value === "") return <span class="none">–</span>;
+  if (value === null || value === "" || (Array.isArray(value) && !value.length)) return <span class="none">–</span>;
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") {
     if (value > 1.2e9 && value < 1e11 && !/seconds/i.test(name)) return <Age at={value} />;

@@ -42,7 +42,7 @@ const STILL: Record<string, () => JSX.Element> = { plan: Plan, study: Study };
 function App(): JSX.Element {
   const found = session.value;
   if (found.kind === "asking") return <main class="bare" />;
-  if (found.kind === "login") return <LoginPage />;
+  if (found.kind === "login") return <LoginPage wanted={found.wanted} />;
   if (found.kind === "unreachable") {
     return (
       <main class="bare">

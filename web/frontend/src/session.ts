@@ -6,7 +6,8 @@ import { type Session, errorOf } from "./wire.ts";
 export type SessionState =
   | { kind: "asking" }
   | { kind: "unreachable"; error: string }
-  | { kind: "login" }
+  /** `wanted`: what the server says is to be given. */
+  | { kind: "login"; wanted: string }
   | { kind: "here"; session: Session };
 
 export const session = signal<SessionState>({ kind: "asking" });
@@ -18,7 +19,7 @@ export async function ask(): Promise<void> {
   try {
     const answer = await fetch("/api/session", { cache: "no-store" });
     if (answer.status === 401) {
-      session.value = { kind: "login" };
+      session.value = { kind: "login", wanted: await errorOf(answer) };
     } else if (!answer.ok) {
       throw new Error(await errorOf(answer));
     } else {
@@ -48,5 +49,5 @@ export async function login(token: string): Promise<string> {
 
 export async function logout(): Promise<void> {
   await fetch("/api/logout", { method: "POST" }).catch(() => {});
-  session.value = { kind: "login" };
+  await ask();
 }

@@ -13,6 +13,8 @@ export function draw(place: HTMLElement, hours: number[], series: Map<string, (n
     const colour = (name: string): string => style.getPropertyValue(name).trim();
     const colours = ["--working", "--idle", "--link", "--text-soft"].map(colour);
     const axis = { stroke: colour("--text-soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+    // A count stays what it is until the next event.
+    const stepped = uPlot.paths.stepped?.({ align: 1 });
     plot = new uPlot(
       {
         width: place.clientWidth,
@@ -27,6 +29,7 @@ export function draw(place: HTMLElement, hours: number[], series: Map<string, (n
             // Lines are told apart without their colours, too.
             dash: index === 0 ? [] : [4 + 4 * index, 4],
             width: 1.5,
+            ...(stepped && { paths: stepped }),
           })),
         ],
       },

@@ -5,7 +5,9 @@ import type { JSX } from "preact";
 import { Command } from "../parts.tsx";
 import { login } from "../session.ts";
 
-export function LoginPage(): JSX.Element {
+export function LoginPage({ wanted }: { wanted: string }): JSX.Element {
+  // On one's own machine the token stands in the address that was printed, and is no Kubernetes token.
+  const own = wanted.includes("reprieve dashboard");
   const error = useSignal("");
   const busy = useSignal(false);
   const submit = async (event: SubmitEvent): Promise<void> => {
@@ -21,12 +23,17 @@ export function LoginPage(): JSX.Element {
     <main class="bare">
       <form class="login" onSubmit={(event) => void submit(event)}>
         <h1>Reprieve</h1>
-        <label for="token">Token of a Kubernetes user or service account</label>
+        {wanted && <p>{wanted.charAt(0).toUpperCase() + wanted.slice(1)}{/[.!]$/.test(wanted) ? "" : "."}</p>}
+        <label for="token">{own ? "Token of the address" : "Token of a Kubernetes user or service account"}</label>
         <input id="token" name="token" type="password" autocomplete="off" required autofocus aria-describedby="token-said" />
         <button type="submit" disabled={busy.value}>Log in</button>
         <p id="token-said" role="alert" class={error.value ? "word attention" : ""}>{error.value}</p>
-        <p class="soft">A token for this page, good for an hour:</p>
-        <Command command="kubectl create token NAME --audience reprieve-web" />
+        {!own && (
+          <>
+            <p class="soft">A token for this page, good for an hour:</p>
+            <Command command="kubectl create token NAME --audience reprieve-web" />
+          </>
+        )}
       </form>
     </main>
   );

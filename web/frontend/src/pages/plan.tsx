@@ -85,13 +85,20 @@ function Answer({ answer }: { answer: JsonObject }): JSX.Element {
   const fixes = objects(answer["fixes"]);
   const warnings = Array.isArray(answer["warnings"]) ? answer["warnings"].map(textOf) : [];
   const facts: Record<string, Json> = {};
-  for (const name of ["reason", "message", "borrowed", "controllers", "complete", "snapshot"]) {
+  for (const name of ["reason", "message", "borrowed"]) {
     const value = answer[name];
     if (value !== undefined && value !== "" && !(Array.isArray(value) && !value.length)) facts[name] = value;
   }
   if (Array.isArray(facts["borrowed"])) {
     facts["borrowed"] = objects(facts["borrowed"]).map((each) => `${textOf(each["clusterQueue"])}: ${Object.entries(isObject(each["amounts"]) ? each["amounts"] : {}).map(([name, amount]) => `${String(amount)} ${name}`).join(", ")}`);
   }
+  const planes = Array.isArray(answer["controllers"]) ? answer["controllers"].map(textOf) : [];
+  if (planes.length) facts["decided by"] = planes.join(", ");
+  if (answer["complete"] === false) facts["not complete"] = "the copy did not come to rest within half an hour of its own time";
+  const seen = isObject(answer["snapshot"]) ? answer["snapshot"] : {};
+  facts["on a copy of"] = `${plural(Number(seen["nodes"] ?? 0), "node")} and ${plural(Number(seen["pods"] ?? 0), "pod")}, of ${textOf(seen["at"])}`;
+  const unseen = objects(seen["unseen"]).map((each) => textOf(each["kind"]));
+  if (unseen.length) facts["not seen"] = unseen.join(", ");
   return (
     <>
       <section class="panel facts-panel verdict" aria-label="Answer">
