@@ -329,16 +329,41 @@ def workload(size: str, tick: int) -> Made:
 
 
 def health(size: str, tick: int) -> Made:
-    values = {
-        "leader": "reprieve-7d9f", "lagSeconds": 0.004, "openIntents": 0,
-        "polled": time.time() - 12, "unseen": [],
+    at = time.time()
+    some = size != "empty"
+    leader = {
+        "holder": "reprieve-7d9f", "namespace": "reprieve-system", "epoch": 3, "since": at - 90_000,
+        "renewed": at - 2, "held": True,
     }  # fmt: skip
-    return values, {
+    values = {
+        "leader": leader if some else None, "open": int(some), "polled": at - 12 if some else None,
+        "day": {"plans": 14 * some, "abandoned": 0, "faults": int(some)}, "unseen": [],
+        "version": "0.1.0",
+    }  # fmt: skip
+    tables: Tables = {
+        "open": (
+            columns(
+                "preemption decided:instant plane:word preemptor:unit state:word victims:number"
+                " left:number"
+            ),
+            {"o": ["quota-7c21", at - 30, "quota", "job/team-a/train", "Evicting", 2, 1]},
+        ),
+        "loops": (
+            columns(
+                "members:list displacements:number lost:number began:instant until:instant held"
+            ),
+            {"l": [["job/team-a/x", "job/team-b/y"], 3, 7_200, at - 900, at + 900, "x, for now"]},
+        ),
         "faults": (
-            columns("at:instant where what"),
-            {} if size == "empty" else {"f": [time.time() - 90, "scraper", "node-3 is silent"]},
-        )
+            columns("at:instant where what preemption"),
+            {"f": [at - 90, "scheduling", "pod/team-a/x could not be evicted", "scheduling-1"]},
+        ),
+        "kinds": (
+            columns("kind health:word namespaces:number objects:number error"),
+            {"k": ["pods", "Live", None, 31, ""]},
+        ),
     }
+    return values, {name: (names, rows if some else {}) for name, (names, rows) in tables.items()}
 
 
 PAGES = {

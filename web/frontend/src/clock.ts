@@ -7,17 +7,23 @@ let offset = 0;
 /** Seconds since the epoch by the server's clock, told anew once a second while the page is seen. */
 export const second = signal(Date.now() / 1000);
 
-export function learn(serverNow: number): void {
-  // Steps below a second are the way here, not the clocks.
-  const found = serverNow - Date.now() / 1000;
-  if (Math.abs(found - offset) > 1) {
-    offset = found;
-    tick();
-  }
+/** Learn the server's time from an answer. A page tells when it last changed, which may be long ago. */
+export function learn(answer: Response): void {
+  const told = Date.parse(answer.headers.get("Date") ?? "");
+  if (Number.isNaN(told)) return;
+  // A date has whole seconds: within two of them the clocks are the same.
+  const found = (told + 500 - Date.now()) / 1000;
+  const next = Math.abs(found) < 2 ? 0 : found;
+  if (Math.abs(next - offset) < 1.5) return;
+  offset = next;
+  tick();
 }
 
+/** Seconds since the epoch, by the server's clock as far as it is known. */
+export const serverNow = (): number => Date.now() / 1000 + offset;
+
 function tick(): void {
-  second.value = Date.now() / 1000 + offset;
+  second.value = serverNow();
 }
 
 setInterval(() => {

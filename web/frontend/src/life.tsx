@@ -8,8 +8,9 @@ import type { JSX } from "preact";
 import { go, preemptionPath } from "./address.ts";
 import { Moment, Word } from "./cells.tsx";
 import { second } from "./clock.ts";
-import { duration, instant, number, shortInstant } from "./format.ts";
+import { duration, instant, shortInstant } from "./format.ts";
 import { Patterns } from "./gpu_bar.tsx";
+import { plural } from "./parts.tsx";
 import { rowOf } from "./table.tsx";
 import type { TableState } from "./topic_state.ts";
 import type { Cell } from "./wire.ts";
@@ -74,7 +75,7 @@ export function Life({ table }: { table: TableState }): JSX.Element | null {
             <span><Word word={each.state} /></span>
             <span class="soft">
               {long(each, at)}
-              {each.gpus !== null && each.gpus > 0 && ` · ${number(each.gpus)} GPUs`}
+              {each.gpus !== null && each.gpus > 0 && ` · ${plural(each.gpus, "GPU")}`}
             </span>
             {marks.some((mark) => mark.index === index) && <a href={preemptionPath(each.preemption)}>made way: the decision</a>}
           </li>
@@ -123,7 +124,7 @@ function segmentsOf(table: TableState): Segment[] {
 const STEPS = [1, 5, 15, 60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000];
 
 function ticksOf(from: number, to: number): number[] {
-  const step = STEPS.find((each) => (to - from) / each <= 7) ?? STEPS.at(-1)!;
+  const step = STEPS.find((each) => (to - from) / each <= (innerWidth < 700 ? 3 : 7)) ?? STEPS.at(-1)!;
   const zone = new Date(from * 1000).getTimezoneOffset() * 60;
   const found = [];
   for (let at = Math.ceil((from - zone) / step) * step + zone; at < to; at += step) found.push(at);

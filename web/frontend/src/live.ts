@@ -7,7 +7,7 @@
 // there are no locks (no secure context) every window reads for itself.
 
 import { signal } from "@preact/signals";
-import { learn } from "./clock.ts";
+import { serverNow } from "./clock.ts";
 import type { ServerEvent } from "./events.ts";
 import { Stream, type StreamHandler } from "./stream.ts";
 import { type PageState, advance, begun, snapshotOf } from "./topic_state.ts";
@@ -174,7 +174,7 @@ export class Live implements StreamHandler {
     const { state } = this;
     const known = state?.epoch === snapshot.epoch && state.sequence === snapshot.sequence;
     if (!known) this.state = begun(snapshot);
-    this.arrived(snapshot.now);
+    this.arrived(null);
   }
 
   private advance(difference: Difference): void {
@@ -184,13 +184,12 @@ export class Live implements StreamHandler {
     }
     if (difference.sequence <= this.state.sequence) return;
     advance(this.state, difference);
-    this.arrived(difference.now);
+    const current = !this.stream || this.stream.isCurrent;
+    this.arrived(current ? Math.max(0, serverNow() - difference.now) : null);
   }
 
-  private arrived(now: number): void {
-    learn(now);
-    const lag = Date.now() / 1000 - now;
-    this.status.value = { kind: "live", lag: lag > -1 && lag < 60 ? Math.max(0, lag) : null };
+  private arrived(lag: number | null): void {
+    this.status.value = { kind: "live", lag };
     this.version.value += 1;
   }
 

@@ -1,6 +1,7 @@
 // Who looks at which cluster, asked once; without an answer there is no page.
 
 import { signal } from "@preact/signals";
+import { learn } from "./clock.ts";
 import { type Session, errorOf } from "./wire.ts";
 
 export type SessionState =
@@ -18,6 +19,7 @@ export async function ask(): Promise<void> {
   clearTimeout(retry);
   try {
     const answer = await fetch("/api/session", { cache: "no-store" });
+    learn(answer);
     if (answer.status === 401) {
       session.value = { kind: "login", wanted: await errorOf(answer) };
     } else if (!answer.ok) {

@@ -3,6 +3,7 @@
 // A stream of which nothing was heard for 35 seconds (the server sends a comment every 15) is taken
 // for dead. Refusals that stay are told once; what may pass (no server, 429, 5xx) is tried again.
 
+import { learn } from "./clock.ts";
 import { EventReader, type ServerEvent } from "./events.ts";
 import { errorOf } from "./wire.ts";
 
@@ -26,6 +27,7 @@ export class Stream {
   private failures = 0;
   private wake: () => void = () => {};
   private heardAt = 0;
+  private openedAt = 0;
 
   private readonly url: string;
   private readonly handler: StreamHandler;
@@ -42,6 +44,11 @@ export class Stream {
     removeEventListener("online", this.hurry);
     this.abort.abort();
     this.wake();
+  }
+
+  /** Whether what comes now just happened, rather than being told to one who came later. */
+  get isCurrent(): boolean {
+    return performance.now() - this.openedAt > 1000;
   }
 
   /** Drop the connection and open it again at once. */
@@ -73,6 +80,8 @@ export class Stream {
       const url = from ? `${this.url}&from=${encodeURIComponent(from)}` : this.url;
       const headers = { Accept: "text/event-stream" };
       const answer = await fetch(url, { headers, signal, cache: "no-store" });
+      learn(answer);
+      this.openedAt = performance.now();
       if (!answer.ok || !answer.body) {
         const error = await errorOf(answer);
         if (answer.status === 429 || answer.status >= 500) throw new Error(error);

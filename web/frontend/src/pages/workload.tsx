@@ -21,6 +21,7 @@ export function Workload({ state }: { state: PageState }): JSX.Element {
   const { values, tables } = state;
   const { kind = "", namespace = "", name = "" } = address.value.subject;
   const word = textOf(values["state"]);
+  const about = facts(values);
   const attempts = numberOf(values["attempts"]);
   return (
     <>
@@ -31,7 +32,9 @@ export function Workload({ state }: { state: PageState }): JSX.Element {
       {tables["life"] && <Life table={tables["life"]} />}
       {isObject(values["waits"]) && <Waits waits={values["waits"]} />}
       <Displacements table={tables["displacements"]} totals={values["totals"]} />
-      <section class="panel facts-panel" aria-label="What it is"><Facts values={facts(values)} /></section>
+      {Object.keys(about).length > 0 && (
+        <section class="panel facts-panel" aria-label="What it is"><Facts values={about} /></section>
+      )}
       {(tables["displaced"]?.slots.length ?? 0) > 0 && (
         <DataTable
           name="displaced"
@@ -111,7 +114,7 @@ function Story({ row }: { row: Row }): JSX.Element {
         {cell("preemption") && <a href={preemptionPath(cell("preemption"))}>the decision</a>}
       </p>
       <Facts values={present({
-        lost: typeof lost === "number" ? `${gpuHours(lost)}${typeof gpus === "number" && gpus > 0 ? `: ${duration(Math.round(lost / gpus))} of ${number(gpus)} GPUs` : ""}` : null,
+        lost: typeof lost === "number" ? `${gpuHours(lost)}${typeof gpus === "number" && gpus > 0 ? `: ${duration(Math.round(lost / gpus))} of ${plural(gpus, "GPU")}` : ""}` : null,
         ran: typeof ran === "number" ? duration(Math.round(ran)) : null,
         "how often": times > 1 ? `the ${times}${["th", "st", "nd", "rd"][times % 100 > 10 && times % 100 < 14 ? 0 : times % 10] ?? "th"} time within 24 h` : null,
         "why this one": cell("why"),
@@ -128,7 +131,7 @@ function facts(values: JsonObject): Record<string, Json | ComponentChildren> {
   const idle = isObject(values["idle"]) ? values["idle"] : null;
   const utilization = numberOf(idle?.["utilization"]);
   return present({
-    GPUs: values["gpus"] ?? null,
+    GPUs: values["gpus"] || null,
     queue: queue ? <a href={queuePath(queue)}>{queue}</a> : null,
     priority: values["priority"] ?? null,
     created: created === null ? null : <Moment at={created} />,
