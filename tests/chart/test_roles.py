@@ -9,8 +9,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from reprieve.api.disruption import KEY_SECRET
 from reprieve.cli.webhooks import webhooks
-from reprieve.execution.disruptions import KEY_SECRET
 from reprieve.jobs.table import job_kinds
 from reprieve.planes.quota.webhooks.registration import CONFIGURATIONS
 from tests.chart.helm import Rendered, render

@@ -94,6 +94,7 @@ REVIEWED: Final = {
     "telemetry/quota_record.py": "records of the operator",
     "telemetry/replay.py": "records of the operator",
     "telemetry/victim_states.py": "records of the operator",
+    "web/login/reviews.py": "answers of the API server",
     "web/server/application.py": "bodies of the page's readers, bounded there",
     "web/server/assets.py": "the package's own files",
     "wording/kube_scheduler.py": "counts that the engine made",

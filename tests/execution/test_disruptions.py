@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from reprieve.api.disruption import KEY_SECRET
 from reprieve.api.reprieve import Preemption
 from reprieve.engine import plan as engine
 from reprieve.execution.at_stake import AtStake, Stake
 from reprieve.execution.book import Book
 from reprieve.execution.disruptions import (
-    KEY_SECRET,
     MOST_IN_NAMESPACE,
     TIME_TO_LIVE,
     Disruptions,

@@ -15,11 +15,12 @@ from aiohttp import web
 from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.durations import SECOND
 from reprieve.web.live.watching import Watching
-from reprieve.web.server.application import Site, application
+from reprieve.web.server.application import Site
 from reprieve.web.server.assets import Assets
 from reprieve.web.server.door import Door
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, with_kubeconfig
+from reprieve.web.server.process import page_runner
 from tests.web.stand_in import StandIn
 
 TOKEN = "a-token-of-this-start"
@@ -71,9 +72,7 @@ async def serving(
         names,
         checked,
     )
-    runner = web.AppRunner(
-        application(site), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
-    )
+    runner = page_runner(site)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     making = asyncio.create_task(watching.run())

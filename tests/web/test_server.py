@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from reprieve.kube.credentials import Connection, Headers
 from reprieve.units.durations import SECOND
 from reprieve.web.live.differences import begun
 from reprieve.web.server.assets import load_assets
@@ -419,13 +420,16 @@ async def test_two_plans_are_made_at_a_time_and_more_wait(tmp_path: Path) -> Non
     assert max(at_once for _, at_once in answers) == 2
 
 
+_CONNECTION = Connection("http://api", None, Headers(lambda: "ours"))
+
+
 async def test_a_viewers_token_is_in_no_argument_and_no_variable_of_a_plan() -> None:
     program = (
         "import json,os,pathlib,stat,sys;path=pathlib.Path(sys.argv[-1]);"
         "print(json.dumps([sys.argv, dict(os.environ), json.loads(path.read_text()),"
         "stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode), str(path)]))"
     )
-    plans = Plans(as_viewer("https://api", None), (sys.executable, "-c", program))
+    plans = Plans(as_viewer(_CONNECTION), (sys.executable, "-c", program))
 
     class Known(LocalDoor):
         async def visit(self, request: Any, *, anew: bool = False) -> Visit:

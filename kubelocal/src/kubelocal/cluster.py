@@ -11,7 +11,7 @@ import base64
 import secrets
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -127,9 +127,13 @@ class EmbeddedCluster:
 
     # Clients
 
-    def token(self, user: str = ADMINISTRATOR) -> str:
-        """Return a bearer token for a user name."""
-        return self._access.token(user)
+    def token(self, user: str = ADMINISTRATOR, audiences: Sequence[str] = ()) -> str:
+        """Return a bearer token for a user name; without audiences it is for this server."""
+        return self._access.token(user, audiences)
+
+    def revoke(self, token: str) -> None:
+        """Let a token hold no longer."""
+        self._access.revoke(token)
 
     def write_kubeconfig(
         self,

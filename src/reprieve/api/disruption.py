@@ -6,11 +6,17 @@ ended. It says nothing of other namespaces. Source: specification of disruptions
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from reprieve.api.reprieve import API_VERSION, Metadata, ObjectRef
 
-__all__ = ["Disruption", "DisruptionSpec", "DisruptionStatus"]
+__all__ = ["KEY_FIELD", "KEY_SECRET", "Disruption", "DisruptionSpec", "DisruptionStatus"]
+
+#: The Secret in the operator's namespace that holds the key to numbers of others' work, and where.
+KEY_SECRET: Final = "reprieve-disruptions"
+KEY_FIELD: Final = "key"
 
 
 class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -30,6 +30,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "dashboard",
         "Open the web page: who holds, who waits, who made way and why.",
     ),
+    "web": (
+        "reprieve.cli.web",
+        "web",
+        "Serve the web page in a cluster, with a login and each viewer's own rights.",
+    ),
     "run": ("reprieve.cli.run", "run", "Run the operator against a cluster."),
     "explain": (
         "reprieve.cli.explain",

@@ -30,7 +30,13 @@ from typing import Any, Final
 
 import msgspec
 
-from reprieve.api.disruption import Disruption, DisruptionSpec, DisruptionStatus
+from reprieve.api.disruption import (
+    KEY_FIELD,
+    KEY_SECRET,
+    Disruption,
+    DisruptionSpec,
+    DisruptionStatus,
+)
 from reprieve.api.reprieve import Metadata, Preemption, VictimStatus
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import KEPT
@@ -57,15 +63,13 @@ from reprieve.wording.displacements import (
     spared_by,
 )
 
-__all__ = ["KEY_SECRET", "MOST_IN_NAMESPACE", "TIME_TO_LIVE", "Disruptions"]
+__all__ = ["MOST_IN_NAMESPACE", "TIME_TO_LIVE", "Disruptions"]
 
 log: Final = logging.getLogger("reprieve.execution")
 
 _CONTROLLER: Final = "reprieve"
-KEY_SECRET: Final = "reprieve-disruptions"
 TIME_TO_LIVE: Final = 168 * HOUR
 MOST_IN_NAMESPACE: Final = 200
-_KEY: Final = "key"
 _KEY_BYTES: Final = 32
 _WITH_THE_PLAN: Final = 64  # units that are written before the record of their plan is closed
 _AT_ONCE: Final = 8
@@ -369,7 +373,7 @@ class Disruptions:
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": KEY_SECRET, "namespace": self._namespace},
-            "data": {_KEY: fresh},
+            "data": {KEY_FIELD: fresh},
         }
         found: dict[str, Any]
         try:
@@ -379,7 +383,7 @@ class Disruptions:
                 found = await self._writer.create(SECRETS, made, dict)
             except AlreadyExists:
                 found = await self._client.get(SECRETS, self._namespace, KEY_SECRET, dict)
-        return base64.b64decode(found["data"][_KEY], validate=True)
+        return base64.b64decode(found["data"][KEY_FIELD], validate=True)
 
     # How long they stay.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,10 @@ from kubelocal.server.identity import (
 from kubelocal.server.rbac import Decision, Roles
 from kubelocal.units.instants import Nanos, format_instant
 
-__all__ = ["Access"]
+__all__ = ["AUDIENCE", "Access"]
+
+#: For whom tokens are made that name no audience: this server.
+AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 
 
 @dataclass(slots=True)
@@ -38,13 +42,21 @@ class Access:
     secret: bytes
     tokenless: User = field(default_factory=lambda: User.named(ADMINISTRATOR))
     roles: Roles | None = None
+    # Tokens that hold no longer.
+    _revoked: set[str] = field(default_factory=set)
     # (user, verb, group, resource), each may be "*".
     _denied: set[tuple[str, str, str, str]] = field(default_factory=set)
 
-    def token(self, user: str) -> str:
-        """Return the bearer token of `user`."""
-        name = base64.urlsafe_b64encode(user.encode()).decode().rstrip("=")
+    def token(self, user: str, audiences: Sequence[str] = ()) -> str:
+        """Return the bearer token of `user`; without audiences it is for this server."""
+        name = _text64(user)
+        if audiences and tuple(audiences) != (AUDIENCE,):
+            name += f"~{_text64(' '.join(audiences))}"
         return f"{name}.{self._signature(name)}"
+
+    def revoke(self, token: str) -> None:
+        """Let a token hold no longer."""
+        self._revoked.add(token)
 
     def authenticate(
         self, authorization: str, impersonated: str = "", groups: Sequence[str] = ()
@@ -57,8 +69,8 @@ class Access:
         user = self.tokenless
         if authorization:
             scheme, _, token = authorization.partition(" ")
-            user = self._owner(token.strip()) if scheme.lower() == "bearer" else ANONYMOUS
-            if user == ANONYMOUS:
+            user, audiences = self._owner(token.strip() if scheme.lower() == "bearer" else "")
+            if user == ANONYMOUS or AUDIENCE not in audiences:
                 raise unauthorized()
         elif user == ANONYMOUS and self.roles is None:
             raise unauthorized()
@@ -68,11 +80,14 @@ class Access:
             self.check(user, wanted)
         return User.named(impersonated, tuple(groups) or None)
 
-    def _owner(self, token: str) -> User:
+    def _owner(self, token: str) -> tuple[User, tuple[str, ...]]:
+        """Return whose token this is, and for whom it was made."""
         name, _, signature = token.partition(".")
-        if not hmac.compare_digest(self._signature(name).encode(), signature.encode()):
-            return ANONYMOUS
-        return User.named(base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode())
+        good = hmac.compare_digest(self._signature(name).encode(), signature.encode())
+        if not good or token in self._revoked:
+            return ANONYMOUS, ()
+        user, _, audiences = name.partition("~")
+        return User.named(_from_text64(user)), tuple(_from_text64(audiences).split()) or (AUDIENCE,)
 
     def deny(self, user: str, verb: str, group: str, resource: str) -> None:
         self._denied.add((user, verb, group, resource))
@@ -116,11 +131,7 @@ class Access:
                 status = {"userInfo": _information(user)}
                 obj = {**obj, "metadata": {"creationTimestamp": format_instant(now)}}
             case "TokenReview":
-                owner = self._owner(str(spec.get("token", "")))
-                if owner == ANONYMOUS:
-                    status = {"user": {}, "error": "invalid bearer token"}
-                else:
-                    status = {"authenticated": True, "user": _information(owner)}
+                status = self._token_review(spec)
             case "SelfSubjectRulesReview":
                 status = self._rules(user, str(spec.get("namespace", "")))
             case _:
@@ -135,6 +146,21 @@ class Access:
         metadata = obj.get("metadata")
         return {**obj, "metadata": metadata if isinstance(metadata, dict) else {}, "status": status}
 
+    def _token_review(self, spec: dict[str, Any]) -> dict[str, Any]:
+        owner, audiences = self._owner(str(spec.get("token", "")))
+        if owner == ANONYMOUS:
+            return {"user": {}, "error": "invalid bearer token"}
+        asked = spec.get("audiences")
+        wanted = [str(each) for each in asked] if isinstance(asked, list) and asked else [AUDIENCE]
+        meant = [each for each in wanted if each in audiences]
+        if not meant:
+            error = (
+                f"[invalid bearer token, token audiences {_quoted(audiences)} is invalid for "
+                f"the target audiences {_quoted(wanted)}]"
+            )
+            return {"user": {}, "error": error}
+        return {"authenticated": True, "user": _information(owner), "audiences": meant}
+
     def _rules(self, user: User, namespace: str) -> dict[str, Any]:
         everything: list[Any] = [
             {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
@@ -146,6 +172,18 @@ class Access:
             "nonResourceRules": [dict(one) for one in rules if one.get("nonResourceURLs")],
             "incomplete": bool(self._denied),
         }
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    return f"[{' '.join(map(json.dumps, texts))}]"
+
+
+def _text64(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _from_text64(text: str) -> str:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
 
 
 def _information(user: User) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from kubelocal.server.kinds import Registry
 from kubelocal.units.durations import SECOND
 from kubelocal.units.instants import Nanos, format_instant
 
-__all__ = ["connection_refused", "document", "log", "public", "token_request"]
+__all__ = ["audiences", "connection_refused", "document", "log", "public", "token_request"]
 
 VERSION: Final = {
     "major": "1",
@@ -107,7 +107,14 @@ def connection_refused(pod: dict[str, Any]) -> StatusError:
     return bad_request("the embedded cluster runs no containers")
 
 
-def token_request(obj: dict[str, Any], token: str, now: Nanos) -> dict[str, Any]:
+def audiences(obj: dict[str, Any]) -> list[str]:
+    """Return for whom a token is asked that the token subresource makes; nobody in particular."""
+    spec = obj.get("spec")
+    asked = spec.get("audiences") if isinstance(spec, dict) else None
+    return [str(each) for each in asked] if isinstance(asked, list) else []
+
+
+def token_request(obj: dict[str, Any], token: str, meant: list[str], now: Nanos) -> dict[str, Any]:
     """Answer the token subresource of a service account."""
     spec = obj.get("spec")
     seconds = spec.get("expirationSeconds") if isinstance(spec, dict) else None
@@ -118,6 +125,6 @@ def token_request(obj: dict[str, Any], token: str, now: Nanos) -> dict[str, Any]
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"creationTimestamp": format_instant(now)},
-        "spec": {"audiences": [], "expirationSeconds": seconds or 3_600},
+        "spec": {"audiences": meant, "expirationSeconds": seconds or 3_600},
         "status": {"token": token, "expirationTimestamp": expiry},
     }

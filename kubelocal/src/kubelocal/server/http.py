@@ -324,8 +324,11 @@ class HttpServer:
             return answers.plain(await self.api.evict(namespace, name, obj), 201)
         if target.subresource == "token" and "token" in kind.subresources:
             self.api.stored(kind, namespace, name)
-            token = self.access.token(f"system:serviceaccount:{namespace}:{name}")
-            return answers.plain(courtesy.token_request(obj, token, self.api.clock.wall()), 201)
+            user, audiences = f"system:serviceaccount:{namespace}:{name}", courtesy.audiences(obj)
+            answer = courtesy.token_request(
+                obj, self.access.token(user, audiences), audiences, self.api.clock.wall()
+            )
+            return answers.plain(answer, 201)
         raise path_not_found()
 
     async def _update(

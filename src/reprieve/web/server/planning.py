@@ -9,17 +9,20 @@ which this process alone may read, since arguments and variables can be seen by 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import ssl
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from reprieve.kube.credentials import Connection
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.web.server.door import Visit
 
@@ -131,21 +134,22 @@ def with_kubeconfig(kubeconfig: str | None, context: str | None) -> Rights:
     return rights
 
 
-def as_viewer(server: str, authority: Path | None) -> Rights:
-    """Return the rights of who asks, by their token, at an API server that is known by name.
-
-    Args:
-        server: URL of the API server.
-        authority: its certificate authority.
-    """
+def as_viewer(connection: Connection) -> Rights:
+    """Return the rights of who asks, by their token, at the API server of a connection."""
+    cluster: dict[str, Any] = {"server": connection.server}
+    if connection.tls_server_name is not None:
+        cluster["tls-server-name"] = connection.tls_server_name
+    if connection.tls is not None and connection.tls.verify_mode is ssl.CERT_NONE:
+        cluster["insecure-skip-tls-verify"] = True
+    elif connection.tls is not None:
+        authorities = connection.tls.get_ca_certs(binary_form=True)
+        text = "".join(map(ssl.DER_cert_to_PEM_cert, authorities))
+        cluster["certificate-authority-data"] = base64.b64encode(text.encode()).decode()
 
     @asynccontextmanager
     async def rights(visit: Visit) -> AsyncIterator[Sequence[str]]:
         with tempfile.TemporaryDirectory(prefix="reprieve-plan-") as directory:
             path = Path(directory) / "kubeconfig"
-            cluster = {"server": server}
-            if authority is not None:
-                cluster["certificate-authority"] = str(authority)
             document = {
                 "apiVersion": "v1",
                 "kind": "Config",

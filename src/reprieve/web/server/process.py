@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -20,12 +21,14 @@ from aiohttp import web
 from reprieve.kube.errors import ApiError
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import Request
+from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.http import site as listening
 from reprieve.units.clock import Clock
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.web.live.watching import Watching
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.watches import feeds, run_feeds, settled
+from reprieve.web.records.numbers_key import numbers_key
 from reprieve.web.records.opening import Opening
 from reprieve.web.server.application import Site, application
 from reprieve.web.server.assets import load_assets
@@ -33,9 +36,11 @@ from reprieve.web.server.door import Door
 from reprieve.web.server.mirrored import MirroredCluster
 from reprieve.web.server.planning import Plans
 
-__all__ = ["Listening", "serve_page"]
+__all__ = ["Listening", "page_runner", "serve_page"]
 
 _FIRST_LISTS_S: Final = 10.0
+#: Tokens of people in many groups are long.
+_LONGEST_HEADER: Final = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +70,12 @@ async def serve_page(
     *,
     cluster: str,
     namespaces: Sequence[str] = (),
+    operator_namespace: str = DEFAULT_NAMESPACE,
 ) -> AsyncIterator[int]:
     """Serve until the end of the block; gives the port.
 
-    `cluster`: what it is called; `namespaces`: read alone where everything may not be.
+    `cluster`: what it is called; `namespaces`: read alone where everything may not be;
+    `operator_namespace`: where the operator keeps what it needs.
 
     Raises:
         UsageError: the port cannot be listened on.
@@ -76,16 +83,14 @@ async def serve_page(
     """
     await _reached(reader)
     mirror = Mirror(cluster)
+    mirror.key = await numbers_key(reader, operator_namespace)
+    opening = mirror.opened = Opening(reader, mirror.touch)
     found = await feeds(mirror, reader, clock, namespaces)
-    opening = Opening(reader, mirror.touch)
-    mirror.opened = opening
     watching = Watching(MirroredCluster(mirror), clock, lambda: secrets.token_hex(6))
     site = Site(watching, door, load_assets(), plans, clock, cluster, where.names)
-    runner = web.AppRunner(
-        application(site), access_log=None, handler_cancellation=True, shutdown_timeout=0.5
-    )
-    works = (run_feeds(found), watching.run(), opening.run())
-    tasks = [asyncio.create_task(each) for each in works]
+    runner = page_runner(site)
+    work = (run_feeds(found), watching.run(), opening.run())
+    tasks = [asyncio.create_task(each) for each in work]
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LISTS_S):
@@ -104,6 +109,20 @@ async def serve_page(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await runner.cleanup()
+
+
+def page_runner(site: Site) -> web.AppRunner:
+    """Return what runs the server: it keeps no log of requests, which would hold tokens."""
+    silent = logging.getLogger("reprieve.web.http")
+    silent.setLevel(logging.CRITICAL)  # aiohttp quotes headers that it cannot read
+    return web.AppRunner(
+        application(site),
+        access_log=None,
+        logger=silent,
+        handler_cancellation=True,
+        shutdown_timeout=0.5,
+        max_field_size=_LONGEST_HEADER,
+    )
 
 
 async def _reached(reader: Reader) -> None:

@@ -50,6 +50,40 @@ def binding(name: str, kind: str, bound: str, subject_kind: str, subject: str) -
     }
 
 
+async def test_a_token_holds_for_whom_it_was_made_and_until_it_is_revoked(
+    cluster: EmbeddedCluster,
+) -> None:
+    async def reviewed(token: str, audiences: list[str]) -> dict[str, Any]:
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "metadata": {},
+            "spec": {"token": token, "audiences": audiences},
+        }
+        path = "/apis/authentication.k8s.io/v1/tokenreviews"
+        async with Client(cluster) as administrator:
+            _, answer = await administrator.request("POST", path, body)
+        status: dict[str, Any] = answer["status"]
+        return status
+
+    ours, plain = cluster.token("alice", ["page", "other"]), cluster.token("alice")
+
+    assert (await reviewed(ours, ["page"]))["audiences"] == ["page"]
+    assert (await reviewed(ours, ["page"]))["user"]["username"] == "alice"
+    assert (await reviewed(plain, []))["authenticated"]
+    assert await reviewed(plain, ["page"]) == {
+        "user": {},
+        "error": '[invalid bearer token, token audiences ["https://kubernetes.default.svc.cluster'
+        '.local"] is invalid for the target audiences ["page"]]',
+    }
+    assert await reviewed(ours.replace("~", "."), ["page"]) == {
+        "user": {},
+        "error": "invalid bearer token",
+    }
+    cluster.revoke(ours)
+    assert await reviewed(ours, ["page"]) == {"user": {}, "error": "invalid bearer token"}
+
+
 async def test_without_a_binding_nothing_but_discovery_is_allowed(alice: Client) -> None:
     answers = [
         await alice.request("GET", PODS),
