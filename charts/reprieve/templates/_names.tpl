@@ -30,6 +30,25 @@ app.kubernetes.io/name: {{ include "reprieve.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* The web page has names and labels of its own: no selector of the operator takes its pods. */}}
+{{- define "reprieve.webName" -}}
+{{- printf "%s-web" (include "reprieve.fullname" . | trunc 59 | trimSuffix "-") }}
+{{- end }}
+
+{{- define "reprieve.webSelectorLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-web" (include "reprieve.name" . | trunc 59 | trimSuffix "-") }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "reprieve.webLabels" -}}
+{{ include "reprieve.webSelectorLabels" . }}
+app.kubernetes.io/component: web
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: reprieve
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
 {{- define "reprieve.labels" -}}
 {{ include "reprieve.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

@@ -22,6 +22,7 @@ from reprieve.kube.credentials import Connection, load_connection
 from reprieve.kube.reader import Reader
 from reprieve.kube.transport import HttpWire, Transport
 from reprieve.operator.collector import relax_collector
+from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.log import start_logging
 from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.errors import UsageError
@@ -61,6 +62,7 @@ class _Options:
     cluster: str
     namespaces: tuple[str, ...]
     open_to_all: bool
+    operator_namespace: str
 
 
 @click.command()
@@ -112,6 +114,13 @@ class _Options:
     help="Where to read what may not be read in all namespaces; repeatable.",
 )
 @click.option(
+    "--operator-namespace",
+    default=DEFAULT_NAMESPACE,
+    show_default=True,
+    metavar="NAMESPACE",
+    help="Where the operator keeps the key to the numbers of others' work.",
+)
+@click.option(
     "--insecure-no-auth",
     "open_to_all",
     is_flag=True,
@@ -129,6 +138,7 @@ def web(
     proxies: tuple[str, ...],
     cluster_name: str,
     namespaces: tuple[str, ...],
+    operator_namespace: str,
     open_to_all: bool,
 ) -> None:
     """Serve the web page in a cluster: each viewer logs in and sees what they may see."""
@@ -153,6 +163,7 @@ def web(
         cluster_name,
         namespaces,
         open_to_all,
+        operator_namespace,
     )
     asyncio.run(_serve(options))
 
@@ -183,6 +194,7 @@ async def _serve(options: _Options) -> None:
                 Plans(_plan_rights(options, connection)),
                 cluster=options.cluster or connection.context or "cluster",
                 namespaces=options.namespaces,
+                operator_namespace=options.operator_namespace,
             )
             async with page as port:
                 _say_where(options, port, tls)
