@@ -214,7 +214,7 @@ def _requests(random: Random, world: _World) -> Iterator[str]:
             ("ns", random.choice((*world.namespaces, "missing", "Not A Name")))
             for _ in range(random.choice((0, 0, 1, 1, 2, 3)))
         ]
-        if random.random() < 0.1:
+        if random.random() < 0.2:
             asked.append(("resource", random.choice(("amd.com/gpu", "cpu", "no such"))))
         if page == "preemption":
             record = random.choice(world.records)
@@ -271,10 +271,9 @@ async def test_no_answer_names_what_an_access_review_denies(count: int) -> None:
                 )
                 told["all"] += user in world.everything
 
-    assert told["200"] > count / 5, told
-    assert told["401"] + told["429"] > count / 20, told
-    assert told["404"] > count / 20, told
-    assert min(told["own"], told["all"], told["400"]) > count / 200, told
+    assert min(told["200"], told["404"], told["401"] + told["429"]) > count / 20, told
+    assert min(told["own"], told["all"]) > count / 50, told
+    assert told["400"], told
 
 
 async def _asked(session: aiohttp.ClientSession, path: str, token: str) -> tuple[int, str]:
