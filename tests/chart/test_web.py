@@ -10,6 +10,7 @@ import pytest
 from reprieve.api.disruption import KEY_SECRET
 from reprieve.cli.web import web
 from reprieve.web.mirror import watches
+from reprieve.web.mirror.leading import LEASE_NAME
 from reprieve.web.mirror.mirror import Mirror
 from tests.chart.helm import Rendered, RenderingFailed, render
 from tests.chart.test_roles import Rights, rights
@@ -44,10 +45,16 @@ def test_without_being_asked_for_there_is_no_page(tmp_path: Path) -> None:
 
 def test_its_rights_are_to_read_what_it_shows_and_to_ask_two_questions(tmp_path: Path) -> None:
     rendered = _rendered(tmp_path)
-    kinds = [kind.resource for kind in watches._kinds(Mirror())]
-    shown = {(kind.group, kind.plural): {"list", "watch"} for kind in kinds}
+    shown: dict[str | None, Rights] = {}
+    for kind in watches._kinds(Mirror()):
+        # A list by name is granted by name.
+        field, _, name = kind.field_selector.partition("=")
+        rule = shown.setdefault(name if field == "metadata.name" else None, {})
+        rule[kind.resource.group, kind.resource.plural] = {"list", "watch"}
 
-    assert _granted(rendered, "ClusterRole") == {**shown, **_REVIEWS}
+    assert _granted(rendered, "ClusterRole") == {**shown.pop(None), **_REVIEWS}
+    assert list(shown) == [LEASE_NAME]
+    assert _granted(rendered, "ClusterRole", LEASE_NAME) == shown[LEASE_NAME]
     assert _granted(rendered, "Role") == {
         ("reprieve.dev", "preemptions"): {"get", "list"},
         ("reprieve.dev", "preemptionparts"): {"get", "list"},
