@@ -25,7 +25,7 @@ from reprieve.kube.bodies import Propagation
 from reprieve.kube.client import Client, connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import ApiError, Forbidden, NotFound
-from reprieve.kube.resource import NAMESPACES, PODS, Resource
+from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PODS, PREEMPTIONS, Resource
 from reprieve.planes.quota.webhooks.registration import MUTATING, VALIDATING
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.units.clock import SystemClock
@@ -63,6 +63,8 @@ SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 BINDINGS = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False
 )
+RBAC = "rbac.authorization.k8s.io"
+ROLE_BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding")
 _PATIENCE_S = 120.0
 
 
@@ -258,6 +260,7 @@ async def test_all_planes_run_under_the_charts_rights_on_a_real_api_server(
 
         await installed.until("the API server asks the webhooks", asked)
         await queue_and_preempt(installed, admin)
+        await tenants_read_their_story(installed, admin)
         await are_refused(installed, admin, operator)
         await protect_metrics(installed, admin)
         said = "\n".join(installed.operator.tail(400)) if installed.operator else ""
@@ -308,6 +311,41 @@ async def queue_and_preempt(installed: Installed, admin: Client) -> None:
         "kueue.x-k8s.io/workloadpriorityclass"
     }
     assert old.keys() == new.keys() and len(old) == 3
+
+
+async def tenants_read_their_story(installed: Installed, admin: Client) -> None:
+    """Whoever may view the namespace reads why work made way there, and no record of a plan."""
+    binding = {
+        "metadata": {"name": "viewers", "namespace": NAMESPACE},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": TENANT}],
+    }
+    await admin.create(ROLE_BINDINGS, binding, dict)
+    async with installed.client(TENANT) as tenant:
+        told: list[Object] = []
+
+        async def may_read() -> bool:
+            try:
+                told[:] = (await tenant.list(DISRUPTIONS, dict, namespace=NAMESPACE)).items
+            except Forbidden:
+                return False
+            return bool(told)
+
+        await installed.until("the tenant reads what became of the job", may_read)
+        (disruption,) = told
+        spec = disruption["spec"]
+        assert spec["subject"]["name"].startswith("job-low-") and spec["times"] == 1
+        assert spec["preemptor"].startswith("Workload/job-high-") and spec["sparedBy"]
+        name = disruption["metadata"]["name"]
+        for refused in (
+            tenant.list(PREEMPTIONS, dict, namespace="reprieve"),
+            tenant.list(PREEMPTIONS, dict, namespace=NAMESPACE),
+            tenant.list(DISRUPTIONS, dict, namespace="reprieve"),
+            tenant.delete(DISRUPTIONS, NAMESPACE, name),
+            tenant.patch(DISRUPTIONS, NAMESPACE, name, {"spec": {"times": 9}}, dict),
+        ):
+            with pytest.raises(Forbidden):
+                await refused
 
 
 async def are_refused(installed: Installed, admin: Client, operator: Client) -> None:

@@ -256,3 +256,55 @@ async def test_a_restart_knows_of_each_displacement_what_the_former_process_knew
         assert before.victim.weak and before.preemptor is not None and before.above > 0
         assert replace(after, at=before.at) == before
         assert abs(after.at - before.at) < SECOND
+
+
+async def evicted_by_others(cluster: Memory, name: str, reason: str) -> None:
+    """Somebody else evicts a pod, as its condition says, and it is gone."""
+    cluster.running(owned(pod(name, 4, priority="low"), "weary"), "node-0")
+    await cluster.pass_time(SECOND)
+    found = cluster.pod(name)
+    said = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    cluster.api.put("pods", {**found, "status": {**found["status"], "conditions": [said]}})
+    await cluster.pass_time(SECOND)
+    cluster.end(name)
+    await cluster.pass_time(MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("reason", "watched", "cordoned", "times"),
+    [
+        ("PreemptionByScheduler", True, False, 3),
+        ("EvictionByEvictionAPI", True, False, 3),
+        ("EvictionByEvictionAPI", True, True, 0),
+        ("DeletionByTaintManager", True, False, 0),
+        ("PreemptionByScheduler", False, False, 0),
+    ],
+    ids=["other-scheduler", "eviction", "drain", "node-failure", "not-watched"],
+)
+async def test_what_others_evict_counts_for_its_protection_where_that_is_watched(
+    reason: str, watched: bool, cordoned: bool, times: int
+) -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        if cordoned:
+            node = cluster.api.objects["nodes"]["", "node-0"]
+            cluster.api.put("nodes", {**node, "spec": {"unschedulable": True}})
+        governor = Governor()
+        cluster.start(governor=governor, watch_others=watched)
+        for number in range(3):
+            await evicted_by_others(cluster, f"pod-{number}", reason)
+        weary = Party(Lineage("owner/weary"), NAMESPACE)
+        assert governor.displaced(weary, cluster.clock.wall()) == times
+        assert all(row.actor is Actor.OTHER and row.preemptor is None for row in governor.rows)
+
+
+async def test_what_the_plane_evicts_itself_is_no_other_actors_doing() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        governor = Governor()
+        cluster.running(owned(pod("low", 4, priority="low"), "lows"), "node-0")
+        cluster.create(owned(pod("one", 4, priority="high"), "ones"))
+        cluster.start(governor=governor, watch_others=True)
+        await cluster.until(lambda: cluster.victims() == {"low"})
+        await cluster.pass_time(10 * SECOND)
+        assert [row.actor for row in governor.rows] == [Actor.SCHEDULING]

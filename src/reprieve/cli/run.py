@@ -132,6 +132,12 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     help="Other Reprieve schedulers fill the same nodes: take turns on them.",
 )
 @click.option(
+    "--watch-others",
+    is_flag=True,
+    help="Count what other actors evict, such as other schedulers and descheduling, for the "
+    "protection of that work; needs the scheduling plane.",
+)
+@click.option(
     "--decision-log",
     metavar="FILE|-",
     help="Write a JSON line for each change of the reason for which work waits; - is standard "

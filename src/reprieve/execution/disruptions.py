@@ -39,7 +39,7 @@ from reprieve.api.disruption import (
 )
 from reprieve.api.reprieve import Metadata, Preemption, VictimStatus
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.ledger import KEPT
+from reprieve.engine.disruptions.ledger import KEPT, Displacement
 from reprieve.execution.displaced_units import DisplacedUnit, displaced_units, displacement_of
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.intents import IntentLog
@@ -163,6 +163,10 @@ class Disruptions:
     def owes(self, name: str) -> bool:
         """Whether Disruptions of a plan are still to be written, by its record's name."""
         return name in self._owed
+
+    def note(self, row: Displacement) -> None:
+        """Count what another actor has displaced; nobody is told of that by itself."""
+        self._governor.record(row)
 
     async def recover(self, intents: IntentLog, records: Iterable[Preemption]) -> None:
         """Take note of what former processes displaced, and of what they have not told.

@@ -290,7 +290,7 @@ class PodRow:
     controller: str = ""  # uid of the controller
     failed: int = 0  # Unix seconds at which a container ended badly for the last time
     stuck: bool = False  # a container cannot be started
-    disrupted: bool = False  # somebody evicts it
+    disrupted: str = ""  # the reason for which somebody evicts it
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 from reprieve.api.scheduling import ContainerStatus, PodObject
 from reprieve.intake.cluster.metadata import seconds_of
 
-__all__ = ["failed_at", "is_disrupted", "is_stuck"]
+__all__ = ["disrupted_by", "failed_at", "is_stuck"]
 
 _CANNOT_START: Final = frozenset(
     {
@@ -51,12 +51,12 @@ def is_stuck(pod: PodObject) -> bool:
     )
 
 
-def is_disrupted(pod: PodObject) -> bool:
-    """Tell whether somebody evicts it, so that its end is not its own."""
-    return any(
-        condition.type == "DisruptionTarget" and condition.status == "True"
-        for condition in pod.status.conditions or ()
-    )
+def disrupted_by(pod: PodObject) -> str:
+    """Return the reason for which somebody evicts it, so that its end is not its own; or none."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            return condition.reason or "unknown"
+    return ""
 
 
 def _statuses(pod: PodObject) -> Iterator[ContainerStatus]:

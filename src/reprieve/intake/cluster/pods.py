@@ -32,7 +32,7 @@ from reprieve.intake.cluster.affinity import (
     spread_constraints,
 )
 from reprieve.intake.cluster.extended import extended_requests
-from reprieve.intake.cluster.failures import failed_at, is_disrupted, is_stuck
+from reprieve.intake.cluster.failures import disrupted_by, failed_at, is_stuck
 from reprieve.intake.cluster.metadata import (
     checkpoint_of,
     claims_of,
@@ -172,7 +172,7 @@ def pod_row(pod: PodObject, classes: PodClasses | None = None) -> PodRow:
         controller=controller_of(metadata),
         failed=failed_at(pod),
         stuck=is_stuck(pod),
-        disrupted=is_disrupted(pod),
+        disrupted=disrupted_by(pod),
     )
 
 

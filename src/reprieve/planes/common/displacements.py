@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
@@ -20,6 +21,9 @@ from reprieve.telemetry.displacements import displacements_of
 from reprieve.units.instants import Nanos
 
 __all__ = ["Issued", "PlaneDisplacements", "Side"]
+
+
+_MOST_KNOWN: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class PlaneDisplacements:
         self._plane = plane
         self._waits = waits
         self._open: dict[str, Issued] = {}  # by the name of the record
+        self._evicts: dict[str, None] = {}  # uids that plans of ours name, the oldest first
 
     def issue(
         self,
@@ -75,6 +80,7 @@ class PlaneDisplacements:
         exempt = Exemption.NONE
         if preemptor is not None and emergency is not None and priority >= emergency:
             exempt = Exemption.EMERGENCY
+        self._note(str(victim.root.uid) for victim in plan.victims)
         units: dict[str, list[int]] = {}
         for place, victim in enumerate(plan.victims):
             units.setdefault(victim.unit or victim.root.uid, []).append(place)
@@ -95,6 +101,15 @@ class PlaneDisplacements:
             self.governor.record(row)
             rows.append((row, frozenset(plan.victims[place].root.uid for place in places)))
         return Issued(tuple(rows))
+
+    def evicts(self, uid: str) -> bool:
+        """Whether a plan of ours names an object."""
+        return uid in self._evicts
+
+    def _note(self, uids: Iterable[str]) -> None:
+        self._evicts.update(dict.fromkeys(uids))
+        while len(self._evicts) > _MOST_KNOWN:
+            del self._evicts[next(iter(self._evicts))]
 
     def recorded(self, record: str, issued: Issued) -> None:
         """A plan stands in the record of this name: what becomes of it is told by `ended`."""
@@ -121,6 +136,7 @@ class PlaneDisplacements:
         for intent in intents:
             found = list(displacements_of(intent, lambda ref: None))
             rows += found
+            self._note(victim.root.uid for victim in intent.spec.victims)
             preemptor = intent.spec.preemptor
             completed = intent.status.phase is IntentPhase.COMPLETED
             if completed and preemptor is not None and not self._waits(preemptor):

@@ -65,6 +65,7 @@ class OperatorOptions:
     scheduler_names: tuple[str, ...] = ()
     verbosity: int = 0
     shared_nodes: bool = False
+    watch_others: bool = False
     decision_log: str | None = None
 
 

@@ -43,6 +43,7 @@ async def assemble(given: Surroundings) -> Assembled:
         lagging=given.lagging,
         dry_run=options.dry_run,
         shared_nodes=options.shared_nodes,
+        watch_others=options.watch_others,
         decision_limit=given.decision_limit,
         disruptions=given.disruptions,
         governor=given.governor,

@@ -50,6 +50,7 @@ class SchedulingContext:
     lagging: Callable[[], bool] = lambda: False
     dry_run: bool = False
     shared_nodes: bool = False
+    watch_others: bool = False
     group_version: str = ""
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None

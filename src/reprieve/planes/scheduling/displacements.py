@@ -3,24 +3,30 @@
 Before a unit is decided about, whoever is held from it is looked up by its line of work, and goes
 into the decision as a fact. Told are plans, pods that get a node (nobody made way for them in vain)
 and pods that fail: a container that ended with an error, or one that cannot be started. Pods whose
-failure is part of their eviction do not count. Source: specification of disruptions, section 4.
+failure is part of their eviction do not count.
+
+With `--watch-others` what others evict counts for the protection of that work, as pods say it in
+their condition `DisruptionTarget`; nothing of it is held against anybody. What a node's failure or
+a drain (an eviction from a node that takes no pods) takes protects nobody. Source: specification of
+disruptions, sections 3 and 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.engine.cluster.rows import PodRow
 from reprieve.engine.disruptions.governor import Governor
-from reprieve.engine.disruptions.ledger import Actor
+from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import Enforcement, Hold, Question
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.intake.lineage import pod_party
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
+from reprieve.planes.scheduling.context import log
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -29,13 +35,29 @@ from reprieve.units.instants import Nanos
 
 __all__ = ["SchedulingDisplacements"]
 
+_BY_API: Final = "EvictionByEvictionAPI"
+_EXEMPT: Final[Mapping[str, Exemption]] = {
+    "DeletionByTaintManager": Exemption.NODE_FAILURE,
+    "DeletionByPodGC": Exemption.NODE_FAILURE,
+    "TerminationByKubelet": Exemption.NODE_FAILURE,
+}
 _STRICTLY: Final = 1  # no victim of this plane has a priority that is not lower
 
 
 class SchedulingDisplacements:
-    """Follows which pods are which line of work. `lost`: what is lost with a pod."""
+    """Follows which pods are which line of work.
 
-    def __init__(self, governor: Governor, state: ClusterState, clock: Clock) -> None:
+    `others` is told of what other actors displaced; without it nobody looks for that.
+    """
+
+    def __init__(
+        self,
+        governor: Governor,
+        state: ClusterState,
+        clock: Clock,
+        others: Callable[[Displacement], None] | None = None,
+    ) -> None:
+        self._others = others
         self.told = PlaneDisplacements(governor, Actor.SCHEDULING, self._waits)
         self._governor = governor
         self._state = state
@@ -136,6 +158,22 @@ class SchedulingDisplacements:
             self._forget(row.uid)
             self._place(old, row)
         self._note_failure(old, row)
+        if self._others is not None and row.disrupted and (old is None or not old.disrupted):
+            self._note_other(row)
+
+    def _note_other(self, row: PodRow) -> None:
+        """Take note of a pod that another actor evicts."""
+        if self._others is None or self.told.evicts(row.uid) or not row.node:
+            return
+        exempt = _EXEMPT.get(row.disrupted, Exemption.NONE)
+        if row.disrupted == _BY_API and self._state.takes_no_pods(row.node):
+            exempt = Exemption.DRAIN
+        found = Displacement(
+            self._clock.wall(), Actor.OTHER, None, pod_party(row), row.uid, exempt=exempt
+        )
+        self._governor.record(found)
+        self._others(found)
+        log.info("%s/%s is evicted by others: %s", row.namespace, row.name, row.disrupted)
 
     def _place(self, old: PodRow | None, row: PodRow) -> None:
         party = pod_party(row)

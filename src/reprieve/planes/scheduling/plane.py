@@ -17,6 +17,7 @@ from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.scheduling_figures import with_figures
 from reprieve.engine.diagnosis.scheduling_fixes import Question, fixes_for
+from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
@@ -78,7 +79,9 @@ class SchedulingPlane:
         if context.shared_nodes:
             turns = NodeTurns(context.client, context.fence, context.clock, self.state.claimed)
         self.watches = Watches(context, self.state, turns)
-        self.displacements = SchedulingDisplacements(context.governor, self.state, context.clock)
+        self.displacements = SchedulingDisplacements(
+            context.governor, self.state, context.clock, self._others()
+        )
         self.statuses = Statuses(context, self.state, lambda: self.watches.groups)
         self.bindings = Bindings(
             context,
@@ -247,6 +250,13 @@ class SchedulingPlane:
         if not self.context.dry_run and not self.context.fence.open:
             return "the lease is not held for long enough"
         return next(iter(self.watches.troubles()), "")
+
+    def _others(self) -> Callable[[Displacement], None] | None:
+        """Return who is told of what others displaced, None where nobody looks for it."""
+        if not self.context.watch_others:
+            return None
+        told = self.context.disruptions
+        return (lambda row: None) if told is None else told.note
 
     def _changed(self) -> None:
         self.decisions.wake()

@@ -135,6 +135,10 @@ class ClusterState:
         """Yield all pods as they were seen last."""
         yield from self._pods.values()
 
+    def takes_no_pods(self, node: str) -> bool:
+        """Whether a node is there and was cordoned."""
+        return any(row.name == node and row.unschedulable for row in self._nodes.values())
+
     def ours(self, row: PodRow) -> bool:
         """Whether the pod waits for us to place it."""
         return (
