@@ -39,6 +39,7 @@ CONTROLLERS = (
     "replicaset-controller",
     "statefulset-controller",
     "garbage-collector-controller",
+    "clusterrole-aggregation-controller",
 )
 
 
