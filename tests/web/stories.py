@@ -33,6 +33,8 @@ from reprieve.engine.quota.model import (
     Quota,
     ResourceFlavor,
     ResourceGroup,
+    Settings,
+    Strategy,
     Workload,
 )
 from reprieve.engine.quota.model import Preemption as Rules
@@ -140,7 +142,9 @@ def written(
     return Preemption(metadata, spec, status)
 
 
-def quota_record(name: str = "quota-train-1") -> Preemption:
+def quota_record(
+    name: str = "quota-train-1", fair: tuple[Strategy, ...] | None = None
+) -> Preemption:
     """Queue b takes back what a and c have borrowed: of four, two make way and one is put back."""
     configuration = Configuration(
         {
@@ -152,6 +156,7 @@ def quota_record(name: str = "quota-train-1") -> Preemption:
         {"gpus": ResourceFlavor("gpus")},
         {f"team-{each}/{each}": LocalQueue(f"team-{each}/{each}", each) for each in "abc"},
         {f"team-{each}": {} for each in "abc"},
+        Settings(fair_sharing=fair),
     )
     holdings, queues = Holdings(configuration), Queues(configuration)
     for each in (

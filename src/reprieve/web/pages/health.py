@@ -20,9 +20,9 @@ from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.told import PreemptionRecord
-from reprieve.web.records.called import called
+from reprieve.web.records.called import called, masking_of
 from reprieve.web.records.loops import loops_of
-from reprieve.web.records.masking import Masking, address_of, home_of, is_visible
+from reprieve.web.records.masking import address_of, is_visible
 from reprieve.web.tables import (
     Cell,
     Column,
@@ -122,9 +122,7 @@ def _open(mirror: Mirror, viewer: Viewer, found: list[PreemptionRecord]) -> _Row
     """Yield the preemptions that are not over, the oldest first."""
     for each in sorted(found, key=lambda each: (each.decided, each.name))[:_MOST]:
         record = each.record
-        masking = Masking(
-            viewer, home_of(record, viewer), mirror.key, lambda ref: called(mirror, ref)
-        )
+        masking = masking_of(mirror, viewer, record)
         own = [unit for unit in each.units if viewer.sees(unit.namespace)]
         left = sum(len(unit.roots) for unit in own if not unit.state.over)
         address = address_of(record, viewer)
@@ -148,9 +146,13 @@ def _loops(mirror: Mirror, viewer: Viewer, at: Nanos) -> _Rows:
     for loop in loops_of((each.record for each in mirror.preemptions), at):
         if not all(viewer.sees(each.namespace) for each in loop.members):
             continue
-        names = [called(mirror, each) for each in loop.members]
+        names = [
+            called(mirror, each, lineage)
+            for each, lineage in zip(loop.members, loop.lineages, strict=True)
+        ]
+        known = {each.uid: name for each, name in zip(loop.members, names, strict=True)}
         held = ", ".join(
-            f"{called(mirror, one)} does not displace {called(mirror, other)}"
+            f"{known.get(one.uid, one.name)} does not displace {known.get(other.uid, other.name)}"
             for one, other in loop.held
         )
         yield (

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from reprieve.answers.quantities import listed
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.lost_work import devices_of
+from reprieve.engine.plan import Plane
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.telemetry.story import level_text
 from reprieve.units.instants import Nanos
@@ -29,9 +30,9 @@ from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
 from reprieve.web.pages.asked import one, whole
-from reprieve.web.records.called import called
+from reprieve.web.records.called import masking_of
 from reprieve.web.records.judged import Again, Candidate, Fate, Judgement
-from reprieve.web.records.masking import Masking, address_of, home_of, is_visible
+from reprieve.web.records.masking import Masking, address_of, is_visible
 from reprieve.web.records.told_disruptions import rows_of_disruptions, values_of_disruptions
 from reprieve.web.records.victims import VictimUnit, need_of, victim_units
 from reprieve.web.tables import (
@@ -178,7 +179,7 @@ def _telling(mirror: Mirror, viewer: Viewer, head: PreemptionRecord) -> _Telling
     opened = mirror.opened.whole(head.namespace, head.name, head.uid)
     record = head.record if opened is None else replace(head.record, spec=opened.spec)
     judgement = None if opened is None else opened.judgement
-    masking = Masking(viewer, home_of(record, viewer), mirror.key, lambda ref: called(mirror, ref))
+    masking = masking_of(mirror, viewer, record)
     candidates = {} if judgement is None else {each.uid: each for each in judgement.candidates}
     return _Telling(record, victim_units(record), judgement, viewer, masking, candidates)
 
@@ -247,6 +248,7 @@ def _decision(telling: _Telling) -> dict[str, Any]:
             "lacking": whole(need.resource, need.lacking),
             "taken": whole(need.resource, need.taken),
             "exact": need.exact,
+            "putBack": _put_back(telling),
         },
         "reprieved": dict(sorted(spec.reprieved.items())),
         "proof": {
@@ -258,6 +260,15 @@ def _decision(telling: _Telling) -> dict[str, Any]:
         },
         "again": {"state": again.value, "text": said},
     }
+
+
+def _put_back(telling: _Telling) -> int | None:
+    """Return how many were put back; what the record does not count is counted again."""
+    reprieved = telling.record.spec.reprieved
+    if reprieved or telling.record.spec.plane != Plane.QUOTA:
+        return sum(reprieved.values())
+    judgement = telling.judgement
+    return None if judgement is None else judgement.number_of(Fate.REPRIEVED)
 
 
 def _made_way(telling: _Telling) -> Iterator[tuple[str, tuple[Cell, ...]]]:
@@ -296,7 +307,7 @@ def _better(telling: _Telling, unit: VictimUnit) -> str:
     """Return what people call a unit: the job of a Workload, its group where it has one."""
     if len(unit.roots) > 1 or unit.unit.startswith("podgroup/"):
         return unit.unit
-    return telling.masking.unit_of(unit.root)
+    return telling.masking.unit_of(unit.root, unit.lineage)
 
 
 def _spared(telling: _Telling, mirror: Mirror) -> Iterator[tuple[str, tuple[Cell, ...]]]:

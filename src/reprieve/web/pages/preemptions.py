@@ -24,8 +24,8 @@ from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
 from reprieve.web.pages.asked import asked_of, one
-from reprieve.web.records.called import called
-from reprieve.web.records.masking import Masking, address_of, home_of, is_visible
+from reprieve.web.records.called import masking_of
+from reprieve.web.records.masking import address_of, is_visible
 from reprieve.web.records.told_disruptions import values_of_disruptions
 from reprieve.web.tables import (
     Cell,
@@ -154,7 +154,7 @@ def _row(mirror: Mirror, viewer: Viewer, each: PreemptionRecord, told: str) -> _
     """Return one row; `told`: for whom it was, as a Disruption of the viewer's tells it."""
     record = each.record
     spec, plane = record.spec, record.spec.plane
-    masking = Masking(viewer, home_of(record, viewer), mirror.key, lambda ref: called(mirror, ref))
+    masking = masking_of(mirror, viewer, record)
     preemptor = spec.preemptor
     whole = viewer.sees_all or (preemptor is not None and viewer.sees(preemptor.namespace))
     own = [unit for unit in each.units if whole or viewer.sees(unit.namespace)]

@@ -25,10 +25,10 @@ from reprieve.web.mirror.queues import WorkloadRecord, WorkloadState
 from reprieve.web.mirror.sums import UnitSum
 from reprieve.web.pages.asked import one
 from reprieve.web.pages.waiters import Waiter, waiter_of
-from reprieve.web.records.called import called
+from reprieve.web.records.called import masking_of
 from reprieve.web.records.life import Present, Segment, Stage, life
 from reprieve.web.records.line import Line, line_of
-from reprieve.web.records.masking import Masking, address_of
+from reprieve.web.records.masking import address_of
 from reprieve.web.records.turns import Turn, turns_of
 from reprieve.web.tables import (
     Cell,
@@ -313,7 +313,7 @@ def _displaced(
     """Yield who made way for it, the newest first."""
     newest = sorted(line.preempted, key=lambda each: each.decided, reverse=True)
     for each in newest[:_MOST_TURNS]:
-        masking = Masking(viewer, line.namespace, mirror.key, lambda ref: called(mirror, ref))
+        masking = masking_of(mirror, viewer, each.record, line.namespace)
         lost = [unit.lost for unit in each.units if unit.lost is not None]
         whose = [
             masking.shown(unit.root, unit.lineage, unit.unit if len(unit.roots) > 1 else "").text

@@ -3,7 +3,8 @@
 What is said of a candidate names nobody else, so that a page may show those that its viewer sees
 and count the others. Places are counted from 1, in the order in which the plane takes candidates:
 
-1. quota: evicted first, then other ClusterQueues, lower priority, later reservation, uid
+1. quota: evicted first, then other ClusterQueues, lower priority, later reservation, uid; with
+   fair sharing within each ClusterQueue
 2. scheduling: lower priority first, then less lost work where the policy asks for it, later start
 3. idle: idle for the longest first
 
@@ -12,6 +13,7 @@ Pure: a decision made again goes in. Source: promise "Explained" of the design.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cmp_to_key
@@ -48,6 +50,11 @@ def candidates_of(replay: Replays) -> Iterator[Candidate]:
 def order_of(replay: Replays) -> str:
     """Return in which order candidates are taken, in words."""
     if isinstance(replay, QuotaReplay):
+        if replay.decided_on.settings.fair_sharing is not None:
+            return (
+                "within its ClusterQueue, which shares choose: lower priority first, then later "
+                "admission"
+            )
         return "other ClusterQueues first, then lower priority, then later admission"
     if isinstance(replay, SchedulingReplay):
         cost = " less lost work, then" if replay.decided_on.policy.harm_order else ""
@@ -76,6 +83,8 @@ def _of_quota(replay: QuotaReplay) -> Iterator[Candidate]:
     holders = {holder.key: holder for holder in replay.holders}
     taken = [holders[each.key] for each in told if each.standing in _TAKEN and each.key in holders]
     places = _quota_places(replay, taken)
+    among = Counter(holder.queue for holder in taken)
+    fair = replay.decided_on.settings.fair_sharing is not None
     borrowed = _Borrowed(replay)
     for each in told:
         fate, text = _QUOTA_FATES[each.standing]
@@ -96,6 +105,7 @@ def _of_quota(replay: QuotaReplay) -> Iterator[Candidate]:
             amounts=dict(each.amounts),
             priority=each.priority,
             place=places.get(each.key, 0),
+            among=among[holder.queue] if fair and holder is not None else len(taken),
             queue=each.cluster_queue,
             since=reserved or 0,
             borrowed=above,
@@ -103,6 +113,20 @@ def _of_quota(replay: QuotaReplay) -> Iterator[Candidate]:
 
 
 def _quota_places(replay: QuotaReplay, taken: Iterable[Holder]) -> dict[str, int]:
+    """Return the places by key; with fair sharing, where shares choose the queue, within each."""
+    if replay.decided_on.settings.fair_sharing is not None:
+        by_queue: dict[int, list[Holder]] = {}
+        for holder in taken:
+            by_queue.setdefault(holder.queue, []).append(holder)
+        return {
+            key: place
+            for alike in by_queue.values()
+            for key, place in _in_order(replay, alike).items()
+        }
+    return _in_order(replay, taken)
+
+
+def _in_order(replay: QuotaReplay, taken: Iterable[Holder]) -> dict[str, int]:
     rows: list[Row] = [_row(holder) for holder in taken]
     usage = replay.snapshot.local_queue_usage if by_local_queue(replay.snapshot) else None
     own = replay.entry.queue
@@ -190,6 +214,7 @@ def _of_scheduling(replay: SchedulingReplay) -> Iterator[Candidate]:
             amounts=_requests(replay, slot),
             priority=each.priority,
             place=places.get(each.uid, 0),
+            among=len(places),
             node=each.node,
             pool=pools.get(each.node, ""),
             group=each.group,
@@ -253,6 +278,7 @@ def _of_idle(replay: Replay) -> Iterator[Candidate]:
             text=text,
             amounts=dict(row.gpus),
             place=places.get(row.key, 0),
+            among=len(places),
             since=max((pod.started or 0 for pod in row.pods), default=0),
             idle_since=row.status.idle_since or 0,
         )

@@ -37,6 +37,7 @@ class Candidate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
         rule: a word for why, as the plane has it; `text`: the same as a clause.
         amounts: what it held, in base units.
         place: in the order in which candidates are taken; 0 for one that could not be.
+        among: how many have a place in that order.
         queue: its ClusterQueue. node, pool, group: where it ran, and with whom.
         since: when it began to hold what it held, in nanoseconds; 0 where that is not known.
         idle_since: likewise, of work that was idle.
@@ -54,6 +55,7 @@ class Candidate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     amounts: dict[str, int] = {}
     priority: int = 0
     place: int = 0
+    among: int = 0
     queue: str = ""
     node: str = ""
     pool: str = ""
@@ -86,7 +88,6 @@ class Judgement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
         proven: the proof was asked.
         candidates: victims in full, of others at most a thousand of each fate.
         counts: of all candidates, by fate and rule as `Fate/rule`.
-        taken: how many could have been taken: those who made way, and those put back.
         order: in which those are tried, in words.
     """
 
@@ -96,7 +97,6 @@ class Judgement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     proven: bool = False
     candidates: list[Candidate] = []
     counts: dict[str, int] = {}
-    taken: int = 0
     order: str = ""
 
     def number_of(self, fate: Fate) -> int:

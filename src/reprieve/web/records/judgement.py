@@ -38,11 +38,9 @@ def judgement_of(record: Preemption) -> Judgement:
     kept: list[Candidate] = []
     counts: Counter[str] = Counter()
     by_fate: Counter[Fate] = Counter()
-    taken = 0
     for each in candidates_of(replay):
         counts[f"{each.fate}/{each.rule}"] += 1
         by_fate[each.fate] += 1
-        taken = max(taken, each.place)
         if each.fate is Fate.MADE_WAY or by_fate[each.fate] <= MOST_CANDIDATES:
             kept.append(each)
     return Judgement(
@@ -52,7 +50,6 @@ def judgement_of(record: Preemption) -> Judgement:
         faults is not None,
         kept,
         dict(sorted(counts.items())),
-        taken,
         order_of(replay),
     )
 

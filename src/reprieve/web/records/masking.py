@@ -35,18 +35,18 @@ class Masking:
         viewer: whom.
         home: the namespace of his as which he is told; numbers of other work are made for it.
         key: to the numbers; empty where it cannot be read.
-        unit_of: what people call an object.
+        unit_of: what people call an object of a lineage.
     """
 
     viewer: Viewer
     home: str
     key: bytes
-    unit_of: Callable[[ObjectRef], str]
+    unit_of: Callable[[ObjectRef, str], str]
 
     def shown(self, ref: ObjectRef, lineage: str = "", unit: str = "") -> Shown:
         """Return how an object is told; `unit`: its id, where it is known already."""
         if self.viewer.sees(ref.namespace):
-            called = unit or self.unit_of(ref)
+            called = unit or self.unit_of(ref, lineage)
             return Shown(called, called)
         return Shown(self.masked(lineage or ref.uid))
 

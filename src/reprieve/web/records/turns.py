@@ -17,11 +17,11 @@ from reprieve.units.instants import Nanos
 from reprieve.web.mirror.mirror import Mirror
 from reprieve.web.mirror.pods import NEVER, instant
 from reprieve.web.mirror.told import DisruptionRecord, PreemptionRecord
-from reprieve.web.records.called import called
+from reprieve.web.records.called import masking_of
 from reprieve.web.records.judged import Candidate, Judgement
 from reprieve.web.records.life import Displacement
 from reprieve.web.records.line import Line
-from reprieve.web.records.masking import Masking, address_of
+from reprieve.web.records.masking import address_of
 from reprieve.web.records.victims import VictimUnit
 from reprieve.web.records.why import why_chosen
 from reprieve.web.tables import Viewer
@@ -152,7 +152,7 @@ def _turn(
     plane = specs[0].plane if specs else ""
     if plan.record is not None:
         plane = plan.record.plane
-        masking = Masking(viewer, line.namespace, mirror.key, lambda ref: called(mirror, ref))
+        masking = masking_of(mirror, viewer, plan.record.record, line.namespace)
         by = masking.preemptor(plan.record.record, said).text
         rules = {rule_text(plane, unit.rule) for unit in plan.units}
         spared = spared or {spared_by(plane, unit.rule) for unit in plan.units}

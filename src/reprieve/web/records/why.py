@@ -24,14 +24,20 @@ def why_chosen(plane: str, candidate: Candidate, judgement: Judgement) -> str:
     """Return why a victim was chosen; empty where nothing more than the rule is known."""
     parts = [candidate.text] if candidate.text else []
     if candidate.place:
-        put_back = judgement.number_of(Fate.REPRIEVED)
-        were = "was" if put_back == 1 else "were"
-        spared = f", of which {put_back} {were} put back" if put_back else ""
+        spared = _put_back(candidate, judgement)
         parts.append(
-            f"{ordinal(candidate.place)} of {judgement.taken} {_OBJECTS.get(plane, 'objects')} "
+            f"{ordinal(candidate.place)} of {candidate.among} {_OBJECTS.get(plane, 'objects')} "
             f"that could be taken{spared} ({judgement.order})"
         )
     return "; ".join(parts)
+
+
+def _put_back(candidate: Candidate, judgement: Judgement) -> str:
+    """Return how many of all were put back, where they are of one order."""
+    number = judgement.number_of(Fate.REPRIEVED)
+    if not 0 < number < candidate.among:
+        return ""
+    return f", of which {number} {'was' if number == 1 else 'were'} put back"
 
 
 def ordinal(number: int) -> str:
