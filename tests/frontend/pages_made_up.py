@@ -360,7 +360,7 @@ def health(size: str, tick: int) -> Made:
         ),
         "kinds": (
             columns("kind health:word namespaces:number objects:number error"),
-            {"k": ["pods", "Live", None, 31, ""]},
+            {"k": ["pods", "Watching", None, 31, ""]},
         ),
     }
     return values, {name: (names, rows if some else {}) for name, (names, rows) in tables.items()}

@@ -98,6 +98,9 @@ const LINKS: Record<string, (name: string) => string> = {
   cluster_queue: queuePath,
 };
 
+/** Words that say which rather than how it stands have no shape. */
+const PLAIN = new Set(["plane", "kind"]);
+
 /** A cell of a column; the name of the column tells what its text is the name of. */
 export function CellView({ cell, kind, name }: { cell: Cell; kind: Kind; name: string }): ComponentChildren {
   if (cell === null || cell === "") return <span class="none">–</span>;
@@ -107,7 +110,7 @@ export function CellView({ cell, kind, name }: { cell: Cell; kind: Kind; name: s
     if (kind === "instant") return <Age at={cell} />;
     return kind === "duration" ? duration(cell) : number(cell);
   }
-  if (kind === "word") return <Word word={cell} />;
+  if (kind === "word" && !PLAIN.has(name)) return <Word word={cell} />;
   if (kind === "unit") return <UnitLink id={cell} />;
   const link = LINKS[name];
   if (link) return <a href={link(cell)}>{cell}</a>;

@@ -7,18 +7,20 @@ export type Shape = "full" | "half" | "ring" | "slash" | "cross" | "alert" | "sq
 export type Tone = "" | "attention" | "quiet";
 
 const SHAPES: [Shape, Tone, string[]][] = [
-  ["full", "", ["running", "runs", "working", "active", "admitted", "leader", "live", "ready", "held"]],
+  ["full", "", ["running", "runs", "working", "active", "admitted", "leader", "live", "ready", "held",
+    "watching"]],
   ["check", "", ["completed", "succeeded", "finished", "starts", "reprieved", "irreducible", "same", "ok",
     "resumed", "requeued", "recovered"]],
   ["half", "", ["idle", "borrowed", "borrows", "partial", "suspended", "claimed", "reserved", "starting",
-    "spared", "startswithvictims"]],
+    "spared", "startswithvictims", "notserved"]],
   ["ring", "quiet", ["waiting", "waits", "pending", "queued", "pendinggpu", "planned", "free", "gated",
     "open", "behindhead", "backoff", "heldbyothers"]],
   ["slash", "", ["leaving", "leaves", "evicting", "terminating", "executing", "stopping", "victimsleaving"]],
   ["cross", "attention", ["evicted", "displaced", "madeway", "preempted", "reclaimed"]],
   ["alert", "attention", ["neverfits", "failed", "refused", "stuck", "lost", "differs", "unproven",
     "expired", "blocked", "overdue", "error", "notready", "abandoned", "stale", "invalid", "stopped",
-    "noflavormatches", "nonodematches", "setaside", "groupmissing", "notuniform", "stalemetrics"]],
+    "noflavormatches", "nonodematches", "setaside", "groupmissing", "notuniform", "stalemetrics",
+    "forbidden", "unreachable", "failing"]],
 ];
 
 const LOOKS = new Map(
