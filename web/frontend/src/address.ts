@@ -60,6 +60,12 @@ export const preemptionPath = (name: string): string =>
   to(`/preemption/${encodeURIComponent(name)}`);
 export const queuePath = (name: string): string => to(`/queue/${encodeURIComponent(name)}`);
 
+/** The option of a command that asks for the same namespace, or for all. */
+export function inNamespace(): string {
+  const [only, ...others] = place.value.query.getAll("ns");
+  return only && !others.length ? ` -n ${only}` : " -A";
+}
+
 export function go(href: string): void {
   history.pushState(null, "", href);
   arrive();

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { address, setQuery, to } from "../address.ts";
+import { address, inNamespace, setQuery, to } from "../address.ts";
 import { Word } from "../cells.tsx";
 import { number } from "../format.ts";
 import { Rest } from "../generic.tsx";
@@ -23,7 +23,7 @@ export function Now({ state }: { state: PageState }): JSX.Element {
   return (
     <>
       <Patterns />
-      <Title command="kubectl get pods -A -o wide">
+      <Title command={`reprieve get holders${inNamespace()}`}>
         Now <span class="soft resource">{resource}</span>
       </Title>
       {isObject(bar) ? (

@@ -1,7 +1,7 @@
 // Waiting: every unit that waits, by reason and by shape, what is missing and what helps.
 
 import type { JSX } from "preact";
-import { setQuery, to } from "../address.ts";
+import { inNamespace, setQuery, to } from "../address.ts";
 import { Word } from "../cells.tsx";
 import { Rest } from "../generic.tsx";
 import { tableOfObjects } from "../local_table.ts";
@@ -15,7 +15,7 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
   const waiting = tables["waiting"];
   return (
     <>
-      <Title command="kubectl get workloads,pods -A">Waiting</Title>
+      <Title command={`reprieve get waiters${inNamespace()}`}>Waiting</Title>
       <Unseen unseen={values["unseen"]} />
       <div class="columns">
         <DataTable
