@@ -78,7 +78,7 @@ spec:
 
 @dataclass(frozen=True)
 class Playground:
-    """An empty cluster of two nodes with four GPUs each, and the address of its page."""
+    """An empty cluster, and the address of its page."""
 
     address: str
     kubectl: tuple[str, ...]
@@ -104,14 +104,15 @@ class Playground:
 
 
 @asynccontextmanager
-async def playground(folder: Path) -> AsyncIterator[Playground]:
+async def playground(folder: Path, nodes: int = 2, gpus: int = 4) -> AsyncIterator[Playground]:
+    """Yield an empty cluster with its page; gone afterwards."""
     binary = find_kubectl()
     if binary is None:
         pytest.skip("no kubectl: set $KUBECTL, or put one on PATH")
     kubeconfig = folder / "kubeconfig"
     process = await asyncio.create_subprocess_exec(
         Path(sys.executable).parent / "reprieve",
-        *("up", "--headless", "--nodes", "2", "--gpus", "4"),
+        *("up", "--headless", "--nodes", str(nodes), "--gpus", str(gpus)),
         *("--kubeconfig-out", str(kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
