@@ -6,6 +6,8 @@ ARG PYTHON=python:3.11.13-slim-bookworm
 FROM ${PYTHON} AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never \
     UV_PROJECT_ENVIRONMENT=/opt/reprieve
+# Set to 1 where npm has no registry to ask: the image is then without the web page.
+ARG REPRIEVE_WITHOUT_WEB=
 RUN pip install --no-cache-dir uv==0.13.9
 WORKDIR /source
 COPY pyproject.toml uv.lock README.md LICENSE ./

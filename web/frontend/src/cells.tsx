@@ -116,10 +116,3 @@ export function CellView({ cell, kind, name }: { cell: Cell; kind: Kind; name: s
   if (link) return <a href={link(cell)}>{cell}</a>;
   return <span title={cell}>{cell}</span>;
 }
-
-/** What a cell says in plain text, as for a copy of the table. */
-export function plain(cell: Cell | undefined, kind: Kind): string {
-  if (cell === null || cell === undefined) return "";
-  if (Array.isArray(cell)) return cell.join(" ");
-  return kind === "instant" && typeof cell === "number" ? iso(cell) : String(cell);
-}

@@ -59,7 +59,15 @@ export function Shell({ session, status, state, children }: ShellProps): JSX.Ele
           {status && <Filters page={page} state={state} session={session} />}
         </div>
       </header>
-      <main id="main" tabIndex={-1}>{children}</main>
+      <main id="main" tabIndex={-1}>
+        {session.namespaces && !address.value.query.has("ns") && FILTERED.has(page) && (
+          <p class="unseen">
+            You see the work of {session.namespaces.length ? session.namespaces.join(", ") : "no namespace yet"}; another namespace is shown, where you may
+            see it, once it is named above.
+          </p>
+        )}
+        {children}
+      </main>
       <KeysDialog />
     </>
   );
@@ -91,7 +99,8 @@ function connectionText(status: Status): ["live" | "wait" | "bad", string] {
   return ["bad", kind === "ended" ? "ended" : "not shown"];
 }
 
-const typed = signal("");
+/** What is being typed, until the address has it. */
+const typed = signal<string | null>(null);
 /** Somebody is at the field of namespaces: only then they are gathered from the tables. */
 const listed = signal(false);
 let pause = 0;
@@ -133,12 +142,12 @@ function Filters({ page, state, session }: { page: string; state: PageState | nu
       )}
       <label>
         <span class="hidden">Search in the tables</span>
-        <input id="search" type="search" placeholder="/ search" aria-keyshortcuts="/" spellcheck={false} value={typed.value || search} onInput={(event) => {
+        <input id="search" type="search" placeholder="/ search" aria-keyshortcuts="/" spellcheck={false} value={typed.value ?? search} onInput={(event) => {
           const wanted = event.currentTarget.value;
           typed.value = wanted;
           clearTimeout(pause);
           pause = window.setTimeout(() => {
-            typed.value = "";
+            typed.value = null;
             setQuery("search", [wanted.trim()]);
           }, 120);
         }} />

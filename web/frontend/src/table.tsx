@@ -9,7 +9,8 @@ import { useSignal, useSignalEffect } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { address, go, preemptionPath, queuePath, setQuery, workloadPath } from "./address.ts";
-import { CellView, plain } from "./cells.tsx";
+import { CellView } from "./cells.tsx";
+import { csv, json } from "./files.ts";
 import { capital, number, unitOf, words } from "./format.ts";
 import { Order, type Sorting } from "./order.ts";
 import type { TableState } from "./topic_state.ts";
@@ -141,7 +142,7 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
           {caption} <span class="count">{number(slots.length)}{slots.length < table.slots.length && ` of ${number(table.slots.length)}`}</span>
         </h2>
         {props.actions}
-        <Downloads name={name} table={table} slots={slots} columns={columns} whole={!search && !props.only && !props.local} />
+        <Downloads name={name} table={table} slots={slots} whole={!search && !props.only && !props.local} />
       </header>
       <div
         class="scroller"
@@ -258,12 +259,11 @@ interface DownloadsProps {
   name: string;
   table: TableState;
   slots: readonly number[];
-  columns: Shown[];
   /** All rows are shown: the server's file says the same. */
   whole: boolean;
 }
 
-function Downloads({ name, table, slots, columns, whole }: DownloadsProps): JSX.Element {
+function Downloads({ name, table, slots, whole }: DownloadsProps): JSX.Element {
   const { wire: page } = address.value;
   const parameters = serverQuery();
   const links = ["csv", "json"].map((form) => {
@@ -272,7 +272,7 @@ function Downloads({ name, table, slots, columns, whole }: DownloadsProps): JSX.
     const made = (event: Event): void => {
       if (whole) return;
       event.preventDefault();
-      save(file, form === "csv" ? csv(table, slots, columns) : json(table, slots, columns));
+      save(file, form === "csv" ? csv(table, slots) : json(table, slots));
     };
     return (
       <a key={form} href={href} download={file} onClick={made} aria-label={`${form.toUpperCase()} of ${name}`}>
@@ -293,24 +293,6 @@ export function serverQuery(): string {
   return result.toString();
 }
 
-function csv(table: TableState, slots: readonly number[], columns: Shown[]): string {
-  const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  // A text that a spreadsheet would calculate is kept a text.
-  const safe = (text: string): string => (/^[=+\-@\t]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text);
-  const lines = slots.map((slot) => {
-    const row = table.rowOf.get(slot)!;
-    return columns.map(({ index, kind }) => quoted(safe(plain(table.data[index]?.[row], kind)))).join(",");
-  });
-  return [columns.map(({ name }) => name).join(","), ...lines, ""].join("\r\n");
-}
-
-function json(table: TableState, slots: readonly number[], columns: Shown[]): string {
-  const rows = slots.map((slot) => {
-    const row = table.rowOf.get(slot)!;
-    return Object.fromEntries(columns.map(({ name, index }) => [name, table.data[index]?.[row] ?? null]));
-  });
-  return `${JSON.stringify(rows, null, 1)}\n`;
-}
 
 function save(file: string, content: string): void {
   const url = URL.createObjectURL(new Blob([content]));
