@@ -36,14 +36,22 @@ class Plugin:
             self.asked += 1
             while not self.released.is_set():
                 try:
-                    if self.how == "sleeps":
-                        self.released.wait()
-                    while not self.released.is_set():
-                        pass
+                    self._spin()
                 except BaseException:
                     if self.how == "spins":
                         raise
         return GROUP_POST_FILTERS["DefaultPreemption"](simulation, row, *facts)
+
+    def _spin(self) -> None:
+        while not self.released.is_set():
+            try:
+                if self.how == "sleeps":
+                    self.released.wait()
+                while not self.released.is_set():
+                    pass
+            except BaseException:
+                if self.how == "spins":
+                    raise
 
 
 async def _until(cluster: Memory, holds: Callable[[], bool]) -> None:

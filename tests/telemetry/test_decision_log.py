@@ -207,7 +207,7 @@ def test_a_standard_output_that_nobody_reads_any_more_is_counted_and_ends_nothin
         ("missing/log", "No such file or directory"),
         ("folder", "Is a directory"),
         ("pipe", "No such device or address"),
-        ("nul\0l", "embedded null byte"),
+        ("nul\0l", ""),
         ("", "Is a directory"),
     ],
 )
@@ -215,6 +215,10 @@ def test_what_cannot_be_written_is_refused_in_one_line(tmp_path: Path, name: str
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     where = f"{tmp_path}/{name}" if name else ""
+    if "\0" in name:  # what Pythons say of it differs
+        with pytest.raises(ValueError, match="embedded null") as own:
+            os.open(where, os.O_WRONLY)
+        why = str(own.value)
     with (
         pytest.raises(UsageError) as raised,
         decision_log(where, SystemClock(), Metrics()),

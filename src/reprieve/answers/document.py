@@ -6,7 +6,9 @@ sure that is. What the caller may not see stands before all of it.
 
 from __future__ import annotations
 
+import inspect
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -143,5 +145,17 @@ def schema() -> dict[str, object]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Answer of reprieve explain",
-        **msgspec.json.schema(Answer),
+        **_cleaned(msgspec.json.schema(Answer)),
     }
+
+
+def _cleaned(part: Any) -> Any:
+    """Return a schema whose descriptions are not indented, as of older Pythons."""
+    if isinstance(part, dict):
+        return {
+            name: inspect.cleandoc(value)
+            if name == "description" and isinstance(value, str)
+            else _cleaned(value)
+            for name, value in part.items()
+        }
+    return [_cleaned(each) for each in part] if isinstance(part, list) else part

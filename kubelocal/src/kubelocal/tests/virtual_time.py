@@ -38,6 +38,10 @@ class VirtualTimeLoop(looptime.LoopTimeEventLoop, asyncio.SelectorEventLoop):
 
         self._selector.select = select  # type: ignore[method-assign]
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the executor's threads, however much time would pass: `timeout` is of a wall."""
+        await super().shutdown_default_executor()
+
     @staticmethod
     def is_awaited() -> bool:
         """Whether a thread works for which time stands still; none here."""
