@@ -31,15 +31,15 @@ def spin() -> str:
 
 
 def keep_spinning(released: threading.Event) -> str:
-    """Whatever is raised in here stays in here, be it raised where the inner one is over."""
+    """Whatever is raised in here stays in here."""
+
+    def spin_until_then() -> None:
+        while not released.is_set():
+            pass
+
     while not released.is_set():
         try:
-            while not released.is_set():
-                try:
-                    while not released.is_set():
-                        pass
-                except BaseException:
-                    continue
+            spin_until_then()
         except BaseException:
             continue
     return "too late"
