@@ -92,7 +92,7 @@ class Families:
     """
 
     def __init__(self) -> None:
-        self._narrow: dict[str, str] = {}
+        self._narrow: dict[str, str] = {}  # those with a label only
         self._wide: dict[str, str] = {}
         # By weak link: who was displaced when, and has not come back as far as is known; in order.
         self._displaced: dict[str, OrderedDict[Lineage, Nanos]] = {}
@@ -106,9 +106,10 @@ class Families:
         lineage = party.lineage
         new = lineage not in self._wide
         if new:
-            self._narrow[lineage] = self._wide[lineage] = lineage
+            self._wide[lineage] = lineage
         if party.merged:
             for parents in (self._narrow, self._wide):
+                parents.setdefault(lineage, lineage)
                 parents.setdefault(party.merged, party.merged)
                 _join(parents, lineage, party.merged)
         if new and party.weak:
