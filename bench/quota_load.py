@@ -1,4 +1,4 @@
-"""`python -m bench.quota_load [--kubeconfig FILE] [--large] [--part FRACTION] [--quick]`.
+"""`python -m bench.quota_load [--kubeconfig FILE] [--large] [--part FRACTION] [--quick] ...`.
 
 The reference's load test: Workload objects only, created and finished by a runner, through three
 processes: the API server, the operator with `--controllers quota`, which knows a kubeconfig and
@@ -13,6 +13,9 @@ operator's CPU time, events that it writes behind included. Checked: a cohort ho
 by no more than what the victims at the time hold (`most_above`, in cpus), every Workload is
 finished, and in the end all queues show that nothing is used. `mean_wait_s` is the time from
 creation to admission, by class; `large` is the one of the highest priority.
+
+With `--untold` no Disruption is written (`untold_operator`): the difference in
+`cpu_ms_per_workload` is what telling tenants costs.
 
 `--large` takes 50,000 Workloads in 1,000 queues, `--part` that fraction of the Workloads, `--quick`
 a small shape of its own: a smoke test that asserts results and never times.
@@ -56,17 +59,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--log", type=Path, help="where the operator's log goes")
     parser.add_argument("--large", action="store_true", help="50,000 Workloads in 1,000 queues")
     parser.add_argument("--part", type=float, default=1.0, help="fraction of the Workloads")
+    parser.add_argument("--untold", action="store_true", help="write no Disruptions")
     parser.add_argument("--quick", action="store_true", help="a few seconds, times do not matter")
     chosen = parser.parse_args(arguments)
     if not 0 < chosen.part <= 1:
         parser.error(f"--part {chosen.part:g}: accepted: more than 0, at most 1")
     shape = QUICK if chosen.quick else LARGE if chosen.large else BASELINE
     load = shape.part(chosen.part) if chosen.part < 1 else shape
-    asyncio.run(_run(shape, load, chosen.kubeconfig, chosen.log))
+    asyncio.run(_run(shape, load, chosen.kubeconfig, chosen.log, untold=chosen.untold))
     return 0
 
 
-async def _run(queues: Shape, load: Shape, given: Path | None, log: Path | None) -> None:
+async def _run(
+    queues: Shape, load: Shape, given: Path | None, log: Path | None, *, untold: bool
+) -> None:
     async with AsyncExitStack() as stack:
         kubeconfig = given
         if kubeconfig is None:
@@ -84,6 +90,7 @@ async def _run(queues: Shape, load: Shape, given: Path | None, log: Path | None)
             kubeconfig,
             {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
             arguments=("--controllers", "quota", "--metrics-port", "0"),
+            module="bench.untold_operator" if untold else "reprieve",
             on_line=None if lines is None else lambda line: print(line, file=lines),
         )
         await operator.start()

@@ -1,0 +1,50 @@
+"""`python -m bench.untold_operator run ...`: the operator as it is, but for what tenants are told.
+
+No Disruption is written, and what that would cost is what another run has on top. For comparisons
+alone: there is no such option.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reprieve.cli.main import main
+from reprieve.operator import process
+
+__all__ = ["Untold"]
+
+
+class Untold:
+    """Stands where `Disruptions` stands, and tells nobody."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """Take what the other one takes."""
+
+    async def tell(self, *arguments: Any) -> None:
+        """Write nothing."""
+
+    def owes(self, name: str) -> bool:
+        """Owe nothing."""
+        return False
+
+    def note(self, row: Any) -> None:
+        """Count nothing."""
+
+    async def recover(self, intents: Any, records: Iterable[Any]) -> None:
+        """Read nothing."""
+
+    async def known_as(self, namespace: str, lineage: str) -> str:
+        """Return the same for all."""
+        return "another tenant's work"
+
+    async def run(self) -> None:
+        """Wait until cancelled."""
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    parts: Mapping[str, Any] = {"Disruptions": Untold}
+    vars(process).update(parts)
+    main()
