@@ -56,6 +56,7 @@ THOROUGH: Final = (
     "tests/scheduling/test_execution.py",
     # Hundreds of random clusters decided twice, or with the rules broken.
     "tests/disruptions/test_properties.py",
+    "tests/disruptions/test_server.py",
     "tests/engine/scheduling/test_agreement.py",
     "tests/engine/scheduling/test_min_runtime_agreement.py",
     "tests/engine/scheduling/test_mutations.py",
