@@ -3,7 +3,8 @@
 5,000 nodes of 8 GPUs, 50,000 pods of which 5,000 wait, 10 viewers. `first`: bytes of the first load
 (page, script and style) and of the page Now and Waiting, packed. `live`: 100 changes a second, of
 pods that start, end and change; the server's CPU as a share of one core, bytes of a stream a second
-and its longest silence while something changes. `memory`: resident memory of the server.
+and its longest silence while something changes. All look at the same page; `apart`: each at their
+own namespace. `memory`: resident memory of the server.
 
 The server is a process of its own that holds the mirror; what a watch would bring is decoded there
 and taken over as a reflector does. `--quick` takes small inputs and asserts results, never times.
@@ -194,9 +195,13 @@ async def _lines_of_input() -> asyncio.StreamReader:
 async def _measure(nodes: int, seconds: float) -> None:
     known = aiohttp.ClientSession(headers={"Authorization": "Bearer bench"})
     async with known as session, _server(nodes) as (process, address):
+        assert process.stdin is not None
         await _first_load(session, address, nodes)
         _print_memory("idle", process.pid)
-        await _live(address, process, seconds)
+        process.stdin.write(b"changes\n")  # until the end
+        await _live("live", ("",) * VIEWERS, address, process, seconds)
+        apart = tuple(f"&ns=team-{number}" for number in range(VIEWERS))
+        await _live("apart", apart, address, process, seconds)
         _print_memory("watched", process.pid)
 
 
@@ -251,13 +256,17 @@ async def _plain(session: aiohttp.ClientSession, path: str) -> bytes:
         return await answer.read()
 
 
-async def _live(address: str, process: asyncio.subprocess.Process, seconds: float) -> None:
+async def _live(
+    case: str,
+    asked: tuple[str, ...],
+    address: str,
+    process: asyncio.subprocess.Process,
+    seconds: float,
+) -> None:
     """Print what the server does for so many viewers while the cluster changes."""
-    assert process.stdin is not None
-    viewers = [_Viewer(address) for _ in range(VIEWERS)]
+    viewers = [_Viewer(address, parameters) for parameters in asked]
     reading = [asyncio.create_task(viewer.read()) for viewer in viewers]
     await asyncio.gather(*(viewer.here.wait() for viewer in viewers))
-    process.stdin.write(b"changes\n")
     await asyncio.sleep(1.0 if seconds > 5 else 0.2)
     for viewer in viewers:
         viewer.begin()
@@ -271,8 +280,9 @@ async def _live(address: str, process: asyncio.subprocess.Process, seconds: floa
     assert min(events) > 0, events
     print_line(
         "web",
-        "live",
+        case,
         viewers=VIEWERS,
+        topics=len(set(asked)),
         changes_per_s=CHANGES,
         cpu_percent=round(100 * used / took, 1),
         bytes_per_s=round(sum(viewer.bytes for viewer in viewers) / VIEWERS / took),
@@ -285,8 +295,8 @@ async def _live(address: str, process: asyncio.subprocess.Process, seconds: floa
 class _Viewer:
     """One stream of the page Now, read as packed bytes."""
 
-    def __init__(self, address: str) -> None:
-        self._path = f"{address}/api/live?page=now"
+    def __init__(self, address: str, parameters: str) -> None:
+        self._path = f"{address}/api/live?page=now{parameters}"
         self.here = asyncio.Event()
         self.begin()
 

@@ -49,6 +49,8 @@ THOROUGH: Final = (
     "tests/walkthrough/",
     "tests/web/test_dashboard.py",
     "tests/web/test_opening.py",
+    "tests/web/test_resuming.py",
+    "tests/web/test_web_command.py",
     "tests/whatif/test_command.py",
     # Deaths at every write, and faults drawn at random.
     "tests/scheduling/crash/",

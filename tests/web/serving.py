@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
+import secrets
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -60,8 +60,8 @@ async def serving(
     clock: Clock | None = None,
     headers: dict[str, str] | None = None,
 ) -> AsyncIterator[Served]:
-    clock, epochs = clock or QuickClock(), itertools.count()
-    watching = Watching(cluster, clock, lambda: f"e{next(epochs)}")
+    clock = clock or QuickClock()
+    watching = Watching(cluster, clock, lambda: secrets.token_hex(6))
     site = Site(
         watching,
         door or LocalDoor(TOKEN, "me"),

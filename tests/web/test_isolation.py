@@ -239,7 +239,7 @@ def _requests(random: Random, world: _World) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "count", [400, pytest.param(10_000, marks=pytest.mark.thorough)], ids=["some", "many"]
+    "count", [250, pytest.param(10_000, marks=pytest.mark.thorough)], ids=["some", "many"]
 )
 async def test_no_answer_names_what_an_access_review_denies(count: int) -> None:
     random = Random(18)

@@ -118,7 +118,7 @@ async def _login(served: Served, token: str) -> dict[str, str]:
     name, _, rest = cookie.partition("=")
     word, *flags = rest.split("; ")
     assert name == COOKIE
-    assert {"HttpOnly", "Secure", "SameSite=Strict", "Path=/", "Max-Age=900"} == set(flags)
+    assert {"HttpOnly", "Secure", "SameSite=Strict", "Path=/"} == set(flags)
     assert token not in cookie
     return {"Cookie": f"{name}={word}"}
 

@@ -12,11 +12,10 @@ from typing import Final
 
 from aiohttp import web
 
-from reprieve.units.durations import SECOND
 from reprieve.web.login.attempts import Attempts, Network, address_of
 from reprieve.web.login.reviews import Identity
 from reprieve.web.login.rights import Rights
-from reprieve.web.login.sessions import LIFE, Sessions
+from reprieve.web.login.sessions import Sessions
 from reprieve.web.login.tokens import Tokens
 from reprieve.web.server.door import Unauthenticated, Visit
 
@@ -70,10 +69,10 @@ class ClusterDoor:
         await self._identity(request, token)
         self._sessions.end(request.cookies.get(COOKIE, ""))
         response = web.json_response({})
+        # Without an age: this process knows when the session was used last, the browser does not.
         response.set_cookie(
             COOKIE,
             self._sessions.begin(token),
-            max_age=LIFE // SECOND,
             path="/",
             secure=True,
             httponly=True,
