@@ -165,7 +165,7 @@ function Grid(props: TableProps & { table: TableState }): JSX.Element {
         >
           <colgroup>
             {columns.map((column) => (
-              <col key={column.name} style={{ width: whole || flexible(column) ? "auto" : `${widthOf(column)}ch` }} />
+              <col key={column.name} style={{ width: whole || flexible(columns, column) ? "auto" : `${widthOf(column)}ch` }} />
             ))}
           </colgroup>
           <thead>
@@ -337,8 +337,12 @@ export function rowOf(table: TableState, slot: number): Row {
   return (name) => table.data[place.get(name) ?? -1]?.[row] ?? null;
 }
 
-const flexible = ({ kind, view }: Shown): boolean =>
-  !view.width && (kind === "unit" || kind === "text" || kind === "list");
+/** What takes the room that is left: texts, units where there are no texts. */
+function flexible(columns: Shown[], { kind, view }: Shown): boolean {
+  const isText = (column: Shown): boolean =>
+    !column.view.width && (column.kind === "text" || column.kind === "list");
+  return kind === "unit" ? !columns.some(isText) : !view.width && (kind === "text" || kind === "list");
+}
 /** As wide as its cells mostly are, and never narrower than its title. */
 const widthOf = (column: Shown): number =>
   Math.max(column.view.width ?? WIDTHS[column.kind] ?? WIDTHS.text, titleOf(column).length + 4);

@@ -20,6 +20,7 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
       <div class="columns">
         <DataTable
           name="reasons"
+          sort="-units"
           caption="By reason"
           table={tables["reasons"]}
           columns={{ reason: { width: 24, show: (cell) => <Chooser text={String(cell)}><Word word={String(cell)} /></Chooser> } }}
