@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +32,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     uv = Path(sys.executable).with_name("uv")
     if not uv.exists():
         pytest.skip("no uv beside this Python: the tests do not run in the project's environment")
+    if os.environ.get("REPRIEVE_WITHOUT_WEB", "") not in ("", "0"):
+        pytest.skip("built without the web page (REPRIEVE_WITHOUT_WEB)")
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run([uv, "build", "-q", "--wheel", "--out-dir", folder], cwd=ROOT, check=True)
     (path,) = folder.glob("*.whl")

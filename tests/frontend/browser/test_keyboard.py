@@ -75,3 +75,19 @@ async def test_a_theme_is_kept_and_single_keys_can_be_turned_off(site: Site) -> 
         await page.keyboard.press("Escape")
         await page.keyboard.press("t")
         assert await page.get_attribute("html", "data-theme") == "dark"
+
+
+async def test_a_filter_keeps_the_field_and_stands_in_the_address(site: Site) -> None:
+    async with site.window() as (_, page):
+        await page.goto(site.address + "/")
+        await page.wait_for_selector("[role=treegrid]")
+        field = page.get_by_label("Namespace to show")
+        await field.fill("team-a")
+        await field.press("Enter")
+        await page.wait_for_url("**/?ns=team-a")
+        await page.wait_for_selector("[role=treegrid]")
+        assert await page.evaluate("document.activeElement.placeholder") == "namespace"
+        await page.get_by_role("link", name="Waiting").press("Enter")
+        await page.wait_for_url("**/waiting?ns=team-a")
+        await page.get_by_role("button", name="show other namespaces than team-a again").click()
+        await page.wait_for_url("**/waiting")

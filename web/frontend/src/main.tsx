@@ -2,7 +2,7 @@
 
 import { effect } from "@preact/signals";
 import { type JSX, render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { address, to } from "./address.ts";
 import { Rest } from "./generic.tsx";
 import { capital } from "./format.ts";
@@ -67,12 +67,13 @@ function Page({ session: who }: { session: Session }): JSX.Element {
   }
   const parameters = serverQuery();
   const url = `/api/live?page=${encodeURIComponent(wire)}${parameters && `&${parameters}`}`;
-  return <LivePage key={url} url={url} session={who} />;
+  return <LivePage url={url} session={who} />;
 }
 
 function LivePage({ url, session: who }: { url: string; session: Session }): JSX.Element {
-  const [live] = useState(() => new Live(url, who.viewer));
-  useEffect(() => () => live.close(), []);
+  // Another address is another stream; the frame around it stays, and with it what has the focus.
+  const live = useMemo(() => new Live(url, who.viewer), [url, who.viewer]);
+  useEffect(() => () => live.close(), [live]);
   const version = live.version.value;
   const status = live.status.value;
   const { state } = live;
