@@ -18,6 +18,7 @@ from reprieve.web.live.watching import Watching
 from reprieve.web.server.application import Site
 from reprieve.web.server.assets import Assets
 from reprieve.web.server.door import Door
+from reprieve.web.server.explaining import Explanations
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, with_kubeconfig
 from reprieve.web.server.process import page_runner
@@ -55,6 +56,7 @@ async def serving(
     door: Door | None = None,
     assets: Assets | None = None,
     plans: Plans | None = None,
+    explanations: Explanations | None = None,
     names: Collection[str] | None = (),
     checked: int = 30 * SECOND,
     clock: Clock | None = None,
@@ -71,6 +73,7 @@ async def serving(
         "kind-a",
         names,
         checked,
+        explanations,
     )
     runner = page_runner(site)
     await runner.setup()

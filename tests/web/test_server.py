@@ -20,6 +20,7 @@ from reprieve.web.live.differences import begun
 from reprieve.web.server.assets import load_assets
 from reprieve.web.server.door import Unauthenticated, Visit
 from reprieve.web.server.downloads import csv_of, json_of
+from reprieve.web.server.explaining import Explanations
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, as_viewer, with_kubeconfig
 from reprieve.web.tables import Column, Kind, Page, Table, Viewer
@@ -378,6 +379,44 @@ async def test_a_plan_is_asked_of_the_command_with_the_manifest_on_standard_inpu
             "manifest": "kind: Job",
         },
     )
+
+
+async def test_an_explanation_is_asked_of_the_command_with_the_same_rights() -> None:
+    explanations = Explanations(with_kubeconfig("/k", "c"), (sys.executable, "-c", _ECHO))
+    async with serving(StandIn(), explanations=explanations) as served:
+        path = f"{served.address}/api/explain/job/team-a/train"
+        async with served.client.get(path) as response:
+            answer = await response.json()
+    options = ["--kubeconfig", "/k", "--context", "c"]
+    assert answer == {
+        "arguments": ["job/train", "--namespace", "team-a", "-o", "json", *options],
+        "manifest": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "text"),
+    [
+        ("-f/team-a/x", 400, "accepted: /api/explain/KIND/NAMESPACE/NAME, such as job/team-a/x"),
+        ("job/--all/x", 400, "accepted: /api/explain/KIND/NAMESPACE/NAME, such as job/team-a/x"),
+        ("preemption/team-a/x", 400, "a preemption has a page of its own"),
+        ("job/team-b/x", 404, "no job team-b/x"),
+    ],
+)
+async def test_what_may_not_be_explained_is_asked_of_nobody(
+    asked: str, status: int, text: str
+) -> None:
+    explanations = Explanations(with_kubeconfig(None, None), ("false",))
+
+    class Ann(LocalDoor):
+        async def visit(self, request: Any, *, anew: bool = False) -> Visit:
+            return Visit("ann", Viewer(False, frozenset({"team-a", "--all"})))
+
+    async with (
+        serving(StandIn(), explanations=explanations, door=Ann("", "")) as served,
+        served.client.get(f"{served.address}/api/explain/{asked}") as response,
+    ):
+        assert (response.status, await response.json()) == (status, {"error": text})
 
 
 async def test_a_plan_that_cannot_be_made_is_told_as_the_command_does() -> None:

@@ -34,11 +34,11 @@ from reprieve.web.login.sessions import Sessions
 from reprieve.web.login.tokens import Tokens
 from reprieve.web.login.wire import ReviewingWire
 from reprieve.web.server.certificates import followed_certificate
+from reprieve.web.server.commands import Rights as PlanRights
 from reprieve.web.server.door import Door
 from reprieve.web.server.guarding import is_loopback_name
 from reprieve.web.server.local import LocalDoor
 from reprieve.web.server.planning import Plans, as_viewer, with_kubeconfig
-from reprieve.web.server.planning import Rights as PlanRights
 from reprieve.web.server.process import Listening, serve_page
 
 __all__ = ["web"]

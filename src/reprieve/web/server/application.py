@@ -29,6 +29,7 @@ from reprieve.web.server.door import (
     Unverified,
 )
 from reprieve.web.server.downloads import csv_of, json_of
+from reprieve.web.server.explaining import Explanations
 from reprieve.web.server.guarding import Misdirected, add_headers, guard
 from reprieve.web.server.packing import json_answer
 from reprieve.web.server.planning import Plans, Question
@@ -60,6 +61,7 @@ class Site:
         clock: for pauses.
         cluster: what the page calls the cluster.
         names: as which this server is known; None answers to all, an empty one to loopback names.
+        explanations: asks `reprieve explain`; None: with the rights of plans.
         checked: how often it is asked whether the reader of a stream may still read, nanoseconds.
     """
 
@@ -71,6 +73,7 @@ class Site:
     cluster: str
     names: Collection[str] | None = ()
     checked: int = CHECKED
+    explanations: Explanations | None = None
 
 
 def application(site: Site) -> web.Application:
@@ -84,6 +87,7 @@ def application(site: Site) -> web.Application:
     add("GET", "/api/live", routes.live)
     add("GET", r"/api/download/{page}/{table}.{form:csv|json}", routes.download)
     add("POST", "/api/plan", routes.plan)
+    add("GET", "/api/explain/{kind}/{namespace}/{name}", routes.explain)
     add("POST", "/api/login", routes.login)
     add("POST", "/api/logout", routes.logout)
     add("*", "/api/{rest:.*}", routes.nothing)
@@ -100,6 +104,7 @@ class _Login(msgspec.Struct, forbid_unknown_fields=True):
 class _Routes:
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._explanations = site.explanations or Explanations(site.plans.rights)
 
     async def session(self, request: web.Request) -> web.Response:
         site = self._site
@@ -145,6 +150,14 @@ class _Routes:
         visit = await self._site.door.visit(request)
         question = await _body(request, Question)
         return json_answer(request, await self._site.plans.ask(question, visit))
+
+    async def explain(self, request: web.Request) -> web.Response:
+        visit = await self._site.door.visit(request)
+        asked = request.match_info
+        answer = await self._explanations.ask(
+            asked["kind"], asked["namespace"], asked["name"], visit
+        )
+        return json_answer(request, answer)
 
     async def login(self, request: web.Request) -> web.Response:
         given = await _body(request, _Login)

@@ -1,40 +1,31 @@
 """`POST /api/plan`: the answer of `reprieve plan -o json`, asked with the rights of who looks.
 
-The plan is made by a process of its own, so that deciding holds up no page and a fault in it ends
-with it; two at once at most, each for at most a minute. The manifest goes in by standard input. The
+The plan is made by a process of its own (`commands`). The manifest goes in by standard input. The
 process gets the user's kubeconfig by its name; in the cluster it gets one that lies in a directory
 which this process alone may read, since arguments and variables can be seen by others.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import ssl
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from reprieve.kube.credentials import Connection
-from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.units.errors import UsageError
+from reprieve.web.server.commands import Commands, Rights
 from reprieve.web.server.door import Visit
 
 __all__ = ["Plans", "Question", "as_viewer", "with_kubeconfig"]
 
-_AT_ONCE: Final = 2
-_WAITING: Final = 8
-_TIME_S: Final = 60.0
-_LONGEST_ERROR: Final = 4_000
 _LONGEST_NAMESPACE: Final = 63
-#: The exit code of a command that was asked what it cannot answer.
-_USAGE: Final = 2
 
 
 class Question(msgspec.Struct, forbid_unknown_fields=True):
@@ -42,17 +33,6 @@ class Question(msgspec.Struct, forbid_unknown_fields=True):
 
     manifest: str
     namespace: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    code: int
-    output: bytes
-    errors: str
-
-
-#: Gives the options of `reprieve plan` that say which cluster, and with whose rights.
-Rights = Callable[[Visit], AbstractAsyncContextManager[Sequence[str]]]
 
 
 class Plans:
@@ -64,10 +44,9 @@ class Plans:
     """
 
     def __init__(self, rights: Rights, command: Sequence[str] = ()) -> None:
-        self._rights = rights
-        self._command = tuple(command) or (sys.executable, "-m", "reprieve", "plan")
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._waiting = 0
+        called = tuple(command) or (sys.executable, "-m", "reprieve", "plan")
+        self.rights = rights
+        self._commands = Commands(rights, called, "plan")
 
     async def ask(self, question: Question, visit: Visit) -> bytes:
         """Return the document of the plan, as JSON.
@@ -80,44 +59,9 @@ class Plans:
             raise UsageError(f"namespace: accepted: at most {_LONGEST_NAMESPACE} characters")
         if not question.manifest.strip():
             raise UsageError("manifest: empty; accepted: one or several objects in YAML or JSON")
-        if self._waiting >= _WAITING:
-            raise ReprieveError("many plans are being made; try again in a minute")
-        self._waiting += 1
-        try:
-            async with self._turns, self._rights(visit) as options:
-                outcome = await self._run(question, options)
-        finally:
-            self._waiting -= 1
-        if outcome.code == 0:
-            return outcome.output
-        text = outcome.errors.removeprefix("Error: ").strip()[:_LONGEST_ERROR]
-        if outcome.code == _USAGE:
-            raise UsageError(text)
-        raise ReprieveError(text or "the plan could not be made")
-
-    async def _run(self, question: Question, options: Sequence[str]) -> _Outcome:
         namespace = ("--namespace", question.namespace) if question.namespace else ()
-        process = await asyncio.create_subprocess_exec(
-            *self._command,
-            *("-f", "-", "-o", "json", *namespace, *options),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            async with asyncio.timeout(_TIME_S):
-                output, errors = await process.communicate(question.manifest.encode())
-        except TimeoutError:
-            raise ReprieveError(
-                f"the plan was not made within {_TIME_S:.0f} s; reprieve plan has no such limit"
-            ) from None
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        assert process.returncode is not None
-        return _Outcome(process.returncode, output, errors.decode(errors="replace"))
+        asked = ("-f", "-", "-o", "json", *namespace)
+        return await self._commands.ask(asked, question.manifest.encode(), visit)
 
 
 def with_kubeconfig(kubeconfig: str | None, context: str | None) -> Rights:

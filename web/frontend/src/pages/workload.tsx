@@ -1,6 +1,7 @@
 // One workload: a bar of its life over all attempts, and the story of each time it made way, a click
 // from its decision: for whom, by which rule, what it lost, why it, and what would have spared it.
 
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { address, preemptionPath, queuePath, to } from "../address.ts";
 import { Age, Moment, UnitLink, Word } from "../cells.tsx";
@@ -10,7 +11,7 @@ import { Life } from "../life.tsx";
 import { Title, gpuHours, plural } from "../parts.tsx";
 import { DataTable, type Row, rowOf } from "../table.tsx";
 import type { PageState, TableState } from "../topic_state.ts";
-import { type Json, type JsonObject, isObject, numberOf, textOf } from "../wire.ts";
+import { type Json, type JsonObject, errorOf, isObject, numberOf, textOf } from "../wire.ts";
 
 const SHOWN = [
   "unit", "kind", "namespace", "name", "state", "since", "created", "queue", "clusterQueue", "priority",
@@ -71,8 +72,52 @@ function Waits({ waits }: { waits: JsonObject }): JSX.Element {
     <section class="panel facts-panel" aria-label="Why it waits">
       <h2>Why it waits</h2>
       <Facts values={present(values)} />
-      <p><a href={to("/plan")}>Try what would help</a></p>
+      <Helps />
     </section>
+  );
+}
+
+/** Changes that the engine tries on a copy of the cluster: asked for, since that takes seconds. */
+function Helps(): JSX.Element {
+  const { kind = "", namespace = "", name = "" } = address.value.subject;
+  const answer = useSignal<JsonObject | null>(null);
+  const said = useSignal("");
+  const ask = async (): Promise<void> => {
+    said.value = "The engine decides on a copy of the cluster\u2026";
+    try {
+      const path = [kind, namespace, name].map(encodeURIComponent).join("/");
+      const found = await fetch(`/api/explain/${path}`);
+      said.value = found.ok ? "" : await errorOf(found);
+      answer.value = found.ok ? ((await found.json()) as JsonObject) : null;
+    } catch {
+      said.value = "The server does not answer.";
+    }
+  };
+  const list = (field: string): JsonObject[] => {
+    const found = answer.value?.[field];
+    return Array.isArray(found) ? found.filter(isObject) : [];
+  };
+  const sure = answer.value?.["certainty"];
+  return (
+    <>
+      <p class="line">
+        <button type="button" disabled={said.value.endsWith("\u2026")} onClick={() => void ask()}>What would help?</button>{" "}
+        <a href={to("/plan")}>Try a manifest</a>
+      </p>
+      <p role="status">{said.value}</p>
+      {answer.value && (
+        <>
+          <p>{textOf(answer.value["verdict"])}</p>
+          <Facts values={Object.fromEntries(list("evidence").map((each) => [textOf(each["name"]), textOf(each["text"])]))} />
+          <ol>
+            {list("nextSteps").map((each, index) => (
+              <li key={index}>{textOf(each["text"])} {each["command"] && <code>{textOf(each["command"])}</code>}</li>
+            ))}
+          </ol>
+          <p class="soft">{Array.isArray(sure) ? sure.map(textOf).join(" ") : ""}</p>
+        </>
+      )}
+    </>
   );
 }
 

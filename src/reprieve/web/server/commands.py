@@ -1,0 +1,99 @@
+"""Asks a command of Reprieve in a process of its own, with the rights of who looks.
+
+So deciding holds up no page, and a fault in it ends with it. Turns are few, and each is ended when
+it takes too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Final
+
+from reprieve.units.errors import ReprieveError, UsageError
+from reprieve.web.server.door import Visit
+
+__all__ = ["Commands", "Rights"]
+
+_AT_ONCE: Final = 2
+_WAITING: Final = 8
+_TIME_S: Final = 60.0
+_LONGEST_ERROR: Final = 4_000
+#: The exit code of a command that was asked what it cannot answer.
+_USAGE: Final = 2
+
+#: Gives the options of a command that say which cluster, and with whose rights.
+Rights = Callable[[Visit], AbstractAsyncContextManager[Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    code: int
+    output: bytes
+    errors: str
+
+
+class Commands:
+    """Asks one command, two at once at most, each for at most a minute.
+
+    Args:
+        rights: for each question, the options that carry the rights of who asks.
+        command: how the command is called.
+        what: it makes, for people: `plan`, `explanation`.
+    """
+
+    def __init__(self, rights: Rights, command: Sequence[str], what: str) -> None:
+        self._rights = rights
+        self._command = tuple(command)
+        self._what = what
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._waiting = 0
+
+    async def ask(self, arguments: Sequence[str], given: bytes, visit: Visit) -> bytes:
+        """Return what the command prints; `given` is its standard input.
+
+        Raises:
+            UsageError: the command cannot answer that.
+            ReprieveError: there is no answer; the message says why.
+        """
+        if self._waiting >= _WAITING:
+            raise ReprieveError(f"many {self._what}s are being made; try again in a minute")
+        self._waiting += 1
+        try:
+            async with self._turns, self._rights(visit) as options:
+                outcome = await self._run((*arguments, *options), given)
+        finally:
+            self._waiting -= 1
+        if outcome.code == 0:
+            return outcome.output
+        text = outcome.errors.removeprefix("Error: ").strip()[:_LONGEST_ERROR]
+        if outcome.code == _USAGE:
+            raise UsageError(text)
+        raise ReprieveError(text or f"the {self._what} could not be made")
+
+    async def _run(self, arguments: Sequence[str], given: bytes) -> _Outcome:
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(_TIME_S):
+                output, errors = await process.communicate(given)
+        except TimeoutError:
+            raise ReprieveError(
+                f"the {self._what} was not made within {_TIME_S:.0f} s; the command has no such "
+                "limit"
+            ) from None
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        assert process.returncode is not None
+        return _Outcome(process.returncode, output, errors.decode(errors="replace"))

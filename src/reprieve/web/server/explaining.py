@@ -1,0 +1,55 @@
+"""`GET /api/explain/KIND/NAMESPACE/NAME`: the answer of `reprieve explain -o json`.
+
+It is asked with the rights of who looks: why the work waits, who holds what it lacks, and changes
+that the engine has tried.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from reprieve.answers.kinds import asked_of
+from reprieve.kube.resource import PREEMPTIONS
+from reprieve.units.errors import UsageError
+from reprieve.units.untrusted import Form
+from reprieve.web.server.commands import Commands, Rights
+from reprieve.web.server.door import Visit
+from reprieve.web.tables import NotFound
+
+__all__ = ["Explanations"]
+
+#: As the API server takes names; nothing that a command could take for an option.
+_NAME: Final = Form(r"[a-z0-9](?:[-a-z0-9.]*+)", 253)
+
+
+class Explanations:
+    """Asks `reprieve explain`.
+
+    Args:
+        rights: for each question, the options that carry the rights of who asks.
+        command: how the command is called.
+    """
+
+    def __init__(self, rights: Rights, command: Sequence[str] = ()) -> None:
+        called = tuple(command) or (sys.executable, "-m", "reprieve", "explain")
+        self._commands = Commands(rights, called, "explanation")
+
+    async def ask(self, kind: str, namespace: str, name: str, visit: Visit) -> bytes:
+        """Return the answer as JSON.
+
+        Raises:
+            NotFound: the viewer sees nothing of that name, or may not.
+            UsageError: there is no such kind, or it cannot be answered.
+            ReprieveError: there is no answer; the message says why.
+        """
+        for each in (kind, namespace, name):
+            if not _NAME.fullmatch(each):
+                raise UsageError("accepted: /api/explain/KIND/NAMESPACE/NAME, such as job/team-a/x")
+        if not visit.viewer.sees(namespace):
+            raise NotFound(f"no {kind} {namespace}/{name}")
+        if PREEMPTIONS in asked_of(f"{kind}/{name}").resources:
+            raise UsageError("a preemption has a page of its own")
+        asked = (f"{kind}/{name}", "--namespace", namespace, "-o", "json")
+        return await self._commands.ask(asked, b"", visit)
