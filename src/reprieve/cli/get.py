@@ -52,7 +52,7 @@ _LOOP: Final = (
     Column("held", Kind.TEXT),
 )
 #: What stands above a column, where that is not its name.
-_HEADERS: Final = {"amount": "gpus", "lostDeviceSeconds": "lost s"}
+_HEADERS: Final = {"amount": "gpus", "lost": "lost s", "lostDeviceSeconds": "lost s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,12 @@ _TABLES: Final[Mapping[str, _Shown]] = MappingProxyType(
             "waiting",
             ("unit", "queue", "position", "amount", "since", "reason"),
             ("plane", "shape", "priority", "message", "step"),
+        ),
+        "preemptions": _Shown(
+            "preemptions",
+            "preemptions",
+            ("preemption", "decided", "plane", "preemptor", "units", "gpus", "lost", "state"),
+            ("victims", "took", "rule"),
         ),
         _LOOPS: _Shown("", "loops", ("loop", "displacements", "began", "until", "held")),
     }
