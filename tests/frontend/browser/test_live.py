@@ -78,3 +78,13 @@ async def test_what_is_not_there_is_said_to_be_missing_or_hidden(site: Site) -> 
     async with site.window() as (_, page):
         await page.goto(site.address + "/workload/job/team-a/missing")
         await page.wait_for_selector("h1:has-text('There is no workload')")
+
+
+async def test_a_session_that_is_over_wipes_the_page_and_asks_for_another_login(site: Site) -> None:
+    async with site.window() as (_, page):
+        await page.goto(site.address + "/")
+        await tick(page, 0)
+        site.server.session = None
+        await site.server.end()
+        await page.wait_for_selector("#token")
+        assert "train-" not in await page.content()

@@ -14,6 +14,8 @@ import { type PageState, advance, begun, snapshotOf } from "./topic_state.ts";
 import type { Difference, Snapshot } from "./wire.ts";
 
 const HIDDEN_MS = 15_000;
+/** The window that reads passes on at least a comment every 15 seconds. */
+const SILENCE_MS = 45_000;
 
 export type Status =
   | { kind: "connecting" }
@@ -45,6 +47,8 @@ export class Live implements StreamHandler {
   private release: (() => void) | null = null;
   private waiting: AbortController | null = null;
   private hideTimer = 0;
+  private heardAt = Date.now();
+  private readonly watch = setInterval(() => this.listen(), 5000);
   private hiddenLong = false;
   private closed = false;
 
@@ -60,6 +64,7 @@ export class Live implements StreamHandler {
   close(): void {
     this.closed = true;
     clearTimeout(this.hideTimer);
+    clearInterval(this.watch);
     document.removeEventListener("visibilitychange", this.seen);
     this.stop();
     this.channel?.close();
@@ -189,11 +194,20 @@ export class Live implements StreamHandler {
   }
 
   private arrived(lag: number | null): void {
+    this.heardAt = Date.now();
     this.status.value = { kind: "live", lag };
     this.version.value += 1;
   }
 
+  /** Say so when the window that reads for this one has fallen silent. */
+  private listen(): void {
+    if (this.stream || this.hiddenLong || this.status.value.kind !== "live") return;
+    if (Date.now() - this.heardAt < SILENCE_MS) return;
+    this.status.value = { kind: "reconnecting", since: this.heardAt };
+  }
+
   private alive(): void {
+    this.heardAt = Date.now();
     const { kind } = this.status.value;
     if (this.state && (kind === "reconnecting" || kind === "paused" || kind === "connecting")) {
       this.status.value = { kind: "live", lag: null };

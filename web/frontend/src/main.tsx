@@ -78,7 +78,8 @@ function LivePage({ url, session: who }: { url: string; session: Session }): JSX
   const status = live.status.value;
   const { state } = live;
   useEffect(() => {
-    if (status.kind === "refused" && status.status === 401) void ask();
+    // A session that is over wants a new login; a right that is over leaves the session as it is.
+    if (status.kind === "ended" || (status.kind === "refused" && status.status === 401)) void ask();
   }, [status.kind]);
   return (
     <Shell session={who} status={status} state={state}>
@@ -105,6 +106,7 @@ function Absent({ live }: { live: Live }): JSX.Element {
     return (
       <Notice title="You may no longer see this">
         <p>{status.error}</p>
+        <p><button type="button" onClick={() => location.reload()}>Look again</button></p>
       </Notice>
     );
   }
