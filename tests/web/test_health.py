@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
 import msgspec
+import pytest
 
 import reprieve
 from reprieve.api.reprieve import IntentPhase, Preemption, VictimState, VictimStatus
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.web.mirror.leading import Lease
 from reprieve.web.mirror.mirror import Mirror, Watched
 from reprieve.web.pages import health
+from reprieve.web.records.loops import loops_of
 from reprieve.web.tables import Page, Viewer
 from tests.web import cluster
 from tests.web.stories import NOW, idle_record, mirror_of, quota_record, rows_of
@@ -198,3 +203,19 @@ def test_lines_of_work_that_displace_each_other_in_turn_are_told_as_held() -> No
     assert " does not displace " in row["held"]
     assert rows_of(shown(mirror, Viewer(False, frozenset({"team-b"}))), "loops") == []
     assert rows_of(shown(mirror, when=3 * 3_600), "loops") == []
+
+
+def test_a_thousand_records_are_folded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fold begins with all that is known: a fold for each record took seconds."""
+    folds: list[int] = []
+    fold = Governor.fold
+
+    def counted(self: Governor, rows: Iterable[Displacement]) -> None:
+        known = list(rows)
+        folds.append(len(known))
+        fold(self, known)
+
+    monkeypatch.setattr(Governor, "fold", counted)
+    records = [turned(number, forth=number % 2 == 0) for number in range(40)]
+    loops_of(records, Nanos(NOW + HOUR))
+    assert folds == [40]

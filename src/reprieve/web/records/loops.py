@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.telemetry.displacements import displacements_of
 from reprieve.units.instants import Nanos
@@ -38,18 +39,21 @@ def loops_of(records: Iterable[Preemption], at: Nanos) -> list[HeldLoop]:
     """Return the loops in which somebody is held at this instant; dry runs displaced nobody."""
     governor = Governor()
     called: dict[str, ObjectRef] = {}
+    found: list[Displacement] = []
     for record in sorted(records, key=lambda each: (each.spec.decided_at, each.metadata.name)):
         preemptor = record.spec.preemptor
         if preemptor is None or record.spec.dry_run:
             continue
         parties = _parties(record)
         rows = list(displacements_of(record, lambda ref, known=parties: known.get(ref.uid)))  # type: ignore[misc]
-        governor.fold(rows)
+        found += rows
         subjects = {each.subject.uid: each.subject for each in record.spec.victims}
         for row in rows:
             called[row.victim.lineage] = subjects[row.uid]
             if row.preemptor is not None:
                 called[row.preemptor.lineage] = preemptor
+    # At once: each fold begins with all that is known.
+    governor.fold(found)
     return [
         HeldLoop(
             tuple(called[each] for each in loop.members),
