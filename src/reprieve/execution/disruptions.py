@@ -38,8 +38,9 @@ from reprieve.api.disruption import (
     DisruptionStatus,
 )
 from reprieve.api.reprieve import Metadata, Preemption, VictimStatus
-from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.counts import DisplacementCounts
 from reprieve.engine.disruptions.ledger import KEPT, Displacement
+from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.execution.displaced_units import DisplacedUnit, displaced_units, displacement_of
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.intents import IntentLog
@@ -117,7 +118,9 @@ class Disruptions:
         clock: Clock,
         metrics: Metrics,
         events: SeriesEvents | None = None,
+        policy: GovernorPolicy | None = None,
     ) -> None:
+        """`policy`: how often within which time is told as repeated displacement."""
         self._client = client
         self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
         self._namespace = namespace
@@ -125,7 +128,7 @@ class Disruptions:
         self._clock = clock
         self._metrics = metrics
         self._events = events
-        self._governor = Governor()
+        self._displaced = DisplacementCounts(policy or GovernorPolicy())
         self._owed: dict[str, _Owed] = {}
         self._owing = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -149,7 +152,7 @@ class Disruptions:
         try:
             units = displaced_units(intent, states, ended)
             for unit in units:
-                self._governor.record(displacement_of(intent, unit))
+                self._displaced.record(displacement_of(intent, unit))
         except Exception:
             log.exception("preemption %s is not told to its victims", intent.metadata.name)
             return
@@ -166,7 +169,7 @@ class Disruptions:
 
     def note(self, row: Displacement) -> None:
         """Count what another actor has displaced; nobody is told of that by itself."""
-        self._governor.record(row)
+        self._displaced.record(row)
 
     async def recover(self, intents: IntentLog, records: Iterable[Preemption]) -> None:
         """Take note of what former processes displaced, and of what they have not told.
@@ -188,7 +191,7 @@ class Disruptions:
             rows += [displacement_of(record, unit) for unit in units]
             if record.status.untold:
                 self._owe(record, units)
-        self._governor.fold(rows)
+        self._displaced.fold(rows)
 
     async def known_as(self, namespace: str, lineage: str) -> str:
         """Return what people of a namespace may know of work of another one.
@@ -297,8 +300,8 @@ class Disruptions:
 
     async def _of(self, intent: Preemption, unit: DisplacedUnit) -> Disruption:
         spec, status = intent.spec, intent.status
-        row, policy = displacement_of(intent, unit), self._governor.policy
-        times = max(1, self._governor.displaced(row.victim, row.at))
+        row, policy = displacement_of(intent, unit), self._displaced.policy
+        times = max(1, self._displaced.displaced(row.victim, row.at))
         repeated = times >= policy.repeated
         return Disruption(
             Metadata(unit.name, unit.subject.namespace),
@@ -397,7 +400,7 @@ class Disruptions:
             await self._clock.sleep(MINUTE)
             if not self._fence.open:
                 continue
-            told = len(self._governor.repeated(self._clock.wall()))
+            told = len(self._displaced.repeated(self._clock.wall()))
             self._metrics.repeatedly_displaced.set(told)
             try:
                 if self._clock.monotonic() >= next_sweep:

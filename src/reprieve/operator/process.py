@@ -160,7 +160,7 @@ async def _run(
     limit = _decision_limit(options, clock, metrics, keeper, broken)
     fence = Fence(tenure, clock, options.lease_duration)
     events = SeriesEvents(client, clock, instance=identity, report=report_of_events)
-    disruptions = Disruptions(client, namespace, fence, clock, metrics, events)
+    disruptions = Disruptions(client, namespace, fence, clock, metrics, events, settings.governor)
     given = Surroundings(
         options=options,
         settings=settings,

@@ -1,0 +1,75 @@
+"""How often each line of work was displaced, whatever the order in which that is told.
+
+For what tenants are told (TIMES), where neither circles nor weak links play a role: a line of work
+is called by its label, where it has one. Displacements of one instant count once, those by failures
+and drains not at all. Taking one in costs a look-up, whenever it happened; what is older than the
+window is forgotten as others of its line of work come. Source: specification of disruptions,
+sections 4.2 and 6.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable
+
+from reprieve.engine.disruptions.ledger import KEPT, Displacement, Exemption
+from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.engine.disruptions.questions import GovernorPolicy
+from reprieve.units.instants import Nanos
+
+__all__ = ["DisplacementCounts"]
+
+_CLEAN_AFTER = 10_000
+
+
+class DisplacementCounts:
+    """Instants by line of work, of the last `KEPT` nanoseconds."""
+
+    def __init__(self, policy: GovernorPolicy) -> None:
+        self.policy = policy
+        self._instants: dict[str, list[Nanos]] = {}
+        self._last = Nanos(0)
+        self._fresh = 0
+
+    def record(self, row: Displacement) -> None:
+        """Take note of a displacement."""
+        if row.exempt is not Exemption.NONE:
+            return
+        instants = self._instants.setdefault(_called(row.victim), [])
+        place = bisect_right(instants, row.at)
+        if not place or instants[place - 1] != row.at:
+            insort(instants, row.at)
+        self._last = max(self._last, row.at)
+        self._fresh += 1
+        if self._fresh > max(_CLEAN_AFTER, len(self._instants)):
+            self._clean()
+
+    def fold(self, rows: Iterable[Displacement]) -> None:
+        """Take note of many."""
+        for row in rows:
+            self.record(row)
+
+    def displaced(self, party: Party, now: Nanos) -> int:
+        """Return how often work was displaced within the window before an instant, it included."""
+        return self._count(self._instants.get(_called(party), []), now)
+
+    def repeated(self, now: Nanos) -> dict[Lineage, int]:
+        """Return who was displaced so often that it is told, and how often."""
+        counts = {Lineage(name): self._count(each, now) for name, each in self._instants.items()}
+        return {name: count for name, count in counts.items() if count >= self.policy.repeated}
+
+    def _count(self, instants: list[Nanos], now: Nanos) -> int:
+        since = Nanos(now - self.policy.repeated_window)
+        return bisect_right(instants, now) - bisect_right(instants, since)
+
+    def _clean(self) -> None:
+        self._fresh = 0
+        oldest = Nanos(self._last - max(KEPT, self.policy.repeated_window))
+        for name, instants in list(self._instants.items()):
+            del instants[: bisect_right(instants, oldest)]
+            if not instants:
+                del self._instants[name]
+
+
+def _called(party: Party) -> str:
+    return party.merged or party.lineage
