@@ -5,9 +5,9 @@
 // of one tab stop: arrows or j and k move the current row, which is remembered by its slot and stays
 // the same while rows come, go and change around it; Enter opens it.
 
-import { useSignal, useSignalEffect } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { useId, useRef } from "preact/hooks";
 import { address, go, preemptionPath, queuePath, setQuery, workloadPath } from "./address.ts";
 import { CellView } from "./cells.tsx";
 import { csv, json } from "./files.ts";
@@ -357,18 +357,4 @@ function open(columns: Shown[], row: Row): void {
     if (name === "preemption" || name === "record") return go(preemptionPath(cell));
     if (name === "queue" || name === "clusterQueue") return go(queuePath(cell));
   }
-}
-
-/** Keep the current row of a table in sight while the window changes its size. */
-export function useWide(narrow: number): boolean {
-  const wide = useSignal(innerWidth >= narrow);
-  useLayoutEffect(() => {
-    const query = matchMedia(`(min-width: ${narrow}px)`);
-    const take = (): void => void (wide.value = query.matches);
-    take();
-    query.addEventListener("change", take);
-    return () => query.removeEventListener("change", take);
-  }, [narrow]);
-  useSignalEffect(() => void wide.value);
-  return wide.value;
 }
