@@ -37,15 +37,16 @@ export function Life({ table }: { table: TableState }): JSX.Element | null {
   const first = segments[0]?.begin === null ? earliest - (latest - earliest || 60) * 0.08 : earliest;
   const place = (when: number): number => ((when - first) / (latest - first)) * 100;
   const marks = marksOf(segments);
+  const ticks = ticksOf(first, latest);
   const said = segments.map((each) => `${each.state} ${long(each, at)}`).join(", ");
   return (
     <section class="panel life" aria-label="Life">
       <Patterns />
       <svg role="img" aria-label={`One bar of its life: ${said}`} width="100%" height="62">
-        {ticksOf(first, latest).filter((tick) => place(tick) < 93).map((tick) => (
+        {ticks.filter((tick) => place(tick) < 93).map((tick) => (
           <g key={tick}>
             <line class="tick" x1={`${place(tick)}%`} x2={`${place(tick)}%`} y1="16" y2="60" />
-            <text x={`${place(tick)}%`} y="11" dx="3" class="tick-text">{shortInstant(tick, at).replace(/:00$/, "")}</text>
+            <text x={`${place(tick)}%`} y="11" dx="3" class="tick-text">{tickText(tick, at, ticks)}</text>
           </g>
         ))}
         {segments.map((each, index) => {
@@ -88,6 +89,12 @@ export function Life({ table }: { table: TableState }): JSX.Element | null {
 function long({ begin, end }: Segment, at: number): string {
   if (begin === null) return "for longer than is known";
   return `${duration(Math.max(0, Math.round((end ?? at) - begin)))}${end === null ? " so far" : ""}`;
+}
+
+/** Seconds only where ticks are less than a minute apart. */
+function tickText(tick: number, now: number, ticks: number[]): string {
+  const said = shortInstant(tick, now);
+  return ticks.every((each) => Math.abs(each % 60) < 1) ? said.replace(/:00$/, "") : said;
 }
 
 /** Where it made way: the last of the segments that name a preemption. */

@@ -171,13 +171,13 @@ function Story({ row }: { row: Row }): JSX.Element {
 }
 
 function facts(values: JsonObject): Record<string, Json | ComponentChildren> {
-  const queue = textOf(values["clusterQueue"]) || textOf(values["queue"]);
+  const [local, queue] = [textOf(values["queue"]), textOf(values["clusterQueue"])];
   const created = numberOf(values["created"]);
   const idle = isObject(values["idle"]) ? values["idle"] : null;
   const utilization = numberOf(idle?.["utilization"]);
   return present({
     GPUs: values["gpus"] || null,
-    queue: queue ? <a href={queuePath(queue)}>{queue}</a> : null,
+    queue: queue ? <><a href={queuePath(queue)}>{queue}</a>{local && local !== queue && `, by its LocalQueue ${local}`}</> : local,
     priority: values["priority"] ?? null,
     created: created === null ? null : <Moment at={created} />,
     idle: idle && Number(idle["gpus"] ?? 0) > 0
