@@ -85,13 +85,14 @@ function facts(values: JsonObject, decided: number | null): Record<string, Json 
 function Arithmetic({ need, reprieved }: { need: JsonObject; reprieved: Json | undefined }): JSX.Element {
   const amount = (name: string): number => Number(need[name] ?? 0);
   const put = isObject(reprieved) ? Object.entries(reprieved).filter(([, count]) => Number(count) > 0) : [];
+  const rough = need["exact"] === false;
   return (
     <span>
-      needed {number(amount("needed"))} − free {number(amount("free"))}
+      needed {number(amount("needed"))} − free {rough && "at least "}{number(amount("free"))}
       {amount("coming") > 0 && ` − on its way ${number(amount("coming"))}`} ={" "}
-      <strong>{number(amount("lacking"))}</strong> {textOf(need["resource"])}; taken <strong>{number(amount("taken"))}</strong>
+      {rough && "at most "}<strong>{number(amount("lacking"))}</strong> {textOf(need["resource"])}; taken <strong>{number(amount("taken"))}</strong>
       {put.map(([name, count]) => `; put back ${number(Number(count))} (${name})`)}
-      {need["exact"] === false && <span class="soft"> (at most)</span>}
+      {!put.length && amount("putBack") > 0 && `; put back ${number(amount("putBack"))} (counted by deciding again)`}
     </span>
   );
 }
