@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.pods import NEVER, NodeRecord, PodRecord, PodState
@@ -66,7 +67,8 @@ class UnitSum:
 class NodeSum:
     """What a node has, and who is on it; amounts by resource, cpu in thousandths.
 
-    `claimed`: kept for pods that wait. `units`: what is on it, and how many pods of each.
+    `claimed`: kept for pods that wait. `units`: what is on it, and how many pods of each. `shown`:
+    what pages have made of it alone, by what they made: a sum never changes.
     """
 
     node: NodeRecord
@@ -75,6 +77,7 @@ class NodeSum:
     leaving: Amounts
     claimed: Amounts
     units: tuple[tuple[str, int], ...]
+    shown: dict[tuple[str, str], Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(slots=True)

@@ -134,6 +134,13 @@ def bar_of(sums: Iterable[NodeSum], resource: str) -> Bar:
 
 
 def _bar_on(each: NodeSum, resource: str) -> Bar:
+    known: Bar | None = each.shown.get(("bar", resource))
+    if known is None:
+        known = each.shown["bar", resource] = _bar_made(each, resource)
+    return known
+
+
+def _bar_made(each: NodeSum, resource: str) -> Bar:
     held, idle = each.held.get(resource, 0), each.idle.get(resource, 0)
     leaving = each.leaving.get(resource, 0)
     # A node may offer less than is held on it, once a device is lost.
@@ -215,6 +222,14 @@ def _waiter(waiter: Waiter, resource: str) -> tuple[Cell, ...]:
 
 
 def _node(each: NodeSum, resource: str) -> tuple[Cell, ...]:
+    """Return a node's row: the same object as before, where the node is as it was."""
+    known: tuple[Cell, ...] | None = each.shown.get(("row", resource))
+    if known is None:
+        known = each.shown["row", resource] = _node_made(each, resource)
+    return known
+
+
+def _node_made(each: NodeSum, resource: str) -> tuple[Cell, ...]:
     bar = _bar_on(each, resource)
     return (
         each.node.name,
