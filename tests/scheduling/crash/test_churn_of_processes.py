@@ -9,6 +9,7 @@ records.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections import Counter
@@ -19,6 +20,7 @@ from random import Random
 import pytest
 
 from kubelocal.cluster import Stage, Write
+from reprieve.kube.errors import NotFound
 from reprieve.kube.resource import PODS
 from reprieve.scenarios.operator import OperatorProcesses
 from tests.scheduling.site import (
@@ -122,7 +124,8 @@ class Churn:
                 }
                 del self.work[name]
                 await self.cluster.end(*(set(members) & pods.keys() - victims) or {name})
-                await self.cluster.client.delete(POD_GROUPS, NAMESPACE, name)
+                with contextlib.suppress(NotFound):
+                    await self.cluster.client.delete(POD_GROUPS, NAMESPACE, name)
 
     async def finish(self) -> None:
         """Let everything that was begun come to its end, without more deaths."""
@@ -133,7 +136,8 @@ class Churn:
             self.dead = False
         for name in await self.cluster.pods():
             if name.startswith(("middle", "high")):
-                await self.cluster.client.delete(PODS, NAMESPACE, name, grace_seconds=0)
+                with contextlib.suppress(NotFound):
+                    await self.cluster.client.delete(PODS, NAMESPACE, name, grace_seconds=0)
 
         async def settled() -> bool:
             await self.cluster.end()
@@ -191,13 +195,9 @@ def named_in(intents: list[Object]) -> Counter[str]:
     )
 
 
-async def test_a_victim_is_evicted_in_one_record_however_often_the_process_dies(
-    tmp_path: Path,
-) -> None:
-    await churned(0, tmp_path)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 9))
-async def test_a_victim_is_evicted_in_one_record_in_any_churn(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(9))
+async def test_a_victim_is_evicted_in_one_record_however_often_the_process_dies(
+    seed: int, tmp_path: Path
+) -> None:
     await churned(seed, tmp_path)
