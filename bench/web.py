@@ -57,10 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure; with `--serve` be the server that is measured."""
     parser = argparse.ArgumentParser(prog="python -m bench.web", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small inputs")
-    parser.add_argument("--serve", type=int, metavar="NODES", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", metavar="NODES,PODS", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.serve:
-        asyncio.run(_serve(chosen.serve))
+        nodes, _, pods_of_job = chosen.serve.partition(",")
+        asyncio.run(_serve(int(nodes), int(pods_of_job)))
     else:
         asyncio.run(_measure(*((50, 2.0) if chosen.quick else (5_000, 30.0))))
     return 0
@@ -86,9 +87,11 @@ def node_text(number: int) -> bytes:
     ).encode()
 
 
-def pod_text(number: int, version: int, node: str, phase: str, uid: str = "") -> bytes:
-    """Return a pod of a job of eight, as a watch brings it."""
-    job = f"job-{number // _PODS_OF_JOB}"
+def pod_text(
+    number: int, version: int, node: str, phase: str, pods_of_job: int = _PODS_OF_JOB
+) -> bytes:
+    """Return a pod of a job, as a watch brings it."""
+    job = f"job-{number // pods_of_job}"
     conditions = [{"type": "PodScheduled", "status": "True"}]
     if not node:
         text = "0/5000 nodes are available: 5000 Insufficient amd.com/gpu."
@@ -99,8 +102,8 @@ def pod_text(number: int, version: int, node: str, phase: str, uid: str = "") ->
         {
             "metadata": {
                 "name": f"pod-{number}",
-                "namespace": f"team-{number // _PODS_OF_JOB % 40}",
-                "uid": uid or f"pod-{number}",
+                "namespace": f"team-{number // pods_of_job % 40}",
+                "uid": f"pod-{number}",
                 "resourceVersion": str(version),
                 "creationTimestamp": "2026-11-23T12:00:00Z",
                 "ownerReferences": [
@@ -132,7 +135,7 @@ def pod_text(number: int, version: int, node: str, phase: str, uid: str = "") ->
     ).encode()
 
 
-async def _serve(nodes: int) -> None:
+async def _serve(nodes: int, pods_of_job: int) -> None:
     """Serve a mirror with so many nodes; its port and token are printed."""
     relax_collector()
     clock = SystemClock()
@@ -144,9 +147,9 @@ async def _serve(nodes: int) -> None:
     running = nodes * _PODS_OF_NODE
     for number in range(running):
         node = f"node-{number // _PODS_OF_NODE}"
-        mirror.pods.applied(decode_pod(pod_text(number, number + 1, node, "Running")))
+        mirror.pods.applied(decode_pod(pod_text(number, number + 1, node, "Running", pods_of_job)))
     for number in range(running, running + nodes):
-        mirror.pods.applied(decode_pod(pod_text(number, number + 1, "", "Pending")))
+        mirror.pods.applied(decode_pod(pod_text(number, number + 1, "", "Pending", pods_of_job)))
     watching = Watching(MirroredCluster(mirror), clock, lambda: secrets.token_hex(6))
     door, plans = LocalDoor("bench", "bench"), Plans(with_kubeconfig(None, None))
     runner = page_runner(Site(watching, door, load_assets(), plans, clock, "bench"))
@@ -156,7 +159,9 @@ async def _serve(nodes: int) -> None:
     print(runner.addresses[0][1], flush=True)
     events = _changes(running, nodes)
     commands = await _lines_of_input()
-    while (command := (await commands.readline()).strip()) == b"changes":
+    while (command := (await commands.readline()).strip()) in (b"changes", b"mark"):
+        if command == b"mark":
+            mirror.pods.applied(decode_pod(_mark()))
         start = time.monotonic()
         for turn in itertools.count():
             if commands_waiting(commands):
@@ -182,6 +187,15 @@ def _changes(running: int, nodes: int) -> Iterator[bytes]:
         yield pod_text(number, version, on, "Running" if on else "Pending")
 
 
+def _mark() -> bytes:
+    """Return a pod that is named after this millisecond, and holds more than any other."""
+    at = time.time_ns() // 1_000_000
+    meta = {"name": f"mark-{at}", "namespace": "marks", "uid": f"{at}", "resourceVersion": f"{at}"}
+    asked = {"resources": {"requests": {GPU: str(1_000 + at % 1_000_000)}}}
+    spec = {"nodeName": "node-0", "containers": [asked]}
+    return json.dumps({"metadata": meta, "spec": spec, "status": {"phase": "Running"}}).encode()
+
+
 async def _lines_of_input() -> asyncio.StreamReader:
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
@@ -194,7 +208,7 @@ async def _lines_of_input() -> asyncio.StreamReader:
 
 async def _measure(nodes: int, seconds: float) -> None:
     known = aiohttp.ClientSession(headers={"Authorization": "Bearer bench"})
-    async with known as session, _server(nodes) as (process, address):
+    async with known as session, served(nodes) as (process, address):
         assert process.stdin is not None
         await _first_load(session, address, nodes)
         _print_memory("idle", process.pid)
@@ -206,9 +220,12 @@ async def _measure(nodes: int, seconds: float) -> None:
 
 
 @asynccontextmanager
-async def _server(nodes: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def served(
+    nodes: int, pods_of_job: int = _PODS_OF_JOB
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """Yield a server with its address; `changes`, `mark` and `end` are its commands."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.web", "--serve", str(nodes)),
+        *(sys.executable, "-m", "bench.web", "--serve", f"{nodes},{pods_of_job}"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
