@@ -191,4 +191,26 @@ async def test_work_makes_way_in_a_browser_and_every_number_is_the_records(
         await expect(main).to_contain_text("lower priority")
         await expect(main).to_contain_text(re.compile("spared", re.IGNORECASE))
         await expect(main).to_contain_text("team-blue/train")
+
+        # The same way by keyboard alone.
+        await page.keyboard.press("g")
+        await page.keyboard.press("p")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Preemptions")
+        await tab_to(page, "[role=grid]")
+        await page.keyboard.press("Enter")
+        await expect(main).to_contain_text("needed 8")
+        await tab_to(page, "a[href*=sweep]")
+        await page.keyboard.press("Enter")
+        await expect(main).to_contain_text(re.compile("spared", re.IGNORECASE))
+        await expect(main).to_contain_text("team-blue/train")
         assert complaints == []
+
+
+async def tab_to(page: Page, selector: str) -> None:
+    """Press Tab until what has the focus, or holds it, is what is looked for."""
+    await expect(page.locator(selector).first).to_be_visible()
+    for _ in range(60):
+        if await page.evaluate(f"document.activeElement?.closest({selector!r}) != null"):
+            return
+        await page.keyboard.press("Tab")
+    raise AssertionError(f"no key leads to {selector}")
