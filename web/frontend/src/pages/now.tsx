@@ -45,7 +45,7 @@ export function Now({ state }: { state: PageState }): JSX.Element {
           columns={{
             amount: { title: label(resource), width: 8 },
             since: { title: "For", width: 10 },
-            reason: { title: "Why", show: (cell, row) => <span title={String(row("message") ?? "")}><Word word={String(cell ?? "")} /></span> },
+            reason: { title: "Why", show: (cell, row) => <span title={String(row("message") ?? "")}>{cell ? <Word word={String(cell)} /> : <span class="soft">{String(row("message") || "–")}</span>}</span> },
             message: { hidden: true },
             queue: { hidden: true },
           }}

@@ -1,4 +1,4 @@
-// Queues: the tree of cohorts and queues, what each has, borrows and lends, and who could be asked back.
+// Queues: the tree of cohorts and queues, what each has, borrows and lends, and who could be reclaimed.
 
 import type { JSX } from "preact";
 import { address, queuePath, to } from "../address.ts";
@@ -56,10 +56,10 @@ export function Queues({ state }: { state: PageState }): JSX.Element {
       />
       <DataTable
         name="reclaimable"
-        caption="Who could be asked back, the first to go first"
+        caption="Who could be reclaimed next, the first to go first"
         table={tables["reclaimable"]}
         columns={{ borrowed: { title: "Queue borrows", width: 15 }, since: { title: "Admitted" } }}
-        empty="No queue borrows: nobody could be asked back."
+        empty="No queue borrows: nobody could be reclaimed."
       />
       <Rest state={state} shown={["unseen", "queues", "shares", "reclaimable"]} />
     </>

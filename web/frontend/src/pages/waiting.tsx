@@ -23,7 +23,7 @@ export function Waiting({ state }: { state: PageState }): JSX.Element {
           sort="-units"
           caption="By reason"
           table={tables["reasons"]}
-          columns={{ reason: { width: 24, show: (cell) => <Chooser text={String(cell)}><Word word={String(cell)} /></Chooser> } }}
+          columns={{ reason: { width: 24, show: (cell) => cell ? <Chooser text={String(cell)}><Word word={String(cell)} /></Chooser> : <span class="soft">not told</span> } }}
           rows={6}
           empty="Nobody waits."
         />
