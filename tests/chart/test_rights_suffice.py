@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from reprieve.execution.reserve import DEVICE_CLAIMS, VOLUME_CLAIMS, VOLUMES
-from reprieve.kube.resource import Resource
+from reprieve.kube.resource import DISRUPTIONS, Resource
 from reprieve.scenarios.catalogue import DEFAULT, find
 from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, embedded_stage
 from reprieve.scenarios.result import Outcome
@@ -136,6 +136,12 @@ async def test_gangs_volumes_and_devices_are_scheduled_with_exactly_the_roles_of
             )
 
         await cluster.until("the groups have their conditions", told)
+
+        async def disrupted() -> bool:
+            page = await cluster.client.list(DISRUPTIONS, dict, namespace=NAMESPACE)
+            return len(page.items) == 1
+
+        await cluster.until("the tenant of the victims is told", disrupted)
         (intent,) = await cluster.intents()
         assert len(intent["spec"]["victims"]) == 4
         asked = {
