@@ -1,7 +1,7 @@
 """`reprieve web` as a process: it asks the API server who somebody is, and what they may see.
 
-Seen on whichever API server answers: TokenReviews of bound service account tokens and
-SubjectAccessReviews are the server's own, the rights are those that the chart gives to the page.
+TokenReviews of bound service account tokens and SubjectAccessReviews are the API server's own, on
+whichever one answers; the page itself reads as administrator.
 """
 
 from __future__ import annotations

@@ -216,6 +216,6 @@ def _cell(column: Column, value: Cell, at: Nanos) -> str:
         return duration(int(value * SECOND))
     if isinstance(value, list):
         return safe(",".join(value))
-    return safe(
-        f"{value:,}" if isinstance(value, (int, float)) and value is not True else str(value)
-    )
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value:,}"
+    return safe(str(value))

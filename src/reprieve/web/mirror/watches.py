@@ -185,13 +185,18 @@ async def _read(kind: _Kind, client: Reader, namespaces: Sequence[str]) -> str:
         return ""
     except Forbidden:
         named = namespaces if kind.resource.namespaced else ()
+    seen = []
     for namespace in named:
         try:
             objects, version = await _listed(kind, client, namespace)
+        except NotFound:
+            # Who may not list everywhere hears of rights before he hears what is served.
+            return ""
         except Forbidden:
-            return kind.resource.qualified
+            continue
         _Share(kind.cache, namespace).replaced(objects, version)
-    return f"{kind.resource.qualified}{_outside(named)}"
+        seen.append(namespace)
+    return f"{kind.resource.qualified}{_outside(seen)}"
 
 
 async def _listed(kind: _Kind, client: Reader, namespace: str) -> tuple[list[Any], str]:
