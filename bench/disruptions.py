@@ -13,6 +13,7 @@ import argparse
 import random
 import sys
 import time
+import tracemalloc
 from dataclasses import replace
 from typing import Final
 
@@ -56,6 +57,18 @@ def displacements(count: int, templates: int) -> list[Displacement]:
     ]
 
 
+def kept_mib(count: int, templates: int) -> float:
+    """Return what so many rows take with all that is remembered of them, in MiB."""
+    tracemalloc.start()
+    try:
+        governor = Governor()
+        governor.fold(displacements(count, templates))
+        governor.loops(Nanos(24 * HOUR))
+        return tracemalloc.get_traced_memory()[0] / 2**20
+    finally:
+        tracemalloc.stop()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the cases; a wrong result is an AssertionError."""
     parser = argparse.ArgumentParser(prog="python -m bench.disruptions", description=__doc__)
@@ -86,6 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
             cpu_ms=round(min(folded) * 1e3, 1),
             one_more_us=round(one * 1e6, 1),
             peak_mib=peak_mib(),
+            kept_mib=round(kept_mib(count, templates), 1),
         )
     return 0
 

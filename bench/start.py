@@ -6,8 +6,10 @@ one pod that waits; only the last node has room for it. `cpu_ms` runs from the s
 until that binding, `peak_mib` is the largest resident size until `held_mib` was read, which is what
 stays: the resident size a while later. Both count the operator alone, not its lease keeper.
 
-`--nodes N,N...` for other sizes than 65,000, ten pods each. `--quick`: 20 nodes, which asserts
-results only.
+`--nodes N,N...` for other sizes than 65,000, ten pods each. `--controllers NAME,NAME...` for other
+planes beside the one that binds: what they read counts in `settled_cpu_ms`, which is read with
+`held_mib`. `pod_lists` and `node_lists`: how often each was listed. `--quick`: 20 nodes, which
+asserts results only.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the cases."""
     parser = argparse.ArgumentParser(prog="python -m bench.start", description=__doc__)
     parser.add_argument("--nodes", default="65000", help="numbers of nodes, separated by commas")
+    parser.add_argument("--controllers", default="scheduling", help="planes, with scheduling")
     parser.add_argument("--quick", action="store_true", help="20 nodes")
     chosen = parser.parse_args(arguments)
     try:
@@ -43,11 +46,11 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError:
         parser.error(f"--nodes {chosen.nodes}: accepted are whole numbers, separated by commas")
     for nodes in sizes:
-        asyncio.run(_start(nodes, afterwards=1 if chosen.quick else 15))
+        asyncio.run(_start(nodes, chosen.controllers, afterwards=1 if chosen.quick else 15))
     return 0
 
 
-async def _start(nodes: int, afterwards: float) -> None:
+async def _start(nodes: int, controllers: str, afterwards: float) -> None:
     """Measure and print one line.
 
     `afterwards`: seconds for what the start leaves behind to be let go.
@@ -64,9 +67,13 @@ async def _start(nodes: int, afterwards: float) -> None:
         kubeconfig.write_text(yaml.safe_dump(_kubeconfig(server)))
         operator = OperatorProcesses(
             kubeconfig,
-            {"GPU_PREEMPTION_OPERATOR_NAMESPACE": "reprieve"},
+            {
+                "GPU_PREEMPTION_OPERATOR_NAMESPACE": "reprieve",
+                "GPU_PREEMPTION_ENABLED": str("idle" in controllers).lower(),
+                "GPU_PREEMPTION_METRICS_ENDPOINT": f"{server}/metrics",
+            },
             arguments=(
-                *("--controllers", "scheduling", "--scheduler-name", SCHEDULER),
+                *("--controllers", controllers, "--scheduler-name", SCHEDULER),
                 *("--metrics-port", "0"),
             ),
         )
@@ -80,14 +87,18 @@ async def _start(nodes: int, afterwards: float) -> None:
             cpu = cpu_ms(pid)
             await asyncio.sleep(afterwards)
             assert operator.pids == [pid], operator.tail(5)
-            held, peak = _resident_mib(pid), peak_mib_of(pid)
+            held, peak, settled = _resident_mib(pid), peak_mib_of(pid), cpu_ms(pid)
+            lists = await _lists(server)
         finally:
             await operator.stop()
     pods = nodes * PODS_PER_NODE
     print_line(
         "start",
-        f"start_{nodes}_{pods}",
+        f"start_{nodes}_{pods}" + ("" if controllers == "scheduling" else f"_{controllers}"),
         cpu_ms=cpu,
+        settled_cpu_ms=settled,
+        pod_lists=lists.get("/api/v1/pods", 0),
+        node_lists=lists.get("/api/v1/nodes", 0),
         wall_ms=round(wall_ms, 1),
         peak_mib=peak,
         held_mib=held,
@@ -115,6 +126,13 @@ async def _bound(server: str, operator: OperatorProcesses) -> str:
         for task in left:
             task.cancel()
         return done.pop().result()
+
+
+async def _lists(server: str) -> dict[str, int]:
+    """Return how often each kind was listed, by its path."""
+    async with aiohttp.ClientSession() as session, session.get(f"{server}/lists") as answer:
+        found: dict[str, int] = await answer.json()
+        return found
 
 
 def _resident_mib(pid: int) -> float:

@@ -2,7 +2,8 @@
 
 `python -m bench.start_server NODES` prints its port. Objects are made when their page is asked for,
 and none is held. Watches are accepted and stay silent, leases and events are taken, lists of all
-other kinds are empty. `GET /bound` waits for the first binding and answers with its node.
+other kinds are empty. `GET /bound` waits for the first binding and answers with its node; `GET
+/lists` is answered with the number of lists that were begun, by path.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -40,6 +42,7 @@ class ApiServer:
         self._bound: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._leases: dict[str, Any] = {}
         self._writes = 0
+        self._begun: Counter[str] = Counter()
         self.lists: dict[str, tuple[int, Callable[[int], str]]] = {
             "/api/v1/nodes": (nodes, node_text),
             "/api/v1/pods": (nodes * PODS_PER_NODE, lambda index: pod_text(index, nodes)),
@@ -53,6 +56,7 @@ class ApiServer:
             return await silent_watch(request)
         count, made = self.lists.get(request.path, (0, str))
         start, end, following = asked_page(request, count)
+        self._begun[request.path] += not start
         metadata = json.dumps({"resourceVersion": _VERSION, "continue": following})
         items = ",".join(made(index) for index in range(start, end))
         body = f'{{"metadata":{metadata},"items":[{items}]}}'
@@ -91,9 +95,14 @@ class ApiServer:
     async def bound(self, _: web.Request) -> web.Response:
         return web.Response(text=await asyncio.shield(self._bound))
 
+    async def begun(self, _: web.Request) -> web.Response:
+        return web.json_response(self._begun)
+
     async def write(self, request: web.Request) -> web.Response:
-        """Take anything else as written."""
+        """Take anything else as written, and allow what is asked for."""
         body = await request.json()
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            body["status"] = {"allowed": True}
         self._writes += 1
         body.setdefault("metadata", {})["resourceVersion"] = f"{_VERSION}{self._writes}"
         return web.json_response(body, status=201 if request.method == "POST" else 200)
@@ -114,6 +123,7 @@ async def _serve(nodes: int) -> None:
     application = web.Application(client_max_size=2**24)
     routes = application.router
     routes.add_get("/bound", server.bound)
+    routes.add_get("/lists", server.begun)
     routes.add_get(_GROUPS, server.resources)
     routes.add_get("/api/v1/namespaces/{name}", server.namespace)
     routes.add_post(_LEASES, server.new_lease)

@@ -1,31 +1,53 @@
-"""`python -m bench.validation [--quick] [--jobs N]`: the replay against what theory knows.
+"""`python -m bench.validation [--quick] [--jobs N] [--steps 1,2,3,4]`: is the replay right?
 
-The first step of the ladder of docs/simulate.md: queues whose mean wait has a formula are replayed
-through the quota engine, and each prints its mean wait beside that of the formula. `--quick` has
-few jobs and asserts a wide bound only: it is the smoke test that CI runs.
+The ladder of docs/simulate.md, a line for each thing that is compared:
+
+1. queues whose mean wait has a formula are replayed through the quota engine
+2. the records of step 3's cluster, decided again: the same plan ids
+3. a study through the replay, and through the real quota plane on the embedded cluster
+4. recorded cases of Kueue and kube-scheduler: the victims that they say
+5. what step 3 does on a real API server, in real time: not part of this
+
+`--quick` has few jobs and wide bounds: it is the smoke test that CI runs. The exit code is 1 if a
+bound does not hold.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
+from bench.cluster_study import (
+    TENANTS,
+    Played,
+    agreement,
+    played,
+    reproduced,
+    study_jobs,
+    virtually,
+)
 from bench.measuring import print_line
+from bench.recorded_cases import kube_scheduler_cases, kueue_cases
+from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.quota.model import Policy, Preemption, QueueingStrategy
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.replay import Life, replay
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Displaced, Run
+from reprieve.simulation.work import Checkpointing, Displaced, Run, Saved
 from reprieve.units.durations import SECOND
 from tests.oracle.queueing import md1_wait, mmk_wait, preemptive_waits
 
 __all__ = ["CASES", "Case", "Resuming", "main", "waits"]
 
 SERVICE_S = 1_000
+#: Recorded cases of others, which are no part of the project.
+VECTORS = Path(__file__).parents[2] / "shared" / "conformance"
 
 
 @dataclass(frozen=True)
@@ -40,6 +62,9 @@ class Resuming:
 
     def displaced(self, job: Job, run: Run, now: int) -> Displaced:
         return Displaced(now, run.kept + now - run.started, 0, 0)
+
+    def saved(self, job: Job, run: Run, now: int) -> Saved:
+        return Saved()
 
 
 @dataclass(frozen=True)
@@ -63,12 +88,27 @@ CASES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Replay the cases; the exit code is 1 if a mean wait is outside the bound."""
+    """Make the steps; the exit code is 1 if a bound does not hold."""
     parser = argparse.ArgumentParser(prog="python -m bench.validation", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="5,000 jobs, within 25 %%")
-    parser.add_argument("--jobs", type=int, default=100_000, metavar="N")
+    parser.add_argument("--quick", action="store_true", help="few jobs; step 1 within 25 %%")
+    parser.add_argument("--jobs", type=int, default=100_000, metavar="N", help="of step 1")
+    parser.add_argument("--study-jobs", type=int, default=200, metavar="N", help="of step 3")
+    parser.add_argument("--steps", default="1,2,3,4", metavar="LIST")
+    parser.add_argument("--vectors", type=Path, default=VECTORS, metavar="DIR", help="of step 4")
     chosen = parser.parse_args(arguments)
-    jobs, bound = (5_000, 0.25) if chosen.quick else (chosen.jobs, 0.02)
+    steps = {int(each) for each in chosen.steps.split(",")}
+    good = True
+    if 1 in steps:
+        jobs, bound = (5_000, 0.25) if chosen.quick else (chosen.jobs, 0.02)
+        good = _queues(jobs, bound) and good
+    if steps & {2, 3}:
+        good = _study(30 if chosen.quick else chosen.study_jobs) and good
+    if 4 in steps:
+        good = _recorded(chosen.vectors, chosen.quick) and good
+    return 0 if good else 1
+
+
+def _queues(jobs: int, bound: float) -> bool:
     good = True
     for case in CASES:
         started, cpu = time.perf_counter(), time.process_time()
@@ -88,7 +128,73 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 formula=round(expected, 4),
                 off_percent=round(100 * off, 2),
             )
-    return 0 if good else 1
+    return good
+
+
+def _study(count: int) -> bool:
+    """Play the same jobs both ways, and decide the records again."""
+    jobs, devices = study_jobs(count), 16
+    spec = PolicySpec("classical")
+    replayed = Played.of(replay(jobs, spec, Checkpointing(), TENANTS, (1, devices)))
+    started, cpu = time.perf_counter(), time.process_time()
+    with tempfile.TemporaryDirectory(prefix="reprieve-") as folder:
+        real = virtually(lambda: played(jobs, TENANTS, devices, Path(folder)))
+    cpu_ms = (time.process_time() - cpu) * 1e3
+    wall_ms = (time.perf_counter() - started) * 1e3
+    same, of = reproduced(real.records)
+    print_line(
+        "validation",
+        "2 own records: the same plan ids",
+        cpu_ms=round(cpu_ms),
+        wall_ms=round(wall_ms),
+        records=of,
+        same=same,
+    )
+    found = agreement(replayed, real)
+    print_line(
+        "validation",
+        "3 embedded cluster",
+        cpu_ms=round(cpu_ms),
+        wall_ms=round(wall_ms),
+        jobs=count,
+        admissions=len(real.admitted),
+        preempted=len(real.victims),
+        admissions_same_percent=round(100 * found.admissions, 2),
+        victims_same_percent=round(100 * found.victims, 2),
+        makespan_s=round(real.makespan_s, 1),
+        makespan_off_percent=round(100 * found.makespan_off, 3),
+    )
+    close = found.admissions >= 0.99 and found.victims >= 0.99 and abs(found.makespan_off) <= 0.02
+    return same == of > 0 and close
+
+
+def _recorded(folder: Path, quick: bool) -> bool:
+    if not folder.is_dir():
+        print(f"step 4 is left out: no recorded cases in {folder}; --vectors DIR names them")
+        return True
+    good = True
+    both = (("Kueue", kueue_cases), ("kube-scheduler", kube_scheduler_cases))
+    for name, cases_of in both:
+        started, cpu = time.perf_counter(), time.process_time()
+        same = judged = of = 0
+        for number, case in enumerate(cases_of(folder)):
+            if quick and number % 20:
+                continue
+            of += 1
+            verdict = case()
+            same += verdict is True
+            judged += verdict is None
+        good = good and same + judged == of > 0
+        print_line(
+            "validation",
+            f"4 recorded cases of {name}",
+            cpu_ms=round((time.process_time() - cpu) * 1e3),
+            wall_ms=round((time.perf_counter() - started) * 1e3),
+            cases=of,
+            same=same,
+            documented_deviations=judged,
+        )
+    return good
 
 
 def waits(case: Case, jobs: int, seed: int = 0) -> dict[int, float]:
@@ -103,7 +209,7 @@ def waits(case: Case, jobs: int, seed: int = 0) -> dict[int, float]:
             "theory",
             Preemption(Policy.LOWER_PRIORITY if len(case.loads) > 1 else Policy.NEVER),
             QueueingStrategy.STRICT_FIFO,
-            loop_limit=0,
+            governor=GovernorPolicy(loop_limit=0),
         ),
         Resuming(),
         ("all",),

@@ -5,6 +5,9 @@ submitted is one pod that fits nowhere without victims. A wire in this process a
 pages of 500 from bytes that were made before, so that reading costs what taking them apart costs.
 Parts: `lists` until there is a snapshot, `plan` until the planes have come to rest. Checked: it
 starts, on one node, and those who make way are of lower priority and on that node.
+
+A second case is one pod of the lowest priority, which waits: `plan` is the whole answer then, with
+the changes that are tried and the run on the cluster without work. Checked: it waits.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from reprieve.operator.collector import relax_collector
 from reprieve.units.clock import SystemClock
 from reprieve.whatif.answer import Answer, Verdict, answer_of
 from reprieve.whatif.lists import gather
+from reprieve.whatif.planning import planned
 from reprieve.whatif.run import Deciders, settled
 from reprieve.whatif.submission import Submitted
 from reprieve.whatif.wire import Body
@@ -123,11 +127,11 @@ def _pod(number: int, nodes: int) -> dict[str, Any]:
     }
 
 
-def _wanted() -> Submitted:
+def _wanted(priority: int) -> Submitted:
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "40"}}}
     spec = {
         "schedulerName": "reprieve-scheduler",
-        "priority": Random().randint(1000, 10_000),
+        "priority": priority,
         "containers": [container],
     }
     metadata = {"name": _NAME, "namespace": "team-0"}
@@ -156,7 +160,7 @@ def main() -> None:
         start, wall = time.process_time(), time.perf_counter()
         snapshot = asyncio.run(gather(client, deciders.kinds(), SystemClock()))
         listed = time.process_time()
-        answer = answer_of(settled(snapshot, deciders, [_wanted()]))
+        answer = answer_of(settled(snapshot, deciders, [_wanted(Random().randint(1000, 10_000))]))
         end = time.process_time()
         figures = {
             "cpu_ms": round((end - start) * 1e3, 1),
@@ -166,7 +170,14 @@ def main() -> None:
         }
         _check(answer, nodes)
         best = figures if not best or figures["cpu_ms"] < best["cpu_ms"] else best
-    print_line("whatif", f"{nodes}-nodes-{nodes * 10}-pods", **best, peak_mib=peak_mib())
+    case = f"{nodes}-nodes-{nodes * 10}-pods"
+    print_line("whatif", case, **best, peak_mib=peak_mib())
+    start = time.process_time()
+    answer = asyncio.run(planned(None, snapshot, deciders, [_wanted(0)]))
+    used = time.process_time() - start
+    (outcome,) = answer.outcomes
+    assert answer.verdict is Verdict.WAITS and outcome.diagnosis is not None, answer.message
+    print_line("whatif", f"{case}-waits", plan_ms=round(used * 1e3, 1))
 
 
 if __name__ == "__main__":

@@ -47,6 +47,9 @@ THOROUGH: Final = (
     "tests/scheduling/test_three_under_load.py",
     "tests/tutorials/",
     "tests/walkthrough/",
+    "tests/shadow/test_command.py",
+    "tests/simulation/test_shards.py",
+    "tests/simulation/test_validation.py",
     "tests/web/test_dashboard.py",
     "tests/web/test_opening.py",
     "tests/web/test_resuming.py",
@@ -57,8 +60,10 @@ THOROUGH: Final = (
     "tests/scheduling/faults/",
     "tests/scheduling/test_execution.py",
     # Hundreds of random clusters decided twice, or with the rules broken.
+    "tests/disruptions/test_bounds.py",
     "tests/disruptions/test_properties.py",
     "tests/disruptions/test_server.py",
+    "tests/disruptions/test_two_schedulers.py",
     "tests/engine/scheduling/test_agreement.py",
     "tests/engine/scheduling/test_min_runtime_agreement.py",
     "tests/engine/scheduling/test_mutations.py",
@@ -71,6 +76,7 @@ THOROUGH: Final = (
     "tests/oracle/scheduling/test_clusters.py",
     "tests/quota/test_mutations.py",
     "tests/quota/test_targets.py",
+    "tests/whatif/test_kinds.py",
     "tests/whatif/test_proof.py",
 )
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")

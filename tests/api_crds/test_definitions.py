@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from reprieve.api import reprieve as records
 from reprieve.api.crds import NAMES, UnknownCrd, all_crds, load
-from reprieve.api.disruption import Disruption, DisruptionSpec
+from reprieve.api.disruption import Disruption, DisruptionSpec, DisruptionStatus
 from reprieve.engine.idle.model import Aggregation, Phase, PreemptionPolicy
 from reprieve.engine.plan import Plane, ProofLevel
 from reprieve.execution.parts import Sizes, split
@@ -347,6 +347,7 @@ def test_every_disruption_that_the_operator_can_write_is_accepted() -> None:
             window="1h0m0s",
             spared_by="a higher priority",
         ),
+        DisruptionStatus(repeated=True, message="m", back_at="2026-03-04T10:20:00Z"),
     )
     written = msgspec.json.decode(msgspec.json.encode(told))
     assert errors(DISRUPTIONS, written) == []

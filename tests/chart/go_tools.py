@@ -1,11 +1,13 @@
 """Finds or builds the Go programs that judge the chart and the release: Helm, promtool, actionlint.
 
 A variable names a binary; else one is built once through the Go module proxy and kept in the user's
-cache folder. Where neither is possible `tool` says why, and the tests skip with that text.
+cache folder. Where neither is possible `tool` says why, and the tests skip with that text. So does
+`definitions`, which finds what the Go modules of other projects say of their kinds.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ACTIONLINT", "HELM", "PROMTOOL", "Tool", "ToolMissing", "tool"]
+__all__ = ["ACTIONLINT", "HELM", "PROMTOOL", "Tool", "ToolMissing", "definitions", "tool"]
 
 _BUILD_TIMEOUT_S: Final = 900
 
@@ -41,6 +43,19 @@ ACTIONLINT: Final = Tool(
 )
 
 
+#: Module and version -> its files that define kinds which the chart can render objects of.
+_DEFINITIONS: Final = {
+    "github.com/prometheus-operator/prometheus-operator@v0.85.0": tuple(
+        f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"
+        for kind in ("podmonitors", "prometheusrules", "servicemonitors")
+    ),
+    "github.com/cert-manager/cert-manager@v1.18.2": (
+        "deploy/crds/crd-certificates.yaml",
+        "deploy/crds/crd-issuers.yaml",
+    ),
+}
+
+
 class ToolMissing(Exception):
     """There is no such program, and it cannot be built here."""
 
@@ -59,10 +74,41 @@ def tool(wanted: Tool) -> Path:
     binary = home / "reprieve" / f"{wanted.name}-{wanted.version}" / wanted.name
     if binary.exists():
         return binary
-    go = shutil.which("go") or "/usr/local/go/bin/go"
-    if not Path(go).exists():
+    go = _go()
+    if go is None:
         raise ToolMissing(f"needs {wanted.name}: set ${wanted.variable}, or install Go to build it")
     return _build(go, wanted, binary)
+
+
+@cache
+def definitions() -> tuple[Path, ...]:
+    """Return files with the CustomResourceDefinitions of the Prometheus Operator and cert-manager.
+
+    Raises:
+        ToolMissing: Go is absent, or cannot fetch the modules.
+    """
+    go = _go()
+    if go is None:
+        raise ToolMissing("needs the definitions of others: install Go to fetch their modules")
+    found: list[Path] = []
+    for module, files in _DEFINITIONS.items():
+        done = subprocess.run(
+            [go, "mod", "download", "-json", module],
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ToolMissing(f"needs the definitions of {module}, which Go cannot fetch")
+        folder = Path(json.loads(done.stdout)["Dir"])
+        found += [folder / each for each in files]
+    return tuple(found)
+
+
+def _go() -> str | None:
+    found = shutil.which("go") or "/usr/local/go/bin/go"
+    return found if Path(found).exists() else None
 
 
 def _build(go: str, wanted: Tool, binary: Path) -> Path:

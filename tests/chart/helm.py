@@ -67,8 +67,14 @@ def run_helm(*arguments: str) -> str:
 
 def render(folder: Path, values: dict[str, Any] | None = None, *files: Path) -> Rendered:
     """Render the chart as release `r` in namespace `ops`; `folder` takes the values file."""
+    return Rendered(
+        tuple(one for one in yaml.safe_load_all(render_text(folder, values, *files)) if one)
+    )
+
+
+def render_text(folder: Path, values: dict[str, Any] | None = None, *files: Path) -> str:
+    """Return what `render` reads, as Helm prints it."""
     written = folder / "values.yaml"
     written.write_text(yaml.safe_dump(values or {}))
     chosen = [argument for file in (*files, written) for argument in ("-f", str(file))]
-    text = run_helm("template", "r", str(CHART), "--namespace", "ops", *chosen)
-    return Rendered(tuple(one for one in yaml.safe_load_all(text) if one))
+    return run_helm("template", "r", str(CHART), "--namespace", "ops", *chosen)

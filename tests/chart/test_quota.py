@@ -76,10 +76,12 @@ def test_the_values_become_the_operators_settings(tmp_path: Path) -> None:
         tmp_path,
         proveNodes=True,
         idleFirst=True,
+        harmOrder=True,
         loopLimit=0,
         webhooks={"jobFailurePolicy": "Fail", "namespaceSelector": {"matchLabels": {"a": "b"}}},
     )
     assert (said.prove_nodes, said.configuration.settings.idle_first) == (True, True)
+    assert said.configuration.settings.harm_order
     assert (said.loop_limit, said.job_failure_policy) == (0, "Fail")
     assert said.webhook_selector == {"matchLabels": {"a": "b"}}
 

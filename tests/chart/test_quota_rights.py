@@ -39,8 +39,8 @@ Rights = set[tuple[str, str, str]]
 
 NOT_ON_THE_TOUR = {
     # Disruptions that are old.
-    ("list", "reprieve.dev", "disruptions"),
     ("delete", "reprieve.dev", "disruptions"),
+    ("patch", "reprieve.dev", "disruptions"),  # of work that runs again
     # What made a Workload has changed, or its time is over.
     ("delete", "kueue.x-k8s.io", "workloads"),
     ("patch", "kueue.x-k8s.io", "workloads"),

@@ -243,6 +243,18 @@ def test_dry_run_is_an_argument(tmp_path: Path) -> None:
     assert render(tmp_path, {"dryRun": True}).container["args"][-1] == "--dry-run"
 
 
+def test_the_decision_log_goes_to_a_volume_or_to_standard_output(tmp_path: Path) -> None:
+    rendered = render(tmp_path, {"decisionLog": {"enabled": True}})
+    arguments = rendered.container["args"]
+    assert arguments[-2:] == ["--decision-log", "/var/log/reprieve/decisions.log"]
+    mounts = {each["name"]: each["mountPath"] for each in rendered.container["volumeMounts"]}
+    assert mounts["decision-log"] == "/var/log/reprieve"
+    there = {"decisionLog": {"enabled": True, "standardOutput": True}}
+    rendered = render(tmp_path, there)
+    assert rendered.container["args"][-2:] == ["--decision-log", "-"]
+    assert all(each["name"] != "decision-log" for each in rendered.container["volumeMounts"])
+
+
 def test_a_threshold_of_zero_reaches_the_kaiwo_config(tmp_path: Path) -> None:
     spec = {"gpuPreemption": {"defaultThreshold": 0, "defaultTTL": "0"}, "ray": {"image": "x"}}
     config = render(tmp_path, {"kaiwoConfig": {"enabled": True, "spec": spec}}).one("KaiwoConfig")

@@ -32,6 +32,7 @@ BY_CHANCE = {
     # Disruptions that are old, looked for after a minute.
     ("list", "reprieve.dev", "disruptions"),
     ("delete", "reprieve.dev", "disruptions"),
+    ("patch", "reprieve.dev", "disruptions"),  # of work that runs again
     ("patch", "events.k8s.io", "events"),  # a series of equal ones
     ("get", "", "pods"),  # after a conflict or a lost answer
     ("delete", "resource.k8s.io", "resourceclaims"),  # of extended resources, made in vain

@@ -62,7 +62,7 @@ def cluster_role(rendered: Rendered) -> dict[str, Any]:
 def cluster(rendered: Rendered) -> Rights:
     """Return what the planes may do everywhere, but for what every plane does alike."""
     granted = rights(cluster_role(rendered)["rules"])
-    assert granted.pop(("reprieve.dev", "disruptions")) == {"list", "create", "delete"}
+    assert granted.pop(("reprieve.dev", "disruptions")) == {"list", "create", "patch", "delete"}
     return granted
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import reprieve
+from tests.docs.man_pages import MAN
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +46,13 @@ def test_reprieve_brings_no_api_server_but_with_its_extra(
     found = {line for line in required if line.startswith(("kubelocal", "rich"))}
     assert found == {"kubelocal==0.1.0; extra == 'local'", "rich>=14.0; extra == 'local'"}
     assert len(required) > len(found)
+
+
+def test_reprieve_brings_its_man_pages(wheels: dict[str, zipfile.ZipFile]) -> None:
+    pages = {
+        Path(name).name for name in wheels["reprieve"].namelist() if "/share/man/man1/" in name
+    }
+    assert pages == {path.name for path in MAN.glob("*.1")} and pages
 
 
 def test_kubelocal_carries_its_units_and_data_and_neither_tests_nor_reprieve(

@@ -17,9 +17,9 @@ from reprieve.engine.placement.profile import Policy as SchedulingPolicy
 from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.execution.intents import intent_spec
-from reprieve.telemetry.record import encode
-from reprieve.telemetry.replay import decide_again
-from reprieve.telemetry.scheduling_record import encode_scheduling
+from reprieve.records.idle.record import encode
+from reprieve.records.idle.replay import decide_again
+from reprieve.records.scheduling.record import encode_scheduling
 from reprieve.units.errors import ReprieveError, UsageError
 from tests.engine.builders import gang, node, pod, snapshot_of
 from tests.engine.rows import NOW, demand, snapshot, workload

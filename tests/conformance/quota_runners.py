@@ -484,6 +484,7 @@ def run_candidate_order(case: Json) -> Outcomes:
             queue_timestamp(workload, settings),
             workload.evicted is not None,
             False,
+            int(workload.reserved_at or 0),
             (),
             frozenset(),
         )

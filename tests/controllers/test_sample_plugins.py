@@ -18,9 +18,9 @@ from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
 from reprieve.planes.common.plugins import Installed, installed, load, load_scorers
 from reprieve.planes.scheduling.decisions import decide
+from reprieve.records.scheduling.record import encode_scheduling
+from reprieve.records.scheduling.replay import PluginMissing, decide_scheduling_again
 from reprieve.settings.scheduling import scheduling_settings
-from reprieve.telemetry.scheduling_record import encode_scheduling
-from reprieve.telemetry.scheduling_replay import PluginMissing, decide_scheduling_again
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import UsageError
 from tests.controllers.sample_package import install_metadata

@@ -10,7 +10,7 @@ import msgspec
 
 from reprieve.api.reprieve import Preemption, PreemptionPart, VictimState
 from reprieve.execution.parts import joined
-from reprieve.telemetry.victim_states import victim_states
+from reprieve.records.victim_states import victim_states
 
 __all__ = ["evicted", "together"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -380,3 +382,53 @@ def test_a_turn_is_named_in_its_order() -> None:
     # Without a -> c neither a -> c -> b -> d -> a nor a -> c -> a turns.
     assert [(edge.preemptor, edge.victim) for edge in loop.held] == [("a", "c")]
     assert find_loops(edges, 3) == []
+
+
+# Other numbers, and what is told late
+
+
+def test_other_numbers_judge_what_is_known_anew() -> None:
+    rows = [displaced(10 * k, *("ab" if k % 2 else "ba")) for k in range(4)]
+    found = governor(*rows)
+    assert len(found.loops(at(40))) == 1
+    found.adopt(GovernorPolicy(loop_limit=3))
+    assert found.loops(at(40)) == () and found.hold(question(40, "b", "a")) is None
+    found.adopt(GovernorPolicy(loop_limit=2))
+    assert found.loops(at(40)) == governor(*rows).loops(at(40)) != ()
+    found.adopt(GovernorPolicy(loop_limit=0))
+    assert found.loops(at(40)) == () and found.held(at(40)) == {}
+
+
+def test_what_others_did_that_is_told_late_counts_as_if_it_were_told_in_order() -> None:
+    random, late, by_itself = Random(17), 0, 0
+    for _ in range(100):
+        rows: list[Displacement] = []
+        for number in range(30):
+            one, other = (
+                party(name, weak="t" if name in "cd" else "", created=at(-9 if name == "c" else 9))
+                for name in random.sample("abcd", 2)
+            )
+            if random.random() < 0.4:
+                row = Displacement(at(number), Actor.OTHER, None, other, f"u{number}")
+            else:
+                row = displaced(number, one, other, number=number)
+            rows.append(row)
+        ordered, mixed = Governor(), Governor()
+        for row in rows:
+            ordered.record(row)
+        told = sorted(rows, key=lambda row: row.at + random.choice((0, 0, 5)) * SECOND)
+        for before, row in pairwise([rows[0], *told]):
+            mixed.record(row)
+            late += row.at < before.at
+            by_itself += row.at < before.at and row.preemptor is None and not row.victim.weak
+            if random.random() < 0.3:
+                mixed.repeated(at(30))  # it is asked in between
+        assert mixed.rows == ordered.rows
+        assert mixed.loops(at(31)) == ordered.loops(at(31))
+        assert mixed.repeated(at(31)) == ordered.repeated(at(31))
+        for one in "abcd":
+            for other in "abcd":
+                asked = question(31, one, other)
+                assert mixed.hold(asked) == ordered.hold(asked)
+    print(f"{late} late, {by_itself} of them taken in by themselves")
+    assert late >= 200 and by_itself >= 50, (late, by_itself)

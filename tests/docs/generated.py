@@ -1,4 +1,5 @@
-"""Makes the tables of `docs/` from the code. `python -m tests.docs.generated` writes them.
+"""Makes the tables of `docs/` from the code. `python -m tests.docs.generated` writes them, and the
+man pages.
 
 A table stands between `<!-- NAME -->` and `<!-- /NAME -->`; what is between is replaced.
 """
@@ -21,6 +22,7 @@ from reprieve.telemetry.quota_series import COUNTERS, GAUGES, HISTOGRAMS
 from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.wording.diagnosis import reasons_markdown
 from reprieve.wording.documentation import switches_markdown, transitions_markdown
+from tests.docs.man_pages import write_man_pages
 from tests.docs.quota_examples import fair_rows, preemption_rows
 from tests.kubectl.exceptions import embedded_markdown
 from tests.scheduling.filters.documentation import filters_markdown
@@ -170,3 +172,4 @@ def tables_in(text: str) -> list[str]:
 if __name__ == "__main__":
     for document in sorted(found for folder in FOLDERS for found in folder.glob("*.md")):
         document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")
+    write_man_pages()

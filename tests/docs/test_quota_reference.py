@@ -80,6 +80,7 @@ def test_every_option_is_described_with_its_default_and_has_an_example() -> None
     assert default.configuration.settings.fair_sharing is None
     assert table["proveNodes"] == str(default.prove_nodes).lower()
     assert table["idleFirst"] == str(default.configuration.settings.idle_first).lower()
+    assert table["harmOrder"] == str(default.configuration.settings.harm_order).lower()
     assert table["loopLimit"] == str(default.loop_limit)
     assert parse_duration(table["loopWindow"]) == default.loop_window
     assert {key for section in sections() for key in section} == set(table)

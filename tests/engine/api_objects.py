@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from reprieve.api.core import Namespace
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.scheduling import (
-    NamespaceObject,
     NodeObject,
     PodDisruptionBudget,
     PodGroup,
@@ -85,7 +85,7 @@ def _row(kind: type[Any], made: Callable[[Any], Change]) -> Callable[[Json], Cha
 
 ROWS: dict[str, Callable[[Json], Change]] = {
     "nodes": _row(NodeObject, node_row),
-    "namespaces": _row(NamespaceObject, namespace_entry),
+    "namespaces": _row(Namespace, namespace_entry),
     "podGroups": _row(PodGroup, group_row),
     "compositePodGroups": _row(PodGroup, composite_row),
     "pdbs": _row(PodDisruptionBudget, budget_row),

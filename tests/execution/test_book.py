@@ -208,6 +208,18 @@ async def test_a_dry_run_is_written_once_and_again_only_where_that_failed() -> N
     assert len(books.api.writes) <= before + 1 and list(books.phases()) == ["quota-dry-run-a"]
 
 
+async def test_a_dry_run_whose_record_has_gone_is_forgotten_and_written_again() -> None:
+    books = Books(Retention(24 * HOUR, cap=1))
+    for name in ("a", "b"):
+        await books.book.note(_plan(name))
+        await books.clock.advance(MINUTE)
+    for _ in range(2):
+        await books.book.remove_old()
+    assert [books.book.noted(_plan(name)) for name in ("a", "b")] == [False, True]
+    await books.book.note(_plan("a"))
+    assert sorted(books.phases()) == ["quota-dry-run-a", "quota-dry-run-b"]
+
+
 async def test_above_the_cap_records_go_but_for_fresh_ones_and_their_numbers_begin_anew() -> None:
     books = Books(Retention(24 * HOUR, cap=1, fresh=HOUR, fresh_cap=2))
     await books.closed(_plan("old", "gone"))

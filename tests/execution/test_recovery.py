@@ -23,7 +23,7 @@ from reprieve.execution.recovery import Unbegun, claim_open, remove_old
 from reprieve.kube.client import Client
 from reprieve.kube.errors import Forbidden
 from reprieve.kube.transport import Transport
-from reprieve.telemetry.victim_states import victim_states
+from reprieve.records.victim_states import victim_states
 from reprieve.units.clock import VirtualClock
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant

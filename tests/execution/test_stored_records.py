@@ -34,7 +34,7 @@ from reprieve.kube.resource import (
     PREEMPTION_PARTS,
     PREEMPTIONS,
 )
-from reprieve.telemetry.victim_states import victim_states
+from reprieve.records.victim_states import victim_states
 from reprieve.units.clock import SystemClock
 from tests.execution.stored_records import bounded
 from tests.execution.test_parts import NAME, idle_victims, quota_victims, spec, victims

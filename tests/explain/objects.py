@@ -231,7 +231,9 @@ def record(
     )
 
 
-def disruption(name: str, lineage: str, *, minutes: float, times: int, plan: str = "") -> Json:
+def disruption(
+    name: str, lineage: str, *, minutes: float, times: int, plan: str = "", back: float = 0
+) -> Json:
     """Return what a tenant is told of work that made way so many minutes ago."""
     subject = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -261,4 +263,5 @@ def disruption(name: str, lineage: str, *, minutes: float, times: int, plan: str
             "window": "1h0m0s",
             "sparedBy": "staying within the nominal quota of its own ClusterQueue",
         },
+        status={"backAt": at(back)} if back else {},
     )

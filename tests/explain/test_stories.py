@@ -12,7 +12,8 @@ import pytest
 from reprieve.answers.document import Answer, State, schema
 from reprieve.answers.layout import MOST_EVIDENCE, MOST_LINES, MOST_STEPS
 from tests.docs.generated import DOCS
-from tests.explain.stories import STORIES, TOLD, answered, text_of
+from tests.explain.objects import disruption, job
+from tests.explain.stories import STORIES, TOLD, Story, answered, text_of
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -63,3 +64,13 @@ def test_a_tenant_is_told_nothing_of_others() -> None:
     assert not _UID.search(document)
     assert found.displaced == []
     assert any("preemptions.reprieve.dev" in each for each in found.certainty)
+
+
+def test_a_displacement_says_when_the_work_was_back_again() -> None:
+    mine = job(suspend=True)
+    line = f"owner/{mine['metadata']['uid']}"
+    told = disruption("train-1", line, minutes=20, times=1, back=5)
+    asked = Story("job/train", [mine, told])
+    (displaced,) = answered(asked).displaced
+    assert displaced.back_at == told["status"]["backAt"]
+    assert "back again" in text_of(asked)

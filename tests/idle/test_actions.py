@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kubelocal.cluster import Stage, Write
 from reprieve.units.untrusted import TOLD
 from tests.idle.site import (
+    GPU_WORKLOADS,
     NAMESPACE,
     PREEMPTIONS,
     Site,
@@ -51,6 +53,32 @@ async def test_a_deployment_is_scaled_to_zero_and_tracked_anew_when_scaled_up(si
     (record,) = await site.records()
     assert record["status"]["phase"] == "Completed"
     assert [victim["action"] for victim in record["spec"]["victims"]] == ["ScaleToZero"]
+    assert [victim["state"] for victim in record["status"]["victims"]] == ["Evicted"]
+
+
+async def test_that_a_victim_was_evicted_is_told_however_often_somebody_is_faster(
+    site: Site,
+) -> None:
+    await site.create(
+        deployment("notebook", 1, 4, policy="Always", **{ON_PREEMPTION: "ScaleToZero"})
+    )
+    operator = await site.run()
+    name = (await site.until_phase("Deployment/notebook", "Idle"))["metadata"]["name"]
+    met = 0
+
+    async def somebody_is_faster(write: Write, stage: Stage) -> None:
+        nonlocal met
+        told = write.path.partition("?")[0].endswith(f"/gpuworkloads/{name}/status")
+        if stage is Stage.BEFORE and told and b'"Preempted"' in write.body and met < 12:
+            met += 1
+            await site.patch(GPU_WORKLOADS, name, {"metadata": {"labels": {"seen": str(met)}}})
+        await site.on_write(write, stage)
+
+    site.cluster.on_write = somebody_is_faster
+    await site.until_phase("Deployment/notebook", "Preempted")
+    await site.until(lambda: operator.said("completed"))
+    assert met == 12
+    (record,) = await site.records()
     assert [victim["state"] for victim in record["status"]["victims"]] == ["Evicted"]
 
 

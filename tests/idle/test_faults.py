@@ -127,8 +127,11 @@ async def test_faults_at_random_end_in_the_same_objects_as_a_calm_run(
     assert met >= {"conflict", "too_many", "error"}
     assert met & {"drop_watch", "expire_watch"}
     # A watch is refused with 410, 429 or 500, and only the first of these asks for a list.
-    # Records are also listed by the recovery, and once by the removal of old ones.
-    assert lists.pop("preemptions") - 2 <= 1 + _watches_refused(refused, "preemptions")
+    # Records are also listed by the recovery, also after one that could not be written, and once by
+    # the removal of old ones.
+    unwritten = refused[("reprieve", "create", "reprieve.dev", "preemptions")]
+    most = 3 + unwritten + _watches_refused(refused, "preemptions")
+    assert lists.pop("preemptions") <= most
     for kind, number in lists.items():
         assert 1 <= number <= 1 + _watches_refused(refused, kind), kind
     assert sum(lists.values()) - len(lists) <= counts.get("expire_watch", 0)

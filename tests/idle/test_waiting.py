@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+from reprieve.answers.decided_again import decided_again
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.idle.evaluation import evaluate
 from reprieve.engine.idle.model import IdleSnapshot, Policy, Workload
@@ -28,7 +29,7 @@ class World:
         self.rows: tuple[Workload, ...] = ()
         self.claims: dict[Uid, Any] = {}
         everything: Any = self
-        self.clock: Any = SimpleNamespace(wall=lambda: NOW)
+        self.clock: Any = SimpleNamespace(wall=lambda: NOW, monotonic=lambda: NOW)
         self.written: list[bytes] = []
         self.decision_log = DecisionLog(self.clock, self.written.append)
         self.start = SimpleNamespace(policy=POLICY)
@@ -90,7 +91,11 @@ def test_a_demand_has_a_line_for_each_reason_and_one_when_it_waits_no_longer() -
             world.evaluated(young, demand())
     for _ in range(2):
         world.evaluated(workload())
-    found = [json.loads(line) for line in world.written]
+    said = [json.loads(line) for line in world.written]
+    samples = [each for each in said if "input" in each]
+    assert [(each["name"], each["reason"]) for each in samples] == [("demand", "NotIdleYet")]
+    assert decided_again("idle", samples[0]["input"]) == "nobody makes way."
+    found = [each for each in said if "input" not in each]
     assert [(each["previous"], each["reason"]) for each in found] == [
         ("", "NotIdleYet"),
         ("NotIdleYet", "WouldNotHelp"),

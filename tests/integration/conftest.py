@@ -48,6 +48,14 @@ def with_pod_groups(binaries: Binaries) -> Binaries:
 
 
 @pytest.fixture(scope="session")
+def with_alpha_pod_groups(binaries: Binaries) -> Binaries:
+    """Skip a test where the API server has no version of them that we know."""
+    if binaries.release < (1, 36):
+        pytest.skip(f"{binaries.version}: PodGroups of scheduling.k8s.io/v1alpha2 come with 1.36")
+    return binaries
+
+
+@pytest.fixture(scope="session")
 def real_cluster(
     binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:

@@ -29,11 +29,16 @@ from tests.integration.control_plane import (
 __all__ = ["group_flags", "group_plane", "on_plane"]
 
 _SERVED = "--runtime-config=scheduling.k8s.io/v1beta1=true"
+# What three gates switch on in 1.36 is one in 1.37.
+_SERVED_BEFORE = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
+_GATES_BEFORE = "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true"
 _PATIENCE_S = 180.0
 
 
-def group_flags(*, on: bool = True) -> tuple[str, ...]:
-    """Return what an API server is started with; the kinds are off by default in 1.37."""
+def group_flags(release: tuple[int, int] = (1, 37), *, on: bool = True) -> tuple[str, ...]:
+    """Return what an API server is started with; the kinds are off by default in all releases."""
+    if release < (1, 37) and on:
+        return (f"--feature-gates={_GATES_BEFORE}", _SERVED_BEFORE)
     gate = f"--feature-gates=GenericWorkload={str(on).lower()}"
     return (gate, _SERVED) if on else (gate,)
 
@@ -41,9 +46,10 @@ def group_flags(*, on: bool = True) -> tuple[str, ...]:
 def group_plane(
     binaries: Binaries, folder: Path
 ) -> contextlib.AbstractContextManager[ControlPlane]:
-    """Run a control plane of 1.37 or newer."""
+    """Run a control plane of 1.36 or newer."""
     users = {ADMINISTRATOR: "system:masters", OPERATOR_USER: "system:masters"}
-    return control_plane(binaries, folder, users, {"kube-apiserver": group_flags()})
+    flags = {"kube-apiserver": group_flags(binaries.release)}
+    return control_plane(binaries, folder, users, flags)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ import itertools
 import os
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,7 @@ async def test_all_planes_run_under_the_charts_rights_on_a_real_api_server(
             return made["spec"]["suspend"] is True
 
         await installed.until("the API server asks the webhooks", asked)
+        await passes_helms_test(installed, admin)
         await queue_and_preempt(installed, admin)
         await tenants_read_their_story(installed, admin)
         await are_refused(installed, admin, operator)
@@ -267,6 +269,42 @@ async def test_all_planes_run_under_the_charts_rights_on_a_real_api_server(
         assert "forbidden" not in said.lower(), said
         assert "Traceback" not in said, said
         await go_without_a_trace(installed, admin)
+
+
+async def passes_helms_test(installed: Installed, admin: Client) -> None:
+    """`helm test` ends well, its pod being run here: the program of its container, on this port."""
+    ran: list[tuple[int, str]] = []
+
+    async def runs_the_pod() -> None:
+        while True:
+            with contextlib.suppress(NotFound):
+                pod: Object = await admin.get(PODS, "reprieve", "reprieve-test", dict)
+                break
+            await asyncio.sleep(0.2)
+        (container,) = pod["spec"]["containers"]
+        program, url = container["args"]
+        assert container["command"] == ["python", "-c"]
+        assert url == "https://reprieve.reprieve.svc:8080/readyz"
+        service = "reprieve.reprieve.svc:8080"
+        url = url.replace(service, f"127.0.0.1:{installed.metrics_port}")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-c", program, url),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        assert process.returncode is not None
+        ran.append((process.returncode, said.decode()))
+        phase = "Failed" if process.returncode else "Succeeded"
+        change = {"phase": phase}
+        await admin.patch_status(PODS, "reprieve", "reprieve-test", change, dict)
+
+    kubelet = asyncio.create_task(runs_the_pod())
+    said = await installed.helm("test", "reprieve", "--timeout", "120s")
+    await kubelet
+    assert [code for code, _ in ran] == [0], ran
+    assert "Phase:          Succeeded" in said, said
 
 
 async def queue_and_preempt(installed: Installed, admin: Client) -> None:

@@ -22,8 +22,10 @@ from reprieve.api.reprieve import (
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.model import Workload
+from reprieve.planes.quota.context import QuotaOptions
 from reprieve.planes.quota.held_pairs import HeldPairs
-from reprieve.telemetry.displacements import stored
+from reprieve.records.displacements import stored
+from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import HOUR, SECOND
 from reprieve.units.instants import Nanos, format_instant
 from tests.quota.cases import NOW
@@ -59,7 +61,15 @@ def test_without_a_window_nobody_is_held() -> None:
 
 def restored(*former: Preemption, known: bool = True) -> HeldPairs:
     options = SimpleNamespace(loop_limit=2, loop_window=HOUR)
-    context = SimpleNamespace(options=options, clock=SimpleNamespace(wall=lambda: later(3)))
+    context = SimpleNamespace(
+        options=options,
+        clock=SimpleNamespace(wall=lambda: later(3)),
+        loops=None,
+        metrics=Metrics(),
+        events=None,
+        disruptions=None,
+        writes=True,
+    )
 
     def there(ref: ObjectRef) -> Party | None:
         return Party(Lineage(f"owner/{ref.name}"), "ns") if known else None
@@ -131,3 +141,15 @@ def record(
         preemptor=high,
     )
     return Preemption(Metadata(f"p{seconds}"), spec, PreemptionStatus(phase))
+
+
+def test_other_numbers_of_the_quota_plane_reach_the_governor_unless_it_has_its_own() -> None:
+    pairs = restored()
+    assert pairs.ledger is not None
+    governor = pairs.ledger.governor
+    before, now = QuotaOptions(loop_limit=2), QuotaOptions(loop_limit=5, loop_window=60 * SECOND)
+    pairs.take(before, now)
+    assert (governor.policy.loop_limit, governor.policy.loop_window) == (5, 60 * SECOND)
+    # Its section says 5: what the quota plane had was another number.
+    pairs.take(before, QuotaOptions(loop_limit=9, loop_window=HOUR))
+    assert governor.policy.loop_limit == 5

@@ -31,8 +31,8 @@ MUTATIONS = [
     Mutation(
         "reservation times the other way round",
         "state",
-        "(holder.priority, -2 * instant",
-        "(holder.priority, 2 * instant",
+        "-2 * holder.since - holder.idle,",
+        "2 * holder.since - holder.idle,",
         "targets",
     ),
     Mutation(
@@ -325,8 +325,8 @@ MUTATIONS = [
     Mutation(
         "equal candidates go by name",
         "state",
-        "- holder.idle, holder.workload.uid, holder.key, holder)",
-        "- holder.idle, holder.key, holder.workload.uid, holder)",
+        "holder.workload.uid,\n        holder.key,",
+        "holder.key,\n        holder.workload.uid,",
         "ties",
     ),
     Mutation(

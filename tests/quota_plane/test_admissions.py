@@ -42,14 +42,14 @@ async def test_no_more_is_decided_while_admissions_wait_to_be_written(
             return decided + len(list(plane.state.queues.pending())) == JOBS and decided > 0
 
         async def full() -> bool:
-            plane.decisions.wake()
+            plane.decisions.loop.ask()
             return len(plane.state.deciding) == 3
 
         await cluster.until("all are known and some decided", all_known)
         # One is being written, two wait: the second of these was one too many.
         await cluster.until("more wait than may", full)
         for _ in range(20):
-            plane.decisions.wake()
+            plane.decisions.loop.ask()
             await asyncio.sleep(0.01)
         assert len(plane.state.deciding) == 3
         assert await cluster.admitted() == set()

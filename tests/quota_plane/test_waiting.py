@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from reprieve.answers.decided_again import decided_again
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.kube.resource import Resource
@@ -145,7 +146,7 @@ async def test_the_decision_log_has_a_line_for_each_reason_and_one_for_the_start
 
         def lines() -> list[dict[str, Any]]:
             found = [json.loads(line) for line in cluster.logged]
-            return [each for each in found if each["name"] == second]
+            return [each for each in found if each["name"] == second and "input" not in each]
 
         await reasons("HeldByOthers")
         await cluster.change_queue("cq", {"stopPolicy": "Hold"})
@@ -160,6 +161,10 @@ async def test_the_decision_log_has_a_line_for_each_reason_and_one_for_the_start
         about = {(e["plane"], e["kind"], e["namespace"], e["uid"]) for e in lines()}
         assert about == {("quota", "Workload", NAMESPACE, uid)}
         assert lines()[1]["sentence"] == "Its queue is stopped: stopped is ClusterQueue cq"
+        samples = [each for line in cluster.logged if "input" in (each := json.loads(line))]
+        assert [(each["name"], each["reason"]) for each in samples] == [(second, "HeldByOthers")]
+        again = decided_again("quota", samples[0]["input"])
+        assert "insufficient unused quota for cpu in flavor default-flavor, 1 more needed" in again
 
 
 async def test_who_is_behind_the_head_is_told_so(tmp_path: Path) -> None:

@@ -369,7 +369,7 @@ class Memory:
             ),
             _OPERATOR_NAMESPACE,
         )
-        vars(plane.decisions)["_solver"] = solver or Inline()
+        vars(plane.decisions.loop)["solver"] = solver or Inline()
         self.planes.append(plane)
         tasks = [asyncio.create_task(plane.run()), asyncio.create_task(events.run())]
         if tells:

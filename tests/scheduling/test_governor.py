@@ -18,8 +18,8 @@ from reprieve.engine.disruptions.ledger import Actor, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
-from reprieve.telemetry.scheduling_replay import decide_scheduling_again
-from reprieve.telemetry.scheduling_story import pod_story
+from reprieve.records.scheduling.replay import decide_scheduling_again
+from reprieve.records.scheduling.story import pod_story
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
 from tests.scheduling.memory import Memory, memory

@@ -9,7 +9,7 @@ import msgspec
 from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
-from reprieve.telemetry.scheduling_replay import decide_scheduling_again
+from reprieve.records.scheduling.replay import decide_scheduling_again
 from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.instants import Nanos, format_instant
 from tests.scheduling.memory import Memory, memory

@@ -10,9 +10,9 @@ import pytest
 from reprieve.answers.recorded import differences
 from reprieve.api.reprieve import PREEMPT_MIN_RUNTIME, Preemption
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS
+from reprieve.records.scheduling.replay import decide_scheduling_again
+from reprieve.records.scheduling.story import pod_story
 from reprieve.telemetry.log import DETAIL
-from reprieve.telemetry.scheduling_replay import decide_scheduling_again
-from reprieve.telemetry.scheduling_story import pod_story
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import Nanos, format_instant
 from tests.scheduling.memory import PRIORITIES, Memory, memory

@@ -28,9 +28,9 @@ from reprieve.execution.intents import IntentLog
 from reprieve.execution.parts import Sizes, split, whole
 from reprieve.kube.transport import Request
 from reprieve.planes.scheduling import decisions, preemptions
-from reprieve.telemetry.replay import InputOmitted
-from reprieve.telemetry.scheduling_replay import decide_scheduling_again
-from reprieve.telemetry.victim_states import numbers_by_state
+from reprieve.records.idle.replay import InputOmitted
+from reprieve.records.scheduling.replay import decide_scheduling_again
+from reprieve.records.victim_states import numbers_by_state
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.instants import format_instant
 from tests.kube.fakes import FakeAnswer, refusal

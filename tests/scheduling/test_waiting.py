@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reprieve.answers.decided_again import decided_again
 from reprieve.api.gangs import KOORDINATOR, SCHEDULER_PLUGINS, Door
 from reprieve.engine.diagnosis.model import Change, Fix
 from reprieve.engine.diagnosis.reasons import REASONS
@@ -101,6 +102,21 @@ async def test_a_pod_is_told_each_new_reason_once_and_keeps_the_words_of_kube_sc
         await cluster.until(lambda: "p" in cluster.placed())
         await cluster.pass_time(10 * SECOND)
         assert _counted(cluster) == {"NoNodeMatches": 1}
+
+
+async def test_what_a_pod_is_refused_on_is_sampled_and_can_be_decided_again() -> None:
+    async with memory() as cluster:
+        cluster.nodes([4])
+        written: list[bytes] = []
+        cluster.start(decision_log=DecisionLog(cluster.clock, written.append))
+        cluster.running(pod("first", 4, priority="high"), "node-0")
+        cluster.create(pod("second", 4, priority="high"))
+        await cluster.pass_time(20 * SECOND)
+        (sample,) = [each for line in written if "input" in (each := json.loads(line))]
+        assert (sample["plane"], sample["kind"], sample["name"]) == ("scheduling", "Pod", "second")
+        said = [each for line in written if "sentence" in (each := json.loads(line))]
+        assert decided_again("scheduling", sample["input"]) == f"{said[0]['sentence']}."
+        assert sample["reason"] == said[0]["reason"]
 
 
 async def test_the_decision_log_has_a_line_for_each_reason_and_one_for_the_start() -> None:

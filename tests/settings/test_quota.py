@@ -409,10 +409,12 @@ def test_a_policy_and_a_configuration_that_differ_are_refused() -> None:
 def test_own_options_are_off_and_loops_are_held() -> None:
     found = quota_settings()
     assert (found.prove_nodes, found.configuration.settings.idle_first) == (False, False)
+    assert not found.configuration.settings.harm_order
     assert (found.loop_window, found.loop_limit, found.job_failure_policy) == (HOUR, 2, "Ignore")
     section = {
         "proveNodes": True,
         "idleFirst": True,
+        "harmOrder": True,
         "loopWindow": "5m",
         "loopLimit": 0,
         "webhooks": {
@@ -423,6 +425,7 @@ def test_own_options_are_off_and_loops_are_held() -> None:
     text = yaml.safe_dump({"quota": section, "gpuPreemption": {}})
     found = quota_settings(read_quota(text, "file"), "file")
     assert (found.prove_nodes, found.configuration.settings.idle_first) == (True, True)
+    assert found.configuration.settings.harm_order
     assert (found.loop_window, found.loop_limit, found.job_failure_policy) == (
         5 * MINUTE,
         0,

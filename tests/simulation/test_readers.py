@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,55 @@ CASES = {
     "sacct": (SACCT, [job("11", 0, 4, 600)], 2, [5, 6]),
     "philly": (PHILLY, [job("application_1", 0, 3, 600, "ee9e8c")], 0, [2, 3]),
 }
+
+
+def workload(name: str, **changed: object) -> dict[str, object]:
+    """A Workload of ten minutes on four devices, as kubectl prints it."""
+    usage = {"cpu": "8", "nvidia.com/gpu": "4"}
+    conditions = [
+        {"type": "QuotaReserved", "status": "False", "lastTransitionTime": "2026-01-01T00:20:00Z"},
+        {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-01-01T00:10:00Z"},
+        {"type": "Finished", "status": "True", "lastTransitionTime": "2026-01-01T00:20:00Z"},
+    ]
+    assigned = [{"name": "main", "resourceUsage": usage}]
+    status = {
+        "conditions": conditions,
+        "admission": {"clusterQueue": "research", "podSetAssignments": assigned},
+    }
+    metadata = {"name": name, "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {
+        "kind": "Workload",
+        "metadata": metadata,
+        "spec": {"priority": 100},
+        "status": {**status, **changed},
+    }
+
+
+def on_cpus() -> dict[str, object]:
+    assigned = [{"name": "main", "resourceUsage": {"cpu": "8"}}]
+    return workload("cpus", admission={"clusterQueue": "q", "podSetAssignments": assigned})
+
+
+KUEUE = json.dumps(
+    {
+        "kind": "List",
+        "items": [
+            workload("train"),
+            on_cpus(),
+            {"kind": "Pod", "metadata": {}},
+            workload("waits", conditions=[]),
+            workload("odd", admission=["no"]),
+            workload("odder", conditions=[1]),
+            7,
+        ],
+    }
+)
+CASES["kueue"] = (
+    KUEUE,
+    [replace(job("team/train", 0, 4, 600, "research"), priority=100)],
+    1,
+    [3, 4, 5, 6, 7],
+)
 
 
 def read(form: str, content: str, folder: Path) -> Trace:

@@ -71,6 +71,25 @@ def test_a_minimum_runtime_puts_the_preemption_off_until_it_is_over() -> None:
     assert life_of(done, "own").started == 600 * SECOND
 
 
+def test_who_makes_way_at_once_holds_its_quota_until_all_is_decided_as_on_a_cluster() -> None:
+    # Quota: three of `a`, two of `b`. When `short` ends, `reclaims` has `wide` make way, and while
+    # that is still there `small`, behind `large` in its queue, is given what is free.
+    jobs = [
+        job("wide", 0, 4, 1_000, "b"),
+        job("small", 10, 1, 800, "b"),
+        job("large", 20, 3, 500, "b", 100),
+        job("short", 30, 1, 800),
+        job("reclaims", 40, 3, 800),
+    ]
+    done = played(jobs, classical(), devices=5)
+    at_830 = [
+        each.job if isinstance(each, Admitted) else (each.preemptor, each.victims[0].job)
+        for each in done.decisions
+        if each.at == 830 * SECOND
+    ]
+    assert at_830 == [("a/reclaims", "b/wide"), "b/small", "a/reclaims"]
+
+
 def test_decisions_that_go_on_without_an_end_at_one_instant_fail_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -181,14 +181,14 @@ def test_interrupted_it_ends_with_what_it_has_and_says_so(tmp_path: Path) -> Non
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     # The third run's decisions are being written: two are over.
-    while process.poll() is None and not list(tmp_path.glob("reprieve-*/000002.jsonl")):
+    while process.poll() is None and not list(tmp_path.glob("reprieve-*/decisions-000002.jsonl")):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     told, _ = process.communicate()
     assert process.returncode == 130
     assert re.search(r"interrupted: \d+ runs were not made; this is what there is", told)
     report = (tmp_path / "report.html").read_text()
-    assert "This study was interrupted" in report
+    assert "This study is not whole" in report
     assert 2 <= len(rows(tmp_path)) < 800
 
 

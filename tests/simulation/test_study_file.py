@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
     Policy,
@@ -39,6 +40,7 @@ def test_a_policy_is_what_the_operator_would_be_told(tmp_path: Path) -> None:
         STUDY
         + """\
   fair: {quota: {preemptionPolicy: FairSharing, loopLimit: 5, loopWindow: 2h}}
+  governed: {quota: {harmOrder: true}, governor: {enforce: true, loopLimit: 7}}
   careful:
     preemption:
       withinClusterQueue: LowerOrNewerEqualPriority
@@ -48,12 +50,15 @@ def test_a_policy_is_what_the_operator_would_be_told(tmp_path: Path) -> None:
     minRuntime: {preempt: 10m, reclaim: 20m}
 """,
     )
-    fair, careful = read_study(path).policies[2:]
+    fair, governed, careful = read_study(path).policies[2:]
     assert fair.settings.fair_sharing == (
         Strategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,
         Strategy.LESS_THAN_INITIAL_SHARE,
     )
-    assert (fair.loop_limit, fair.loop_window) == (5, 7_200 * SECOND)
+    assert (fair.governor.loop_limit, fair.governor.loop_window) == (5, 7_200 * SECOND)
+    assert governed.governor == GovernorPolicy(loop_limit=7, enforcement=Enforcement.EQUALS)
+    assert governed.settings.harm_order
+    assert not fair.settings.harm_order
     assert careful.preemption == Preemption(
         Policy.LOWER_OR_NEWER_EQUAL_PRIORITY,
         Policy.LOWER_PRIORITY,
@@ -103,7 +108,7 @@ def test_a_folder_has_the_traces_of_each_seed(tmp_path: Path) -> None:
             "classical: {quota: {webhooks: {}}}",
             ":7: policies.classical.quota.webhooks: changes nothing in a replay; leave it out",
         ),
-        ("classical: {}", "classical: {governor: {}}", ":7: policies.classical: unknown key"),
+        ("classical: {}", "classical: {idle: {}}", ":7: policies.classical: unknown key"),
         ("policies:", "policy:", ": unknown key 'policy'; accepted: cluster, workload, tenants,"),
         ("classical: {}", "none: {}", "not YAML: key 'none' is given twice"),
         ("classical: {}", "1: {}", ":7: policies.1: 1; accepted: a name of letters"),
@@ -118,3 +123,20 @@ def test_what_is_wrong_is_named_with_line_and_accepted_form(
         read_study(path)
     assert str(refused.value).startswith(str(path))
     assert said in str(refused.value)
+
+
+def test_what_only_a_placement_on_nodes_would_use_is_accepted_and_told(tmp_path: Path) -> None:
+    text = STUDY.replace("devices: 4}", "devices: 4, domains: {rack: 2}}")
+    text += "  harm: {quota: {harmOrder: true}, scheduling: {harmOrder: true}}\n"
+    study = read_study(study_in(tmp_path, text))
+    assert study.notices == (
+        "policies.harm.scheduling: changes nothing, since jobs are not placed on nodes",
+        "cluster.domains: changes nothing, since jobs are not placed on nodes",
+    )
+    assert read_study(study_in(tmp_path)).notices == ()
+    for wrong, said in (
+        ("scheduling: {harmOrder: true}}", "scheduling: {harm: true}}"),
+        ("{rack: 2}", "{rack: 0}"),
+    ):
+        with pytest.raises(UsageError, match="accepted: "):
+            read_study(study_in(tmp_path, text.replace(wrong, said)))

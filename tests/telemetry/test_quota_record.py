@@ -33,16 +33,17 @@ from reprieve.engine.quota.plans import plan_of
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.execution.intents import intent_spec
-from reprieve.telemetry import quota_record
-from reprieve.telemetry.quota_record import policy_text, recorded_cycles
-from reprieve.telemetry.quota_replay import (
+from reprieve.planes.quota.cycles import recorded_cycles
+from reprieve.records.idle.replay import InputOmitted, SpoiltInput
+from reprieve.records.quota import record as quota_record
+from reprieve.records.quota.record import policy_text
+from reprieve.records.quota.replay import (
     QuotaReplay,
     Standing,
     decide_quota_again,
     quota_answers,
 )
-from reprieve.telemetry.quota_story import quota_answer_text, quota_story, workloads_named
-from reprieve.telemetry.replay import InputOmitted, SpoiltInput
+from reprieve.records.quota.story import quota_answer_text, quota_story, workloads_named
 from reprieve.units.durations import HOUR
 from reprieve.units.instants import Nanos
 from tests.quota.cases import NOW, SECOND, Size, holding, scene

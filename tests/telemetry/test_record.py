@@ -28,8 +28,8 @@ from reprieve.engine.idle.model import (
 from reprieve.engine.idle.outcome import Evaluation, Reason
 from reprieve.execution.intents import intent_spec
 from reprieve.planes.idle.records import IntentRecord
-from reprieve.telemetry.record import DATA_LIMIT, JSON_LIMIT, encode, relevant
-from reprieve.telemetry.replay import InputOmitted, SpoiltInput, decide_again, decode
+from reprieve.records.idle.record import DATA_LIMIT, JSON_LIMIT, encode, relevant
+from reprieve.records.idle.replay import InputOmitted, SpoiltInput, decide_again, decode
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos

@@ -16,18 +16,18 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.scheduling.outcome import Attempt, Unit
 from reprieve.engine.scheduling.session import GROUP_POST_FILTERS, Session
 from reprieve.planes.scheduling.decisions import decide
-from reprieve.telemetry.record import DATA_LIMIT
-from reprieve.telemetry.refusals import refusals
-from reprieve.telemetry.replay import InputOmitted, SpoiltInput
-from reprieve.telemetry.scheduling_record import MOST_PODS, encode_scheduling
-from reprieve.telemetry.scheduling_replay import (
+from reprieve.records.idle.record import DATA_LIMIT
+from reprieve.records.idle.replay import InputOmitted, SpoiltInput
+from reprieve.records.scheduling.record import MOST_PODS, encode_scheduling
+from reprieve.records.scheduling.refusals import refusals
+from reprieve.records.scheduling.replay import (
     Part,
     PluginMissing,
     SchedulingReplay,
     decide_scheduling_again,
     pod_answers,
 )
-from reprieve.telemetry.scheduling_story import pod_answer_text, pods_named
+from reprieve.records.scheduling.story import pod_answer_text, pods_named
 from reprieve.units.clock import VirtualClock
 from reprieve.units.ids import Uid
 from tests.engine.api_objects import cluster_of, policy_of

@@ -15,9 +15,9 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.idle.model import Fit, IdleSnapshot, NodeRow, Phase, Policy, PreemptionPolicy
 from reprieve.execution.intents import intent_spec
-from reprieve.telemetry.record import encode
-from reprieve.telemetry.replay import Replay, decide_again
-from reprieve.telemetry.story import answer_text, answers_named, story
+from reprieve.records.idle.record import encode
+from reprieve.records.idle.replay import Replay, decide_again
+from reprieve.records.idle.story import answer_text, answers_named, story
 from reprieve.units.durations import HOUR
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from tests.engine.rows import NOW, ago, demand, pod, sample, snapshot, with_settings, workload

@@ -16,7 +16,7 @@ from reprieve.api.reprieve import (
     VictimState,
     VictimStatus,
 )
-from reprieve.telemetry.victim_states import numbers_by_state, victim_states
+from reprieve.records.victim_states import numbers_by_state, victim_states
 
 AT = "2026-03-04T10:15:00Z"
 

@@ -1,4 +1,4 @@
-"""What people meet: embedded cluster, machines, the operator as a process, and a kubectl."""
+"""What people meet: a cluster, machines, the operator as a process, and a kubectl."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.scenarios.embedded import OPERATOR_NAMESPACE, EmbeddedStage, embedded_stage
 from reprieve.scenarios.model import NodeSpec
+from reprieve.scenarios.staging import OPERATOR_NAMESPACE
+from tests.walkthrough.clusters import KINDS, Cluster, cluster_of
 
 NODES = [NodeSpec("gpu-node-0", {"amd.com/gpu": "4"})]
 
@@ -28,16 +29,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Site:
-    """An embedded cluster and the kubectl that talks to it."""
+    """A cluster and the kubectl that talks to it."""
 
-    embedded: EmbeddedStage
+    cluster: Cluster
     binary: Path
 
     @property
     def environment(self) -> dict[str, str]:
         return {
-            "KUBECONFIG": str(self.embedded.kubeconfig),
-            "HOME": str(self.embedded.kubeconfig.parent),
+            "KUBECONFIG": str(self.cluster.kubeconfig),
+            "HOME": str(self.cluster.kubeconfig.parent),
             "PATH": os.defpath,
         }
 
@@ -109,17 +110,19 @@ class Site:
         await self.says("wait", reference, "-n", namespace, f"--for={condition}", "--timeout=60s")
 
 
-@pytest.fixture
-async def bare_site(tmp_path: Path, kubectl: Path) -> AsyncIterator[Site]:
+@pytest.fixture(params=KINDS)
+async def bare_site(
+    request: pytest.FixtureRequest, tmp_path: Path, kubectl: Path
+) -> AsyncIterator[Site]:
     """Without the operator."""
-    async with embedded_stage(NODES, tmp_path) as embedded:
-        yield Site(embedded, kubectl)
+    async with cluster_of(request.param, NODES, tmp_path) as cluster:
+        yield Site(cluster, kubectl)
 
 
 @pytest.fixture
 async def site(bare_site: Site) -> AsyncIterator[Site]:
     """With the operator, which polls every second."""
-    operator = bare_site.embedded.stage.launch(
+    operator = bare_site.cluster.stage.launch(
         {"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_POLLING_INTERVAL": "1s"}, 1
     )
     await operator.start()
@@ -133,7 +136,7 @@ async def explained(site: Site, *arguments: str) -> tuple[int | None, str]:
     """Return the exit code and the output of `reprieve explain`."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "reprieve", "explain", "-n", OPERATOR_NAMESPACE),
-        *("--kubeconfig", str(site.embedded.kubeconfig), *arguments),
+        *("--kubeconfig", str(site.cluster.kubeconfig), *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from reprieve.scenarios.catalogue import packaged
-from reprieve.scenarios.embedded import embedded_stage
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.staging import OPERATOR_NAMESPACE
 from reprieve.scenarios.steps import Apply
+from tests.walkthrough.clusters import KINDS, cluster_of
 from tests.walkthrough.conftest import Site
 
 SCENARIO = packaged("gang-jobs")
@@ -54,11 +54,13 @@ def lasting(pod: dict[str, Any]) -> dict[str, Any]:
     return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}, "spec": spec}
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path, kubectl: Path) -> AsyncIterator[Site]:
-    async with embedded_stage(SCENARIO.nodes, tmp_path, scheduler=False) as embedded:
+@pytest.fixture(params=KINDS)
+async def cluster(
+    request: pytest.FixtureRequest, tmp_path: Path, kubectl: Path
+) -> AsyncIterator[Site]:
+    async with cluster_of(request.param, SCENARIO.nodes, tmp_path, scheduler=False) as found:
         operator = OperatorProcesses(
-            embedded.operator_kubeconfig,
+            found.operator_kubeconfig,
             {"GPU_PREEMPTION_OPERATOR_NAMESPACE": OPERATOR_NAMESPACE},
             arguments=(
                 *("--controllers", "scheduling", "--scheduler-name", "koord-scheduler"),
@@ -67,7 +69,7 @@ async def cluster(tmp_path: Path, kubectl: Path) -> AsyncIterator[Site]:
         )
         await operator.start()
         try:
-            yield Site(embedded, kubectl)
+            yield Site(found, kubectl)
         finally:
             await operator.stop()
 

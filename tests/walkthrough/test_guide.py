@@ -57,7 +57,7 @@ spec:
 
 def reports(site: Site, root: str, percent: float) -> None:
     """Let the exporter report this for the pods of a root in ml-team."""
-    site.embedded.stage.exporter.set_utilization("ml-team", root, percent, gpu=None, pod_index=None)
+    site.cluster.stage.exporter.set_utilization("ml-team", root, percent, gpu=None, pod_index=None)
 
 
 async def test_an_idle_job_makes_way_for_a_pending_one_and_kubectl_shows_it(site: Site) -> None:

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from reprieve.scenarios.catalogue import packaged
-from reprieve.scenarios.embedded import embedded_stage
 from reprieve.scenarios.operator import OperatorProcesses
 from reprieve.scenarios.result import Outcome
 from reprieve.scenarios.runner import play_scenario
 from reprieve.scenarios.steps import Sleep
+from tests.walkthrough.clusters import KINDS, cluster_of
 from tests.walkthrough.conftest import Site, explained
 
 SCENARIO = packaged("quota")
@@ -27,25 +27,27 @@ SHARES = (
 )
 
 
-@pytest.fixture
-async def played(tmp_path: Path, kubectl: Path) -> AsyncIterator[Site]:
+@pytest.fixture(params=KINDS)
+async def played(
+    request: pytest.FixtureRequest, tmp_path: Path, kubectl: Path
+) -> AsyncIterator[Site]:
     """The cluster as the scenario leaves it, with the operator still running."""
     operators: list[OperatorProcesses] = []
     # The pauses are for people.
     steps = tuple(step for step in SCENARIO.steps if not isinstance(step, Sleep))
     arguments = ("--controllers", "quota")
-    async with embedded_stage(
-        SCENARIO.nodes, tmp_path, operator_arguments=arguments, kueue=True
-    ) as embedded:
+    async with cluster_of(
+        request.param, SCENARIO.nodes, tmp_path, operator_arguments=arguments, kueue=True
+    ) as found:
         try:
             result = await play_scenario(
                 msgspec.structs.replace(SCENARIO, steps=steps),
-                embedded.stage,
+                found.stage,
                 on_operator=operators.append,
                 keep_operator=True,
             )
             assert result.outcome is Outcome.PASSED, result.text()
-            yield Site(embedded, kubectl)
+            yield Site(found, kubectl)
         finally:
             for operator in operators:
                 await operator.stop()

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.scenarios.embedded import embedded_stage
 from reprieve.scenarios.model import NodeSpec
+from tests.walkthrough.clusters import KINDS, cluster_of
 from tests.walkthrough.conftest import Site, explained
 
 #: Status and reason of each condition, by the name of the Job.
@@ -118,17 +118,19 @@ def manifests(request: pytest.FixtureRequest) -> list[str]:
     return of_the_guide()
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path, kubectl: Path) -> AsyncIterator[Site]:
+@pytest.fixture(params=KINDS)
+async def cluster(
+    request: pytest.FixtureRequest, tmp_path: Path, kubectl: Path
+) -> AsyncIterator[Site]:
     nodes = [NodeSpec("node-0", {"cpu": "64", "memory": "128Gi", "pods": "110"})]
     arguments = ("--controllers", "quota")
-    async with embedded_stage(
-        nodes, tmp_path, operator_arguments=arguments, kueue=True
-    ) as embedded:
-        operator = embedded.stage.launch({}, 1)
+    async with cluster_of(
+        request.param, nodes, tmp_path, operator_arguments=arguments, kueue=True
+    ) as found:
+        operator = found.stage.launch({}, 1)
         await operator.start()
         try:
-            yield Site(embedded, kubectl)
+            yield Site(found, kubectl)
         finally:
             await operator.stop()
 

@@ -45,10 +45,11 @@ from reprieve.engine.scheduling.outcome import Unit
 from reprieve.engine.scheduling.session import Session
 from reprieve.execution.at_stake import AtStake, Stake, with_stakes
 from reprieve.execution.intents import intent_spec
-from reprieve.telemetry.quota_record import policy_text, recorded_cycles
-from reprieve.telemetry.record import encode
-from reprieve.telemetry.replay import decide_again
-from reprieve.telemetry.scheduling_record import encode_scheduling
+from reprieve.planes.quota.cycles import recorded_cycles
+from reprieve.records.idle.record import encode
+from reprieve.records.idle.replay import decide_again
+from reprieve.records.quota.record import policy_text
+from reprieve.records.scheduling.record import encode_scheduling
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant, parse_instant

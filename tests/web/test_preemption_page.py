@@ -9,7 +9,7 @@ import pytest
 
 from reprieve.api.reprieve import Preemption, VictimState
 from reprieve.execution.parts import Sizes, split
-from reprieve.telemetry.victim_states import numbers_by_state
+from reprieve.records.victim_states import numbers_by_state
 from reprieve.web.pages import preemption
 from reprieve.web.records.judged import Again
 from reprieve.web.tables import NotFound, Page, Viewer

@@ -15,7 +15,7 @@ import yaml
 
 from reprieve.cli.deciding import deciders_of
 from reprieve.jobs.table import job_kinds
-from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
+from reprieve.kube.resource import PODS, Resource
 from reprieve.units.instants import Nanos
 from reprieve.whatif.answer import Verdict, answer_of
 from reprieve.whatif.run import Deciders, Run, settled
@@ -27,14 +27,17 @@ from tests.quota_plane.test_jobs import LOWER
 
 Object = dict[str, Any]
 NOON = Nanos(1_790_000_000_000_000_000)
-SUSPENDED = [kind for kind in job_kinds() if kind.suspend and kind.kind in MANIFESTS]
-# Of a kind with a runtime another object describes the pods; others are not queued by default.
-KINDS = [kind.kind for kind in SUSPENDED if kind.runtime is None and not kind.feature]
+ROWS = {kind.kind: kind for kind in job_kinds()}
+KINDS = sorted(ROWS)
 CONFIGURATION = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
     "kind": "Configuration",
-    "integrations": {"frameworks": sorted({kind.framework for kind in SUSPENDED})},
+    "integrations": {"frameworks": sorted({kind.framework for kind in ROWS.values()})},
+    "featureGates": {"SparkApplicationIntegration": True},
 }
+RUNTIME = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes/torch-distributed"
+#: Of these each pod is a workload of its own, and is named.
+SHOWN = {"Deployment": "Pod"}
 
 
 def snapshot(deciders: Deciders, *objects: Object) -> Snapshot:
@@ -46,7 +49,10 @@ def snapshot(deciders: Deciders, *objects: Object) -> Snapshot:
             found[resource.group, resource.plural] = {}
     for obj in objects:
         group = obj["apiVersion"].rpartition("/")[0]
-        (key,) = (k for k, r in kinds.items() if (k[0], r.kind) == (group, obj["kind"]))
+        read = [k for k, r in kinds.items() if (k[0], r.kind) == (group, obj["kind"])]
+        if not read:
+            continue  # of no use to these planes
+        (key,) = read
         metadata = {"uid": f"{obj['kind']}-{obj['metadata']['name']}", **obj["metadata"]}
         metadata |= {"resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
         place = (metadata.get("namespace", ""), metadata["name"])
@@ -57,17 +63,43 @@ def snapshot(deciders: Deciders, *objects: Object) -> Snapshot:
 def cluster(deciders: Deciders) -> Snapshot:
     """Return a cluster with one node and a queue for two cpus."""
     amounts = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    disk = {"disk": "fast"}
     node = {"spec": {}, "status": {"allocatable": amounts, "capacity": amounts}}
     return snapshot(
         deciders,
-        {**node, "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"}},
+        {
+            **node,
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "node-0", "labels": disk},
+        },
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
         flavor(),
         cluster_queue("cq", 2, preemption=LOWER),
         local_queue("q", "cq"),
         priority_class("low", 100),
         priority_class("high", 1000),
+        runtime(),
     )
+
+
+def runtime() -> Object:
+    """Return the runtime of the TrainJobs."""
+    container = {"name": "node", "image": "example.org/app:1"}
+    job = {
+        "name": "node",
+        "replicas": 1,
+        "template": {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {"template": {"spec": {"containers": [container]}}},
+        },
+    }
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "torch-distributed"},
+        "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [job]}}},
+    }
 
 
 def manifest(kind: str, name: str, priority: str) -> Submitted:
@@ -75,29 +107,39 @@ def manifest(kind: str, name: str, priority: str) -> Submitted:
     obj = copy.deepcopy(MANIFESTS[kind])
     labels = {"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/priority-class": priority}
     obj["metadata"] = {**obj["metadata"], "name": name, "namespace": "team", "labels": labels}
-    (row,) = (each for each in SUSPENDED if each.kind == kind)
+    row = ROWS[kind]
     group, _, version = row.api_version.rpartition("/")
     return Submitted(Resource(group, version, row.plural, kind), obj)
 
 
 def pods_of(run: Run, name: str) -> list[Object]:
-    """Return the pods of a job that do not leave."""
+    """Return the pods of a job that do not leave, whatever stands between."""
     return [
         pod
         for pod in run.overlay.all(PODS)
-        if any(owner["name"] == name for owner in pod["metadata"]["ownerReferences"])
+        if pod["metadata"]["name"] == name or pod["metadata"]["name"].startswith(f"{name}-")
     ]
 
 
-def test_the_kinds_are_nearly_all_that_can_be_suspended() -> None:
-    assert len(KINDS) >= 10 and {NODES.kind, NAMESPACES.kind}.isdisjoint(KINDS)
+def owner_of(name: str) -> str:
+    """Return the beginning of a name, up to what a controller adds."""
+    return name.partition("-")[0]
+
+
+def deciding(controllers: str, folder: Path) -> Deciders:
+    """Return planes that queue every kind."""
+    file = folder / "configuration.yaml"
+    file.write_text(yaml.safe_dump(CONFIGURATION))
+    return deciders_of(controllers, ("default-scheduler",), {"quota_config": file})
+
+
+def test_every_kind_of_the_table_has_a_manifest() -> None:
+    assert set(KINDS) <= set(MANIFESTS) and len(KINDS) >= 17
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_starts_makes_way_and_has_its_pods(kind: str, tmp_path: Path) -> None:
-    file = tmp_path / "configuration.yaml"
-    file.write_text(yaml.safe_dump(CONFIGURATION))
-    deciders = deciders_of("scheduling,quota", ("default-scheduler",), {"quota_config": file})
+    deciders = deciding("scheduling,quota", tmp_path)
     first = settled(cluster(deciders), deciders, [manifest(kind, "first", "low")])
     answer = answer_of(first)
     assert answer.verdict is Verdict.STARTS, answer
@@ -106,6 +148,35 @@ def test_a_kind_starts_makes_way_and_has_its_pods(kind: str, tmp_path: Path) -> 
     second = settled(first.overlay.frozen(), deciders, [manifest(kind, "second", "high")])
     answer = answer_of(second)
     assert answer.verdict is Verdict.STARTS_WITH_VICTIMS, answer
-    assert [(each.kind, each.name) for each in answer.victims] == [(kind, "first")]
-    assert pods_of(second, "first") == []
+    assert [(each.kind, owner_of(each.name)) for each in answer.victims] == [
+        (SHOWN.get(kind, kind), "first")
+    ]
+    # What runs for ever is made again, and waits at a gate.
+    assert all(pod["spec"].get("schedulingGates") for pod in pods_of(second, "first"))
     assert len(pods_of(second, "second")) == len(made)
+    third = settled(second.overlay.frozen(), deciders, [manifest(kind, "third", "low")])
+    answer = answer_of(third)
+    assert answer.verdict is Verdict.WAITS and not answer.victims, answer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_the_quota_plane_alone_a_kind_starts_and_makes_way(kind: str, tmp_path: Path) -> None:
+    deciders = deciding("quota", tmp_path)
+    first = settled(cluster(deciders), deciders, [manifest(kind, "first", "low")])
+    assert answer_of(first).verdict is Verdict.STARTS, answer_of(first)
+    second = settled(first.overlay.frozen(), deciders, [manifest(kind, "second", "high")])
+    answer = answer_of(second)
+    assert answer.verdict is Verdict.STARTS_WITH_VICTIMS, answer
+    assert [owner_of(each.name) for each in answer.victims] == ["first"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_the_scheduling_plane_alone_what_makes_pods_at_once_is_placed(kind: str) -> None:
+    deciders = deciders_of("scheduling", ("default-scheduler",), {})
+    wanted = manifest(kind, "first", "low")
+    # What a TrainJob runs is read by itself, as the plane does not watch it.
+    known = {RUNTIME: msgspec.json.encode(runtime())}
+    run = settled(cluster(deciders).knowing(known), deciders, [wanted])
+    answer = answer_of(run)
+    assert answer.verdict is Verdict.STARTS, answer
+    assert len(answer.placement) == len(pods_of(run, "first")) > 0

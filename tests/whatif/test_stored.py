@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from reprieve.kube.resource import NODES, PODS, Resource
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import Nanos
 from reprieve.whatif.anonymous import Pseudonyms
+from reprieve.whatif.columns import Shape, objects_of, shapes_of
 from reprieve.whatif.lists import discovered, gather
 from reprieve.whatif.pruning import is_described, pruned
 from reprieve.whatif.run import Run, settled
@@ -166,6 +168,66 @@ def test_a_snapshot_comes_back_as_it_was_stored_and_is_the_same_file_each_time()
     assert SECRET.encode() not in gzip.decompress(body)
 
 
+def test_a_file_of_the_first_version_is_still_read() -> None:
+    now = msgspec.json.decode(gzip.decompress(stored_bytes(small())))
+    kinds = [
+        {
+            "resource": each["resource"],
+            "version": each["version"],
+            "objects": [msgspec.json.decode(text) for text in objects_of(shapes(each))],
+        }
+        for each in now["kinds"]
+    ]
+    former = gzip.compress(msgspec.json.encode({**now, "version": 1, "kinds": kinds}), mtime=0)
+    assert snapshot_of_bytes(former, "FILE") == snapshot_of_bytes(stored_bytes(small()), "FILE")
+
+
+def shapes(kind: Json) -> list[Shape]:
+    return msgspec.convert(kind["shapes"], list[Shape])
+
+
+TEXTS = ("a", "b", "", "with space", "100% %s", 'a "quote"', "back\\slash", "\n", "\u00fc", "a:1")
+
+
+def objects(random: Random) -> list[bytes]:
+    """Return objects of a few shapes, with values that come again and such that do not."""
+    found = []
+    for number in range(random.randint(1, 40)):
+        obj: Json = {"name": f"pod-{number}", "same": "x", "node": random.choice(TEXTS)}
+        obj["labels"] = {name: random.choice(TEXTS) for name in random.sample(TEXTS, 2)}
+        obj["count"], obj["alike"] = random.randint(0, 2), obj["node"]
+        if random.random() < 0.5:
+            obj["list"] = [random.choice(TEXTS), random.random(), None, True]
+        found.append(msgspec.json.encode(obj))
+    return [*found, b"{}", b"{}"]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_is_parted_into_columns_comes_together_again(seed: int) -> None:
+    given = objects(Random(seed))
+    found, others = shapes_of(given)
+    stored = msgspec.json.decode(msgspec.json.encode(found), type=list[Shape])
+    assert sorted([*objects_of(stored), *others]) == sorted(given)
+    assert all(b"\\" in each for each in others)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"columns": []},
+        {"columns": [{"values": "a b", "rows": [0, 5]}]},
+        {"columns": [{"values": "a b c"}, {"values": "a b"}], "texts": ["", "", ""]},
+        {"columns": [{"like": 7}]},
+    ],
+    ids=["too few", "row", "lengths", "like"],
+)
+def test_columns_that_do_not_fit_are_damage(wrong: Json) -> None:
+    shape = {"count": 2, "texts": ["", ""], "columns": [{"values": "a b"}], **wrong}
+    kind = msgspec.json.decode(gzip.decompress(stored_bytes(small())))["kinds"][0]
+    with pytest.raises(UsageError, match=r"^FILE: damaged \("):
+        snapshot_of_bytes(changed(kinds=[{**kind, "shapes": [shape]}]), "FILE")
+
+
 def changed(**given: object) -> bytes:
     document = msgspec.json.decode(gzip.decompress(stored_bytes(small())))
     return gzip.compress(msgspec.json.encode({**document, **given}), mtime=0)
@@ -182,7 +244,7 @@ def changed(**given: object) -> bytes:
             gzip.compress(b'{"format": "x", "version": 1}', mtime=0),
             "FILE: x of version 1, written by ",
         ),
-        (changed(version=2), "FILE: reprieve.dev/snapshot of version 2, written by reprieve "),
+        (changed(version=3), "FILE: reprieve.dev/snapshot of version 3, written by reprieve "),
         (changed(kinds=[{}]), "FILE: damaged ("),
         (changed(at="yesterday"), "FILE: damaged ("),
     ],
@@ -202,7 +264,9 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 
 def test_pseudonyms_are_the_same_within_a_snapshot_and_no_name_is_left() -> None:
-    text = gzip.decompress(stored_bytes(small(), pseudonyms=Pseudonyms())).decode()
+    body = stored_bytes(small(), pseudonyms=Pseudonyms())
+    kinds = snapshot_of_bytes(body, "FILE").kinds.values()
+    text = b"".join(each for kind in kinds for each in kind.objects.values()).decode()
     for name in ("train", "team", "gpu-node", "rivals", "prod", "pool", "11111111"):
         assert f'"{name}' not in text, name
     assert '"nvidia.com/gpu":"8"' in text

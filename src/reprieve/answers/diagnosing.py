@@ -6,8 +6,7 @@ then only the next decision, or the end of those who make way, keeps it waiting.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +19,7 @@ from reprieve.engine.plan import Plane
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.units.instants import Nanos
+from reprieve.whatif.planning import over_after
 from reprieve.whatif.run import Run
 
 __all__ = ["Decided", "asked_of_planes", "start_text"]
@@ -85,18 +85,12 @@ async def _diagnosis(unit: Unit, run: Run, plane: Plane) -> Diagnosis | None:
         if plane is Plane.QUOTA and isinstance(each, QuotaPlane) and unit.workload is not None:
             return await each.waiting.diagnosis(namespace, name_of(unit.workload))
         if plane is Plane.SCHEDULING and isinstance(each, SchedulingPlane):
-            over = _over_after(_LONGEST_TRYING)
+            over = over_after(_LONGEST_TRYING)
             for kind, name in _names(unit):
                 found = each.diagnosis(kind, namespace, name, fixes=True, stop=over)
                 if found is not None:
                     return found
     return None
-
-
-def _over_after(seconds: float) -> Callable[[], bool]:
-    """Return what says whether so long has passed since now."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() > end
 
 
 def _names(unit: Unit) -> Iterable[tuple[str, str]]:

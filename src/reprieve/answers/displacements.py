@@ -26,8 +26,8 @@ from reprieve.api.reprieve import (
 )
 from reprieve.execution.parts import PartsMissing, joined, left
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
-from reprieve.telemetry.displacements import kept
-from reprieve.telemetry.victim_states import victim_states
+from reprieve.records.displacements import kept
+from reprieve.records.victim_states import victim_states
 from reprieve.units.untrusted import Form
 from reprieve.wording.displacements import rule_text
 

@@ -94,8 +94,8 @@ class Displaced(_Struct, frozen=True):
 
     `subject` made way, `preemptor` is for whom; amounts are in base units, cpu in thousandths.
     `lost_device_seconds`: since the last checkpoint or the start; `times`: how often this line of
-    work was displaced within `window`; `spared_by`: what would have spared it. `record`: the
-    Preemption, `plan`: its plan's id.
+    work was displaced within `window`; `spared_by`: what would have spared it; `back_at`: when it
+    ran again. `record`: the Preemption, `plan`: its plan's id.
     """
 
     at: str
@@ -110,6 +110,7 @@ class Displaced(_Struct, frozen=True):
     times: int = 0
     window: str = ""
     spared_by: str = ""
+    back_at: str = ""
     record: str = ""
     plan: str = ""
 

@@ -174,7 +174,9 @@ def _displaced_text(each: Displaced, now: Nanos) -> str:
     lost = _lost_text(each.lost_device_seconds or 0)
     done = "" if each.outcome == "evicted" else f", {each.outcome}"
     often = f", time {each.times} within {_window(each.window)}" if each.times > 1 else ""
-    return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{often}"
+    back = instant_or_none(each.back_at)
+    again = "" if back is None else f", back again {ago(back, now)}"
+    return f"{when}{for_whom}: {each.rule}{what}{lost}{done}{often}{again}"
 
 
 def _all_text(found: Findings) -> str:

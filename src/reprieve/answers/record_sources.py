@@ -1,26 +1,45 @@
-"""Where a record of a preemption is read from: a cluster, or a file that kubectl wrote."""
+"""Where records of preemptions are read from: a cluster, or a file that kubectl wrote."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 import yaml
 
-from reprieve.api.reprieve import Preemption, PreemptionPart
+from reprieve.answers.sources import Reading
+from reprieve.api.reprieve import (
+    Metadata,
+    ObjectRef,
+    Preemption,
+    PreemptionPart,
+    PreemptionSpec,
+    Proof,
+)
 from reprieve.execution.intents import stored_whole
 from reprieve.execution.parts import PartsMissing, whole
 from reprieve.kube.client import connect
 from reprieve.kube.credentials import load_connection
 from reprieve.kube.errors import NotFound
 from reprieve.kube.reader import Reader
-from reprieve.kube.resource import PREEMPTIONS
+from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.kube.yaml_text import ManifestLoader
+from reprieve.telemetry.decision_history import lines_of_log
 from reprieve.units.clock import SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
 
-__all__ = ["record_of_cluster", "record_of_file", "whole_record"]
+__all__ = [
+    "record_of_cluster",
+    "record_of_file",
+    "records_of_file",
+    "records_of_reader",
+    "samples_of_log",
+    "whole_record",
+]
 
 
 async def record_of_cluster(
@@ -67,13 +86,7 @@ def record_of_file(filename: str, name: str | None) -> Preemption:
     Raises:
         UsageError: it cannot be read, or does not hold exactly one.
     """
-    try:
-        with click.open_file(filename, encoding="utf-8") as file:
-            document = yaml.load(file, ManifestLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"-f {filename}: cannot be read: {error}") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        raise UsageError(f"-f {filename}: not YAML: {' '.join(str(error).split())}") from None
+    document = _document(filename)
     found = _listed(document)
     if name is not None:
         found = [each for each in found if _name_of(each) == name]
@@ -84,23 +97,130 @@ def record_of_file(filename: str, name: str | None) -> Preemption:
             f"-f {filename}: {len(found)} Preemptions{which}; accepted: one, as "
             f"kubectl get preemption NAME -o yaml prints it{several}"
         )
+    parts = {_name_of(each): each for each in _listed(document, "PreemptionPart")}
     try:
-        record = msgspec.convert(found[0], Preemption)
-        names = {*record.spec.parts, *record.spec.input_parts}
-        parts = [
-            msgspec.convert(each, PreemptionPart).spec
-            for each in _listed(document, "PreemptionPart")
-            if _name_of(each) in names
-        ]
+        return _whole(found[0], parts)
     except msgspec.ValidationError as error:
         raise UsageError(f"-f {filename}: not a Preemption: {error}") from None
-    try:
-        return msgspec.structs.replace(record, spec=whole(record.spec, parts))
     except PartsMissing as missing:
         raise UsageError(
             f"-f {filename}: {missing}; accepted: the Preemption with its PreemptionParts, as "
             "kubectl get preemptions,preemptionparts -o yaml prints them"
         ) from None
+
+
+def records_of_file(filename: str) -> tuple[list[Preemption], list[str]]:
+    """Return the records of a file, and what is wrong with those that cannot be used.
+
+    Raises:
+        UsageError: it cannot be read, or holds no records.
+    """
+    document = _document(filename)
+    found = _listed(document)
+    if not found and not _is_list(document):
+        raise UsageError(
+            f"-f {filename}: no Preemptions; accepted: what kubectl get "
+            "preemptions,preemptionparts -A -o yaml prints, or -o json"
+        )
+    return _records(found, _listed(document, "PreemptionPart"))
+
+
+def samples_of_log(path: Path) -> tuple[list[Preemption], list[str]]:
+    """Return the samples of a decision log as records that displaced nobody, and what is unread.
+
+    Raises:
+        UsageError: it cannot be read, or has no samples.
+    """
+    records, unreadable, dropped = [], 0, 0
+    for line in lines_of_log(path):
+        if line is None:
+            unreadable += 1
+            continue
+        dropped += line.dropped
+        if line.input is not None:
+            whom = ObjectRef("", line.kind, line.name, line.uid, line.namespace)
+            spec = PreemptionSpec(
+                line.plane, "", 0, Proof(""), [], line.time, preemptor=whom, input=line.input
+            )
+            records.append(Preemption(Metadata(line.reason or line.name, line.namespace), spec))
+    if not records:
+        raise UsageError(
+            f"--decision-log {path}: no lines with an input; accepted: a log with some"
+        )
+    unread = [f"{unreadable:,} lines of {path} are none of a decision log"] if unreadable else []
+    unread += [f"{dropped:,} lines are missing in {path}"] if dropped else []
+    return records, unread
+
+
+async def records_of_reader(
+    reading: Reading, operator_namespace: str, namespace: str | None = None
+) -> tuple[list[Preemption], list[str]]:
+    """Return the records that the caller may read, and what is wrong with the others.
+
+    Without the right to list those of all namespaces, those of the operator's are asked for;
+    `namespace` asks for those of this one alone.
+
+    Raises:
+        UsageError: they may not be read.
+        ApiError: they cannot be read.
+    """
+    space = namespace or ""
+    found = await reading.listed((PREEMPTIONS,), space)
+    if not found and (PREEMPTIONS.qualified, space) in reading.refused and namespace is None:
+        space = operator_namespace
+        found = await reading.listed((PREEMPTIONS,), space)
+    if not found and (PREEMPTIONS.qualified, space) in reading.refused:
+        raise UsageError(
+            f"you may not list {PREEMPTIONS.qualified} in namespace {space!r}; "
+            "accepted: somebody who may, or -f FILE"
+        )
+    parts = []
+    if any(each.get("spec", {}).get(key) for each in found for key in ("parts", "inputParts")):
+        parts = await reading.listed((PREEMPTION_PARTS,), space)
+    return _records(found, parts)
+
+
+def _records(
+    found: Iterable[dict[str, Any]], known: Iterable[dict[str, Any]]
+) -> tuple[list[Preemption], list[str]]:
+    parts = {_name_of(each): each for each in known}
+    records, unread = [], []
+    for each in found:
+        try:
+            records.append(_whole(each, parts))
+        except (msgspec.ValidationError, PartsMissing) as error:
+            unread.append(f"{_name_of(each)}: {error}")
+    return records, unread
+
+
+def _whole(found: dict[str, Any], parts: Mapping[str, dict[str, Any]]) -> Preemption:
+    record = msgspec.convert(found, Preemption)
+    names = [*record.spec.parts, *record.spec.input_parts]
+    specs = [
+        msgspec.convert(parts[name], PreemptionPart).spec
+        for name in dict.fromkeys(names)
+        if name in parts
+    ]
+    return msgspec.structs.replace(record, spec=whole(record.spec, specs))
+
+
+def _document(filename: str) -> object:
+    """Return what a file says in YAML or JSON; the latter is read at once, as it may be large."""
+    try:
+        with click.open_file(filename, encoding="utf-8") as file:
+            content = file.read()
+        if content.lstrip()[:1] in ("{", "["):
+            with contextlib.suppress(msgspec.DecodeError):
+                return msgspec.json.decode(content)
+        return yaml.load(content, ManifestLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"-f {filename}: cannot be read: {error}") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        raise UsageError(f"-f {filename}: not YAML: {' '.join(str(error).split())}") from None
+
+
+def _is_list(document: object) -> bool:
+    return isinstance(document, dict) and isinstance(document.get("items"), list)
 
 
 def _listed(document: object, kind: str = "Preemption") -> list[dict[str, Any]]:

@@ -11,24 +11,24 @@ from reprieve.api.reprieve import Action, Preemption, PreemptionSpec
 from reprieve.engine.plan import Plan, Plane
 from reprieve.execution.intents import intent_spec
 from reprieve.planes.common.plugins import installed, load, load_scorers
-from reprieve.telemetry.quota_record import QuotaInput
-from reprieve.telemetry.quota_replay import QuotaReplay, decide_quota_again
-from reprieve.telemetry.quota_story import quota_answer_text, quota_story, workloads_named
-from reprieve.telemetry.replay import (
+from reprieve.records.idle.replay import (
     InputOmitted,
     Replay,
     SpoiltInput,
     decide_again,
     unpacked,
 )
-from reprieve.telemetry.scheduling_record import SchedulingInput
-from reprieve.telemetry.scheduling_replay import (
+from reprieve.records.idle.story import answer_text, answers_named, story
+from reprieve.records.quota.record import QuotaInput
+from reprieve.records.quota.replay import QuotaReplay, decide_quota_again
+from reprieve.records.quota.story import quota_answer_text, quota_story, workloads_named
+from reprieve.records.scheduling.record import SchedulingInput
+from reprieve.records.scheduling.replay import (
     PluginMissing,
     SchedulingReplay,
     decide_scheduling_again,
 )
-from reprieve.telemetry.scheduling_story import pod_answer_text, pod_story, pods_named
-from reprieve.telemetry.story import answer_text, answers_named, story
+from reprieve.records.scheduling.story import pod_answer_text, pod_story, pods_named
 from reprieve.units.errors import ReprieveError
 from reprieve.units.instants import Nanos
 

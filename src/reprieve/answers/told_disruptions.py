@@ -58,6 +58,7 @@ def completed(told: Sequence[Displaced], found: Iterable[Disruption]) -> list[Di
             times=max(known.times, spec.times),
             window=spec.window,
             spared_by=spec.spared_by,
+            back_at=max(known.back_at, each.status.back_at),
         )
     return sorted(by_plan.values(), key=lambda each: each.at, reverse=True)
 

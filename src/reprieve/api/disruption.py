@@ -1,7 +1,8 @@
 """`Disruption` (`reprieve.dev/v1alpha1`): what became of work that made way, told to its tenant.
 
-One object for each displaced unit, in the namespace of the work, written once when the unit has
-ended. It says nothing of other namespaces. Source: specification of disruptions, section 6.
+One object for each displaced unit, in the namespace of the work, written when the unit has ended,
+and once more when the work runs again. It says nothing of other namespaces. Source: specification
+of disruptions, section 6.
 """
 
 from __future__ import annotations
@@ -46,10 +47,14 @@ class DisruptionSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class DisruptionStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What follows from it; written with it. `repeated`: told as displaced again and again."""
+    """What follows from it. `repeated`: told as displaced again and again, written with it.
+
+    `back_at`: when as many objects of its line of work as were displaced ran again; set once.
+    """
 
     repeated: bool = False
     message: str = ""
+    back_at: str = ""
 
 
 class Disruption(msgspec.Struct, frozen=True, rename="camel"):

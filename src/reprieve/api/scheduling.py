@@ -32,7 +32,6 @@ __all__ = [
     "LabelSelectorOwner",
     "LabelSelectorRequirement",
     "LabelSelectorSpec",
-    "NamespaceObject",
     "NodeObject",
     "NodeStatus",
     "PodAffinity",
@@ -119,10 +118,10 @@ class Container(_Struct, frozen=True):
 class Toleration(_Struct, frozen=True):
     """A toleration, as written."""
 
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
 
 
 class PreferredNodeTerm(_Struct, frozen=True):
@@ -491,14 +490,6 @@ class PodDisruptionBudget(_Struct, frozen=True):
     status: BudgetStatus = BudgetStatus()
     api_version: str = "policy/v1"
     kind: str = "PodDisruptionBudget"
-
-
-class NamespaceObject(_Struct, frozen=True):
-    """A namespace, for its labels."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    api_version: str = "v1"
-    kind: str = "Namespace"
 
 
 class PriorityClass(_Struct, frozen=True):

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 import click
@@ -18,10 +20,12 @@ import msgspec
 import yaml
 
 from reprieve.answers.asking import answer
+from reprieve.answers.decided_again import decided_again
 from reprieve.answers.diagnosing import Decided, asked_of_planes
 from reprieve.answers.document import VERSION, Answer, State, Subject
 from reprieve.answers.kinds import Asked, asked_of
 from reprieve.answers.layout import Page, Style, lines_of, safe
+from reprieve.answers.past import answer_of_past
 from reprieve.answers.record_sources import record_of_cluster, record_of_file
 from reprieve.answers.recorded import answers, judged, told
 from reprieve.answers.sources import ClusterSource, SnapshotSource
@@ -41,7 +45,7 @@ from reprieve.planes.common.process_settings import SCHEDULER_NAME
 from reprieve.settings.start_up import DEFAULT_NAMESPACE
 from reprieve.units.clock import Clock, SystemClock
 from reprieve.units.errors import ReprieveError, UsageError
-from reprieve.units.instants import format_instant
+from reprieve.units.instants import Nanos, format_instant, parse_instant
 from reprieve.whatif.lists import gather
 from reprieve.whatif.run import Undecided, decided, settled
 
@@ -63,6 +67,8 @@ class _Options:
     kubeconfig: str | None
     context: str | None
     stored: str | None
+    as_of: str | None
+    decision_log: Path | None
 
     @property
     def operator_namespace(self) -> str:
@@ -104,6 +110,18 @@ class _Options:
     metavar="SNAPSHOT",
     help="Answer from a file of reprieve snapshot instead of a cluster.",
 )
+@click.option(
+    "--as-of",
+    metavar="INSTANT",
+    help="Tell why it waited then, from --decision-log: 2026-11-20 03:00, or RFC 3339; UTC unless "
+    "it says another offset.",
+)
+@click.option(
+    "--decision-log",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A file of reprieve run --decision-log, with those that it was rotated into.",
+)
 @kubeconfig_option
 @context_option
 def explain(
@@ -117,6 +135,8 @@ def explain(
     kubeconfig: str | None,
     context: str | None,
     stored: str | None,
+    as_of: str | None,
+    decision_log: Path | None,
 ) -> None:
     """Tell why work waits or why it went, and what can be done.
 
@@ -127,16 +147,34 @@ def explain(
     if form not in _FORMS:
         raise UsageError(f"-o: {form!r}; accepted: {', '.join(_FORMS)}")
     options = _Options(
-        namespace, workload, filename, form, history, everything, kubeconfig, context, stored
+        namespace,
+        workload,
+        filename,
+        form,
+        history,
+        everything,
+        kubeconfig,
+        context,
+        stored,
+        as_of,
+        decision_log,
     )
+    if (as_of is None) != (decision_log is None):
+        raise UsageError(
+            "--as-of and --decision-log belong together; accepted: both, as the past is told from "
+            "the log"
+        )
     asked = asked_of(subject) if subject is not None and "/" in subject else None
     if asked is not None and asked.resources != (PREEMPTIONS,):
         for given, name in ((workload, "--workload"), (filename, "-f")):
             if given is not None:
                 raise UsageError(f"{name} is for preemptions; {subject} is a {asked.kind}")
         find = _of_cluster if stored is None else _of_snapshot
+        find = find if decision_log is None else _of_past
         _print(asyncio.run(find(asked, options)), options)
         return
+    if decision_log is not None:
+        raise UsageError("--as-of asks about KIND/NAME that waited, such as job/train")
     _explain_record(asked.name if asked is not None else subject, options)
 
 
@@ -180,6 +218,37 @@ async def _of_snapshot(asked: Asked, options: _Options) -> Answer:
         diagnose=diagnose,
         history=options.history,
     )
+
+
+async def _of_past(asked: Asked, options: _Options) -> Answer:
+    """Return what the decision log tells; no cluster is asked but for the context's namespace."""
+    assert options.as_of is not None and options.decision_log is not None
+    namespace = options.namespace
+    if namespace is None:
+        try:
+            connection = await load_connection(options.kubeconfig, options.context, SystemClock())
+            namespace = connection.namespace
+        except UsageError:
+            namespace = "default"  # a log is read where there is no cluster, too
+    instant = _instant(options.as_of)
+    return answer_of_past(options.decision_log, asked, namespace, instant, decided_again)
+
+
+def _instant(text: str) -> Nanos:
+    """Return the instant that somebody wrote, in UTC without an offset.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--as-of: {text!r} is no instant; accepted: 2026-11-20 03:00 or 2026-11-20T03:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return parse_instant(moment.isoformat())
 
 
 @dataclass(frozen=True, slots=True)

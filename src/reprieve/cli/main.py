@@ -61,6 +61,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str, str]]] = {
         "simulate",
         "Replay a trace of jobs under several policies, and report what each costs.",
     ),
+    "shadow": (
+        "reprieve.cli.shadow",
+        "shadow",
+        "Decide recorded preemptions again under another policy: who would have gone instead.",
+    ),
     "crds": ("reprieve.cli.crds", "crds", "Print the CustomResourceDefinitions as YAML."),
     "webhooks": (
         "reprieve.cli.webhooks",
@@ -116,7 +121,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(reprieve.__version__, prog_name="reprieve")
 def cli() -> None:
-    """Make room on Kubernetes GPU clusters: reclaim idle GPUs for work that waits."""
+    """Make room on Kubernetes GPU clusters: decide what makes way, so that waiting work can run."""
 
 
 def main(name: str = "reprieve") -> None:

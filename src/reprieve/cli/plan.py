@@ -85,9 +85,24 @@ _NO_ANSWER: Final = 2
     metavar="FILE",
     help="The operator's --config file.",
 )
-@click.option("--scheduler-config", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--quota-config", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--feature-gates", default="", metavar="A=true,B=false")
+@click.option(
+    "--scheduler-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The operator's KubeSchedulerConfiguration.",
+)
+@click.option(
+    "--quota-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The operator's Configuration of Kueue.",
+)
+@click.option(
+    "--feature-gates",
+    default="",
+    metavar="A=true,B=false",
+    help="The operator's feature gates of the scheduling plane.",
+)
 @click.option(
     "--without-server",
     is_flag=True,
@@ -105,6 +120,7 @@ _NO_ANSWER: Final = 2
     type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
+    help="Of the answer; docs/plan.schema.json describes json and yaml.",
 )
 @click.option("--all", "everything", is_flag=True, help="Name every victim and every pod.")
 @click.option(

@@ -92,6 +92,7 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
+    help="Lines for people, or a JSON object each.",
 )
 @click.option(
     "--feature-gates",
@@ -134,8 +135,8 @@ _CONTROLLERS = ("idle", "scheduling", "quota")
 @click.option(
     "--watch-others",
     is_flag=True,
-    help="Count what other actors evict, such as other schedulers and descheduling, for the "
-    "protection of that work; needs the scheduling plane.",
+    help="Count what other actors evict, such as other schedulers, Kueue, Volcano and KAI, for "
+    "the protection of that work; pods that say it by a condition need the scheduling plane.",
 )
 @click.option(
     "--decision-log",

@@ -1,7 +1,10 @@
 """`reprieve simulate STUDY`: replay a trace under several policies, and report what each costs.
 
-Exit code 0: all runs came to an end. 1: some failed, which the report names. 2: the study cannot be
-used. 130: interrupted; the report has what was over by then, and says so.
+`--shard I/N` makes a part of the runs, on as many machines as one likes, and `--merge DIR` the
+report of all of them.
+
+Exit code 0: all runs came to an end. 1: some failed, which the report names, or shards are missing.
+2: the study cannot be used. 130: interrupted; the report has what was over by then, and says so.
 """
 
 from __future__ import annotations
@@ -18,7 +21,15 @@ import click
 
 from reprieve.simulation import figures
 from reprieve.simulation.report import report_html
-from reprieve.simulation.runs import Failed, Outcome, Run, carried_out, planned
+from reprieve.simulation.runs import (
+    Failed,
+    Outcome,
+    Run,
+    carried_out,
+    decisions_file,
+    planned,
+)
+from reprieve.simulation.shards import Shard, read_shard, read_shards, write_shard
 from reprieve.simulation.study import Study, read_study
 from reprieve.simulation.summary import Results, summarised
 from reprieve.simulation.tables import own_load_lines, results_csv, terminal_tables
@@ -33,9 +44,9 @@ __all__ = ["simulate"]
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    default=Path("report.html"),
-    show_default=True,
-    help="The report; results.csv and decisions.jsonl are written beside it.",
+    default=None,
+    help="The report, report.html unless said; results.csv and decisions.jsonl are written beside "
+    "it. Of a shard the folder of its files, shards unless said.",
 )
 @click.option(
     "--workers",
@@ -50,37 +61,86 @@ __all__ = ["simulate"]
     help="A folder for the charts as SVG files, for paper; made if it is not there.",
 )
 @click.option("--no-decisions", is_flag=True, help="Write no decisions.jsonl, which may be large.")
+@click.option(
+    "--shard",
+    "shard_text",
+    metavar="I/N",
+    help="Make every N-th run alone, from the I-th on, counted from 0; --merge makes the report.",
+)
+@click.option(
+    "--merge",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Make no runs, but the report of what all shards have left in a folder.",
+)
 def simulate(
-    study: Path, output: Path, workers: int | None, plots: Path | None, no_decisions: bool
+    study: Path,
+    output: Path | None,
+    workers: int | None,
+    plots: Path | None,
+    no_decisions: bool,
+    shard_text: str | None,
+    merge: Path | None,
 ) -> None:
     """Replay a trace under several policies with the engine that decides.
 
     STUDY is a file that says which cluster, which jobs and which policies; docs/simulate.md has an
     example.
     """
-    given = read_study(study)
-    if output.is_dir() or not output.resolve().parent.is_dir():
-        raise UsageError(f"--output {output}: accepted: a file in a folder that is there")
+    if shard_text is not None:
+        if merge is not None or plots is not None:
+            raise UsageError("--shard: accepted: without --merge and --plots, which need all runs")
+        folder = output or Path("shards")
+        _make_shard(study, read_shard(shard_text), folder, workers, decisions=not no_decisions)
+        return
+    given, report = read_study(study), output or Path("report.html")
+    if report.is_dir() or not report.resolve().parent.is_dir():
+        raise UsageError(f"--output {report}: accepted: a file in a folder that is there")
     runs = planned(given)
-    count = min(workers or os.cpu_count() or 1, len(runs))
-    with tempfile.TemporaryDirectory(prefix="reprieve-") as folder:
-        ended, interrupted = _carried_out(given, runs, count, Path(folder))
+    missing: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="reprieve-") as made:
+        if merge is None:
+            ended, interrupted = _carried_out(given, runs, workers, Path(made))
+        else:
+            (ended, missing), interrupted = read_shards(merge, given, runs), False
         results = summarised(given, runs, ended)
-        _write(results, output, decisions=not no_decisions)
+        _write(results, report, decisions=not no_decisions)
     if plots is not None:
         _write_plots(results, plots)
-    _tell(results, output, interrupted)
-    if interrupted or results.failed:
+    _tell(results, report, interrupted, missing)
+    if interrupted or results.failed or results.missing:
         sys.exit(130 if interrupted else 1)
 
 
+def _make_shard(
+    file: Path, shard: Shard, folder: Path, workers: int | None, *, decisions: bool
+) -> None:
+    """Make the runs of a shard; those that fail are told by the merged report."""
+    study = read_study(file)
+    runs = planned(study)
+    mine = shard.runs(runs)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {folder}: {error.strerror}; accepted: a folder") from None
+    ended, interrupted = _carried_out(study, mine, workers, folder)
+    if not decisions:
+        for run in mine:
+            decisions_file(folder, run).unlink(missing_ok=True)
+    path = write_shard(folder, study, shard, runs, ended)
+    click.echo(f"wrote {path}: {len(ended)} of {len(mine)} runs")
+    if interrupted:
+        sys.exit(130)
+
+
 def _carried_out(
-    study: Study, runs: Sequence[Run], workers: int, folder: Path
+    study: Study, runs: Sequence[Run], workers: int | None, folder: Path
 ) -> tuple[list[Outcome | Failed], bool]:
     ended: list[Outcome | Failed] = []
+    count = min(workers or os.cpu_count() or 1, max(1, len(runs)))
     line = _Line()
     try:
-        for outcome in carried_out(study, runs, workers, folder, line.progress):
+        for outcome in carried_out(study, runs, count, folder, line.progress):
             ended.append(outcome)
     except KeyboardInterrupt:
         return ended, True
@@ -137,7 +197,7 @@ def _write_plots(results: Results, folder: Path) -> None:
         raise UsageError(f"--plots {folder}: {error}; accepted: a folder to write to") from None
 
 
-def _tell(results: Results, output: Path, interrupted: bool) -> None:
+def _tell(results: Results, output: Path, interrupted: bool, missing: Sequence[str]) -> None:
     for line in own_load_lines(results):
         click.echo(line)
     for line in terminal_tables(results):
@@ -151,4 +211,7 @@ def _tell(results: Results, output: Path, interrupted: bool) -> None:
     click.echo("")
     if interrupted:
         click.echo(f"interrupted: {results.missing} runs were not made; this is what there is")
+    elif results.missing:
+        which = f", of {', '.join(missing)}" if missing else ""
+        click.echo(f"{results.missing} runs are missing{which}; this is what there is")
     click.echo(f"wrote {output}, and beside it results.csv and what was decided")

@@ -71,7 +71,14 @@ class _Options:
 @click.option(
     "--listen", default="", metavar="ADDRESS", help="Address to listen on; all of them otherwise."
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, metavar="N")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    metavar="N",
+    help="Port of the page; 0 takes a free one.",
+)
 @click.option(
     "--tls-cert",
     type=click.Path(dir_okay=False, path_type=Path),

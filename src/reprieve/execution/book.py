@@ -106,7 +106,7 @@ class Book:
         self._retention = retention
         self._numbers: dict[str, int] = {}  # the last that was taken, by uid of the preemptor
         self._unbegun = Unbegun()
-        self._noted: set[str] = set()  # plans of a dry run
+        self._noted: set[str] = set()  # plans of a dry run that have a record
         metrics.intents_open.labels(plane.value).set_function(lambda: len(self.open))
         self._closed = metrics.intents_closed
 
@@ -270,7 +270,8 @@ class Book:
     async def remove_old(self) -> None:
         """Remove records that are too old or too many, and parts without a head.
 
-        Whose name no record bears any more begins to count anew.
+        Whose name no record bears any more begins to count anew, and what a dry run would do is
+        written again where its record has gone.
 
         Raises:
             ApiError: one could not be removed; all others were tried.
@@ -278,6 +279,7 @@ class Book:
         records = await self._records(bare=True)
         named = {_preemptor(spec) for spec in (*(r.spec for r in records), *self.open.values())}
         self._numbers = {whom: n for whom, n in self._numbers.items() if whom in named}
+        self._noted &= {record.spec.plan_id for record in records if record.spec.dry_run}
         retention, wall = self._retention(), self._clock.wall()
         since = format_instant(Nanos(wall - retention.fresh))
         fresh = sum(record.metadata.creation_timestamp > since for record in records)

@@ -11,7 +11,8 @@
    of the operator's namespace, made when it is first needed.
 5. Work that is displaced again and again is told so: in the status, in an event, and a metric
    counts such lines of work. Nothing protects them.
-6. They stay for 168 hours, and 200 in a namespace; the oldest go first.
+6. When the work runs again, its Disruption says since when (`returns`).
+7. They stay for 168 hours, and 200 in a namespace; the oldest go first.
 
 What was displaced when is folded from the records at each start (`recover`), for all planes alike.
 Source: specification of disruptions, section 6.
@@ -44,14 +45,15 @@ from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.execution.displaced_units import DisplacedUnit, displaced_units, displacement_of
 from reprieve.execution.fence import Deposed, Fence
 from reprieve.execution.intents import IntentLog
+from reprieve.execution.returns import Returns, Unit
 from reprieve.kube.client import Client
 from reprieve.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from reprieve.kube.references import Reference
 from reprieve.kube.resource import DISRUPTIONS, NAMESPACES, PREEMPTIONS, SECRETS
 from reprieve.kube.series_events import SeriesEvents
 from reprieve.kube.writes import Priority
+from reprieve.records.victim_states import victim_states
 from reprieve.telemetry.metrics import Metrics
-from reprieve.telemetry.victim_states import victim_states
 from reprieve.units.clock import Clock
 from reprieve.units.durations import HOUR, MINUTE, SECOND, format_duration
 from reprieve.units.instants import Nanos, format_instant, parse_instant
@@ -129,6 +131,7 @@ class Disruptions:
         self._metrics = metrics
         self._events = events
         self._displaced = DisplacementCounts(policy or GovernorPolicy())
+        self.returns = Returns(client, fence, clock)
         self._owed: dict[str, _Owed] = {}
         self._owing = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -177,6 +180,7 @@ class Disruptions:
         Raises:
             ApiError: a part of a record could not be read, to be tried again.
         """
+        await self.returns.recover()
         since = format_instant(Nanos(self._clock.wall() - KEPT))
         closed = [
             each
@@ -207,6 +211,7 @@ class Disruptions:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pay())
             group.create_task(self._tidy())
+            group.create_task(self.returns.run())
 
     # Writing.
 
@@ -281,15 +286,24 @@ class Disruptions:
     async def _write(self, intent: Preemption, unit: DisplacedUnit) -> None:
         space = unit.subject.namespace
         told = await self._of(intent, unit)
+        noticed = displacement_of(intent, unit).at
+        awaited = Unit((space, unit.name), unit.lineage, noticed, unit.objects)
+        back = self.returns.displaced(awaited)
+        if back is not None:
+            status = msgspec.structs.replace(told.status, back_at=format_instant(back))
+            told = msgspec.structs.replace(told, status=status)
         try:
             await self._writer.create(DISRUPTIONS, told, _Head)
         except AlreadyExists:
+            self.returns.told(awaited.name, None)
             return
         except (NotFound, Forbidden):
             if await self._goes(space):
+                self.returns.forget(awaited)
                 log.info("nobody is left in %s to be told of %s", space, unit.subject.name)
                 return
             raise
+        self.returns.told(awaited.name, back)
         self._metrics.disruptions.labels(intent.spec.plane, unit.rule).inc()
         self._metrics.lineage_displacements.observe(told.spec.times)
         if told.status.repeated:

@@ -38,7 +38,7 @@ from reprieve.execution.fence import Deposed
 from reprieve.execution.takeover import LET_GO, sorted_out
 from reprieve.execution.victims import Marked, Reading, VictimResult, Victims
 from reprieve.kube.errors import ApiError
-from reprieve.telemetry.victim_states import victim_states
+from reprieve.records.victim_states import victim_states
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
 from reprieve.units.instants import format_instant

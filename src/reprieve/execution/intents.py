@@ -55,8 +55,8 @@ from reprieve.kube.errors import AlreadyExists, ApiError, NotFound
 from reprieve.kube.reader import Reader
 from reprieve.kube.resource import PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.kube.writes import Priority
-from reprieve.telemetry.displacements import kept_of
-from reprieve.telemetry.victim_states import numbers_by_state
+from reprieve.records.displacements import kept_of
+from reprieve.records.victim_states import numbers_by_state
 from reprieve.units.clock import Clock
 from reprieve.units.durations import MINUTE
 from reprieve.units.errors import ReprieveError

@@ -30,6 +30,7 @@ from reprieve.engine.quota.model import (
     Workload,
 )
 from reprieve.engine.quota.request_rules import NO_RULES, RequestRules
+from reprieve.intake.cluster.metadata import LAST_CHECKPOINT
 from reprieve.intake.quota import toleration_row
 from reprieve.intake.quota_limits import (
     NO_LIMITS,
@@ -40,12 +41,14 @@ from reprieve.intake.quota_limits import (
     with_defaults,
 )
 from reprieve.intake.quota_requests import UnreadableRequest, amounts_of, pod_requests
+from reprieve.units.durations import HOUR, InvalidDuration, parse_duration
 from reprieve.units.instants import Nanos, parse_instant
 from reprieve.units.quantities import InvalidQuantity
 from reprieve.units.untrusted import integer_or_none
 
 __all__ = [
     "ADMISSION_GATED_BY",
+    "CHECKPOINT_INTERVAL",
     "JOB_UID",
     "ON_HOLD",
     "PRIORITY_BOOST",
@@ -63,8 +66,11 @@ JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 ON_HOLD: Final = "OnHold"
 PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
 ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
+#: How long after a save the next one is said, as a Go duration.
+CHECKPOINT_INTERVAL: Final = "reprieve.dev/checkpoint-interval"
 REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 
+_LONGEST_INTERVAL: Final = 168 * HOUR
 _NOTHING: Final = Nanos(0)
 _KEPT: Final = 20_000  # pod sets; more than that many at once are read again
 
@@ -148,6 +154,8 @@ def workload_row(
     if status.admission is not None:
         admission, unreadable = _admission(status.admission, rows)
         invalid = invalid or unreadable
+    since = _instant(reserved.last_transition_time) if is_true(reserved) else None
+    checkpoint = _instant(annotations.get(LAST_CHECKPOINT))
     opened = {each.name for each in status.preemption_gates or () if each.position == "Open"}
     requeue = status.requeue_state
     return Workload(
@@ -161,7 +169,7 @@ def workload_row(
         pod_sets=rows,
         reclaimable={each.name: each.count for each in status.reclaimable_pods or ()},
         admission=admission,
-        reserved_at=_instant(reserved.last_transition_time) if is_true(reserved) else None,
+        reserved_at=since,
         evicted=_eviction(conditions.get("Evicted")),
         preempted=_eviction(conditions.get("Preempted")),
         active=spec.active,
@@ -183,7 +191,25 @@ def workload_row(
         idle=idle,
         party=party,
         needs_topology=needs_topology,
+        checkpoint=checkpoint,
+        next_checkpoint=_next_checkpoint(annotations, since, checkpoint),
     )
+
+
+def _next_checkpoint(
+    annotations: Mapping[str, str], reserved: Nanos | None, checkpoint: Nanos | None
+) -> Nanos | None:
+    """Return when work with quota is to have saved again, None where nothing usable says so."""
+    given = annotations.get(CHECKPOINT_INTERVAL)
+    if given is None or reserved is None:
+        return None
+    try:
+        interval = parse_duration(given)
+    except InvalidDuration:
+        return None
+    if not 0 < interval <= _LONGEST_INTERVAL:
+        return None
+    return Nanos(max(reserved, checkpoint or reserved) + interval)
 
 
 def _required_topology(pod_sets: Sequence[kueue.PodSet]) -> str:

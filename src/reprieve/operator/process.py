@@ -42,11 +42,15 @@ from reprieve.operator.lease_link import WantedLease
 from reprieve.operator.metrics_access import metrics_protection
 from reprieve.planes.common.assembly import (
     Assembled,
+    Plane,
     Stopped,
     Surroundings,
     report_of_events,
     warn,
 )
+from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.other_actors import OtherActors
 from reprieve.planes.common.process_settings import (
     IDLE,
     QUOTA,
@@ -160,7 +164,11 @@ async def _run(
     limit = _decision_limit(options, clock, metrics, keeper, broken)
     fence = Fence(tenure, clock, options.lease_duration)
     events = SeriesEvents(client, clock, instance=identity, report=report_of_events)
+    governor = Governor(settings.governor, threading.RLock())
     disruptions = Disruptions(client, namespace, fence, clock, metrics, events, settings.governor)
+    others = None
+    if options.watch_others:
+        others = OtherActors(client, clock, governor, disruptions.note)
     given = Surroundings(
         options=options,
         settings=settings,
@@ -169,12 +177,15 @@ async def _run(
         metrics=metrics,
         fence=fence,
         disruptions=disruptions,
-        governor=Governor(settings.governor, threading.RLock()),
+        governor=governor,
+        loops=LoopNotices(governor, metrics, events, disruptions, lambda: fence.open),
+        others=others,
         decision_log=told,
         identity=identity,
         decision_limit=limit,
         lagging=lambda: lag.current > _MOST_LAG,
         stop=stop,
+        mirror=Mirror(client, clock),
         wait_leading=None if keeper is None else keeper.wait_leading,
     )
     made = await _assembled(given)
@@ -191,6 +202,9 @@ async def _run(
     ) as port:
         log.info("operator %s, namespace %s, telemetry on port %d", identity, namespace, port)
         runners = [runner for each in made for runner in each.runners]
+        if others is not None:
+            others.decides = lambda: any(_decides_about_quota(each.plane) for each in made)
+            runners.append(others)
         beside = (*recorders, lag, disruptions, *runners)
         background = [asyncio.create_task(each.run()) for each in beside]
         answering = None if serving is None else asyncio.create_task(serving.run())
@@ -233,6 +247,10 @@ def _ready(made: Sequence[Assembled], keeper: LeaseKeeper | None) -> Iterator[Ch
     for each in made:
         if each.serving is not None:
             yield from each.serving.checks()
+
+
+def _decides_about_quota(plane: Plane) -> bool:
+    return plane.name == QUOTA and not plane.notice()
 
 
 def _decision_limit(

@@ -20,10 +20,10 @@ from typing import Any, Final
 from reprieve.engine.disruptions.questions import Enforcement, GovernorPolicy
 from reprieve.settings.fields import duration, integer, mapping, read_yaml, refuse
 
-__all__ = ["SECTION", "governor_policy", "read_governor"]
+__all__ = ["KEYS", "SECTION", "governor_policy", "read_governor"]
 
 SECTION: Final = "governor"
-_KEYS: Final = (
+KEYS: Final = (
     "enforce",
     "repeated",
     "repeatedWindow",
@@ -49,7 +49,7 @@ def read_governor(content: str, where: str) -> Mapping[str, Any]:
     """
     document = read_yaml(content, where)
     section = document.get(SECTION) if isinstance(document, Mapping) else None
-    return mapping(section, f"{where}: {SECTION}", _KEYS)
+    return mapping(section, f"{where}: {SECTION}", KEYS)
 
 
 def governor_policy(

@@ -6,6 +6,7 @@
       configurationMap: ""            # or a ConfigMap of the operator's namespace that has one
       proveNodes: false               # preempt quota only if the preemptor then fits on nodes
       idleFirst: false                # among equal candidates the idle ones first
+      harmOrder: false                # among equal candidates who saved last first; waits for saves
       loopWindow: 1h                  # what goes in a circle `loopLimit` times in this
       loopLimit: 2                    # time is held for a while; 0 holds none
       webhooks:
@@ -100,6 +101,7 @@ _KEYS: Final = (
     "configurationMap",
     "proveNodes",
     "idleFirst",
+    "harmOrder",
     "loopWindow",
     "loopLimit",
     "webhooks",
@@ -197,6 +199,7 @@ def quota_settings(
             what = "configurationMap" if named else "configuration"
             refuse(f"{place}.preemptionPolicy", policy, f"{said}, as quota.{what} says")
     idle_first = _switch(given, "idleFirst", place)
+    decided = replace(decided, harm_order=_switch(given, "harmOrder", place))
     hooks = mapping(given.get("webhooks"), f"{place}.webhooks", _WEBHOOKS)
     failure = hooks.get("jobFailurePolicy", "Ignore")
     url = _url(hooks.get("url"), f"{place}.webhooks.url")

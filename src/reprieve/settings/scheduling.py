@@ -45,7 +45,13 @@ from reprieve.settings.scheduler_configuration import (
 )
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 
-__all__ = ["SECTION", "SchedulingSettings", "read_scheduling", "scheduling_settings"]
+__all__ = [
+    "POLICY_FIELDS",
+    "SECTION",
+    "SchedulingSettings",
+    "read_scheduling",
+    "scheduling_settings",
+]
 
 SECTION: Final = "scheduling"
 _LONGEST: Final = 168 * HOUR  # more would make work immune
@@ -60,6 +66,17 @@ _SWITCHES: Final[Mapping[str, str]] = {
     "cascadeAware": "cascade_aware",
     "harmOrder": "harm_order",
     "nonUniformGroups": "non_uniform_groups",
+}
+#: By key of the section, the field of the policy that it decides.
+POLICY_FIELDS: Final[Mapping[str, str]] = {
+    **_SWITCHES,
+    "maxPlacements": "max_placements",
+    "maxMinRuntime": "max_min_runtime",
+    "maxLostWork": "max_lost_work",
+    "preemptionPriority": "protection",
+    "compositePriority": "composite_priority",
+    "featureGates": "gates",
+    "configuration": "profiles",
 }
 _KEYS: Final = (
     *_SWITCHES,

@@ -32,13 +32,13 @@ from reprieve.settings.vendors import parse_vendors
 from reprieve.units.durations import InvalidDuration, parse_duration
 from reprieve.units.errors import UsageError
 
-__all__ = ["DEFAULT_NAMESPACE", "StartUp", "read_config", "start_up"]
+__all__ = ["CHART_ONLY", "DEFAULT_NAMESPACE", "KEYS", "StartUp", "read_config", "start_up"]
 
 DEFAULT_NAMESPACE: Final = "kaiwo-system"
 DEFAULT_POLLING_INTERVAL: Final = "15s"
 
 _SECTION: Final = "gpuPreemption"
-_KEYS: Final = (
+KEYS: Final = (
     "enabled",
     "metricsEndpoint",
     "pollingInterval",
@@ -54,7 +54,7 @@ _KEYS: Final = (
 )
 _OTHERS: Final = ("scheduling", "quota", "governor")  # sections with readers of their own
 # Sections of the chart's values that have no meaning outside the chart.
-_CHART_ONLY: Final = (
+CHART_ONLY: Final = (
     "kaiwoConfig",
     "image",
     "replicas",
@@ -116,17 +116,17 @@ def read_config(text: str, where: str) -> dict[str, Any]:
     if document.pop("dryRun", False):
         raise UsageError(f"{where}: dryRun is the chart's; accepted here: the flag --dry-run")
     for key in document:
-        if key != _SECTION and key not in _OTHERS and key not in _CHART_ONLY:
+        if key != _SECTION and key not in _OTHERS and key not in CHART_ONLY:
             accepted = ", ".join((_SECTION, *_OTHERS))
             raise UsageError(f"{where}: unknown key {key!r}; accepted: {accepted}")
     section = document.get(_SECTION)
     if section is None:
         return {}
     if not isinstance(section, dict):
-        raise UsageError(f"{where}: {_SECTION}: accepted: a mapping with {', '.join(_KEYS)}")
+        raise UsageError(f"{where}: {_SECTION}: accepted: a mapping with {', '.join(KEYS)}")
     for key in section:
-        if key not in _KEYS:
-            raise UsageError(f"{where}: unknown key {_SECTION}.{key}; accepted: {', '.join(_KEYS)}")
+        if key not in KEYS:
+            raise UsageError(f"{where}: unknown key {_SECTION}.{key}; accepted: {', '.join(KEYS)}")
     return section
 
 

@@ -7,17 +7,21 @@ could be a head. `own_decider` has the other one, for policies of a researcher.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
 from typing import Final, Protocol
 
+from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.quota.cycle import cycles
 from reprieve.engine.quota.displacements import Displacements
-from reprieve.engine.quota.entries import CycleResult, Entry
+from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import configuration, key_of, workload
 from reprieve.simulation.trace import Job
+from reprieve.simulation.work import Saved
 from reprieve.units.instants import Nanos
 
 __all__ = ["Decider", "EngineDecider"]
@@ -56,16 +60,25 @@ class Decider(Protocol):
 class EngineDecider:
     """The quota engine, set up by a policy."""
 
-    def __init__(self, policy: PolicySpec, tenants: Sequence[str], nodes: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        policy: PolicySpec,
+        tenants: Sequence[str],
+        nodes: tuple[int, int],
+        saved: Callable[[str, Nanos], Saved] | None = None,
+    ) -> None:
+        """`saved` tells what a job that runs has saved by then."""
+        # What work saves plays a role with `harmOrder` alone.
+        self._saved = saved if policy.settings.harm_order else None
+        self._saves: list[tuple[Nanos, str]] = []
+        self._next_save: dict[str, Nanos] = {}
         count, self._node_devices = nodes
         setup = configuration(policy, tenants, count * self._node_devices)
         self._policy, self._tenants = policy, tenants
         self._holdings, self._queues = Holdings(setup), Queues(setup)
-        limit = policy.loop_limit
-        self._ledger = Displacements(limit, policy.loop_window) if limit else None
+        self._ledger = Displacements(governor=Governor(policy.governor))
         self._cycles = 0
         self._at = Nanos(-1)
-        self._came_free = False
 
     def waits(self, job: Job, number: int, now: Nanos) -> None:
         """Queue a job; `number` is its place in the order of arrivals."""
@@ -73,7 +86,6 @@ class EngineDecider:
 
     def left(self, job: Job) -> None:
         """Release what it held; what was set aside in its tree is queued again."""
-        self._came_free = True
         self._holdings.release(key_of(job))
         self._queues.flush(self._holdings.related(job.tenant))
 
@@ -95,15 +107,33 @@ class EngineDecider:
         What follows from somebody leaving at once is decided a nanosecond later: the governor
         counts instants, and turns of a circle that all happened at one would be one.
         """
-        while True:
-            self._at = now if now > self._at else Nanos(self._at + 1)
-            self._came_free = False
-            for result in cycles(
-                self._holdings, self._queues, self._at, _CYCLES, self._cycles, self._ledger
-            ):
-                self._cycles += 1
-                yield result
-                if self._came_free:
-                    break
-            else:
-                return
+        self._at = now if now > self._at else Nanos(self._at + 1)
+        self._note_saves(now)
+        for result in cycles(
+            self._holdings, self._queues, self._at, _CYCLES, self._cycles, self._ledger
+        ):
+            self._cycles += 1
+            yield result
+            for entry in result.of(Outcome.ADMITTED):
+                self._note_save(entry.workload.key, now)
+
+    def _note_saves(self, now: Nanos) -> None:
+        """Let work say what it saved, as it would by its annotations."""
+        while self._saves and self._saves[0][0] <= now:
+            at, key = heappop(self._saves)
+            if self._next_save.get(key) == at:
+                self._note_save(key, now)
+
+    def _note_save(self, key: str, now: Nanos) -> None:
+        if self._saved is None:
+            return
+        holder = self._holdings.holders.get(key)
+        if holder is None or holder.evicted:
+            self._next_save.pop(key, None)
+            return
+        found = self._saved(key, now)
+        said = replace(holder.workload, checkpoint=found.at, next_checkpoint=found.next)
+        self._holdings.hold(said)
+        if found.next is not None:
+            self._next_save[key] = found.next
+            heappush(self._saves, (found.next, key))

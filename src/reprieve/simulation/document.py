@@ -23,8 +23,9 @@ Path_ = tuple[str | int, ...]
 class Document:
     """The lines of the values of one file."""
 
-    def __init__(self, name: str, lines: Mapping[Path_, int]) -> None:
+    def __init__(self, name: str, lines: Mapping[Path_, int], what: str) -> None:
         self.name = name
+        self.what = what
         self._lines = lines
 
     def line(self, path: Path_) -> int:
@@ -55,7 +56,7 @@ class Part:
         for key in value:
             if keys is not None and key not in keys:
                 place = self.where(str(key)).rsplit(": ", 1)[0]
-                mapping({key: None}, f"{place}: {_dotted(path) or 'study'}", keys)
+                mapping({key: None}, f"{place}: {_dotted(path) or document.what}", keys)
 
     def where(self, *keys: str | int) -> str:
         """Return the place of a key, or of the mapping."""
@@ -84,8 +85,8 @@ class Part:
         return Part(self._document, (*self.path, key), self.value.get(key), keys)
 
 
-def read_document(path: Path, keys: Collection[str]) -> Part:
-    """Return what a YAML file says, a mapping with some of these keys.
+def read_document(path: Path, keys: Collection[str], what: str = "study") -> Part:
+    """Return what a YAML file says, a mapping with some of these keys; `what` it is called.
 
     Raises:
         UsageError: it cannot be read, is not YAML, or says something else.
@@ -93,13 +94,13 @@ def read_document(path: Path, keys: Collection[str]) -> Part:
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}; accepted: a study file in YAML") from None
+        raise UsageError(f"{path}: {error}; accepted: a {what} file in YAML") from None
     value = read_yaml(content, str(path))
     lines: dict[Path_, int] = {}
     root = yaml.compose(content, Loader=yaml.SafeLoader)
     if root is not None:
         _note(root, (), lines)
-    return Part(Document(str(path), lines), (), value, keys)
+    return Part(Document(str(path), lines, what), (), value, keys)
 
 
 def _note(node: yaml.Node, path: Path_, lines: dict[Path_, int]) -> None:

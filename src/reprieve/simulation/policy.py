@@ -6,6 +6,8 @@
       strategy: BestEffortFIFO       # or StrictFIFO: the head that does not fit blocks its queue
       minRuntime: {preempt: 10m, reclaim: 10m}
       quota: {preemptionPolicy: FairSharing, ...}    # the section `quota` of a --config file
+      scheduling: {harmOrder: true}                  # accepted, and told: nothing is placed yet
+      governor: {enforce: true, ...}                 # the section `governor` of such a file
       own: FILE.py:CLASS             # in place of all others: a policy of one's own, see `own`
 
 Without `preemption`, a queue preempts its own work of lower priority and takes back from any work
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.engine.quota.model import (
     BorrowWithinCohort,
     Policy,
@@ -28,15 +31,18 @@ from reprieve.engine.quota.model import (
     Settings,
 )
 from reprieve.settings.fields import choice, duration, integer, text
+from reprieve.settings.governor import KEYS as GOVERNOR_KEYS
+from reprieve.settings.governor import governor_policy
 from reprieve.settings.quota import quota_settings
+from reprieve.settings.scheduling import scheduling_settings
 from reprieve.simulation.document import Part
 from reprieve.simulation.own import load_own
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import UsageError
 
-__all__ = ["DEFAULT_PREEMPTION", "PolicySpec", "read_policy"]
+__all__ = ["DEFAULT_PREEMPTION", "PolicySpec", "read_policy", "read_preemption"]
 
-KEYS: Final = ("preemption", "strategy", "minRuntime", "quota", "own")
+KEYS: Final = ("preemption", "strategy", "minRuntime", "quota", "scheduling", "governor", "own")
 #: Keys of the section `quota` that only a running operator has a use for.
 _OPERATOR_ONLY: Final = ("webhooks", "jobKinds", "configurationMap", "proveNodes")
 _PREEMPTION: Final = ("withinClusterQueue", "reclaimWithinCohort", "borrowWithinCohort")
@@ -47,9 +53,10 @@ DEFAULT_PREEMPTION: Final = Preemption(Policy.LOWER_PRIORITY, Policy.ANY)
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """A policy; `loop_window` in nanoseconds, `loop_limit` 0 holds no pairs.
+    """A policy; `governor` are the numbers of the governor of disruptions.
 
-    `own` names a policy of one's own and the folder that its file is in, None without.
+    `places` says that it sets up the scheduling plane, too, which is not replayed. `own` names a
+    policy of one's own and the folder that its file is in, None without.
     """
 
     name: str
@@ -58,9 +65,9 @@ class PolicySpec:
     settings: Settings = field(default_factory=Settings)
     preempt_min_runtime_s: int = 0
     reclaim_min_runtime_s: int = 0
-    loop_window: int = 3_600 * SECOND
-    loop_limit: int = 2
+    governor: GovernorPolicy = field(default_factory=GovernorPolicy)
     own: tuple[str, Path] | None = None
+    places: bool = False
 
 
 def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
@@ -82,10 +89,11 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
             raise UsageError(f"{section.where(key)}: changes nothing in a replay; leave it out")
     place = section.where().rsplit(".quota", 1)[0]
     settings = quota_settings(section.value, place)
+    scheduling_settings(given.part("scheduling").value, where=place)
     runtimes = given.part("minRuntime", ("preempt", "reclaim"))
     return PolicySpec(
         name,
-        _preemption(given),
+        read_preemption(given),
         QueueingStrategy(
             choice(
                 given.get("strategy", "BestEffortFIFO"),
@@ -96,12 +104,22 @@ def read_policy(name: str, given: Part, beside: Path) -> PolicySpec:
         settings.configuration.settings,
         duration(runtimes.get("preempt", "0s"), runtimes.where("preempt")) // SECOND,
         duration(runtimes.get("reclaim", "0s"), runtimes.where("reclaim")) // SECOND,
-        settings.loop_window,
-        settings.loop_limit,
+        governor_policy(
+            given.part("governor", GOVERNOR_KEYS).value,
+            place,
+            settings.loop_limit,
+            settings.loop_window,
+        ),
+        places=bool(given.part("scheduling").value),
     )
 
 
-def _preemption(given: Part) -> Preemption:
+def read_preemption(given: Part) -> Preemption:
+    """Return what the key `preemption` says, as a ClusterQueue does.
+
+    Raises:
+        UsageError: what is wrong, where, and what is accepted.
+    """
     said: Any = given.get("preemption")
     if said is None:
         return DEFAULT_PREEMPTION

@@ -2,12 +2,13 @@
 
 What happens is an event: a job arrives, finishes, leaves its devices after it was displaced, or may
 be taken again because somebody is not spared any more. Events of one instant are applied together,
-in that order of kinds and then in the order in which they were made; then the
-`deciding.Decider` decides until that changes nothing: the quota engine's cycles, exactly as the
-operator runs them on what it watches, or a policy of one's own. What they decide
-takes place at the same instant: who is admitted holds its devices, who is preempted leaves them as
-soon as the work model says, and waits again. There is no clock, no randomness and no I/O here: the
-same jobs under the same policy give the same decisions.
+in that order of kinds and then in the order in which they were made; then the `deciding.Decider`
+decides until that changes nothing: the quota engine's cycles, exactly as the operator runs them on
+what it watches, or a policy of one's own. Who is admitted holds its devices at the same instant.
+Who is preempted leaves them as soon as the work model says, but never before all is decided, as on
+a cluster: others may take meanwhile what is free, and then what it leaves does not suffice. There
+is no clock, no randomness and no I/O here: the same jobs under the same policy give the same
+decisions.
 
 A decision that fails by a fault of the engine ends the replay, since figures that leave a job out
 would be wrong.
@@ -28,7 +29,7 @@ from reprieve.simulation.own_decider import OwnDecider, Standing
 from reprieve.simulation.policy import PolicySpec
 from reprieve.simulation.quota_cluster import key_of
 from reprieve.simulation.trace import Job
-from reprieve.simulation.work import Run, WorkModel
+from reprieve.simulation.work import Run, Saved, WorkModel
 from reprieve.units.durations import SECOND
 from reprieve.units.errors import ReprieveError
 from reprieve.units.instants import Nanos
@@ -173,7 +174,7 @@ class _Replay:
         self.policy, self.model = policy, model
         self.decider: Decider
         if policy.own is None:
-            self.decider = EngineDecider(policy, names, nodes)
+            self.decider = EngineDecider(policy, names, nodes, self._saved)
         else:
             self.decider = OwnDecider(policy, names, nodes, self._standing)
         self.lives = [Life(job) for job in jobs]
@@ -190,9 +191,15 @@ class _Replay:
 
     def run(self, progress: Callable[[int, int], None] | None) -> Replay:
         """Apply events and decide until there are none."""
-        measured, told = False, 0
+        measured, told, rounds, last = False, 0, 0, -1
         while self.events and self.left:
             now = self.events[0][0]
+            rounds, last = rounds + 1 if now == last else 0, now
+            if rounds > _MOST_ROUNDS:
+                raise ReplayFault(
+                    f"policy {self.policy.name}: at {now / SECOND:,.0f} s decisions go on without "
+                    f"an end: {_MOST_ROUNDS} times somebody left at once"
+                )
             if not measured and now > self.last_arrival:
                 self._measure()
                 measured = True
@@ -200,8 +207,7 @@ class _Replay:
                 _, kind, _, number, runs, queue = heappop(self.events)
                 self._apply(Nanos(now), kind, number, runs, queue)
             self._decide(Nanos(now))
-            if self.result.use[-1:] != [(now, self.used)]:
-                self.result.use.append((now, self.used))
+            self._note_use(now)
             self.result.ended = now
             done = len(self.lives) - self.left
             if progress is not None and done - told >= 1_000:
@@ -246,6 +252,10 @@ class _Replay:
             lost = self.model.displaced(life.job, life.run, now).lost * life.job.devices
         return Standing(life.displaced, lost)
 
+    def _saved(self, key: str, now: Nanos) -> Saved:
+        life = self.lives[self.numbers[key]]
+        return Saved() if life.run is None else self.model.saved(life.job, life.run, now)
+
     def _release(self, job: Job) -> None:
         self.used -= job.devices
         self.decider.left(job)
@@ -256,25 +266,22 @@ class _Replay:
         self._release(life.job)
         self.decider.waits(life.job, number, now)
 
+    def _note_use(self, now: int) -> None:
+        use = self.result.use
+        if use and use[-1][0] == now:
+            use.pop()
+        if not use or use[-1][1] != self.used:
+            use.append((now, self.used))
+
     def _decide(self, now: Nanos) -> None:
-        """Decide until that changes nothing, also after those that left at once."""
-        again, rounds = True, 0
-        while again and self.decider.has_heads():
-            again = False
+        """Decide until that changes nothing; who makes way holds its devices meanwhile."""
+        if self.decider.has_heads():
             for result in self.decider.decide(now):
                 self.result.cycles += 1
-                if self._carry_out(now, result):
-                    again = True
-                    rounds += 1
-                    if rounds > _MOST_ROUNDS:
-                        raise ReplayFault(
-                            f"policy {self.policy.name}: at {now / SECOND:,.0f} s decisions go on "
-                            f"without an end: {_MOST_ROUNDS} times somebody left at once"
-                        )
+                self._carry_out(now, result)
 
-    def _carry_out(self, now: Nanos, result: CycleResult) -> bool:
-        """Do what a cycle decided; return whether somebody left at once."""
-        left = False
+    def _carry_out(self, now: Nanos, result: CycleResult) -> None:
+        """Do what a cycle decided."""
         if result.fault is not None or result.queue_faults:
             fault = result.fault or next(iter(result.queue_faults.values()))
             raise ReplayFault(f"policy {self.policy.name}: {fault!r}") from fault
@@ -286,12 +293,11 @@ class _Replay:
             if entry.outcome is Outcome.ADMITTED:
                 self._start(now, entry)
             elif entry.issued:
-                left = self._displace(now, entry) or left
+                self._displace(now, entry)
         for queue, at in sorted(result.retries.items()):
             if (at, queue) not in self.retries:
                 self.retries.add((at, queue))
                 self._add(at, Kind.RETRY, 0, queue=queue)
-        return left
 
     def _start(self, now: Nanos, entry: Entry) -> None:
         number = self.numbers[entry.workload.key]
@@ -306,8 +312,8 @@ class _Replay:
             Admitted(now, entry.workload.key, again, self.decider.borrows(entry))
         )
 
-    def _displace(self, now: Nanos, entry: Entry) -> bool:
-        victims, left = [], False
+    def _displace(self, now: Nanos, entry: Entry) -> None:
+        victims = []
         for target in entry.issued:
             number = self.numbers[target.holder.key]
             life = self.lives[number]
@@ -321,15 +327,11 @@ class _Replay:
             victims.append(
                 Victim(target.holder.key, str(target.reason), cost.lost * devices, cost.leaves)
             )
-            if cost.leaves <= now:
-                left = True
-                self._leave(now, number)
-            else:
-                self._add(cost.leaves, Kind.LEAVE, number)
+            # Also what leaves at once: as on a cluster, it holds quota until all is decided.
+            self._add(max(now, cost.leaves), Kind.LEAVE, number)
         self.result.decisions.append(
             Preempted(now, entry.workload.key, tuple(victims), entry.message)
         )
-        return left
 
     def _measure(self) -> None:
         """Note what was of use until the last arrival."""

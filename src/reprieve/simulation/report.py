@@ -76,7 +76,7 @@ def _parts(results: Results) -> Iterator[str]:
 def _notices(results: Results) -> Iterator[str]:
     if results.missing:
         yield (
-            f'<p class="notice">This study was interrupted: {results.missing} of its runs were not '
+            f'<p class="notice">This study is not whole: {results.missing} of its runs were not '
             f"made. Compared are the traces and seeds that all policies have finished.</p>"
         )
     for failed in results.failed:

@@ -8,7 +8,10 @@ study has the runs that were over by then.
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -28,7 +31,7 @@ from reprieve.simulation.study import Study
 from reprieve.simulation.trace import Malformed, Trace
 from reprieve.units.errors import ReprieveError
 
-__all__ = ["Failed", "Outcome", "Run", "Submitted", "carried_out", "planned"]
+__all__ = ["Failed", "Outcome", "Run", "Submitted", "carried_out", "decisions_file", "planned"]
 
 _LOOK: Final = 0.5  # seconds between two looks at what the processes did
 
@@ -115,7 +118,7 @@ def carried_out(
             yield outcome
         return
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(workers, context, _ignore_interrupts)
+    executor = ProcessPoolExecutor(workers, context, _belong_to_the_first)
     try:
         left = {executor.submit(carry_out, study, run, folder): run for run in runs}
         while left:
@@ -143,7 +146,7 @@ def carry_out(study: Study, run: Run, folder: Path) -> Outcome | Failed:
         cpu = time.process_time() - started
     except ReprieveError as error:
         return Failed(run, str(error))
-    path = folder / f"{run.number:06}.jsonl"
+    path = decisions_file(folder, run)
     with path.open("w", encoding="utf-8") as lines:
         for line in decision_lines(done, _said(run)):
             lines.write(f"{line}\n")
@@ -155,6 +158,11 @@ def carry_out(study: Study, run: Run, folder: Path) -> Outcome | Failed:
         path,
         packed_stories(done) if run.stories else "",
     )
+
+
+def decisions_file(folder: Path, run: Run) -> Path:
+    """Return the file with the lines of `decisions.jsonl` that are of one run."""
+    return folder / f"decisions-{run.number:06}.jsonl"
 
 
 def _said(run: Run) -> dict[str, object]:
@@ -180,6 +188,15 @@ def _result(future: Future[Outcome | Failed], run: Run) -> Outcome | Failed:
         return Failed(run, "its process ended, perhaps for want of memory; try --workers 1")
 
 
-def _ignore_interrupts() -> None:
-    """Leave it to the first process to end the others."""
+def _belong_to_the_first() -> None:
+    """Leave it to the first process to end this one, and end when that is gone, however it went."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    first = multiprocessing.parent_process()
+    assert first is not None, "started by the pool"
+
+    def follow(sentinel: int) -> None:
+        multiprocessing.connection.wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, args=(first.sentinel,), daemon=True).start()

@@ -1,6 +1,6 @@
 """The study file: which cluster, which jobs, and which policies are compared on them.
 
-    cluster: {nodes: 64, devices: 8}          # devices of a node
+    cluster: {nodes: 64, devices: 8}          # devices of a node; domains: {rack: 16} is accepted
     workload: {trace: csv, path: traces/, load: [0.8, 1.0], seeds: [0, 1], only: [NAME]}
     tenants: {count: 8, zipf: 1.1, priorities: {0: 0.6, 100: 0.3, 1000: 0.1}}
     work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s}
@@ -62,7 +62,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """All that a study file says; policies in their order, the first one is the base."""
+    """All that a study file says; policies in their order, the first one is the base.
+
+    `notices`: what was said and changes nothing.
+    """
 
     name: str
     cluster: Cluster
@@ -71,6 +74,7 @@ class Study:
     tenants: Tenants = field(default_factory=Tenants)
     work: Checkpointing = field(default_factory=Checkpointing)
     text: str = ""
+    notices: tuple[str, ...] = ()
 
 
 def read_study(path: Path) -> Study:
@@ -82,21 +86,27 @@ def read_study(path: Path) -> Study:
     root = read_document(path, ("cluster", "workload", "tenants", "work", "policies"))
     for key in ("cluster", "workload", "policies"):
         root.given(key)
-    cluster = _cluster(root.part("cluster", ("nodes", "devices")))
+    given = root.part("cluster", ("nodes", "devices", "domains"))
+    cluster = _cluster(given)
     policies = root.part("policies")
     if not policies.value:
         refuse(policies.where(), {}, "at least one policy")
+    read = tuple(
+        read_policy(_name(name, policies), policies.part(name, KEYS), path.parent)
+        for name in policies.value
+    )
+    unplaced = [f"policies.{each.name}.scheduling" for each in read if each.places]
+    if _domains(given):
+        unplaced.append("cluster.domains")
     return Study(
         path.name,
         cluster,
         _workload(root.part("workload", ("trace", "path", "load", "seeds", "only")), path.parent),
-        tuple(
-            read_policy(_name(name, policies), policies.part(name, KEYS), path.parent)
-            for name in policies.value
-        ),
+        read,
         _tenants(root.part("tenants", ("count", "zipf", "priorities"))),
         _work(root.part("work", ("checkpoint", "save", "restart", "grace"))),
         path.read_text(encoding="utf-8"),
+        tuple(f"{each}: changes nothing, since jobs are not placed on nodes" for each in unplaced),
     )
 
 
@@ -105,6 +115,15 @@ def _cluster(given: Part) -> Cluster:
     return Cluster(
         nodes, integer(given.given("devices"), given.where("devices"), 1, MOST_DEVICES // nodes)
     )
+
+
+def _domains(given: Part) -> Mapping[str, int]:
+    """Return the nodes of a domain, by the name of its level."""
+    levels = given.part("domains")
+    return {
+        str(level): integer(nodes, levels.where(str(level)), 1, 100_000)
+        for level, nodes in levels.value.items()
+    }
 
 
 def _name(name: Any, policies: Part) -> str:

@@ -21,7 +21,8 @@ _LOW = 0.05  # an own load at which hardly anything ever waits
 def own_load_lines(results: Results) -> list[str]:
     """Return what each trace asks for as it is, and what of it was left out.
 
-    Of several traces and seeds the first line says from what to what.
+    Of several traces and seeds the first line says from what to what. What the study says and
+    changes nothing comes last.
     """
     capacity = results.study.cluster.capacity
     said: dict[tuple[str, int], str] = {}
@@ -45,13 +46,13 @@ def own_load_lines(results: Results) -> list[str]:
             )
         said.setdefault(key, line)
     if len(said) < 2:
-        return list(said.values())
+        return [*said.values(), *results.study.notices]
     loads = [outcome.submitted.own_load for outcome in results.outcomes]
     least, most = _percent(min(loads)), _percent(max(loads))
     between = least if least == most else f"{least} to {most}"
     contends = "; hardly anything contends in them as they are" if max(loads) < _LOW else ""
     first = f"own load of the traces: {between} of {capacity:,} devices{contends}"
-    return [first, *said.values()]
+    return [first, *said.values(), *results.study.notices]
 
 
 def load_title(summary: LoadSummary) -> str:

@@ -18,8 +18,9 @@ from typing import Protocol
 
 from reprieve.engine.lost_work import lost_device_seconds
 from reprieve.simulation.trace import Job
+from reprieve.units.instants import Nanos
 
-__all__ = ["Checkpointing", "Displaced", "Run", "WorkModel"]
+__all__ = ["Checkpointing", "Displaced", "Run", "Saved", "WorkModel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,14 @@ class Displaced:
     idle: int
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Up to when a run is saved, and when its next save will be good; None: there is none."""
+
+    at: Nanos | None = None
+    next: Nanos | None = None
+
+
 class WorkModel(Protocol):
     """How work goes on, and what displacing it costs."""
 
@@ -62,6 +71,10 @@ class WorkModel(Protocol):
 
     def displaced(self, job: Job, run: Run, now: int) -> Displaced:
         """Return what displacing the run now leaves."""
+        ...
+
+    def saved(self, job: Job, run: Run, now: int) -> Saved:
+        """Return what the run can say of its saves."""
         ...
 
 
@@ -95,6 +108,17 @@ class Checkpointing:
         saved = saves * checkpoint if checkpoint else 0
         lost = lost_device_seconds(worked_from, worked_from + saved, 1, now) if worked else 0
         return Displaced(now, run.kept + saved, lost, idle)
+
+    def saved(self, job: Job, run: Run, now: int) -> Saved:
+        """Return what the run can say of its saves."""
+        checkpoint = self.checkpoint if job.checkpoint is None else job.checkpoint
+        if not checkpoint:
+            return Saved()
+        save = self.save if job.save is None else job.save
+        worked_from = run.started + self._restart(job, run)
+        saves = max(0, now - worked_from - save) // checkpoint
+        at = Nanos(worked_from + saves * checkpoint) if saves else None
+        return Saved(at, Nanos(worked_from + (saves + 1) * checkpoint + save))
 
     def _restart(self, job: Job, run: Run) -> int:
         if not run.again:

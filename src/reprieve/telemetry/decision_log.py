@@ -5,21 +5,31 @@
      "previous": "BehindHead", "sentence": "..."}
 
 `previous` is empty in the first line about a unit, `reason` in the last one, which says that it
-waits no longer. `{"time": ..., "dropped": 3}` says how many lines are missing before it. Lines are
-written beside the work (`line_writer`). Source: the design's "Why work waits".
+waits no longer. `{"time": ..., "dropped": 3}` says how many lines are missing before it.
+
+    {"time": ..., "plane": ..., "kind": ..., "namespace": ..., "name": ..., "uid": ...,
+     "reason": "HeldByOthers", "input": {"version": 1, "encoding": "zlib+base64", ...}}
+
+is a sample (`input_samples`): all that a decision was made on which refused the unit, in the form
+of a record's `spec.input` (`record`, `quota_record`, `scheduling_record`), to be decided again.
+Fields may come to lines, none goes or means something else. Lines are written beside the work
+(`line_writer`), and read again by `decision_history`. Source: the design's "Why work waits".
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.plan import Plane, Ref
+from reprieve.telemetry.input_samples import InputSamples
 from reprieve.telemetry.line_writer import LineWriter, RotatedFile, StandardOutput
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.clock import Clock
@@ -27,9 +37,44 @@ from reprieve.units.errors import UsageError
 from reprieve.units.instants import format_micro
 from reprieve.wording.diagnosis import NO_LONGER, sentence
 
-__all__ = ["DecisionLog", "decision_log"]
+__all__ = ["DecisionLog", "Missing", "ReasonChange", "Sample", "decision_log"]
 
 _AT_THE_END: Final = 1.0  # seconds in which what waits is written
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class ReasonChange(msgspec.Struct, frozen=True, gc=False):
+    """A unit waits for another reason than before, or no longer."""
+
+    time: str
+    plane: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    previous: str
+    sentence: str
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """What a decision was made on that refused a unit; `input` as in a record's `spec.input`."""
+
+    time: str
+    plane: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    input: dict[str, Any]
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """So many lines are missing before this one."""
+
+    time: str
+    dropped: int
 
 
 class DecisionLog:
@@ -39,6 +84,7 @@ class DecisionLog:
         self._clock = clock
         self._put = put
         self._known: dict[tuple[Plane, str], tuple[Ref, Reason]] = {}
+        self.samples = InputSamples(clock)
 
     def reason(self, plane: Plane, key: str) -> Reason | None:
         """Return the reason of the last line about a unit, None where it waits for nothing."""
@@ -67,20 +113,38 @@ class DecisionLog:
             unit, previous = known
             self._say(plane, unit, None, previous, NO_LONGER)
 
+    def decided_on(
+        self, plane: Plane, unit: Ref, reason: Reason, recorded: Mapping[str, Any]
+    ) -> None:
+        """Write what a decision was made on that refused a unit; `samples` said that it is due."""
+        line = Sample(
+            format_micro(self._clock.wall()),
+            plane.value,
+            unit.kind,
+            unit.namespace,
+            unit.name,
+            unit.uid,
+            reason.value,
+            dict(recorded),
+        )
+        text = _line(line)
+        self.samples.took(len(text))
+        self._put(text)
+
     def _say(
         self, plane: Plane, unit: Ref, reason: Reason | None, previous: Reason | None, said: str
     ) -> None:
-        line = {
-            "time": format_micro(self._clock.wall()),
-            "plane": plane.value,
-            "kind": unit.kind,
-            "namespace": unit.namespace,
-            "name": unit.name,
-            "uid": unit.uid,
-            "reason": "" if reason is None else reason.value,
-            "previous": "" if previous is None else previous.value,
-            "sentence": said,
-        }
+        line = ReasonChange(
+            format_micro(self._clock.wall()),
+            plane.value,
+            unit.kind,
+            unit.namespace,
+            unit.name,
+            unit.uid,
+            "" if reason is None else reason.value,
+            "" if previous is None else previous.value,
+            said,
+        )
         self._put(_line(line))
 
 
@@ -96,7 +160,7 @@ def decision_log(where: str | None, clock: Clock, metrics: Metrics) -> Iterator[
         return
 
     def missing(number: int) -> bytes:
-        return _line({"time": format_micro(clock.wall()), "dropped": number})
+        return _line(Missing(format_micro(clock.wall()), number))
 
     def lost(number: int, why: str) -> None:
         metrics.decision_log_dropped.labels(why).inc(number)
@@ -120,6 +184,9 @@ def _target(where: str) -> Callable[[bytes], None]:
         ) from None
 
 
-def _line(content: dict[str, object] | dict[str, str]) -> bytes:
-    # Pure ASCII: nothing in a name or a message can steer the terminal that shows it.
-    return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+def _line(line: ReasonChange | Sample | Missing) -> bytes:
+    text = _ENCODER.encode(line)
+    if not text.isascii():
+        # Pure ASCII: nothing in a name or a message can steer the terminal that shows it.
+        text = json.dumps(msgspec.to_builtins(line), separators=(",", ":")).encode()
+    return text + b"\n"

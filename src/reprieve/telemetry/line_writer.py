@@ -25,6 +25,7 @@ _MODE: Final = 0o640  # it names work of all tenants
 _MOST_WAITING: Final = 16 * 1024 * 1024
 _LARGEST: Final = 64 * 1024 * 1024
 _KEPT: Final = 3
+_TOGETHER: Final = 0.1  # seconds
 
 
 class LineWriter:
@@ -69,7 +70,8 @@ class LineWriter:
             else:
                 self._lines.append(line)
                 self._size += len(line)
-                self._changed.notify()
+                if len(self._lines) == 1:
+                    self._changed.notify()
         if full:
             self._lost(1, "full")
 
@@ -85,6 +87,9 @@ class LineWriter:
         while not closing:
             with self._changed:
                 self._changed.wait_for(lambda: self._lines or self._closing)
+                if not self._closing:
+                    # Those of a moment are written together: each write costs a turn of a thread.
+                    self._changed.wait(_TOGETHER)
                 closing = self._closing
                 lines, self._lines, self._size = self._lines, [], 0
                 dropped, self._dropped = self._dropped, 0

@@ -132,7 +132,7 @@ class Metrics:
         )
         self.held_pairs = self._gauge(
             "quota_held_pair",
-            "1 while the first workload may not preempt the second.",
+            "1 while the first may not preempt the second, in any plane.",
             "first",
             "second",
         )

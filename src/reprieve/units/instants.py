@@ -13,6 +13,8 @@ __all__ = ["InvalidInstant", "Nanos", "format_instant", "format_micro", "parse_i
 Nanos = NewType("Nanos", int)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: Where RFC 3339 has its separators; `fromisoformat` also takes weeks, and whatever else joins.
+_SEPARATORS: Final = ((4, "-"), (7, "-"), (10, "Tt "), (13, ":"), (16, ":"))
 
 
 class InvalidInstant(Unreadable):
@@ -30,6 +32,8 @@ def parse_instant(text: str) -> Nanos:
     try:
         moment = datetime.fromisoformat(bounded(text))
     except ValueError:
+        moment = None
+    if not all(text[place : place + 1] in accepted for place, accepted in _SEPARATORS):
         moment = None
     if moment is None or moment.tzinfo is None:
         raise InvalidInstant(

@@ -19,13 +19,14 @@ from typing import Final
 
 import msgspec
 
-from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption, PreemptionPart, Victim
 from reprieve.engine.diagnosis.model import Diagnosis
+from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.engine.lost_work import devices_of, is_device, lost_device_seconds
 from reprieve.execution.parts import PartsMissing, whole
 from reprieve.jobs.model import JobKind
 from reprieve.jobs.paths import Json, first
+from reprieve.jobs.pods import group_of, total_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.units.durations import SECOND
@@ -42,13 +43,6 @@ __all__ = ["Answer", "Borrowed", "Displaced", "Outcome", "Placed", "Verdict", "a
 
 _KUEUE: Final = "kueue.x-k8s.io/"
 _GROUPS: Final = ("scheduling.k8s.io", "podgroups")
-_KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
-
-
-_GATED: Final = (
-    "its pods are queued by webhooks as they are created, which is not played here; ask for a pod "
-    "of its template with the queue's label"
-)
 #: Conditions that say why something does not start.
 _WHY: Final = ("QuotaReserved", POD_SCHEDULED, GROUP_SCHEDULED, GROUP_SCHEDULED_ALPHA)
 
@@ -192,10 +186,13 @@ class _Reading:
         }
         changed = {change.object["metadata"]["uid"]: change.object for change in run.history}
         self._ours = {obj["metadata"]["uid"] for obj in run.submitted}
+        self._owners = {
+            uid: [owner["uid"] for owner in obj["metadata"].get("ownerReferences") or ()]
+            for uid, obj in changed.items()
+        }
         # What came of it: owners come before what they own.
-        for uid, obj in changed.items():
-            owners = obj["metadata"].get("ownerReferences") or ()
-            if any(owner["uid"] in self._ours for owner in owners):
+        for uid, owners in self._owners.items():
+            if not self._ours.isdisjoint(owners):
                 self._ours.add(uid)
         self._alive = [
             obj for uid, obj in changed.items() if uid in self._ours and self._now(obj) is not None
@@ -213,7 +210,8 @@ class _Reading:
             return self._group(obj, victims)
         if kind is None:
             return None
-        pods = [pod for pod in self._pods() if self._under(pod, obj["metadata"]["uid"])]
+        uid = obj["metadata"]["uid"]
+        pods = [pod for pod in self._pods() if uid in self._above(pod)]
         return self._judged(obj, pods, len(pods), victims, kind)
 
     def victims(self) -> Iterator[Displaced]:
@@ -271,7 +269,8 @@ class _Reading:
             if obj["metadata"]["uid"] != root.uid or root.kind != "Workload":
                 continue
             for owner in obj["metadata"].get("ownerReferences") or ():
-                if owner.get("controller"):
+                # Of a group without anything above it the Workload is named, which has its name.
+                if owner.get("controller") or owner["kind"] != "Pod":
                     return ObjectRef(
                         owner["apiVersion"],
                         owner["kind"],
@@ -308,33 +307,32 @@ class _Reading:
         victims: tuple[Displaced, ...],
         kind: JobKind | None = None,
     ) -> Outcome:
-        workload = self._workload(obj)
+        workloads = list(self._workloads(obj, pods))
+        waiting_workload = next((w for w in workloads if not _is_true(w, "Admitted")), None)
         here = [pod for pod in pods if self._is_placed_here(pod)]
         placed = [pod for pod in here if pod["spec"].get("nodeName")]
+        gated = next((pod for pod in pods if _gates(pod)), None)
         now = self._now(obj) or obj
         held = bool(kind is not None and kind.suspend and first(now, kind.suspend))
-        admitted = workload is not None and _is_true(workload, "Admitted")
-        queued = bool((obj["metadata"].get("labels") or {}).get(QUEUE_NAME))
-        if kind is not None and kind.passes_on is not None and queued:
-            return self._told(obj, None, "NotDecided", _GATED)
-        if workload is None and not here:
+        if not workloads and not here and gated is None:
             return self._told(obj, None, "NotDecided", self._why_not(obj, pods))
-        waits = (workload is not None and not admitted) or len(placed) < min(least, len(here))
-        waits = waits or held
-        if not waits:
-            verdict = Verdict.STARTS_WITH_VICTIMS if victims else Verdict.STARTS
-            reason, message, first_to_wait = "", "", None
-        else:
+        short = len(placed) < min(least, len(here))
+        verdict, reason, message, first_to_wait = Verdict.STARTS, "", "", None
+        if victims:
+            verdict = Verdict.STARTS_WITH_VICTIMS
+        if waiting_workload is not None or short or held or gated is not None:
             verdict = Verdict.WAITS
-            waiting = next((pod for pod in here if not pod["spec"].get("nodeName")), None)
-            reason, message = _said(workload if not admitted else None, waiting)
-            first_to_wait = workload if not admitted and workload is not None else waiting
+            waiting = next((pod for pod in here if not pod["spec"].get("nodeName")), gated)
+            reason, message = _said(waiting_workload, waiting)
+            if not reason and gated is not None:
+                reason, message = self._why_gated(gated)
+            first_to_wait = waiting_workload or waiting
         return self._told(
             obj,
             verdict,
             reason,
             message,
-            workload=workload,
+            workload=waiting_workload or next(iter(workloads), None),
             pods=len(pods),
             placed=len(placed),
             waiting=first_to_wait,
@@ -420,18 +418,36 @@ class _Reading:
         found = self._overlay.get(resource, metadata.get("namespace", ""), metadata["name"])
         return found if found is not None and found["metadata"]["uid"] == metadata["uid"] else None
 
-    def _under(self, obj: Json, uid: str) -> bool:
-        return any(owner["uid"] == uid for owner in obj["metadata"].get("ownerReferences") or ())
+    def _above(self, obj: Json) -> set[str]:
+        """Return the uids of all that stand above an object."""
+        found: set[str] = set()
+        left = [obj["metadata"]["uid"]]
+        while left:
+            for owner in self._owners.get(left.pop(), ()):
+                if owner not in found:
+                    found.add(owner)
+                    left.append(owner)
+        return found
 
-    def _workload(self, obj: Json) -> Json | None:
-        """Return the Workload of a job, of a pod, or of the group that the pod is in."""
-        uid = obj["metadata"]["uid"]
-        group = (obj["metadata"].get("labels") or {}).get(_KUEUE_GROUP)
+    def _workloads(self, obj: Json, pods: list[Json]) -> Iterator[Json]:
+        """Yield the Workloads of a job, of its pods, or of the group that a pod is in."""
+        uids = {obj["metadata"]["uid"], *(pod["metadata"]["uid"] for pod in pods)}
+        groups = {name for each in (obj, *pods) if (name := group_of(each))}
         for each in self._alive_now():
-            ours = self._under(each, uid) or (group and each["metadata"]["name"] == group)
-            if ours and each["kind"] == "Workload" and each["apiVersion"].startswith(_KUEUE):
-                return each
-        return None
+            if each["kind"] != "Workload" or not each["apiVersion"].startswith(_KUEUE):
+                continue
+            metadata = each["metadata"]
+            owners = {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
+            if metadata["name"] in groups or not uids.isdisjoint(owners):
+                yield each
+
+    def _why_gated(self, pod: Json) -> tuple[str, str]:
+        """Return why a pod is held back of which no Workload says anything."""
+        name, total = group_of(pod), total_of(pod)
+        members = [each for each in self._overlay.all(PODS) if name and group_of(each) == name]
+        if len(members) < total:
+            return Reason.GROUP_INCOMPLETE.value, f"{len(members)} of {total} pods are there"
+        return "SchedulingGated", f"it has the scheduling gate {', '.join(_gates(pod))}"
 
     def _group_names(self) -> set[str]:
         return {obj["metadata"]["name"] for obj in self._run.submitted if obj["kind"] == "PodGroup"}
@@ -444,6 +460,10 @@ class _Reading:
 def _min_count(group: Json) -> int:
     policy = first(group, "spec.schedulingPolicy") or {}
     return int(first(policy, "gang.minCount") or 1)
+
+
+def _gates(pod: Json) -> list[str]:
+    return [str(each.get("name")) for each in first(pod, "spec.schedulingGates") or ()]
 
 
 def _is_true(obj: Json, type: str) -> bool:

@@ -14,13 +14,13 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from reprieve.api.kueue_validation_jobs import QUEUE_NAME
 from reprieve.execution.jobs import resource_of
 from reprieve.jobs.evaluation import holds
 from reprieve.jobs.model import JobKind, Test
 from reprieve.jobs.paths import Json, first, put
 from reprieve.jobs.pod_sets import found_pod_sets
-from reprieve.kube.resource import PODS
+from reprieve.jobs.training import RUNTIME
+from reprieve.kube.resource import PODS, Resource
 from reprieve.units.clock import Clock
 from reprieve.units.instants import format_instant
 from reprieve.whatif.overlay import Overlay, Refused
@@ -44,6 +44,7 @@ class JobPods:
 
     def look(self, kind: JobKind, job: Json, *, started: bool) -> None:
         """Do what a change of a job, or of one of its pods, asks for; `started`: it was let go."""
+        job = self._resolved(kind, job)
         pods = list(self._below(job["metadata"]["uid"]))
         here = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in _OVER]
         stays = [pod for pod in here if not pod["metadata"].get("deletionTimestamp")]
@@ -59,23 +60,20 @@ class JobPods:
             self._make(kind, job)
         self._tell(kind, job["metadata"])
 
-    def make_set(self, kind: JobKind, owner: Json) -> None:
-        """Make the pods of what runs for ever; those that are queued wait for their webhooks."""
-        if (owner["metadata"].get("labels") or {}).get(QUEUE_NAME):
-            return
-        rows = found_pod_sets(kind, owner)
-        if rows:
-            passed = kind.passes_on
-            groups = first(owner, passed.groups) if passed is not None and passed.groups else 1
-            templates = [each.template for each in rows for _ in range(each.count)]
-            templates *= 1 if groups is None else int(groups)
-        else:
-            replicas = first(owner, "spec.replicas")
-            count = 1 if replicas is None else int(replicas)
-            templates = [first(owner, "spec.template") or {}] * count
-        for number, template in enumerate(templates):
-            name = f"{owner['metadata']['name']}-{number}"
-            self._overlay.create(PODS, pod_of(self._overlay, owner, template, name, {}))
+    def _resolved(self, kind: JobKind, job: Json) -> Json:
+        """Return a job with the runtime that describes its pods, where its kind has one."""
+        if kind.runtime is None:
+            return job
+        rows = {each[0]: each for each in kind.runtime.kinds}
+        row = rows.get(str(first(job, kind.runtime.kind) or kind.runtime.kinds[0][0]))
+        name = str(first(job, kind.runtime.name) or "")
+        if row is None:
+            return job
+        group, _, version = row[1].rpartition("/")
+        resource = Resource(group, version, row[2], row[0], row[3])
+        namespace = job["metadata"].get("namespace", "") if row[3] else ""
+        runtime = self._overlay.single(resource, namespace, name)
+        return job if runtime is None else {**job, RUNTIME: runtime.get("spec") or {}}
 
     def _fill(self, kind: JobKind, job: Json, pods: list[Json], stays: list[Json]) -> None:
         """Make the pods that a Job lacks; of an indexed one each index has one."""

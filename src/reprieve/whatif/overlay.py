@@ -99,6 +99,7 @@ class Overlay:
         history: every change, in order; events and leases apart.
         asked: paths of objects that were asked for and are not part of the snapshot.
         subscribers: called with each change, after it was stored.
+        admission: what webhooks make of an object that is created.
     """
 
     def __init__(self, snapshot: Snapshot, clock: Clock) -> None:
@@ -107,6 +108,7 @@ class Overlay:
         self.history: list[Change] = []
         self.asked: set[str] = set()
         self.subscribers: list[Callable[[Change], None]] = []
+        self.admission: Callable[[Resource, Json], Json] = lambda resource, obj: obj
         self._tables: dict[KindKey, _Table] = {}
         self._last = max((each.version for each in snapshot.kinds.values()), default=1)
         self._numbers = itertools.count(1)
@@ -140,6 +142,16 @@ class Overlay:
         """Return an object, not to be changed; None where it is not there."""
         table = self._tables.get((resource.group, resource.plural))
         return None if table is None else self._read(table, (namespace, name))
+
+    def single(self, resource: Resource, namespace: str, name: str) -> Json | None:
+        """Return an object, also of a kind that was not listed; one not known is asked for."""
+        if self.table(resource.group, resource.plural) is not None:
+            return self.get(resource, namespace, name)
+        path = resource.path(namespace, name)
+        if path not in self.snapshot.single:
+            self.asked.add(path)
+        found = self.snapshot.single.get(path)
+        return None if found is None else dict(msgspec.json.decode(found))
 
     def all(self, resource: Resource) -> Iterator[Json]:
         """Yield the objects of a kind, not to be changed. It decodes all of them."""
@@ -211,6 +223,8 @@ class Overlay:
         if key in table.objects:
             text = f'{resource.qualified} "{key[1]}" already exists'
             raise Refused(409, "AlreadyExists", text)
+        body = self.admission(resource, _typed(resource, body))
+        metadata = body["metadata"]
         metadata.setdefault(
             "uid", str(uuid.uuid5(uuid.NAMESPACE_URL, f"{resource}{key}{self._last}"))
         )

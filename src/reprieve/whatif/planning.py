@@ -10,7 +10,8 @@ Source: the design's "Processes and time"; the reasons are those of `engine.diag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,7 +31,9 @@ from reprieve.whatif.snapshot import KindKey, Listed, Snapshot
 from reprieve.whatif.submission import Submitted
 from reprieve.wording.diagnosis import sentence
 
-__all__ = ["emptied", "planned"]
+__all__ = ["emptied", "over_after", "planned"]
+
+_LONGEST_TRYING: Final = 2.0  # seconds for changes that would help, of all that waits
 
 #: What keeps work from starting on an empty cluster, and is not for want of room.
 _NOT_ROOM: Final = frozenset(
@@ -85,26 +88,29 @@ async def planned(
     submitted: Sequence[Submitted],
     *,
     fixes: bool = True,
+    trying: float = _LONGEST_TRYING,
 ) -> Answer:
     """Return what would happen.
 
-    With `fixes`, and what would help what waits, and what would start with nobody making way.
+    With `fixes`, and what would help what waits, and what would start with nobody making way;
+    after `trying` seconds no further change is tried in the scheduling plane.
 
     Raises:
         Undecided: the planes did not get ready.
         UsageError: what is stored of their settings is not accepted.
     """
     run = await decided(client, snapshot, deciders, submitted)
-    answer = await _explained(run, answer_of(run), fixes=fixes)
+    over = over_after(trying)
+    answer = await _explained(run, answer_of(run), fixes=fixes, over=over)
     answer = replace(answer, borrowed=tuple(borrowed(run, answer)))
     if fixes and answer.victims:
         calm = await decided(client, run.overlay.snapshot, deciders, submitted, victims=False)
-        spared = await _explained(calm, answer_of(calm), fixes=True)
+        spared = await _explained(calm, answer_of(calm), fixes=True, over=over)
         answer = with_undisturbed(answer, spared)
     if not any(each.verdict is Verdict.WAITS for each in answer.outcomes):
         return answer
     alone = await decided(client, emptied(run.overlay.snapshot), deciders, submitted)
-    without = await _explained(alone, answer_of(alone), fixes=False)
+    without = await _explained(alone, answer_of(alone), fixes=False, over=over)
     never = {
         (each.kind, each.namespace, each.name)
         for each in without.outcomes
@@ -140,28 +146,40 @@ def _of_every_node(pod: bytes) -> bool:
     return any(owner.kind in ("DaemonSet", "Node") for owner in owners)
 
 
-async def _explained(run: Run, answer: Answer, *, fixes: bool) -> Answer:
+def over_after(seconds: float) -> Callable[[], bool]:
+    """Return what says whether so long has passed since now."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
+
+
+async def _explained(run: Run, answer: Answer, *, fixes: bool, over: Callable[[], bool]) -> Answer:
     """Return the answer with what the planes say about each thing that waits."""
     outcomes = [
-        await _with_diagnosis(run, each, fixes=fixes) if each.verdict is Verdict.WAITS else each
+        await _with_diagnosis(run, each, fixes=fixes, over=over)
+        if each.verdict is Verdict.WAITS
+        else each
         for each in answer.outcomes
     ]
     return answer.judged_again(tuple(outcomes))
 
 
-async def _with_diagnosis(run: Run, outcome: Outcome, *, fixes: bool) -> Outcome:
-    found = await _diagnosis(run, outcome, fixes=fixes)
+async def _with_diagnosis(
+    run: Run, outcome: Outcome, *, fixes: bool, over: Callable[[], bool]
+) -> Outcome:
+    found = await _diagnosis(run, outcome, fixes=fixes, over=over)
     if found is None:
         return outcome
     return replace(outcome, diagnosis=found, reason=found.reason.value, message=sentence(found))
 
 
-async def _diagnosis(run: Run, outcome: Outcome, *, fixes: bool) -> Diagnosis | None:
+async def _diagnosis(
+    run: Run, outcome: Outcome, *, fixes: bool, over: Callable[[], bool]
+) -> Diagnosis | None:
     kind, name = outcome.waiting
     for plane in run.planes:
         if kind == "Workload" and isinstance(plane, QuotaPlane):
             return await plane.waiting.diagnosis(outcome.namespace, name, fixes=fixes)
         if kind in ("Pod", "PodGroup") and isinstance(plane, SchedulingPlane):
             await asyncio.sleep(0)
-            return plane.diagnosis(kind, outcome.namespace, name, fixes=fixes)
+            return plane.diagnosis(kind, outcome.namespace, name, fixes=fixes, stop=over)
     return None

@@ -31,6 +31,7 @@ from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS, Resource
 from reprieve.kube.transport import Transport
 from reprieve.operator.process import PLANES
 from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
+from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.process_settings import (
     QUOTA,
     SCHEDULING,
@@ -39,10 +40,12 @@ from reprieve.planes.common.process_settings import (
     operator_settings,
 )
 from reprieve.planes.common.solve import DecisionLimit
+from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.telemetry.metrics import Metrics
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import Nanos
+from reprieve.whatif.admission import admit_by
 from reprieve.whatif.lists import read_single
 from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.pod_templates import admitted_group, admitted_pod
@@ -106,9 +109,10 @@ class Deciders:
         if QUOTA in self.options.controllers:
             from reprieve.planes.quota.watches import Watches
 
+            nowhere = _Nowhere()
             every = Watches(
-                Reader(None),  # type: ignore[arg-type]
-                _Nowhere(),
+                Mirror(Reader(None), nowhere),  # type: ignore[arg-type]
+                nowhere,
                 job_kinds(),
                 report=lambda trouble: None,
                 restarted=lambda kind, why: None,
@@ -255,6 +259,9 @@ async def _run(
         if not victims:
             stop_preempting(overlay)
             await rest.until(clock.monotonic() + _LONGEST)
+        for plane in planes:
+            if isinstance(plane, QuotaPlane) and deciders.settings.quota is not None:
+                await admit_by(overlay, plane, deciders.settings.quota, submitted)
         start, at = len(overlay.history), clock.wall()
         created = []
         for each in submitted:
@@ -289,10 +296,12 @@ async def _run(
 async def _assembled(overlay: Overlay, clock: LoopClock, deciders: Deciders) -> list[Assembled]:
     """Return the planes as the operator makes them, over the overlay."""
     held = _AlwaysHeld(clock)
+    client = Client(Transport(OverlayWire(overlay), clock))
     given = Surroundings(
         options=deciders.options,
         settings=deciders.settings,
-        client=Client(Transport(OverlayWire(overlay), clock)),
+        client=client,
+        mirror=Mirror(client, clock),
         clock=clock,
         metrics=Metrics(),
         fence=Fence(held, clock, MINUTE),

@@ -2,7 +2,8 @@
 
 1. Jobs, and every kind of the table of jobs with a suspend field: once it is let go its pods are
    made of its templates, and when it is stopped or deleted they go. A Job replaces pods that go.
-   A Deployment, StatefulSet or LeaderWorkerSet gets its pods when it is created.
+   So do ReplicaSets, StatefulSets and LeaderWorkerSets, with or without a queue; a Deployment gets
+   its ReplicaSet.
 2. The kubelet: a pod that gets a node runs and is ready; one that is deleted is gone after a
    second, or its grace period where that is shorter: few use it up, and to a decision it is room on
    its way.
@@ -34,6 +35,7 @@ from reprieve.units.instants import format_instant
 from reprieve.whatif.job_pods import JobPods
 from reprieve.whatif.overlay import Change, Overlay, Refused
 from reprieve.whatif.pod_templates import PRIORITIES, RUNTIME_CLASSES
+from reprieve.whatif.replica_pods import ReplicaPods
 
 __all__ = ["StandIns"]
 
@@ -78,10 +80,8 @@ class StandIns:
         self._kinds: dict[tuple[str, str], JobKind] = {
             (kind.group, kind.plural): kind for kind in job_kinds() if kind.suspend
         }
-        self._sets: dict[tuple[str, str], JobKind] = {
-            (kind.group, kind.plural): kind for kind in job_kinds() if kind.passes_on is not None
-        }
         self._jobs = JobPods(overlay, clock, self.below)
+        self._replicas = ReplicaPods(overlay, self.below)
         self._index()
         overlay.subscribers.append(self._changed)
 
@@ -156,9 +156,8 @@ class StandIns:
             self._look_at_job(
                 kind, metadata.get("namespace", ""), metadata["name"], started=started
             )
-        kind = self._sets.get(change.kind)
-        if kind is not None and change.old is None and change.new is not None:
-            self._jobs.make_set(kind, change.new)
+        if change.new is not None and self._replicas.makes(resource.group, resource.kind):
+            self._look_at_set(resource, metadata.get("namespace", ""), metadata["name"])
         if resource == PODS:
             self._look_at_pod(change)
 
@@ -186,6 +185,11 @@ class StandIns:
         if job is not None and not job["metadata"].get("deletionTimestamp"):
             self._jobs.look(kind, job, started=started)
 
+    def _look_at_set(self, resource: Resource, namespace: str, name: str) -> None:
+        owner = self._overlay.get(resource, namespace, name)
+        if owner is not None:
+            self._replicas.look(owner)
+
     def _look_at_pod(self, change: Change) -> None:
         metadata = change.object["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
@@ -200,6 +204,10 @@ class StandIns:
             for (of, _), kind in self._kinds.items():
                 if of == group and kind.kind == owner.get("kind"):
                     self._look_at_job(kind, namespace, owner["name"], started=False)
+            if self._replicas.makes(group, str(owner.get("kind"))):
+                resource = self._overlay.resource_of(owner["apiVersion"], owner["kind"])
+                if resource is not None:
+                    self._look_at_set(resource, namespace, owner["name"])
 
     def _leaves(self, namespace: str, name: str, grace: int = _ENDS_WITHIN) -> None:
         pause = min(grace, _ENDS_WITHIN) * SECOND

@@ -1,14 +1,16 @@
 """A snapshot in a file: what is read of a cluster and nothing else, for `plan`, `explain` and bugs.
 
 The file is JSON in gzip, so that anybody can look at what he hands out. It says its format, its
-version and which version of the program wrote it; one of another version is refused, and so is one
-that was damaged. Objects stand as `pruning` leaves them.
+version and which version of the program wrote it; one of a version to come is refused, and so is
+one that was damaged. Objects stand as `pruning` leaves them: in version 2 as `columns`, in version
+1, which is still read, one after the other.
 """
 
 from __future__ import annotations
 
 import gzip
 import zlib
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -19,13 +21,15 @@ from reprieve.kube.resource import Resource
 from reprieve.units.errors import UsageError
 from reprieve.units.instants import InvalidInstant, format_instant, parse_instant
 from reprieve.whatif.anonymous import Pseudonyms
+from reprieve.whatif.columns import Shape, objects_of, shapes_of
 from reprieve.whatif.pruning import pruned
 from reprieve.whatif.snapshot import Listed, Snapshot, Unseen
 
 __all__ = ["FORMAT", "VERSION", "snapshot_of_bytes", "stored_bytes"]
 
 FORMAT: Final = "reprieve.dev/snapshot"
-VERSION: Final = 1
+VERSION: Final = 2
+_READ: Final = (1, VERSION)
 _LEVEL: Final = 6
 
 
@@ -44,10 +48,13 @@ class _Resource(_Struct, frozen=True):
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced)
 
 
-class _Kind(_Struct, frozen=True):
+class _Kind(_Struct, frozen=True, omit_defaults=True):
+    """Objects of a kind, by their shapes; those with escapes and all of version 1 by themselves."""
+
     resource: _Resource
     version: int
-    objects: list[msgspec.Raw]
+    objects: list[msgspec.Raw] = []
+    shapes: list[Shape] = []
 
 
 class _Unseen(_Struct, frozen=True):
@@ -141,16 +148,16 @@ def snapshot_of_bytes(body: bytes, where: str) -> Snapshot:
         raise UsageError(
             f"{where}: not a snapshot, or damaged ({why}); accepted: a file of reprieve snapshot"
         ) from None
-    if (head.format, head.version) != (FORMAT, VERSION):
+    if head.format != FORMAT or head.version not in _READ:
         raise UsageError(
             f"{where}: {head.format} of version {head.version}, written by reprieve "
-            f"{head.program or 'of an unknown version'}; accepted: {FORMAT} of version {VERSION}, "
-            f"as reprieve {reprieve.__version__} writes it"
+            f"{head.program or 'of an unknown version'}; accepted: {FORMAT} up to version "
+            f"{VERSION}, as reprieve {reprieve.__version__} writes it"
         )
     try:
         stored = msgspec.json.decode(text, type=_Stored)
         return _snapshot(stored)
-    except (msgspec.MsgspecError, InvalidInstant, LookupError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, InvalidInstant, LookupError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())
         raise UsageError(
             f"{where}: damaged ({why}); accepted: a file of reprieve snapshot"
@@ -165,8 +172,10 @@ def _kind(listed: Listed, pseudonyms: Pseudonyms | None) -> _Kind:
         kept = pruned({**obj, "apiVersion": resource.api_version, "kind": resource.kind})
         if pseudonyms is not None:
             kept = pseudonyms.object(kept)
-        objects.append(msgspec.Raw(msgspec.json.encode(kept)))
-    return _Kind(_resource(resource), listed.version, objects)
+        objects.append(msgspec.json.encode(kept))
+    shapes, others = shapes_of(objects)
+    rest = [msgspec.Raw(each) for each in others]
+    return _Kind(_resource(resource), listed.version, rest, shapes)
 
 
 def _resource(resource: Resource) -> _Resource:
@@ -179,7 +188,9 @@ def _snapshot(stored: _Stored) -> Snapshot:
     kinds = {}
     for each in stored.kinds:
         resource = each.resource.resource()
-        objects = {_key(raw): bytes(raw) for raw in each.objects}
+        bodies = chain(map(bytes, each.objects), objects_of(each.shapes))
+        # Lists have an order: that of the names, whatever the shapes.
+        objects = dict(sorted((_key(body), body) for body in bodies))
         kinds[resource.group, resource.plural] = Listed(resource, objects, each.version)
     parse_instant(stored.at)
     return Snapshot(
@@ -207,6 +218,6 @@ class _Named(msgspec.Struct):
     metadata: _Metadata
 
 
-def _key(raw: msgspec.Raw) -> tuple[str, str]:
+def _key(raw: bytes) -> tuple[str, str]:
     metadata = msgspec.json.decode(raw, type=_Named).metadata
     return metadata.namespace, metadata.name

@@ -61,11 +61,15 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """One object as it would be created, and the kind that it is of."""
+    """One object as it would be created, and the kind that it is of.
+
+    `judged`: the API server's admission has had its say; else the document stands as it is.
+    """
 
     resource: Resource
     object: Json
     place: str = ""
+    judged: bool = False
 
 
 def read_documents(text: str, where: str) -> list[Document]:
@@ -174,7 +178,7 @@ async def _dry_run(client: Reader, submitted: Submitted, namespaces: Collection[
         raise UsageError(f"{submitted.place}: {missing.message}") from None
     except ApiError as refusal:
         raise ReprieveError(f"{submitted.place}: the API server refuses it: {refusal}") from None
-    return Submitted(resource, msgspec.json.decode(body), submitted.place)
+    return Submitted(resource, msgspec.json.decode(body), submitted.place, judged=True)
 
 
 def _objects(document: Any, place: str) -> Iterator[Document]:

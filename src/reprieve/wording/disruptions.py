@@ -19,7 +19,11 @@ _WHY: Final[Mapping[Rule, str]] = MappingProxyType(
     }
 )
 
-__all__ = ["held_text", "loop_text", "pair_text"]
+__all__ = ["LOOP", "PAIR_HELD", "held_text", "loop_text", "pair_text"]
+
+#: Reasons of the events on the members of a loop, and on those of whom one is held from the other.
+LOOP: Final = "PreemptionLoop"
+PAIR_HELD: Final = "PreemptionPairHeld"
 
 
 def held_text(number: int, rule: Rule, until: Nanos) -> str:
@@ -31,12 +35,15 @@ def held_text(number: int, rule: Rule, until: Nanos) -> str:
 
 def pair_text(preemptor: str, victim: str, hold: Hold, limit: int, window: int) -> str:
     """Return who is held from whom until when; `window` in nanoseconds."""
-    return (
-        f"{preemptor} and {victim} preempted each other {limit} times within "
-        f"{format_duration(window)}: the first does not preempt the second before "
-        f"{format_instant(hold.until)} ({hold.rule}), but with a strictly higher priority, or "
-        "once a priority, weight or quota of theirs was changed"
-    )
+    until = f"the first does not preempt the second before {format_instant(hold.until)}"
+    within = f"{limit} times within {format_duration(window)}"
+    if hold.rule in (Rule.CYCLE, Rule.WITHOUT_GAIN):
+        return (
+            f"{preemptor} and {victim} preempted each other {within}: {until} ({hold.rule}), but "
+            "with a strictly higher priority, or once a priority, weight or quota of theirs was "
+            "changed"
+        )
+    return f"{preemptor} and {victim}: {until}, since {_WHY[hold.rule]}"
 
 
 def loop_text(loop: Loop, names: Sequence[str]) -> str:

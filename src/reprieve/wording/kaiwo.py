@@ -20,7 +20,7 @@ from reprieve.engine.idle.discovery import (
     OwnerUnaware,
     ResolutionError,
 )
-from reprieve.engine.idle.evaluation import idle_for
+from reprieve.engine.idle.flights import idle_for
 from reprieve.engine.idle.lifecycle import Event, EventReason, MetricsReason, Step
 from reprieve.engine.idle.model import Phase, Workload
 from reprieve.engine.idle.outcome import Declined, Reason
@@ -30,6 +30,7 @@ from reprieve.units.ids import Uid
 from reprieve.units.instants import Nanos, format_instant
 from reprieve.units.quantities import quantity_text
 from reprieve.units.untrusted import cut
+from reprieve.wording.disruptions import LOOP
 from reprieve.wording.events import EventText
 from reprieve.wording.undecided import DECISION_FAILED, FAULT, PREEMPTION_NOT_RECORDED, not_recorded
 
@@ -50,6 +51,7 @@ __all__ = [
     "preemption_started",
     "resolution_error_text",
     "took_too_long",
+    "with_loop",
     "with_reasons",
 ]
 
@@ -148,6 +150,19 @@ def conditions_after(
         _put(conditions, _phase_updated(step.status.phase, text.message, now))
     if step.metrics is not None:
         _put_metrics(conditions, step.metrics, now)
+    return conditions
+
+
+def with_loop(existing: list[Condition], said: str, now: Nanos) -> list[Condition]:
+    """Return the conditions with the loop of displacements that work is in; `said` empty: none."""
+    known = next((each for each in existing if each.type == LOOP), None)
+    if (known is None or known.status == "False") and not said:
+        return existing
+    if known is not None and known.status == "True" and known.message == said:
+        return existing
+    conditions = list(existing)
+    status, reason = ("True", "Displaces") if said else ("False", "Over")
+    _put(conditions, Condition(LOOP, status, reason, said, format_instant(now)))
     return conditions
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from reprieve.api.core import Namespace
 from reprieve.api.scheduling import (
     LabelSelectorOwner,
-    NamespaceObject,
     NodeObject,
     PodDisruptionBudget,
     PodGroup,
@@ -217,10 +217,10 @@ MIN_RUNTIME = "reprieve.dev/preempt-min-runtime"
 
 def test_a_namespace_is_its_labels_and_its_minimum_runtime() -> None:
     metadata = {"name": "team", "uid": "u", "labels": {"a": "b"}}
-    found = read(NamespaceObject, {"metadata": metadata})
+    found = read(Namespace, {"metadata": metadata})
     row = NamespaceRow({"a": "b"})
     assert namespace_entry(found) == Entry(Kind.NAMESPACE, Uid("u"), "", "team", 0, row)
-    said = read(NamespaceObject, {"metadata": {**metadata, "annotations": {MIN_RUNTIME: "5m"}}})
+    said = read(Namespace, {"metadata": {**metadata, "annotations": {MIN_RUNTIME: "5m"}}})
     assert namespace_entry(said).row == replace(row, min_runtime=300)
 
 

@@ -2,33 +2,38 @@
 
 For what tenants are told (TIMES), where neither circles nor weak links play a role: a line of work
 is called by its label, where it has one. Displacements of one instant count once, those by failures
-and drains not at all. Taking one in costs a look-up, whenever it happened; what is older than the
-window is forgotten as others of its line of work come. Source: specification of disruptions,
-sections 4.2 and 6.
+and drains not at all. Taking one in costs a look-up, whenever it happened. What is older than the
+window is forgotten as others come, and above a number of instants the oldest tenth, as the ledger
+has it. Source: specification of disruptions, sections 3, 4.2 and 6.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import chain
+from typing import Final
 
-from reprieve.engine.disruptions.ledger import KEPT, Displacement, Exemption
+from reprieve.engine.disruptions.ledger import KEPT, MOST_ROWS, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import GovernorPolicy
 from reprieve.units.instants import Nanos
 
 __all__ = ["DisplacementCounts"]
 
-_CLEAN_AFTER = 10_000
+_CLEAN_AFTER: Final = 10_000
+_TENTH: Final = 10
 
 
 class DisplacementCounts:
     """Instants by line of work, of the last `KEPT` nanoseconds."""
 
-    def __init__(self, policy: GovernorPolicy) -> None:
+    def __init__(self, policy: GovernorPolicy, most: int = MOST_ROWS) -> None:
         self.policy = policy
+        self.most = most
         self._instants: dict[str, list[Nanos]] = {}
         self._last = Nanos(0)
+        self._size = 0  # instants
         self._fresh = 0
 
     def record(self, row: Displacement) -> None:
@@ -38,11 +43,15 @@ class DisplacementCounts:
         instants = self._instants.setdefault(_called(row.victim), [])
         place = bisect_right(instants, row.at)
         if not place or instants[place - 1] != row.at:
-            insort(instants, row.at)
+            instants.insert(place, row.at)
+            self._size += 1
         self._last = max(self._last, row.at)
         self._fresh += 1
         if self._fresh > max(_CLEAN_AFTER, len(self._instants)):
-            self._clean()
+            self._forget(Nanos(self._last - max(KEPT, self.policy.repeated_window)))
+        if self._size > self.most:
+            every = sorted(chain.from_iterable(self._instants.values()))
+            self._forget(every[self._size // _TENTH])
 
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take note of many."""
@@ -62,13 +71,14 @@ class DisplacementCounts:
         since = Nanos(now - self.policy.repeated_window)
         return bisect_right(instants, now) - bisect_right(instants, since)
 
-    def _clean(self) -> None:
+    def _forget(self, oldest: Nanos) -> None:
+        """Forget this instant and all before it."""
         self._fresh = 0
-        oldest = Nanos(self._last - max(KEPT, self.policy.repeated_window))
         for name, instants in list(self._instants.items()):
             del instants[: bisect_right(instants, oldest)]
             if not instants:
                 del self._instants[name]
+        self._size = sum(map(len, self._instants.values()))
 
 
 def _called(party: Party) -> str:

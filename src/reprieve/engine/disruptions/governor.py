@@ -32,8 +32,9 @@ from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from reprieve.engine.disruptions.cycles import Cycles
+from reprieve.engine.disruptions.held_pairs import Families, HeldPairs
 from reprieve.engine.disruptions.history import History, anew
-from reprieve.engine.disruptions.ledger import KEPT, Displacement
+from reprieve.engine.disruptions.ledger import KEPT, MOST_ROWS, Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import (
     Enforcement,
@@ -83,18 +84,33 @@ class Governor:
         self,
         policy: GovernorPolicy = _DEFAULT,
         guard: AbstractContextManager[object] | None = None,
+        most: int = MOST_ROWS,
     ) -> None:
-        """`guard`: held during each call, which may be made in another one."""
-        self.policy = policy
+        """`guard`: held during each call, which may be made in another one; `most`: rows."""
         self.guard = guard or nullcontext()
-        self._loops = bool(policy.loop_limit and policy.loop_window)
-        self._history = History(max(KEPT, policy.loop_window, policy.repeated_window))
-        self._cycles = Cycles(self._history, policy.loop_limit, policy.loop_window)
+        self._history = History(max(KEPT, policy.loop_window, policy.repeated_window), most)
+        self._go_by(policy)
         self._admitted: dict[Lineage, Nanos] = {}
         self._failed: dict[Lineage, tuple[Party, set[Nanos]]] = {}
+        self._most_admitted = self._most_failed = _FORGET_AFTER
         # By family and weak link, of what is known now.
         self._crashed: dict[tuple[str, str], list[Nanos]] = {}
         self._stale = False
+
+    @_guarded
+    def adopt(self, policy: GovernorPolicy) -> None:
+        """Go by other numbers from now on; what is known is judged anew by them."""
+        if policy != self.policy:
+            self._go_by(policy)
+            self._stale = True
+
+    def _go_by(self, policy: GovernorPolicy) -> None:
+        limit, window = policy.loop_limit, policy.loop_window
+        self.policy = policy
+        self._loops = bool(limit and window)
+        self._history.ledger.kept = max(KEPT, window, policy.repeated_window)
+        self._cycles = Cycles(self._history, limit, window)
+        self._pairs = HeldPairs(self._history, limit, window)
 
     # What happened
 
@@ -105,10 +121,14 @@ class Governor:
         last = ledger.rows[-1].identity if len(ledger) else None
         if not ledger.record(row):
             return
-        if self._stale or (last is not None and row.identity < last):
+        late = last is not None and row.identity < last
+        if not self._stale and late and self._history.take_in_late(row):
+            self._crashed.clear()
+        elif self._stale or late:
             self._stale = True
         else:
             self._take_in(row)
+            self._stale = self._history.worn
 
     @_guarded
     def fold(self, rows: Iterable[Displacement]) -> None:
@@ -127,9 +147,11 @@ class Governor:
         """Take note that work got what it wanted: what it displaced for that was not in vain."""
         if self.concerns(party):
             self._admitted[party.lineage] = max(at, self._admitted.get(party.lineage, at))
-            if len(self._admitted) > _FORGET_AFTER:
-                since = at - self._history.ledger.kept
+            if len(self._admitted) > self._most_admitted:
+                # What was displaced before is not asked about any more (`_without_gain`).
+                since = at - self.policy.loop_window
                 self._admitted = {name: t for name, t in self._admitted.items() if t > since}
+                self._most_admitted = max(_FORGET_AFTER, 2 * len(self._admitted))
 
     @_guarded
     def failed(self, party: Party, at: Nanos) -> None:
@@ -139,9 +161,10 @@ class Governor:
             _, known = self._failed.get(party.lineage, (party, set[Nanos]()))
             self._failed[party.lineage] = (party, {at, *(t for t in known if t > since)})
             self._crashed.clear()
-            if len(self._failed) > _FORGET_AFTER:
+            if len(self._failed) > self._most_failed:
                 recent = {name: each for name, each in self._failed.items() if max(each[1]) > since}
                 self._failed = recent
+                self._most_failed = max(_FORGET_AFTER, 2 * len(recent))
 
     # What follows
 
@@ -160,6 +183,20 @@ class Governor:
             party.weak == preemptor.weak for party, _ in self._failed.values()
         )
         return bool(alike) or self.concerns(preemptor)
+
+    @_guarded
+    def known_by(self, preemptor: Party) -> frozenset[str] | None:
+        """Return by what those are known who could be held from a line of work, None: all of them.
+
+        Lineages, labels and weak links: who has none of them in common with these is not held, so
+        that of many candidates few have to be asked about.
+        """
+        if self.policy.enforcement is not Enforcement.TOLD:
+            return None
+        self._settle()
+        if self._failed and len(self._crashes(preemptor)) >= self.policy.crashes:
+            return None
+        return self._history.known_by(self._history.family(preemptor))
 
     @_guarded
     def family(self, party: Party) -> str:
@@ -200,6 +237,15 @@ class Governor:
         """Return the loops in which somebody is held now, by their members."""
         self._settle()
         return self._cycles.loops(now)
+
+    @_guarded
+    def held(self, now: Nanos) -> dict[Families, tuple[Question, Hold]]:
+        """Return who is held from whom of those who displaced each other often, by families.
+
+        With each goes its last displacement as a question.
+        """
+        self._settle()
+        return self._pairs.held(now, self._cycles.loops(now), self.hold)
 
     @_guarded
     def displaced(self, party: Party, now: Nanos) -> int:
@@ -308,7 +354,7 @@ class Governor:
     # The fold
 
     def _settle(self) -> None:
-        """Take all in again, if something came out of order or was taken back."""
+        """Take all in again, if something came out of order, was taken back or is long gone."""
         if self._stale:
             self._stale = False
             self._crashed.clear()

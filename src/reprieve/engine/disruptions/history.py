@@ -4,24 +4,28 @@ Rows are taken in one after the other, with the families as they were known at e
 comes out of order, or is taken back, has all taken in again before the next look. What was folded
 is therefore the same whatever the order in which it was told.
 
-Looks at one family cost the rows of that family; `edges` costs those of the window.
+Looks at one family cost the rows of that family; `edges` costs those of the window. Of rows that
+have left the ledger, and of who took part in them, is held what came since the last time that all
+was taken in: `worn` says when that is due again.
 Source: specification of disruptions, sections 1 and 3.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 
-from reprieve.engine.disruptions.ledger import Displacement, Exemption, Ledger
+from reprieve.engine.disruptions.ledger import MOST_ROWS, Displacement, Exemption, Ledger
 from reprieve.engine.disruptions.lineage import Families, Lineage, Party
 from reprieve.engine.disruptions.loops import Edge
 from reprieve.units.instants import Nanos
 
 __all__ = ["History", "anew"]
 
-#: Rows that came since old ones were last dropped from the lists of families, at least.
-_CLEAN_AFTER = 1_000
+#: Rows that were taken in beyond those of the ledger before all is taken in again: a part of them,
+#: and at least so many.
+_WORN_BY = 4
+_LEAST_WORN = 1_000
 
 
 class _Rows:
@@ -44,6 +48,14 @@ class _Rows:
         if family != lineage:
             self._others.setdefault(family, []).append(lineage)
 
+    def insert(self, family: str, lineage: str, row: Displacement) -> None:
+        """Add a row of a lineage where it belongs in the order of time."""
+        rows = self.of.get(lineage)
+        if rows is None:
+            self.append(family, lineage, row)
+        else:
+            insort(rows, row, key=_identity)
+
     def lineages(self, family: str) -> Iterator[list[Displacement]]:
         """Yield the rows of each lineage of a family."""
         own = self.of.get(family)
@@ -60,23 +72,12 @@ class _Rows:
         if others:
             self._others.setdefault(now, []).extend(others)
 
-    def drop_before(self, oldest: tuple[Nanos, int, str, str, str]) -> None:
-        """Forget all rows before this one."""
-        for lineage, rows in list(self.of.items()):
-            self.of[lineage] = [row for row in rows if row.identity >= oldest]
-            if not self.of[lineage]:
-                del self.of[lineage]
-        for family, others in list(self._others.items()):
-            self._others[family] = [each for each in others if each in self.of]
-            if not self._others[family]:
-                del self._others[family]
-
 
 class History:
     """Follows rows by families, whose names are those of `Families.wide`."""
 
-    def __init__(self, kept: int) -> None:
-        self.ledger = Ledger(kept)
+    def __init__(self, kept: int, most: int = MOST_ROWS) -> None:
+        self.ledger = Ledger(kept, most)
         self.revision = 0
         self.clear()
 
@@ -87,8 +88,9 @@ class History:
         self._by_preemptor = _Rows()
         self._by_victim = _Rows()
         self._taken: list[Displacement] = []
-        self._fresh = 0
+        self._took = 0
         self._dealings: tuple[str, int, dict[str, list[Displacement]]] = ("", -1, {})
+        self._known_by: tuple[str, int, frozenset[str]] = ("", -1, frozenset())
 
     def take_in(self, row: Displacement) -> tuple[str, str]:
         """Take the next row in; return the families of both, no preemptor's where it counts not."""
@@ -106,10 +108,37 @@ class History:
                 one = ""
         self._by_victim.append(other, victim.lineage, row)
         families.displaced(victim, row.at)
-        self._fresh += 1
-        if self._fresh > max(_CLEAN_AFTER, len(self.ledger)):
-            self._drop_old()
+        self._took += 1
         return one, other
+
+    @property
+    def worn(self) -> bool:
+        """Whether so much is held of rows that are gone that all should be taken in again."""
+        rows = len(self.ledger)
+        return self._took - rows > max(_LEAST_WORN, rows // _WORN_BY)
+
+    def take_in_late(self, row: Displacement) -> bool:
+        """Take a row in that belongs before others; return whether that can be done by itself.
+
+        It can where it is nobody's doing, and says nothing of which lineages are one: its place
+        among the rows of its victim is then all that depends on when it was told.
+        """
+        victim = row.victim
+        if row.preemptor is not None or victim.weak or victim.merged or self._is_first(row):
+            return False
+        self.revision += 1
+        self._parties.setdefault(victim.lineage, victim)
+        family = self._families.learn(victim, row.at)
+        self._by_victim.insert(family, victim.lineage, row)
+        self._took += 1
+        return True
+
+    def _is_first(self, row: Displacement) -> bool:
+        """Tell whether a lineage that is known may have been unknown when this happened."""
+        lineage = row.victim.lineage
+        both = (self._by_victim.of.get(lineage), self._by_preemptor.of.get(lineage))
+        known = [rows[0].identity for rows in both if rows]
+        return lineage in self._parties and not (known and min(known) < row.identity)
 
     def _learn(self, party: Party, at: Nanos) -> str:
         """Take note of who took part; return its family."""
@@ -130,8 +159,11 @@ class History:
 
     def named(self, name: str) -> str:
         """Return the family of a lineage, or of what was the name of one."""
-        party = self._parties.get(name)
-        return self._families.wide(Party(Lineage(name)) if party is None else party)
+        return self._families.wide(self.party(name))
+
+    def party(self, name: str) -> Party:
+        """Return a lineage as it was last seen."""
+        return self._parties.get(name) or Party(Lineage(name))
 
     def concerns(self, party: Party) -> bool:
         """Tell whether a family displaced others or was displaced."""
@@ -185,6 +217,19 @@ class History:
             }
         )
 
+    def often(self, since: Nanos, limit: int) -> dict[tuple[str, str], Displacement]:
+        """Return the last of each pair's displacements, where there were `limit` instants of them.
+
+        Costs the rows after `since`.
+        """
+        instants: dict[tuple[str, str], set[Nanos]] = {}
+        last: dict[tuple[str, str], Displacement] = {}
+        for row in _after(self._taken, since):
+            edge = self._edge(row)
+            instants.setdefault(edge, set()).add(row.at)
+            last[edge] = row
+        return {edge: last[edge] for edge, found in instants.items() if len(found) >= limit}
+
     def between(self, family: str, other: str, since: Nanos) -> Sequence[Displacement]:
         """Return what two families did to each other."""
         if family not in self._by_preemptor and other not in self._by_preemptor:
@@ -194,6 +239,27 @@ class History:
             dealings = self._dealings_of(family)
             self._dealings = (family, self.revision, dealings)
         return _after(dealings.get(other, ()), since)
+
+    def known_by(self, family: str) -> frozenset[str]:
+        """Return by what those are known whom a family had to do with: whoever is none of them.
+
+        Lineages, labels and weak links, so that who comes back as another object is among them.
+        """
+        known, revision, found = self._known_by
+        if (known, revision) != (family, self.revision):
+            found = frozenset(
+                name
+                for other in self._dealings_of(family)
+                for rows in (self._by_victim, self._by_preemptor)
+                for lineage in rows.lineages(other)
+                for row in lineage
+                for party in (row.victim, row.preemptor)
+                if party is not None and self._families.wide(party) == other
+                for name in (party.lineage, party.merged, party.weak)
+                if name
+            )
+            self._known_by = family, self.revision, found
+        return found
 
     def did(self, row: Displacement, family: str) -> bool:
         """Tell whether it was a family's doing."""
@@ -244,15 +310,6 @@ class History:
             if name != now:
                 for rows in (self._by_preemptor, self._by_victim):
                     rows.bring_together(name, now)
-
-    def _drop_old(self) -> None:
-        self._fresh = 0
-        if not len(self.ledger):
-            return
-        oldest = self.ledger.rows[0].identity
-        self._taken = [row for row in self._taken if row.identity >= oldest]
-        for rows in (self._by_preemptor, self._by_victim):
-            rows.drop_before(oldest)
 
 
 def anew(rows: Sequence[Displacement], cause: str = "") -> list[Displacement]:

@@ -6,12 +6,13 @@ plays no role, and a row that is told twice is one. Nobody's work that another a
 held against anybody: such rows have no preemptor, and count for the victim alone.
 
 A ledger costs a row once (inserted where it belongs, at the end as a rule), and rows of a window by
-bisection. Time comes with the rows. Source: specification of disruptions, section 3.
+bisection; beside the rows it holds nothing. Time comes with the rows. Source: specification of
+disruptions, section 3.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -92,23 +93,21 @@ class Ledger:
         self.kept = kept
         self.most = most
         self._rows: list[Displacement] = []
-        self._known: set[Identified] = set()
 
     def record(self, row: Displacement) -> bool:
         """Take a row in; return whether it is new, and not too old."""
-        if row.identity in self._known:
-            return False
-        if self._rows and row.at <= self._rows[-1].at - self.kept:
-            return False
-        insort(self._rows, row, key=_identity)
-        self._known.add(row.identity)
-        self._forget(self._rows[-1].at)
-        return row.identity in self._known
+        rows, identity = self._rows, row.identity
+        place = len(rows)
+        if rows and identity <= rows[-1].identity:
+            place = bisect_left(rows, identity, key=_identity)
+            if rows[place].identity == identity or row.at <= rows[-1].at - self.kept:
+                return False
+        rows.insert(place, row)
+        return self._forget(rows[-1].at) <= place
 
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take many rows in at once."""
         fresh = {row.identity: row for row in rows}
-        self._known.update(fresh)
         for row in self._rows:
             fresh[row.identity] = row
         # No two have the same identity, so that rows themselves are never compared.
@@ -122,7 +121,6 @@ class Ledger:
             row = self._rows[place]
             by = None if row.preemptor is None else row.preemptor.lineage
             if by == preemptor and row.uid == uid:
-                self._known.remove(row.identity)
                 del self._rows[place]
                 return True
         return False
@@ -139,12 +137,12 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def _forget(self, now: Nanos) -> None:
+    def _forget(self, now: Nanos) -> int:
+        """Let go what is too old or too much, and return how many rows that were."""
         old = bisect_right(self._rows, Nanos(now - self.kept), key=_instant)
         old = max(old, len(self._rows) - self.most)
-        if old > 0:
-            self._known.difference_update(row.identity for row in self._rows[:old])
-            del self._rows[:old]
+        del self._rows[:old]
+        return old
 
 
 def _identity(row: Displacement) -> Identified:

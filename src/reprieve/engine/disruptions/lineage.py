@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from sys import intern
 from typing import Final, NewType
 
 from reprieve.units.durations import SECOND
@@ -65,6 +66,12 @@ class Party:
     merged: str = ""
     weak: str = ""
     created: Nanos = _UNKNOWN
+
+    def __post_init__(self) -> None:
+        # Of a hundred thousand parties that a ledger holds, few have tenants and templates of
+        # their own.
+        object.__setattr__(self, "tenant", intern(self.tenant))
+        object.__setattr__(self, "weak", intern(self.weak))
 
 
 def party_of(identity: Identity) -> Party:

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprieve.engine.idle.claims import demand_order
+from reprieve.engine.idle.flights import idle_for, in_flight
 from reprieve.engine.idle.model import (
     Fit,
     IdleSnapshot,
@@ -62,7 +63,7 @@ from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 
-__all__ = ["evaluate", "idle_for", "in_flight"]
+__all__ = ["evaluate"]
 
 
 @dataclass(slots=True)
@@ -141,30 +142,6 @@ def evaluate(
         min(run.due, default=None),
         tuple(run.covered),
     )
-
-
-def idle_for(workload: Workload, now: Nanos) -> int:
-    """Return nanoseconds since the idle stretch began; a start in the future counts as now."""
-    since = workload.status.idle_since
-    return 0 if since is None else max(0, now - since)
-
-
-def in_flight(workload: Workload, snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> str | None:
-    """Return for whom this workload's GPUs are on their way, None when they are not.
-
-    A key is `namespace/name`; a bare name (no slash) is all that a status says; "" is nobody
-    (policy Always).
-    """
-    phase = workload.status.phase
-    claimed = workload.root.uid in snapshot.claims
-    if phase is Phase.PREEMPTED:
-        if policy.literal.preempted_not_in_flight or not _settling(workload, policy, now):
-            return None
-    elif phase is Phase.DELETED or (phase is not Phase.PREEMPTING and not claimed):
-        return None
-    if claimed:
-        return snapshot.claims[workload.root.uid] or ""
-    return workload.status.preempted_for
 
 
 def _heir(run: _Run, workload: Workload) -> str | None:
@@ -358,13 +335,6 @@ def _plan(
         reprieved=reprieved or {},
         guards=(*guards, *(Guard(v.ref, (Phase.IDLE,)) for v in victims)),
     )
-
-
-def _settling(workload: Workload, policy: Policy, now: Nanos) -> bool:
-    if workload.pods:
-        return any(pod.ends is None or now <= pod.ends + policy.slack for pod in workload.pods)
-    since = workload.released if workload.released is not None else workload.status.preempted_at
-    return since is not None and 0 <= now - since < policy.settling
 
 
 def _note_settling(run: _Run, workload: Workload) -> None:

@@ -31,6 +31,7 @@ from reprieve.engine.quota.assignment import (
 from reprieve.engine.quota.classical import take
 from reprieve.engine.quota.displacements import Displacements
 from reprieve.engine.quota.entries import CycleResult, Entry, NodeCheck, Outcome, Unready
+from reprieve.engine.quota.harm import worth_waiting_for
 from reprieve.engine.quota.heads import RequeueReason
 from reprieve.engine.quota.model import (
     Admission,
@@ -46,7 +47,7 @@ from reprieve.engine.quota.state import Holder, Holdings, Snapshot
 from reprieve.engine.quota.tournament import classical_order, fair_order
 from reprieve.engine.quota.tree import available
 from reprieve.units.durations import SECOND
-from reprieve.units.instants import Nanos
+from reprieve.units.instants import Nanos, format_instant
 
 __all__ = [
     "cycle",
@@ -393,17 +394,38 @@ class _Cycle:
             self.result.progress = True
 
     def _preempt(self, entry: Entry, assignment: Assignment) -> None:
+        entry.reason = Unready.WAITING_FOR_PREEMPTED_WORKLOADS
+        entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
+        until = self._waits_for_save(entry, assignment)
+        if until is not None:
+            entry.message = (
+                f"{assignment.message}. Preempts {len(entry.targets)} workload(s) once their work "
+                f"is saved, which is expected by {format_instant(until)}"
+            )
+            known = self.result.retries.get(entry.cluster_queue, until)
+            self.result.retries[entry.cluster_queue] = min(known, until)
+            self._finish(entry, Outcome.PREEMPTING)
+            return
         entry.issued = tuple(target for target in entry.targets if not target.holder.evicted)
         for target in entry.issued:
             self.holdings.expect_eviction(target.holder.key, target.reason, self.now)
             if self.ledger is not None:
                 self._note_turn(self.ledger, entry, target.holder)
             self.result.progress = True
-        entry.reason = Unready.WAITING_FOR_PREEMPTED_WORKLOADS
         count = len(entry.targets)
         entry.message = f"{assignment.message}. Pending the preemption of {count} workload(s)"
-        entry.requeue, entry.scan = RequeueReason.PENDING_PREEMPTION, None
         self._finish(entry, Outcome.PREEMPTING)
+
+    def _waits_for_save(self, entry: Entry, assignment: Assignment) -> Nanos | None:
+        """Return until when its victims are left alone so that they save; None if they are not."""
+        if not self.settings.harm_order or any(each.holder.evicted for each in entry.targets):
+            return None
+        columns = self.snapshot.tree.flavor_resources
+        asked = ((columns[column].resource, each) for column, each in assignment.usage.items())
+        victims = [
+            (each.holder.workload, _devices(self.snapshot, each.holder)) for each in entry.targets
+        ]
+        return worth_waiting_for(victims, devices_of(asked), self.now)
 
     def _note_turn(self, ledger: Displacements, entry: Entry, victim: Holder) -> None:
         workload, causes = entry.workload, self.nominations.causes

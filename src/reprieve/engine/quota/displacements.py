@@ -9,7 +9,6 @@ Source: specification of disruptions, sections 3 and 4.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
@@ -50,8 +49,6 @@ class Displacements:
         self._fixed: dict[Uids, Nanos] = {}
         self._fixed_for: set[str] = set()
         self._number = 0
-        # Pairs of families that may be held, with the last question that one of them stands for.
-        self._often: dict[tuple[str, str], Question] = {}
 
     @property
     def policy(self) -> GovernorPolicy:
@@ -92,14 +89,10 @@ class Displacements:
         )
         self.governor.record(row)
         self.recorded[(preemptor.uid, victim.uid)] = row
-        self._note(row)
 
     def fold(self, rows: Iterable[Displacement]) -> None:
         """Take note of what former processes did."""
-        known = list(rows)
-        self.governor.fold(known)
-        for row in sorted(known, key=lambda each: each.identity):
-            self._note(row)
+        self.governor.fold(rows)
 
     def undo(self, preemptor: Workload, victim: str) -> None:
         """Take back its last displacement of an object, by uid: it did not happen."""
@@ -117,6 +110,12 @@ class Displacements:
     def concerns(self, workload: Workload) -> bool:
         """Tell whether anybody could be held back from what a workload asks for."""
         return workload.uid in self._fixed_for or self.governor.may_hold(party_of(workload))
+
+    def known_by(self, workload: Workload) -> frozenset[str] | None:
+        """Return by what those are known who could be held back from it; None: ask about all."""
+        if workload.uid in self._fixed_for:
+            return None
+        return self.governor.known_by(party_of(workload))
 
     def held_until(
         self,
@@ -178,27 +177,8 @@ class Displacements:
 
     def held(self, now: Nanos) -> dict[tuple[str, str], tuple[Question, Hold]]:
         """Return who is held from whom, by families, each with its last displacement as it was."""
-        found = {}
-        for pair, question in list(self._often.items()):
-            hold = self.governor.hold(replace(question, now=now))
-            if hold is not None:
-                found[pair] = (question, hold)
-            elif now - question.now >= self.policy.loop_window:
-                del self._often[pair]
-        return found
+        return self.governor.held(now)
 
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
         """Return the loops in which somebody is held."""
         return self.governor.loops(now)
-
-    def _note(self, row: Displacement) -> None:
-        one, other = row.preemptor, row.victim
-        if not self.policy.loop_limit:
-            return
-        if one is not None and self.governor.times(one, other, row.at) >= self.policy.loop_limit:
-            pair = (self.governor.family(one), self.governor.family(other))
-            asked = Question(one, other, row.at, above=row.above, cause=row.cause)
-            self._often[pair] = asked
-            # Either of two may be the one that is held.
-            turned = Question(other, one, row.at, above=-row.above, cause=row.cause)
-            self._often.setdefault(pair[::-1], turned)

@@ -347,7 +347,8 @@ class Workload:
     the uid of the job behind it, for messages. `replaces` is the key of the workload whose place it
     takes, being a larger slice of the same job. For its minimum runtimes, in seconds since the
     reservation, it is not preempted within its queue, or not reclaimed by others. `idle` says that
-    the idle plane knows it to hold GPUs without using them. `party` is its line of work.
+    the idle plane knows it to hold GPUs without using them. `party` is its line of work. It says
+    itself up to when its work was saved last (`checkpoint`), and when the next save is to be good.
     """
 
     namespace: str
@@ -379,6 +380,8 @@ class Workload:
     idle: bool = False
     party: Party | None = None
     needs_topology: bool = False
+    checkpoint: Nanos | None = None
+    next_checkpoint: Nanos | None = None
 
     @property
     def key(self) -> str:
@@ -412,6 +415,7 @@ class Settings:
     """What an operator chooses. `fair_sharing` None is the classical algorithm.
 
     `idle_first` prefers those that are idle among candidates that nothing but the uid tells apart.
+    `harm_order` takes the reservation for the last save where that is later (`harm`).
     """
 
     fair_sharing: tuple[Strategy, ...] | None = None
@@ -421,6 +425,7 @@ class Settings:
     admission_fair_sharing: bool = False
     block_admission: bool = False
     idle_first: bool = False
+    harm_order: bool = False
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.displacements import Displacements, party_of
@@ -99,7 +100,8 @@ class Spared:
 
     `young` are keys of workloads within their minimum runtime, `paired` of those that the governor
     holds, by the rules in `rules`; `until` is when the first of them may be preempted, None without
-    any.
+    any. `known_by`: by what those are known about whom the governor is asked, None for all;
+    `runtimes`: whether anything has a minimum runtime.
     """
 
     who: Preemptor
@@ -107,6 +109,8 @@ class Spared:
     ledger: Displacements | None
     causes: Causes | None = None
     until: Nanos | None = None
+    known_by: frozenset[str] | None = None
+    runtimes: bool = True
     young: set[str] = field(default_factory=set)
     paired: set[str] = field(default_factory=set)
     rules: set[Rule] = field(default_factory=set)
@@ -116,12 +120,17 @@ class Spared:
         workload = holder.workload
         if holder.evicted:
             return False
-        own = holder.queue == self.who.queue
-        seconds = workload.preempt_min_runtime_s if own else workload.reclaim_min_runtime_s
-        if seconds and workload.reserved_at is not None:
-            end = Nanos(workload.reserved_at + seconds * SECOND)
-            if self.now < end:
-                return self._spare(self.young, holder, end)
+        if self.runtimes:
+            own = holder.queue == self.who.queue
+            seconds = workload.preempt_min_runtime_s if own else workload.reclaim_min_runtime_s
+            if seconds and workload.reserved_at is not None:
+                end = Nanos(workload.reserved_at + seconds * SECOND)
+                if self.now < end:
+                    return self._spare(self.young, holder, end)
+        known, party = self.known_by, workload.party
+        # Nearly all candidates of a large cluster are strangers to the preemptor.
+        if known is not None and party is not None and known.isdisjoint(_names(party)):
+            return False
         if self.ledger is not None:
             held = self._hold(self.ledger, holder)
             if held is not None:
@@ -188,7 +197,14 @@ def protected(
         causes: what lets workloads preempt each other now; None where the ledger says who is held.
     """
     paired = ledger if ledger is not None and ledger.concerns(who.workload) else None
-    return Spared(who, now, paired, causes) if runtimes or paired is not None else None
+    if not runtimes and paired is None:
+        return None
+    known_by = paired.known_by(who.workload) if paired is not None else None
+    return Spared(who, now, paired, causes, known_by=known_by, runtimes=runtimes)
+
+
+def _names(party: Party) -> tuple[str, str, str]:
+    return party.lineage, party.weak, party.merged
 
 
 def _known_by(workload: Workload) -> str:

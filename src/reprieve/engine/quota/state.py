@@ -6,7 +6,7 @@ holders of a ClusterQueue are kept in the order in which they are preempted, apa
 flavor-resources that they hold, so that a search reads only the front of the lists it needs:
 
     1. lower effective priority first
-    2. later quota reservation first
+    2. later quota reservation first; by option, the last save where that is later (`harm`)
     3. by option, idle ones first
     4. uid, then namespace/name
 
@@ -20,9 +20,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from reprieve.engine.quota.amounts import UNLIMITED
+from reprieve.engine.quota.harm import UNRESERVED, unsaved_since
 from reprieve.engine.quota.model import (
     Configuration,
     Eviction,
@@ -38,19 +38,24 @@ from reprieve.engine.quota.timing import queue_timestamp
 from reprieve.engine.quota.tree import Column, Tree, add, remove
 from reprieve.units.instants import Nanos
 
-__all__ = ["Holder", "Holdings", "Row", "Snapshot", "effective_priority", "inactive_queues"]
-
-# A reservation whose condition is not True counts as made now, later than any other.
-UNRESERVED: Final = 2**62
+__all__ = [
+    "Holder",
+    "Holdings",
+    "Row",
+    "Snapshot",
+    "effective_priority",
+    "inactive_queues",
+    "row_of",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holder:
     """A workload that holds quota.
 
-    `evicted` says that it makes way already, `idle` that it is to be preferred as such. `held` are
-    amounts by flavor-resource; `columns` the flavor-resources of its flavors, also those of which
-    it holds nothing.
+    `evicted` says that it makes way already, `idle` that it is to be preferred as such, `since`
+    from when on its work counts as not saved. `held` are amounts by flavor-resource; `columns` the
+    flavor-resources of its flavors, also those of which it holds nothing.
     """
 
     workload: Workload
@@ -60,11 +65,12 @@ class Holder:
     timestamp: Nanos
     evicted: bool
     idle: bool
+    since: int
     held: tuple[tuple[int, int], ...]
     columns: frozenset[int]
 
 
-# (priority, minus twice the instant of reservation, one less if idle, uid, key, holder)
+# (priority, minus twice `since`, one less if idle, uid, key, holder)
 Row = tuple[int, int, str, str, Holder]
 # Rows of one ClusterQueue by (evicted, flavor-resources).
 Lists = dict[tuple[bool, frozenset[int]], list[Row]]
@@ -351,6 +357,7 @@ class Holdings:
             queue_timestamp(workload, settings),
             workload.evicted is not None,
             workload.idle and settings.idle_first,
+            unsaved_since(workload) if settings.harm_order else _reserved(workload),
             tuple((column, min(amount, UNLIMITED)) for column, amount in held.items() if amount),
             frozenset(columns),
         )
@@ -365,10 +372,18 @@ class Holdings:
 
 def row_of(holder: Holder) -> Row:
     """Return the holder with what it is sorted by."""
-    reserved = holder.workload.reserved_at
-    instant = UNRESERVED if reserved is None else int(reserved)
     # Half a nanosecond later than any other that reserved at the same instant.
-    return (holder.priority, -2 * instant - holder.idle, holder.workload.uid, holder.key, holder)
+    return (
+        holder.priority,
+        -2 * holder.since - holder.idle,
+        holder.workload.uid,
+        holder.key,
+        holder,
+    )
+
+
+def _reserved(workload: Workload) -> int:
+    return UNRESERVED if workload.reserved_at is None else int(workload.reserved_at)
 
 
 def _pairs(workload: Workload) -> Iterable[FlavorResource]:

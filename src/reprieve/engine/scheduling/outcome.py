@@ -46,6 +46,11 @@ class Unit:
     pods: tuple[Uid, ...]
     group: str = ""
 
+    @property
+    def name(self) -> str:
+        """What logs call it, and what tells it from others."""
+        return self.group or ", ".join(self.pods)
+
 
 class Sentence(Enum):
     """Fixed sentences of a status; parameters in `Explanation.values` (names in brackets)."""

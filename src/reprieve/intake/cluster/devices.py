@@ -156,10 +156,10 @@ def _selectors(selectors: Iterable[DeviceSelector] | None) -> tuple[str, ...]:
 
 def _toleration(toleration: Toleration) -> rows.Toleration:
     return rows.Toleration(
-        toleration.key or "",
-        toleration.operator or "",
-        toleration.value or "",
-        toleration.effect or "",
+        toleration.key,
+        toleration.operator,
+        toleration.value,
+        toleration.effect,
     )
 
 

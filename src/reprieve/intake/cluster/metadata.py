@@ -72,8 +72,8 @@ def protection_of(metadata: ObjectMeta) -> str:
 
 
 def checkpoint_of(metadata: ObjectMeta) -> int:
-    """Return Unix seconds of the last checkpoint, 0 for none or one that cannot be read."""
-    return seconds_of((metadata.annotations or {}).get(LAST_CHECKPOINT)) or 0
+    """Return Unix seconds of the last checkpoint, 0 for none and one that cannot be read or be."""
+    return max(0, seconds_of((metadata.annotations or {}).get(LAST_CHECKPOINT)) or 0)
 
 
 def disruption_of(metadata: ObjectMeta) -> str:

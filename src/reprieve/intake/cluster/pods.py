@@ -357,10 +357,10 @@ def _host_ports(pod: PodObject) -> tuple[HostPort, ...]:
 
 def _toleration(toleration: Toleration) -> rows.Toleration:
     return rows.Toleration(
-        toleration.key or "",
-        toleration.operator or "",
-        toleration.value or "",
-        toleration.effect or "",
+        toleration.key,
+        toleration.operator,
+        toleration.value,
+        toleration.effect,
     )
 
 

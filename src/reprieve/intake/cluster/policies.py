@@ -5,9 +5,9 @@ Source: specification 7.6 (budgets), 21.6 (default spreading) and 21.7 (labels o
 
 from __future__ import annotations
 
+from reprieve.api.core import Namespace
 from reprieve.api.scheduling import (
     LabelSelectorOwner,
-    NamespaceObject,
     PodDisruptionBudget,
     PriorityClass,
     SelectorOwner,
@@ -48,7 +48,7 @@ def priority_class_entry(found: PriorityClass) -> Entry:
     return Entry(Kind.PRIORITY_CLASS, uid_of(metadata), "", metadata.name, version, row)
 
 
-def namespace_entry(namespace: NamespaceObject) -> Entry:
+def namespace_entry(namespace: Namespace) -> Entry:
     """Return the entry of a namespace."""
     metadata = namespace.metadata
     row = NamespaceRow(dict(metadata.labels or {}), min_runtime_of(metadata))

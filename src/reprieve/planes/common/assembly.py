@@ -18,6 +18,9 @@ from reprieve.execution.fence import Fence
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.series_events import SeriesEvents
+from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.other_actors import OtherActors
 from reprieve.planes.common.process_settings import OperatorOptions, OperatorSettings
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.planes.common.until_answered import until_answered
@@ -101,9 +104,13 @@ class Serving(Runner, Protocol):
 class Surroundings:
     """What a plane is made of. `wait_leading`: None where the process never leads.
 
+    `mirror`: what all planes read of the API server.
+
     `view`: the cluster as a plane that was made before keeps it. `disruptions` tells tenants
     what became of their work, None where nobody is told. `governor`: asked and told by all
-    planes. `decision_log`: None where none is written.
+    planes. `loops`: names who goes in a circle. `others`:
+    follows what other actors evict, where that is wanted. `decision_log`: None where none is
+    written.
     """
 
     options: OperatorOptions
@@ -116,10 +123,13 @@ class Surroundings:
     decision_limit: DecisionLimit
     lagging: Callable[[], bool]
     stop: asyncio.Event
+    mirror: Mirror
     wait_leading: Callable[[], Awaitable[None]] | None
     view: ClusterView | None = None
     disruptions: Disruptions | None = None
     governor: Governor = field(default_factory=Governor)
+    loops: LoopNotices | None = None
+    others: OtherActors | None = None
     decision_log: DecisionLog | None = None
 
     @property

@@ -16,8 +16,10 @@ from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Actor, Displacement, Exemption
 from reprieve.engine.disruptions.lineage import Party
-from reprieve.engine.plan import Plan
-from reprieve.telemetry.displacements import displacements_of
+from reprieve.engine.plan import Plan, Ref
+from reprieve.kube.references import Reference
+from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.records.displacements import displacements_of
 from reprieve.units.instants import Nanos
 
 __all__ = ["Issued", "PlaneDisplacements", "Side"]
@@ -47,15 +49,20 @@ class Issued:
 
 
 class PlaneDisplacements:
-    """The displacements of one plane. `waits`: whether an object waits for room, as it did."""
+    """The displacements of one plane.
+
+    `waits`: whether an object waits for room, as it did. `loops`: who names those who take part.
+    """
 
     def __init__(
         self,
         governor: Governor,
         plane: Actor,
         waits: Callable[[ObjectRef], bool] = lambda ref: False,
+        loops: LoopNotices | None = None,
     ) -> None:
         self.governor = governor
+        self._loops = loops
         self._plane = plane
         self._waits = waits
         self._open: dict[str, Issued] = {}  # by the name of the record
@@ -99,8 +106,24 @@ class PlaneDisplacements:
                 exempt=exempt,
             )
             self.governor.record(row)
+            self._name(row, plan.preemptor, plan.victims[first].root)
             rows.append((row, frozenset(plan.victims[place].root.uid for place in places)))
         return Issued(tuple(rows))
+
+    def _name(self, row: Displacement, preemptor: Ref | None, victim: Ref) -> None:
+        if self._loops is None:
+            return
+        self._loops.remember(row.victim.lineage, _reference(victim))
+        if row.preemptor is not None:
+            self._loops.issued((row.preemptor.lineage, row.victim.lineage))
+            if preemptor is not None:
+                self._loops.remember(row.preemptor.lineage, _reference(preemptor))
+
+    def _written(self, issued: Issued) -> None:
+        if self._loops is not None:
+            for row in issued.displacements:
+                if row.preemptor is not None:
+                    self._loops.written((row.preemptor.lineage, row.victim.lineage))
 
     def evicts(self, uid: str) -> bool:
         """Whether a plan of ours names an object."""
@@ -114,14 +137,19 @@ class PlaneDisplacements:
     def recorded(self, record: str, issued: Issued) -> None:
         """A plan stands in the record of this name: what becomes of it is told by `ended`."""
         self._open[record] = issued
+        self._written(issued)
 
     def ended(self, record: str, evicted: Collection[str]) -> None:
         """A plan is over, with these evicted, by uid: of the others nothing has happened."""
         issued = self._open.pop(record, Issued())
-        self.take_back(Issued(tuple(each for each in issued.rows if each[1].isdisjoint(evicted))))
+        self._undo(Issued(tuple(each for each in issued.rows if each[1].isdisjoint(evicted))))
 
     def take_back(self, issued: Issued) -> None:
-        """Nothing of this has happened."""
+        """Nothing of this could be recorded."""
+        self._undo(issued)
+        self._written(issued)
+
+    def _undo(self, issued: Issued) -> None:
         for row, _ in issued.rows:
             by = None if row.preemptor is None else row.preemptor.lineage
             self.governor.undo(by, row.uid)
@@ -136,6 +164,7 @@ class PlaneDisplacements:
         for intent in intents:
             found = list(displacements_of(intent, lambda ref: None))
             rows += found
+            self._name_restored(intent, found)
             self._note(victim.root.uid for victim in intent.spec.victims)
             preemptor = intent.spec.preemptor
             completed = intent.status.phase is IntentPhase.COMPLETED
@@ -144,3 +173,17 @@ class PlaneDisplacements:
         self.governor.fold(rows)
         for party, at in got:
             self.governor.admitted(party, at)
+
+    def _name_restored(self, intent: Preemption, rows: Iterable[Displacement]) -> None:
+        if self._loops is None:
+            return
+        subjects = {each.subject.uid: each.subject for each in intent.spec.victims}
+        preemptor = intent.spec.preemptor
+        for row in rows:
+            self._loops.remember(row.victim.lineage, _reference(subjects[row.uid]))
+            if row.preemptor is not None and preemptor is not None:
+                self._loops.remember(row.preemptor.lineage, _reference(preemptor))
+
+
+def _reference(ref: Ref | ObjectRef) -> Reference:
+    return Reference(ref.api_version, ref.kind, ref.namespace, ref.name, ref.uid)

@@ -7,9 +7,10 @@ must not hold up decisions. Source: the design's "State that can be trusted".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final, Protocol
 
-from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.reflector import Health
+from reprieve.kube.resource import Resource
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
 from reprieve.units.instants import Nanos
@@ -17,6 +18,17 @@ from reprieve.units.instants import Nanos
 __all__ = ["Troubles"]
 
 _TOLERANCE: Final = 10 * SECOND
+
+
+class _Read(Protocol):
+    """A kind that is read."""
+
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def health(self) -> Health: ...
+    @property
+    def error(self) -> Exception | None: ...
 
 
 class Troubles:
@@ -27,7 +39,7 @@ class Troubles:
         # Kinds that failed when they were last looked at: since when, monotonic.
         self._failing: dict[str, Nanos] = {}
 
-    def lines(self, reflectors: Iterable[Reflector[Any]]) -> list[str]:
+    def lines(self, reflectors: Iterable[_Read]) -> list[str]:
         """Return one line for each of these kinds that cannot be read."""
         now = self._clock.monotonic()
         failing = {}

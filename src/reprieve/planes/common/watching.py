@@ -13,10 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from reprieve.kube.cache import Cache, Record
 from reprieve.kube.errors import NotFound
-from reprieve.kube.reader import Reader
-from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.reflector import Health
 from reprieve.kube.resource import Resource
-from reprieve.units.clock import Clock
+from reprieve.planes.common.mirror import Followed, Mirror
 
 __all__ = ["Watch", "Watcher", "start"]
 
@@ -29,7 +28,7 @@ class Watch(Generic[W, R]):
     """One kind: its cache and what keeps it up to date. `required`: nothing is done without it."""
 
     cache: Cache[W, R]
-    reflector: Reflector[W]
+    reflector: Followed[W]
     required: bool = True
 
     @property
@@ -46,8 +45,7 @@ class Watcher:
     watching starts anew.
     """
 
-    client: Reader
-    clock: Clock
+    mirror: Mirror
     report: Callable[[Exception], None]
     restarted: Callable[[str, str], None]
 
@@ -67,12 +65,10 @@ class Watcher:
                 self.report(trouble)
 
         cache: Cache[W, R] = Cache(convert, indexes)
-        reflector = Reflector(
-            self.client,
+        reflector = self.mirror.follow(
             resource,
             wire,
             cache,
-            self.clock,
             report=tell,
             restarted=lambda why: self.restarted(resource.qualified, why),
         )

@@ -41,6 +41,7 @@ async def assemble(given: Surroundings) -> Assembled:
         mapper=RestMapper(client, clock),
         clock=clock,
         fence=given.fence,
+        shared=given.mirror,
         events=events,
         metrics=given.metrics,
         start=proven,
@@ -48,6 +49,7 @@ async def assemble(given: Surroundings) -> Assembled:
         decision_limit=given.decision_limit,
         disruptions=given.disruptions,
         governor=given.governor,
+        loops=given.loops,
         decision_log=given.decision_log,
         dry_run=given.options.dry_run,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from reprieve.api.reprieve import PLAN_ANNOTATION
@@ -16,6 +16,8 @@ from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.references import Reference
+from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.settings.idle import Tier, kaiwo_config_tier
 from reprieve.settings.start_up import StartUp
@@ -55,9 +57,15 @@ class IdleContext:
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
     governor: Governor = field(default_factory=Governor)
+    loops: LoopNotices | None = None
     decision_log: DecisionLog | None = None
     # When something was said that need not be said again soon, monotonic; oldest first.
     said: dict[str, Nanos] = field(default_factory=dict)
+    shared: InitVar[Mirror | None] = None
+    mirror: Mirror = field(init=False)
+
+    def __post_init__(self, shared: Mirror | None) -> None:
+        self.mirror = shared or Mirror(self.client, self.clock)
 
     @property
     def tiers(self) -> Iterable[Tier]:

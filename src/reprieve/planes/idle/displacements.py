@@ -18,7 +18,10 @@ from reprieve.engine.disruptions.lineage import Identity, Party, party_of
 from reprieve.engine.disruptions.questions import NOBODY, Enforcement, Hold, Question
 from reprieve.engine.idle.model import Phase, PreemptionPolicy, Workload
 from reprieve.engine.plan import Plan, Ref
+from reprieve.execution.returns import Returns
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
+from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.idle.records import PodRecord
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
 from reprieve.units.clock import Clock
 from reprieve.units.ids import GpuWorkloadKey, Uid
@@ -37,7 +40,11 @@ def party_of_root(root: Ref) -> Party:
 
 
 class IdleDisplacements:
-    """Asks for a snapshot, and tells of plans. `lost_with`: what work is lost with a root."""
+    """Asks for a snapshot, and tells of plans.
+
+    `lost_with`: what work is lost with a root. `loops`: who names loops;
+    `returns`: who tells when displaced work runs again.
+    """
 
     def __init__(
         self,
@@ -45,8 +52,11 @@ class IdleDisplacements:
         workloads: TrackedWorkloads,
         clock: Clock,
         lost_with: Callable[[Ref], int],
+        loops: LoopNotices | None = None,
+        returns: Returns | None = None,
     ) -> None:
-        self.told = PlaneDisplacements(governor, Actor.IDLE, self._waits)
+        self._returns = returns
+        self.told = PlaneDisplacements(governor, Actor.IDLE, self._waits, loops)
         self._governor = governor
         self._workloads = workloads
         self._clock = clock
@@ -78,6 +88,15 @@ class IdleDisplacements:
             party_of_root(demand.root) if demand else None,
             [Side(party_of_root(each.root), self._lost_with(each.root)) for each in plan.victims],
         )
+
+    def running(self, root: Ref, pods: Iterable[PodRecord]) -> None:
+        """These pods are those of this root now."""
+        if self._returns is None:
+            return
+        party = party_of_root(root)
+        for pod in pods:
+            if pod.row.started is not None and not pod.row.terminating:
+                self._returns.runs(party, pod.uid, Nanos(pod.row.started))
 
     def failed(self, root: Ref) -> None:
         """A pod of this root has failed."""

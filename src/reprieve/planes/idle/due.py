@@ -48,6 +48,10 @@ class Due:
         for held in self._tracked.of_root(root):
             self.workloads.add(held.key)
 
+    def lineage(self, lineage: str) -> None:
+        """Look at the GpuWorkloads of a line of work: what its root has made, or a pod."""
+        self.workloads_of(lineage.rpartition("/")[2])
+
     def every_workload(self) -> None:
         """Look at all GpuWorkloads."""
         for held in self._tracked:

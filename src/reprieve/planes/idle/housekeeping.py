@@ -12,6 +12,7 @@ from typing import Final
 from reprieve.engine.idle.discovery import Root
 from reprieve.engine.idle.model import Phase
 from reprieve.planes.common.foreign_decider import ForeignDecider, last_writer
+from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
@@ -38,7 +39,9 @@ class Housekeeping:
         known_roots: Mapping[str, Root],
         due: Due,
         evaluator: Evaluator,
+        loops: LoopNotices,
     ) -> None:
+        self._loops = loops
         self._context = context
         self._kaiwo = kaiwo
         self._workloads = workloads
@@ -54,6 +57,7 @@ class Housekeeping:
             phases = Counter(held.status.phase.value or "New" for held in self._workloads)
             self._context.metrics.set_workloads(phases)
             self._count_idle_gpus()
+            await self._loops.show(self._context.clock.wall())
             await self._context.clock.sleep(_PERIOD)
 
     def _count_idle_gpus(self) -> None:

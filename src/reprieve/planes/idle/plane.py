@@ -28,8 +28,8 @@ from reprieve.execution.book import Book, Retention
 from reprieve.kube.discovery import NotServed
 from reprieve.kube.errors import ApiError
 from reprieve.planes.common.foreign_decider import ForeignDecider
+from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.common.persistent import persistent, recovered
-from reprieve.planes.common.solve import Solver
 from reprieve.planes.common.workers import look_at_each
 from reprieve.planes.idle.announcements import (
     tell_denied,
@@ -38,7 +38,7 @@ from reprieve.planes.idle.announcements import (
 from reprieve.planes.idle.changes import Changes
 from reprieve.planes.idle.coexistence import HOMES, MANAGER_LEASE
 from reprieve.planes.idle.context import IdleContext, log
-from reprieve.planes.idle.displacements import IdleDisplacements
+from reprieve.planes.idle.displacements import IdleDisplacements, party_of_root
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
 from reprieve.planes.idle.housekeeping import Housekeeping
@@ -78,7 +78,7 @@ class IdlePlane:
         sources = [metric_source(url) for url in start.endpoints]
         self._sources = sources
         self.watches = Watches(
-            client,
+            context.mirror,
             clock,
             start.vendors,
             nodes=start.policy.fit is Fit.NODE,
@@ -94,7 +94,6 @@ class IdlePlane:
         self._queued = Queued(self.watches, self._roots, tuple(start.vendors))
         # Roots by uid: of GPU pods, of GpuWorkloads, and podless ones that Kueue holds back.
         self._known_roots: dict[str, Root] = {}
-        self._solver = Solver(Plane.IDLE, context.decision_limit)
         self._tracking = Tracking(
             context,
             self.workloads,
@@ -117,14 +116,19 @@ class IdlePlane:
             self._ownership,
             lambda: self._snapshot(self.evaluator.open_intents.claims()),
         )
+        self._loops = context.loops or LoopNotices(context.governor, context.metrics)
         self._displacements = IdleDisplacements(
-            context.governor, self.workloads, clock, self._lost_with
+            context.governor,
+            self.workloads,
+            clock,
+            self._lost_with,
+            self._loops,
+            None if context.disruptions is None else context.disruptions.returns,
         )
         self.evaluator = Evaluator(
             context,
             self.workloads,
             self._book,
-            self._solver,
             snapshot=self._snapshot,
             intents=self._intents,
             pods_left=self._pods_left,
@@ -150,7 +154,9 @@ class IdlePlane:
             self._queued.workloads,
             self._due.workloads.add_at,
             self.evaluator.ask,
+            loop_of=lambda root: self._loops.said_of(party_of_root(root).lineage),
         )
+        self._loops.changed.append(self._due.lineage)
         self._poll_report = PollReport(context.metrics)
         self._changes = Changes(
             context,
@@ -171,6 +177,7 @@ class IdlePlane:
             self._known_roots,
             self._due,
             self.evaluator,
+            self._loops,
         )
         self.ready = False
 
@@ -194,8 +201,9 @@ class IdlePlane:
         """
         try:
             async with open_session() as session, asyncio.TaskGroup() as group:
-                await self._find_kueue()
                 self.watches.start(group)
+                await self._find_kueue()
+                self.watches.start_kueue(group)
                 await self.watches.synced()
                 self._changes.subscribe()
                 if not self.context.dry_run:
@@ -238,7 +246,6 @@ class IdlePlane:
                 )
         finally:
             self.ready = False
-            self._solver.close()
 
     async def _recover(self) -> None:
         """Write this process's epoch into the open intents; the evaluator takes them over."""
@@ -311,6 +318,7 @@ class IdlePlane:
         facts = self._roots.facts(held.root.uid) or await self._roots.read(held.root)
         root = self._known_roots.get(held.root.uid)
         pods = self._ownership.pods_of(held.root)
+        self._displacements.running(held.root, pods)
         await self._reconciler.reconcile(held, facts, pods, root.chain if root else "")
 
     async def _poll_roots(self) -> None:
@@ -339,7 +347,12 @@ class IdlePlane:
 
     def _held_back(self) -> str:
         """Return why nothing may be decided now; empty when all facts are at hand."""
-        if self.context.lagging():
+        context = self.context
+        if context.read_only:
+            return context.read_only
+        if not context.dry_run and not context.fence.open:
+            return "the lease is not held for long enough"
+        if context.lagging():
             return "the event loop lags"
         return next(iter(self.watches.troubles()), "")
 

@@ -19,6 +19,7 @@ from reprieve.api.kaiwo import GpuWorkload, GpuWorkloadStatus
 from reprieve.engine.idle.lifecycle import Action, Facts, MetricsHealth, Step, step
 from reprieve.engine.idle.model import Phase, PodRow, Workload
 from reprieve.engine.idle.samples import write_due
+from reprieve.engine.plan import Ref
 from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.intake.pods import lacks_quota, pod_row
 from reprieve.kube.errors import ApiError, Conflict, NotFound
@@ -37,7 +38,7 @@ from reprieve.settings.idle import overrides_of, resolve
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import GpuWorkloadKey
 from reprieve.units.instants import Nanos
-from reprieve.wording.kaiwo import amounts_text, conditions_after, event_text
+from reprieve.wording.kaiwo import amounts_text, conditions_after, event_text, with_loop
 
 __all__ = ["Reconciler", "row_of", "status_patch"]
 
@@ -83,7 +84,10 @@ class Reconciler:
         kueue_of: Callable[[str], Sequence[KueueWorkload]],
         again: Callable[[GpuWorkloadKey, Nanos], None],
         evaluate: Callable[[], None],
+        loop_of: Callable[[Ref], str] = lambda root: "",
     ) -> None:
+        """`loop_of`: in which loop of displacements the work of a root is, in words."""
+        self._loop_of = loop_of
         self._context = context
         self._workloads = workloads
         self._tracking = tracking
@@ -146,6 +150,7 @@ class Reconciler:
     ) -> None:
         stored = held.object.status
         conditions = conditions_after(stored.conditions or (), outcome, workload, now)
+        conditions = with_loop(conditions, self._loop_of(held.root), now)
         wanted = msgspec.structs.replace(
             status_to_api(outcome.status, conditions),
             policy=workload.settings.policy.value,

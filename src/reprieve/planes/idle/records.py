@@ -142,7 +142,7 @@ class NamespaceRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node, and what it offers in base units."""
+    """A node without its status, and what it offers in base units."""
 
     uid: str
     namespace: str
@@ -154,7 +154,8 @@ class NodeRecord:
     @classmethod
     def of(cls, node: Node) -> NodeRecord:
         """Return the record of a node."""
-        return cls(*_identity(node.metadata), node, node_amounts(node))
+        kept = Node(node.metadata, node.spec)
+        return cls(*_identity(node.metadata), kept, node_amounts(node))
 
 
 @dataclass(frozen=True, slots=True)

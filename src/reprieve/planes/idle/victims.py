@@ -12,6 +12,7 @@ log and executor".
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -36,6 +37,7 @@ from reprieve.intake.gpuworkloads import status_to_api, workload_row
 from reprieve.kube.client import Client
 from reprieve.kube.errors import ApiError, Conflict, NotFound
 from reprieve.kube.resource import GPU_WORKLOADS
+from reprieve.kube.retry import retried
 from reprieve.kube.writes import Priority
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.reconcile import status_patch
@@ -74,7 +76,6 @@ _DO: Final = {
     Action.SCALE_TO_ZERO: "scale to zero",
     Action.SUSPEND: "suspend",
 }
-_ATTEMPTS: Final = 5
 _TRIES: Final = 3
 _OVERDUE: Final = 5 * MINUTE
 
@@ -183,15 +184,12 @@ class IdleVictims:
         return VictimResult(VictimState.SPARED, f"{name} changed before it was marked")
 
     async def spare(self, intent: Preemption, victim: Victim, mark: None, why: str) -> None:
-        for _ in range(_TRIES):
+        async def once() -> None:
             shown = await self._read(victim.subject, intent)
-            if not shown.exists:
-                return
-            try:
+            if shown.exists:
                 await self._spare(intent, victim, shown, why)
-            except Conflict:
-                continue
-            return
+
+        await retried(once, self._context.client.transport.pause, (Conflict,))
 
     async def evict(
         self, intent: Preemption, victim: Victim, mark: None, *, again: bool
@@ -339,21 +337,21 @@ class IdleVictims:
         self._changed(row.key)
 
     async def _settle(self, intent: Preemption, victim: Victim, eviction: Eviction) -> None:
-        """Write Preempted, or Idle with a whole new grace period where the root must stay."""
-        for _ in range(_ATTEMPTS):
+        """Write Preempted, or Idle with a whole new grace period where the root must stay.
+
+        Raises:
+            ApiError: it could not be written; the plan stays open, and it is tried again.
+        """
+
+        async def once() -> None:
             found = await self._get(victim.subject)
-            if found is None:
+            if found is None or found.status.phase not in (Phase.PREEMPTING, Phase.IDLE):
                 return
-            if found.status.phase not in (Phase.PREEMPTING, Phase.IDLE):
-                return
-            try:
-                await self._write(found, intent, victim, eviction)
-            except Conflict:
-                continue
-            except NotFound:
-                return
+            await self._write(found, intent, victim, eviction)
             self._changed(key_of(victim.subject.namespace, victim.subject.name))
-            return
+
+        with contextlib.suppress(NotFound):
+            await retried(once, self._context.client.transport.pause, (Conflict,))
 
     async def _write(
         self, found: GpuWorkload, intent: Preemption, victim: Victim, eviction: Eviction

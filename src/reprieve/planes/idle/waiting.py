@@ -20,6 +20,7 @@ from reprieve.engine.plan import Plane, Ref
 from reprieve.planes.idle.context import IdleContext, log
 from reprieve.planes.idle.ownership import Ownership
 from reprieve.planes.idle.workloads import TrackedWorkloads, key_of
+from reprieve.records.idle.record import encode
 from reprieve.units.ids import GpuWorkloadKey, Uid
 from reprieve.units.instants import Nanos
 from reprieve.wording.diagnosis import waiting_event
@@ -101,6 +102,9 @@ class Waiting:
                 self._context.announce(ref, waiting_event(said))
                 if decision_log is not None:
                     decision_log.waits(ref.uid, ref, said)
+            if decision_log is not None and decision_log.samples.is_due():
+                recorded = encode(facts.snapshot, facts.policy, facts.now)
+                decision_log.decided_on(Plane.IDLE, ref, reason, recorded)
         waiting = {
             each.ref.uid
             for each in facts.snapshot.workloads

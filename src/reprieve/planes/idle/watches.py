@@ -13,7 +13,6 @@ from reprieve.api.core import KueueWorkload, Namespace, Node, ObjectMeta, Pod
 from reprieve.api.kaiwo import KaiwoConfig
 from reprieve.api.reprieve import Preemption
 from reprieve.engine.idle.vendors import Vendor
-from reprieve.kube.client import Client
 from reprieve.kube.objects import version_number
 from reprieve.kube.resource import (
     ENDPOINT_SLICES,
@@ -25,6 +24,7 @@ from reprieve.kube.resource import (
     PREEMPTIONS,
     Resource,
 )
+from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.troubles import Troubles
 from reprieve.planes.common.watching import Watch, Watcher, start
 from reprieve.planes.idle.measures.metric_sources import ReadyAddress
@@ -59,7 +59,7 @@ class Watches:
 
     def __init__(
         self,
-        client: Client,
+        mirror: Mirror,
         clock: Clock,
         vendors: Sequence[Vendor],
         *,
@@ -68,7 +68,7 @@ class Watches:
         report: Callable[[Exception], None],
         restarted: Callable[[str, str], None] = lambda kind, why: None,
     ) -> None:
-        watch = Watcher(client, clock, report, restarted).watch
+        watch = Watcher(mirror, report, restarted).watch
         self._troubles = Troubles(clock)
         self.pods: Watch[Pod, PodRecord] = watch(
             PODS,
@@ -139,8 +139,12 @@ class Watches:
         return self._troubles.lines(watch.reflector for watch in self if watch.required)
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Start all reflectors."""
-        start(self, group)
+        """Start all watches but that of Kueue's Workloads."""
+        start((watch for watch in self if watch is not self.kueue), group)
+
+    def start_kueue(self, group: asyncio.TaskGroup) -> None:
+        """Start the watch of Kueue's Workloads, once it is known in which version they are read."""
+        start((self.kueue,), group)
 
 
 class _SliceConditions(msgspec.Struct, frozen=True):

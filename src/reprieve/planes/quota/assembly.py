@@ -30,6 +30,7 @@ async def assemble(given: Surroundings) -> Assembled:
         client=given.client,
         clock=given.clock,
         fence=given.fence,
+        shared=given.mirror,
         events=events,
         metrics=given.metrics,
         quota_metrics=QuotaMetrics(
@@ -40,6 +41,7 @@ async def assemble(given: Surroundings) -> Assembled:
         decision_limit=given.decision_limit,
         disruptions=given.disruptions,
         governor=given.governor,
+        loops=given.loops,
         decision_log=given.decision_log,
         lagging=given.lagging,
         dry_run=given.options.dry_run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from reprieve.api.kueue import API_VERSION, Workload
@@ -21,6 +21,8 @@ from reprieve.jobs.table import BUILT_IN, queued_kinds
 from reprieve.kube.client import Client
 from reprieve.kube.references import Reference
 from reprieve.kube.series_events import SeriesEvents
+from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.settings.quota import QuotaSettings
 from reprieve.settings.quota_configuration import quota_configuration
@@ -129,7 +131,13 @@ class QuotaContext:
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
     governor: Governor | None = None
+    loops: LoopNotices | None = None
     decision_log: DecisionLog | None = None
+    shared: InitVar[Mirror | None] = None
+    mirror: Mirror = field(init=False)
+
+    def __post_init__(self, shared: Mirror | None) -> None:
+        self.mirror = shared or Mirror(self.client, self.clock)
 
     @property
     def writes(self) -> bool:

@@ -52,8 +52,13 @@ class Explanations:
         state: QuotaState,
         writer: StatusWriter,
         noted: Callable[[Entry], None] = lambda entry: None,
+        loop_of: Callable[[model.Workload], str] = lambda workload: "",
     ) -> None:
-        """`noted` is called with everything that is told."""
+        """`noted` is called with everything that is told.
+
+        `loop_of`: in which loop of displacements a workload is, in words.
+        """
+        self._loop_of = loop_of
         self._context = context
         self._noted = noted
         self._state = state
@@ -118,7 +123,11 @@ class Explanations:
             return True
         condition = condition_of(workload.status.conditions, "QuotaReserved")
         told = condition is not None and (condition.status, condition.reason, condition.message)
-        return told == ("False", entry.reason, entry.message)
+        return told == ("False", entry.reason, self._message(entry))
+
+    def _message(self, entry: Entry) -> str:
+        loop = self._loop_of(entry.workload)
+        return f"{entry.message}. {loop}" if loop else entry.message
 
     def _is_due(self, key: str) -> bool:
         """Tell whether there is something to write; what there is not is forgotten."""
@@ -138,7 +147,7 @@ class Explanations:
         now, settings = self._context.clock.wall(), self._state.configuration.settings
         requests = resource_requests(entry.workload, settings)
         gated = entry.outcome is Outcome.GATED
-        reason, message = str(entry.reason), entry.message
+        reason, message = str(entry.reason), self._message(entry)
 
         def change(workload: Workload) -> Workload | None:
             if workload.status.admission is not None or key in self._state.deciding:

@@ -1,18 +1,17 @@
-"""Work that took turns too often: held by the governor, named here.
+"""The quota plane and the governor of disruptions: what it is told, and named.
 
 What is remembered is the engine's. It is filled again from the Preemptions that a former process
 has left, so that a restart lets nobody go. They do not say who got quota then: of a plan that was
 completed its preemptor is taken to have got it unless it waits since before, so that a strictly
-higher priority is not held for turns that were not in vain. When one is held back from another,
-both get an event; while it is, the metric names them. A loop is named with all its members, on each
-of them. In events, which tenants read, work of other namespaces has a number. Source: specification
-of disruptions, sections 4 and 6; the design's "Where the planes meet".
+higher priority is not held for turns that were not in vain. Who is held and what goes in a circle
+is named by `LoopNotices`, for all planes alike. Source: specification of disruptions, sections 4
+and 6; the design's "Where the planes meet".
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from reprieve.api import kueue
@@ -20,29 +19,21 @@ from reprieve.api.kueue import API_VERSION
 from reprieve.api.reprieve import IntentPhase, ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.lineage import Lineage, Party
-from reprieve.engine.disruptions.questions import Hold, Loop, Question
 from reprieve.engine.quota.displacements import Displacements, party_of
 from reprieve.engine.quota.model import Workload
-from reprieve.execution.fence import Deposed
 from reprieve.intake.quota_workloads import condition_of, is_true
-from reprieve.kube.errors import ApiError
 from reprieve.kube.references import Reference
-from reprieve.planes.quota.context import QuotaContext, log
+from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.quota.context import QuotaContext, QuotaOptions
 from reprieve.planes.quota.watches import Held
-from reprieve.telemetry.displacements import displacements_of
+from reprieve.records.displacements import displacements_of
 from reprieve.units.instants import Nanos, parse_instant
-from reprieve.wording.disruptions import loop_text, pair_text
-from reprieve.wording.kueue import Event
 
 __all__ = ["HeldPairs"]
 
-_PAIR_HELD: Final = "PreemptionPairHeld"
-_LOOP: Final = "PreemptionLoop"
-_KEPT: Final = 10_000
 #: Conditions of a Workload that has failed, with their reasons.
 _FAILURES: Final = (("Finished", "Failed"), ("Evicted", "PodsReadyTimeout"))
 
-Families = tuple[str, str]
 Lineages = tuple[Lineage, Lineage]
 
 
@@ -77,11 +68,25 @@ class HeldPairs:
             if options.loop_limit or governor is not None
             else None
         )
-        # The last object of each lineage that is remembered.
-        self._known: dict[Lineage, ObjectRef] = {}
-        self._held: dict[Families, list[str]] = {}
-        self._loops: dict[tuple[Lineage, ...], Loop] = {}
-        self._unwritten: Counter[Lineages] = Counter()
+        self._loops = context.loops or LoopNotices(
+            self.ledger.governor if self.ledger is not None else Governor(),
+            context.metrics,
+            context.events,
+            context.disruptions,
+            lambda: context.writes,
+        )
+
+    def take(self, before: QuotaOptions, now: QuotaOptions) -> None:
+        """Go by other numbers, as far as the governor has those of the quota plane."""
+        if self.ledger is None:
+            return
+        governor = self.ledger.governor
+        policy = governor.policy
+        if policy.loop_limit == before.loop_limit:
+            policy = replace(policy, loop_limit=now.loop_limit)
+        if policy.loop_window == before.loop_window:
+            policy = replace(policy, loop_window=now.loop_window)
+        governor.adopt(policy)
 
     def restore(self, intents: Iterable[Preemption]) -> None:
         """Take over what former processes did; victims that were spared do not count."""
@@ -94,9 +99,9 @@ class HeldPairs:
             subjects = {victim.subject.uid: victim.subject for victim in intent.spec.victims}
             for row in displacements_of(intent, self._there):
                 rows.append(row)
-                self._known[row.victim.lineage] = subjects[row.uid]
+                self._loops.remember(row.victim.lineage, _about(subjects[row.uid]))
                 if row.preemptor is not None and preemptor is not None:
-                    self._known[row.preemptor.lineage] = preemptor
+                    self._loops.remember(row.preemptor.lineage, _about(preemptor))
                     completed = intent.status.phase is IntentPhase.COMPLETED
                     if completed and not self._waits(preemptor, row.at):
                         got.append((row.preemptor, row.at))
@@ -108,8 +113,8 @@ class HeldPairs:
         """The engine has preempted one by the other, which is to be written now."""
         if self.ledger is not None:
             for each in (preemptor, victim):
-                self._known[party_of(each).lineage] = _reference(each)
-            self._unwritten[_lineages(preemptor, victim)] += 1
+                self._loops.remember(party_of(each).lineage, _about(_reference(each)))
+            self._loops.issued(_lineages(preemptor, victim))
 
     def failed(self, preemptor: Workload, victims: Iterable[str]) -> None:
         """Preemptions, of victims by uids, did not happen: they are forgotten."""
@@ -119,11 +124,23 @@ class HeldPairs:
 
     def written(self, preemptor: Workload, victims: Iterable[Workload]) -> None:
         """Preemptions were written, or have failed."""
-        for victim in victims:
-            pair = _lineages(preemptor, victim)
-            self._unwritten[pair] -= 1
-            if self._unwritten[pair] <= 0:
-                del self._unwritten[pair]
+        if self.ledger is not None:
+            for victim in victims:
+                self._loops.written(_lineages(preemptor, victim))
+
+    def admitted(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
+        """Tell of a Workload that is admitted, or was when it was first seen."""
+        disruptions = self._context.disruptions
+        if disruptions is None or new is None:
+            return
+        now = condition_of(new.object.status.conditions, "Admitted")
+        same = old is not None and old.uid == new.uid
+        before = condition_of(old.object.status.conditions, "Admitted") if same and old else None
+        if now is None or not is_true(now) or is_true(before):
+            return
+        party = self._there(_reference_of(new.object))
+        if party is not None:
+            disruptions.returns.runs(party, new.uid, parse_instant(now.last_transition_time))
 
     def changed(self, old: Held[kueue.Workload] | None, new: Held[kueue.Workload] | None) -> None:
         """Take note of a Workload that fails: its job did, or its pods did not start in time.
@@ -147,93 +164,14 @@ class HeldPairs:
                     clock = self._context.clock
                     self.ledger.governor.failed(party, clock.wall() if at is None else at)
 
+    def loop_of(self, workload: Workload) -> str:
+        """Return the loop that a workload is in, in words for its namespace; empty: in none."""
+        return self._loops.said_of(party_of(workload).lineage) if self._loops.knows_any else ""
+
     async def show(self, now: Nanos) -> None:
         """Name whom is held now, and nobody else."""
-        if self.ledger is None:
-            return
-        held = {
-            pair: found
-            for pair, found in self.ledger.held(now).items()
-            if pair in self._held or not self._is_unwritten(found[0])
-        }
-        gauge = self._context.metrics.held_pairs
-        for pair in self._held.keys() - held.keys():
-            gauge.remove(*self._held.pop(pair))
-        for pair in sorted(held.keys() - self._held.keys()):
-            asked, hold = held[pair]
-            names = [self._name(each.lineage) for each in (asked.preemptor, asked.victim)]
-            self._held[pair] = names
-            gauge.labels(*names).set(1)
-            await self._announce(asked, hold, names)
-        await self._tell_loops(self.ledger.loops(now))
-        if len(self._known) > _KEPT:
-            concerned = (name for name in self._known if self._concerns(name))
-            self._known = {name: self._known[name] for name in concerned}
-
-    def _concerns(self, name: Lineage) -> bool:
-        return self.ledger is not None and self.ledger.governor.concerns(Party(name))
-
-    def _is_unwritten(self, asked: Question) -> bool:
-        pair = (asked.preemptor.lineage, asked.victim.lineage)
-        return pair in self._unwritten or pair[::-1] in self._unwritten
-
-    def _name(self, lineage: Lineage) -> str:
-        known = self._known.get(lineage)
-        return f"{known.namespace}/{known.name}" if known else lineage
-
-    async def _names_for(self, namespace: str, members: Iterable[Lineage]) -> list[str]:
-        """Return the names of lines of work as people of a namespace may know them."""
-        return [
-            self._name(each)
-            if each in self._known and self._known[each].namespace == namespace
-            else await self._number(namespace, each, place)
-            for place, each in enumerate(members, start=1)
-        ]
-
-    async def _number(self, namespace: str, lineage: Lineage, place: int) -> str:
-        """Return what work of another namespace is called; by its place where it has no number."""
-        disruptions = self._context.disruptions
-        if disruptions is not None:
-            try:
-                return await disruptions.known_as(namespace, lineage)
-            except (ApiError, Deposed) as failure:
-                log.warning("work of other namespaces has no number for now: %s", failure)
-        return f"another tenant's work ({place})"
-
-    async def _announce(self, asked: Question, hold: Hold, names: list[str]) -> None:
-        options = self._context.options
-        log.warning(
-            "%s", pair_text(names[0], names[1], hold, options.loop_limit, options.loop_window)
-        )
-        both = [each.lineage for each in (asked.preemptor, asked.victim)]
-        for lineage, other in zip(both, reversed(both), strict=True):
-            about, related = self._known.get(lineage), self._known.get(other)
-            if about is None:
-                continue
-            one, another = await self._names_for(about.namespace, both)
-            note = pair_text(one, another, hold, options.loop_limit, options.loop_window)
-            own = related is not None and related.namespace == about.namespace
-            self._context.announce(
-                _about(about),
-                Event("", "Warning", _PAIR_HELD, note),
-                related=_about(related) if related is not None and own else None,
-            )
-
-    async def _tell_loops(self, loops: Iterable[Loop]) -> None:
-        current = {loop.members: loop for loop in loops}
-        for members, loop in current.items():
-            known = self._loops.get(members)
-            if known is None or known.found != loop.found:
-                log.warning("%s", loop_text(loop, [self._name(each) for each in members]))
-                for each in members:
-                    if each in self._known:
-                        about = self._known[each]
-                        names = await self._names_for(about.namespace, members)
-                        note = loop_text(loop, names)
-                        self._context.announce(_about(about), Event("", "Warning", _LOOP, note))
-        self._loops = current
-        members_now = {member for members in current for member in members}
-        self._context.metrics.loop_members.set(len(members_now))
+        if self.ledger is not None:
+            await self._loops.show(now)
 
 
 def _lineages(preemptor: Workload, victim: Workload) -> Lineages:

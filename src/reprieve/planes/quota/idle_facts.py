@@ -20,7 +20,6 @@ from reprieve.engine.idle.model import Phase
 from reprieve.kube.cache import Cache
 from reprieve.kube.errors import NotFound
 from reprieve.kube.objects import version_number
-from reprieve.kube.reflector import Reflector
 from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.units.durations import MINUTE
@@ -100,19 +99,17 @@ class IdleFacts:
                 log.warning("idleFirst: %s", trouble)
 
         context = self._context
-        reflector: Reflector[GpuWorkload] = Reflector(
-            context.client,
+        followed = context.mirror.follow(
             GPU_WORKLOADS,
             GpuWorkload,
             self._cache,
-            context.clock,
             report=report,
             restarted=lambda why: context.metrics.watch_restarts.labels(
                 GPU_WORKLOADS.qualified, why
             ).inc(),
         )
         self._cache.subscribe(self._seen)
-        group.create_task(reflector.run(), name="watch gpuworkloads")
+        group.create_task(followed.run(), name="watch gpuworkloads")
 
     def of(self, key: str, workload: kueue.Workload) -> bool:
         """Tell whether a Workload that holds quota is known to be idle now."""

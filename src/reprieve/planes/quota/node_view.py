@@ -12,7 +12,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
-from reprieve.api.scheduling import NamespaceObject, NodeObject, PodObject
+from reprieve.api.core import Namespace
+from reprieve.api.scheduling import NodeObject, PodObject
 from reprieve.engine.cluster.cluster import Cluster, NotSynced
 from reprieve.engine.cluster.rows import Change, Gone, Kind, PodRow
 from reprieve.engine.quota.model import Workload
@@ -22,9 +23,10 @@ from reprieve.intake.cluster.pods import PodClasses, pod_row
 from reprieve.intake.cluster.policies import namespace_entry
 from reprieve.intake.cluster.sharing import SharedNodes
 from reprieve.kube.objects import identity_of
-from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.reflector import Health
 from reprieve.kube.resource import NAMESPACES, NODES, PODS, Resource
 from reprieve.planes.common.cluster_view import ClusterView
+from reprieve.planes.common.mirror import Followed
 from reprieve.planes.common.persistent import alone
 from reprieve.planes.quota.context import QuotaContext, log
 from reprieve.units.ids import Uid
@@ -81,7 +83,7 @@ class NodeView:
         self._templates = templates
         self._shared = shared
         self._cluster = Cluster(_KINDS) if shared is None else shared.cluster
-        self._reflectors: list[Reflector[Any]] = []
+        self._followed: list[Followed[Any]] = []
         self._rows: dict[Uid, PodRow] = {}  # pods that run for a workload
         self._pods: dict[str, frozenset[Uid]] = {}  # of them those that have not finished
         self._freed = 0
@@ -105,13 +107,13 @@ class NodeView:
         classes, nodes = PodClasses(), SharedNodes()
         self._watch(group, Kind.POD, PODS, PodObject, lambda pod: pod_row(pod, classes))
         self._watch(group, Kind.NODE, NODES, NodeObject, lambda node: node_row(node, nodes))
-        self._watch(group, Kind.NAMESPACE, NAMESPACES, NamespaceObject, namespace_entry)
+        self._watch(group, Kind.NAMESPACE, NAMESPACES, Namespace, namespace_entry)
 
     def troubles(self) -> list[str]:
         """Return one line for each kind that cannot be read."""
         return [
             f"{each.resource.qualified}, which proveNodes needs: {each.health}: {each.error}"
-            for each in self._reflectors
+            for each in self._followed
             if each.health in (Health.FORBIDDEN, Health.NOT_SERVED)
         ]
 
@@ -157,19 +159,17 @@ class NodeView:
         convert: Callable[[W], Change],
     ) -> None:
         context = self._context
-        reflector: Reflector[W] = Reflector(
-            context.client,
+        followed = context.mirror.follow(
             resource,
             wire,
             _Sink(kind, convert, self._replace, self._apply),
-            context.clock,
             report=lambda trouble: log.warning("proveNodes: %s", trouble),
             restarted=lambda why: context.metrics.watch_restarts.labels(
                 resource.qualified, why
             ).inc(),
         )
-        self._reflectors.append(reflector)
-        group.create_task(reflector.run(), name=f"watch {resource} for proveNodes")
+        self._followed.append(followed)
+        group.create_task(followed.run(), name=f"watch {resource} for proveNodes")
 
     def _replace(self, kind: Kind, listed: list[Change]) -> None:
         self._cluster.replace(kind, listed)

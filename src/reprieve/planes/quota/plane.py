@@ -70,7 +70,7 @@ class QuotaPlane:
         self._jobs_due: DirtyKeys[str] = DirtyKeys(context.clock)
         self._workloads_due: DirtyKeys[str] = DirtyKeys(context.clock)
         self.watches = Watches(
-            context.client,
+            context.mirror,
             context.clock,
             kinds,
             report=lambda trouble: log.warning("%s", trouble),
@@ -110,7 +110,9 @@ class QuotaPlane:
         self._nodes = NodeView(context, PodTemplates(self.state, self.lookup), nodes)
         self.waiting = Waiting(context, self.state, self.watches, lambda: self.held_pairs.ledger)
         self.state.took = self.waiting.took
-        self.explanations = Explanations(context, self.state, self.writer, self.waiting.note)
+        self.explanations = Explanations(
+            context, self.state, self.writer, self.waiting.note, self.held_pairs.loop_of
+        )
         self._admissions = Admissions(context, self.state, self.writer)
         self.decisions = Decisions(
             context,
@@ -166,6 +168,7 @@ class QuotaPlane:
 
     def take(self, options: QuotaOptions) -> None:
         """Go on with other options; everything is looked at again under them."""
+        self.held_pairs.take(self.context.options, options)
         self.context.options = options
         self.state.reconsider()
         if self._tasks is not None:
@@ -191,7 +194,7 @@ class QuotaPlane:
                 tasks.create_task(look_at_each(self._jobs_due, self._look_at_job, clock))
                 tasks.create_task(look_at_each(self._workloads_due, self._look_at_workload, clock))
                 tasks.create_task(self._admissions.run())
-                tasks.create_task(self.decisions.run())
+                tasks.create_task(self.decisions.loop.run())
                 tasks.create_task(self.explanations.run())
                 tasks.create_task(self.waiting.run())
                 retries = self.decisions.retries
@@ -264,6 +267,7 @@ class QuotaPlane:
         self.watches.classes.cache.subscribe(self._class_changed)
         self.state.listeners.append(self._meters.changed)
         self.state.listeners.append(self.held_pairs.changed)
+        self.state.listeners.append(self.held_pairs.admitted)
 
     def _subscribe_to(self, kind: JobKind) -> None:
         def changed(old: Held[Json] | None, new: Held[Json] | None) -> None:
@@ -299,7 +303,7 @@ class QuotaPlane:
                 self._again(kind)
 
     def _wake(self) -> None:
-        self.decisions.wake()
+        self.decisions.loop.ask()
 
     def _held_back(self) -> str:
         if self.context.lagging():
@@ -369,7 +373,7 @@ class QuotaPlane:
             for queue in self._nodes.to_try_again():
                 await self.decisions.retry(queue)
             # Backoffs end without an event.
-            self.decisions.wake()
+            self.decisions.loop.ask()
             await self.context.clock.sleep(_PERIOD)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

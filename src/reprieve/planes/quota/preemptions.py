@@ -24,9 +24,10 @@ from reprieve.execution.carried import Carried
 from reprieve.execution.executor import Executor
 from reprieve.intake.quota_workloads import is_condition_true
 from reprieve.planes.quota.context import QuotaContext, log, reference_of
+from reprieve.planes.quota.effects import Marking
 from reprieve.planes.quota.meters import lost_with
 from reprieve.planes.quota.state import QuotaState, key_of
-from reprieve.planes.quota.victims import Marking, QuotaVictims
+from reprieve.planes.quota.victims import QuotaVictims
 from reprieve.planes.quota.writing import StatusWriter
 from reprieve.units.durations import HOUR, MINUTE, SECOND
 

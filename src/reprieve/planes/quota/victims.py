@@ -13,37 +13,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from reprieve.api.kueue import Workload
 from reprieve.api.reprieve import Preemption, Victim, VictimState, VictimStatus
-from reprieve.engine.quota import model
 from reprieve.execution.victims import Manner, Marked, Reading, Standing, VictimResult
 from reprieve.intake.quota_workloads import condition_of, is_condition_true, is_true
 from reprieve.kube.writes import Priority
 from reprieve.planes.quota.context import QuotaContext, log
+from reprieve.planes.quota.effects import Marking
 from reprieve.planes.quota.state import QuotaState
 from reprieve.planes.quota.transitions import preempted
 from reprieve.planes.quota.writing import StatusWriter
 from reprieve.units.instants import parse_instant
-from reprieve.wording import kueue
 
-__all__ = ["Marking", "QuotaVictims"]
+__all__ = ["QuotaVictims"]
 
 _AT_ONCE: Final = 8
 _MANNER: Final = Manner("gave their quota back", marked_at_once=_AT_ONCE, all_or_nobody=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Marking:
-    """One victim: the engine's row, why, the message for it, and the events that follow."""
-
-    victim: model.Workload
-    reason: model.Reason
-    message: str
-    events: tuple[kueue.Event, ...]
-    told: kueue.Event  # about the preemptor
 
 
 #: Told of a victim that carries its mark, as stored, and whether it was on its way out before.

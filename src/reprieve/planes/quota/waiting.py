@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from reprieve.api.kueue import Workload
 from reprieve.engine.diagnosis.model import Diagnosis
@@ -116,6 +116,18 @@ class Waiting:
         self._said[key] = _Said(said, reason)
         if reason is not None:
             self._put(key, entry.workload.queue, reason)
+
+    def is_sampled(self) -> bool:
+        """Count a refusal; tell whether what it was decided on is to be written to the log."""
+        decision_log = self._context.decision_log
+        return decision_log is not None and decision_log.samples.is_due()
+
+    def sampled(self, entry: Entry, decision_input: Mapping[str, Any]) -> None:
+        """Write to the decision log what a head was refused on."""
+        decision_log, found = self._context.decision_log, self._state.workload(entry.workload.key)
+        reason = reason_of(entry, self._state.holdings)
+        if decision_log is not None and found is not None and reason is not None:
+            decision_log.decided_on(Plane.QUOTA, _ref(found), reason, decision_input)
 
     def took(self, key: str, found: Workload | None, row: model.Workload | None) -> None:
         """Take note of a Workload that was taken over; None is gone or finished."""
@@ -225,9 +237,7 @@ class Waiting:
             admitted = self._counts.reason(key) is None and found.status.admission is not None
             said = None if admitted else self._lookup(key, found)
         if said is not None:
-            about = reference_of(found)
-            unit = Ref(about.api_version, about.kind, about.namespace, about.name, Uid(about.uid))
-            decision_log.waits(key, unit, said)
+            decision_log.waits(key, _ref(found), said)
 
     def _lookup(self, key: str, found: Workload) -> Diagnosis | None:
         """Return why a Workload waits, as far as it is known without a decision."""
@@ -312,6 +322,11 @@ class Waiting:
         entry = None if known is None else known.entry
         state, now = self._state, self._context.clock.wall()
         return QuotaFacts(state.holdings, state.queues, now, self._ledger(), entry)
+
+
+def _ref(found: Workload) -> Ref:
+    about = reference_of(found)
+    return Ref(about.api_version, about.kind, about.namespace, about.name, Uid(about.uid))
 
 
 def _recorded(found: Workload, row: model.Workload) -> _Said | None:

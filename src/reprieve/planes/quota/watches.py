@@ -14,15 +14,15 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from reprieve.api import kueue
-from reprieve.api.core import ObjectMeta
+from reprieve.api.core import Namespace, ObjectMeta
 from reprieve.api.scheduling import PriorityClass
 from reprieve.execution.jobs import resource_of
 from reprieve.intake.quota_limits import LimitRange
 from reprieve.jobs.model import JobKind
-from reprieve.kube.client import Client
 from reprieve.kube.objects import identity_of
 from reprieve.kube.resource import NAMESPACES, Resource
 from reprieve.planes.common.foreign_decider import StatusAuthors
+from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.troubles import Troubles
 from reprieve.planes.common.watching import Watch, Watcher, start
 from reprieve.planes.quota.pod_records import pod_indexes, slim
@@ -79,12 +79,6 @@ class RuntimeClass(msgspec.Struct, frozen=True, rename="camel"):
     overhead: Overhead | None = None
 
 
-class NamespaceObject(msgspec.Struct, frozen=True, rename="camel"):
-    """A namespace, for its labels."""
-
-    metadata: ObjectMeta = ObjectMeta()
-
-
 class _WrittenMeta(kueue.MetaWithFinalizers, frozen=True, rename="camel"):
     managed_fields: list[dict[str, Any]] | None = None
 
@@ -122,7 +116,7 @@ class Watches:
 
     def __init__(
         self,
-        client: Client,
+        mirror: Mirror,
         clock: Clock,
         kinds: Sequence[JobKind],
         *,
@@ -131,7 +125,7 @@ class Watches:
     ) -> None:
         self._clock = clock
         self._troubles = Troubles(clock)
-        watcher = Watcher(client, clock, report, restarted)
+        watcher = Watcher(mirror, report, restarted)
 
         def watch(
             resource: Resource,
@@ -156,7 +150,7 @@ class Watches:
         self.flavors = watch(FLAVORS, kueue.ResourceFlavor)
         self.classes = watch(_CLASSES, kueue.WorkloadPriorityClass)
         self.checks = watch(CHECKS, kueue.AdmissionCheck)
-        self.namespaces = watch(NAMESPACES, NamespaceObject)
+        self.namespaces = watch(NAMESPACES, Namespace)
         self.priorities = watch(_PRIORITIES, PriorityClass)
         self.limit_ranges = watch(_LIMIT_RANGES, LimitRange)
         self.runtime_classes = watch(_RUNTIME_CLASSES, RuntimeClass, required=False)

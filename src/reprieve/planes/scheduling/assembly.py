@@ -34,6 +34,7 @@ async def assemble(given: Surroundings) -> Assembled:
         client=given.client,
         clock=given.clock,
         fence=given.fence,
+        shared=given.mirror,
         events=events,
         metrics=given.metrics,
         scheduler_metrics=SchedulingMetrics(given.metrics.registry),
@@ -47,6 +48,8 @@ async def assemble(given: Surroundings) -> Assembled:
         decision_limit=given.decision_limit,
         disruptions=given.disruptions,
         governor=given.governor,
+        loops=given.loops,
+        others=given.others,
         decision_log=given.decision_log,
     )
     plane = SchedulingPlane(context, given.namespace)

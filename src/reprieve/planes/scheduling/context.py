@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from reprieve.engine.disruptions.governor import Governor
@@ -18,6 +18,9 @@ from reprieve.execution.parts import SIZES, Sizes
 from reprieve.kube.client import Client
 from reprieve.kube.references import Reference
 from reprieve.kube.series_events import SeriesEvents
+from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.mirror import Mirror
+from reprieve.planes.common.other_actors import OtherActors
 from reprieve.planes.common.solve import DecisionLimit
 from reprieve.settings.scheduling import SchedulingSettings
 from reprieve.telemetry.decision_log import DecisionLog
@@ -55,8 +58,15 @@ class SchedulingContext:
     decision_limit: DecisionLimit = field(default_factory=DecisionLimit)
     disruptions: Disruptions | None = None
     governor: Governor = field(default_factory=Governor)
+    loops: LoopNotices | None = None
+    others: OtherActors | None = None
     decision_log: DecisionLog | None = None
     record_sizes: Sizes = SIZES
+    shared: InitVar[Mirror | None] = None
+    mirror: Mirror = field(init=False)
+
+    def __post_init__(self, shared: Mirror | None) -> None:
+        self.mirror = shared or Mirror(self.client, self.clock)
 
     @property
     def policy(self) -> Policy:

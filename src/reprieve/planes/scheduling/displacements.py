@@ -24,9 +24,12 @@ from reprieve.engine.disruptions.lineage import Lineage, Party
 from reprieve.engine.disruptions.questions import Enforcement, Hold, Question
 from reprieve.engine.plan import Plan
 from reprieve.engine.scheduling.outcome import Unit
+from reprieve.execution.returns import Returns
 from reprieve.intake.lineage import pod_party
 from reprieve.planes.common.displacements import Issued, PlaneDisplacements, Side
+from reprieve.planes.common.loop_notices import LoopNotices
 from reprieve.planes.scheduling.context import log
+from reprieve.planes.scheduling.references import pod_reference
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.clock import Clock
 from reprieve.units.durations import SECOND
@@ -47,7 +50,8 @@ _STRICTLY: Final = 1  # no victim of this plane has a priority that is not lower
 class SchedulingDisplacements:
     """Follows which pods are which line of work.
 
-    `others` is told of what other actors displaced; without it nobody looks for that.
+    `others` is told of what other actors displaced; without it nobody looks for that. `loops`: who
+    names loops; `returns`: who tells when displaced work runs again.
     """
 
     def __init__(
@@ -55,10 +59,14 @@ class SchedulingDisplacements:
         governor: Governor,
         state: ClusterState,
         clock: Clock,
-        others: Callable[[Displacement], None] | None = None,
+        others: Callable[[Displacement], bool] | None = None,
+        loops: LoopNotices | None = None,
+        returns: Returns | None = None,
     ) -> None:
         self._others = others
-        self.told = PlaneDisplacements(governor, Actor.SCHEDULING, self._waits)
+        self._returns = returns
+        self._loops = loops
+        self.told = PlaneDisplacements(governor, Actor.SCHEDULING, self._waits, loops)
         self._governor = governor
         self._state = state
         self._clock = clock
@@ -93,6 +101,13 @@ class SchedulingDisplacements:
             priority=max((row.priority for row in rows), default=0),
             above=_STRICTLY,
         )
+
+    def loop_of(self, unit: Unit) -> str:
+        """Return the loop that a unit is in, in words for its namespace; empty where in none."""
+        if self._loops is None or not self._loops.knows_any:
+            return ""
+        row = next((row for uid in unit.pods if (row := self._state.pod(uid)) is not None), None)
+        return "" if row is None else self._loops.said_of(pod_party(row).lineage)
 
     def restore(self, intents: Iterable[Preemption]) -> None:
         """Take over what former processes did, and what pods still say of how they failed."""
@@ -152,11 +167,15 @@ class SchedulingDisplacements:
             if old is not None:
                 self._forget(old.uid)
             return
+        if old is None and self._loops is not None and self._loops.knows_any:
+            self._loops.again(pod_party(row), pod_reference(row))
         if not row.node or row.finished:
             self._forget(row.uid)
         elif row.uid not in self._lineages or (old is not None and old.labels != row.labels):
             self._forget(row.uid)
             self._place(old, row)
+        if self._returns is not None:
+            self._note_running(self._returns, old, row)
         self._note_failure(old, row)
         if self._others is not None and row.disrupted and (old is None or not old.disrupted):
             self._note_other(row)
@@ -171,9 +190,8 @@ class SchedulingDisplacements:
         found = Displacement(
             self._clock.wall(), Actor.OTHER, None, pod_party(row), row.uid, exempt=exempt
         )
-        self._governor.record(found)
-        self._others(found)
-        log.info("%s/%s is evicted by others: %s", row.namespace, row.name, row.disrupted)
+        if self._others(found):
+            log.info("%s/%s is evicted by others: %s", row.namespace, row.name, row.disrupted)
 
     def _place(self, old: PodRow | None, row: PodRow) -> None:
         party = pod_party(row)
@@ -182,6 +200,15 @@ class SchedulingDisplacements:
         self._parties[party.lineage] = party
         if old is not None and not old.node:
             self._governor.admitted(party, self._clock.wall())
+
+    def _note_running(self, returns: Returns, old: PodRow | None, row: PodRow) -> None:
+        """Tell of a pod that got a node, or was there with one already when it was first seen."""
+        if not row.node or row.finished or row.deleting:
+            return
+        if old is None and row.start is not None:
+            returns.runs(pod_party(row), row.uid, Nanos(row.start * SECOND))
+        elif old is None or not old.node:
+            returns.runs(pod_party(row), row.uid, self._clock.wall())
 
     def _note_failure(self, old: PodRow | None, row: PodRow) -> None:
         if row.deleting or row.disrupted:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from reprieve.engine.cluster.rows import GroupRow
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Attempt, GroupStatus
-from reprieve.planes.scheduling.state import ClusterState
 from reprieve.wording import kube_scheduler as wording
 from reprieve.wording.kube_scheduler import ConditionText
 
@@ -15,17 +14,17 @@ __all__ = ["group_conditions", "group_scheduled"]
 
 
 def group_conditions(
-    state: ClusterState, attempt: Attempt, condition_type: str, *, kep_messages: bool
+    groups: Mapping[str, GroupRow], attempt: Attempt, condition_type: str, *, kep_messages: bool
 ) -> Iterator[tuple[GroupRow, ConditionText]]:
     """Yield the groups that the attempt did not place, with what it says of them.
 
-    Those that it placed are told once their minimum is bound (`group_scheduled`). `condition_type`:
-    that of pod groups under the served version.
+    `groups`: those that the attempt names, by key. Those that it placed are told once their minimum
+    is bound (`group_scheduled`). `condition_type`: that of pod groups under the served version.
     """
     placed = attempt.code is Code.SUCCESS
     parts: tuple[GroupStatus | None, ...] = attempt.parts or (None,)
     for part in parts:
-        row = state.group(attempt.unit.group if part is None else part.key)
+        row = groups.get(attempt.unit.group if part is None else part.key)
         failed = part is not None and part.failure is not None
         if row is not None and (failed or (not placed and attempt.status)):
             own = wording.COMPOSITE_SCHEDULED if row.composite else condition_type

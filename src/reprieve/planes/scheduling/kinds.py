@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from reprieve.api.core import Namespace
 from reprieve.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.scheduling import (
     Condition,
     LabelSelectorOwner,
-    NamespaceObject,
     NodeObject,
     PodDisruptionBudget,
     PodGroup,
@@ -112,9 +112,7 @@ def kinds(policy: Policy, turns: NodeTurns | None = None) -> Sequence[Watched[An
         *((_PRIORITIES,) if policy.protection is not None or policy.max_min_runtime else ()),
         Watched(Kind.POD, PODS, PodObject, _pod_converter(policy)),
         Watched(Kind.NODE, NODES, NodeObject, _node_converter(turns)),
-        Watched(
-            Kind.NAMESPACE, NAMESPACES, NamespaceObject, lambda each: (namespace_entry(each), None)
-        ),
+        Watched(Kind.NAMESPACE, NAMESPACES, Namespace, lambda each: (namespace_entry(each), None)),
         Watched(
             Kind.BUDGET,
             Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),

@@ -8,8 +8,8 @@ from reprieve.engine.placement.profile import Policy
 from reprieve.engine.placement.reasons import Code
 from reprieve.engine.scheduling.outcome import Attempt, Preemption
 from reprieve.planes.scheduling.context import log
+from reprieve.records.scheduling.refusals import refusals
 from reprieve.telemetry.log import DETAIL
-from reprieve.telemetry.refusals import refusals
 from reprieve.telemetry.scheduling import SchedulingMetrics
 from reprieve.units.durations import SECOND
 from reprieve.wording.kube_scheduler import PreemptorKind

@@ -23,9 +23,12 @@ from reprieve.engine.scheduling.queue import Queue
 from reprieve.engine.scheduling.queue_entries import Backoff
 from reprieve.execution.turns import NodeTurns
 from reprieve.kube.errors import ApiError
+from reprieve.planes.common.loop_notices import LoopNotices
+from reprieve.planes.common.other_actors import OtherActors
 from reprieve.planes.common.persistent import persistent, recovered
 from reprieve.planes.common.workers import spawn
 from reprieve.planes.scheduling.bindings import Bindings
+from reprieve.planes.scheduling.carry_out import CarryOut
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.decisions import Decisions
 from reprieve.planes.scheduling.displacements import SchedulingDisplacements
@@ -79,8 +82,20 @@ class SchedulingPlane:
         if context.shared_nodes:
             turns = NodeTurns(context.client, context.fence, context.clock, self.state.claimed)
         self.watches = Watches(context, self.state, turns)
+        self.loops = context.loops or LoopNotices(
+            context.governor,
+            context.metrics,
+            context.events,
+            context.disruptions,
+            lambda: not context.dry_run,
+        )
         self.displacements = SchedulingDisplacements(
-            context.governor, self.state, context.clock, self._others()
+            context.governor,
+            self.state,
+            context.clock,
+            self._others(),
+            self.loops,
+            None if context.disruptions is None else context.disruptions.returns,
         )
         self.statuses = Statuses(context, self.state, lambda: self.watches.groups)
         self.bindings = Bindings(
@@ -127,9 +142,7 @@ class SchedulingPlane:
         self.decisions = Decisions(
             context,
             self.state,
-            self.statuses,
-            self.bindings,
-            self.preemptions,
+            CarryOut(context, self.state, self.statuses, self.bindings, self.preemptions),
             condition_type=lambda: self.watches.condition_type,
             held_back=self._held_back,
             stopped=self.stopped,
@@ -138,6 +151,7 @@ class SchedulingPlane:
             gangs=self.gangs,
             gang_outcomes=self.gang_outcomes,
             holds=self.displacements.holds,
+            loop_of=self.displacements.loop_of,
         )
 
     @property
@@ -208,7 +222,7 @@ class SchedulingPlane:
             if not self.context.dry_run:
                 await recovered(self.preemptions.recover, self.context.clock, log)
             tasks.create_task(self.statuses.run())
-            tasks.create_task(self.decisions.run())
+            tasks.create_task(self.decisions.loop.run())
             clock = self.context.clock
             tasks.create_task(persistent(self._housekeeping, clock, log, "housekeeping"))
             if not self.context.dry_run:
@@ -232,6 +246,7 @@ class SchedulingPlane:
             self.gang_outcomes.show()
             self._short_groups.look(now)
             self.waiting.look(now)
+            await self.loops.show(clock.wall())
             self.context.scheduler_metrics.show_queue(queue.entities(), queue.pods())
             for (place, event, kind), number in queue.incoming.items():
                 self.context.scheduler_metrics.incoming.labels(place, event, kind).inc(number)
@@ -241,7 +256,7 @@ class SchedulingPlane:
                     await self.preemptions.look()
                 except ApiError as failure:
                     log.warning("intents: %s", failure)
-            self.decisions.wake()
+            self.decisions.loop.ask()
             await clock.sleep(_PERIOD)
 
     def _held_back(self) -> str:
@@ -251,15 +266,22 @@ class SchedulingPlane:
             return "the lease is not held for long enough"
         return next(iter(self.watches.troubles()), "")
 
-    def _others(self) -> Callable[[Displacement], None] | None:
+    def _others(self) -> Callable[[Displacement], bool] | None:
         """Return who is told of what others displaced, None where nobody looks for it."""
-        if not self.context.watch_others:
+        context = self.context
+        if not context.watch_others:
             return None
-        told = self.context.disruptions
-        return (lambda row: None) if told is None else told.note
+        told = context.disruptions
+        others = context.others or OtherActors(
+            context.client,
+            context.clock,
+            context.governor,
+            (lambda row: None) if told is None else told.note,
+        )
+        return others.displaced
 
     def _changed(self) -> None:
-        self.decisions.wake()
+        self.decisions.loop.ask()
 
     def _withdraw_nomination(self, row: PodRow) -> None:
         self.statuses.pod(row, nominated="")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from reprieve.api.reprieve import Preemption, VictimState
 from reprieve.engine.cluster.snapshot import Nomination
@@ -28,18 +28,18 @@ from reprieve.kube.errors import ApiError
 from reprieve.planes.common.displacements import Issued
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.displacements import SchedulingDisplacements
+from reprieve.planes.scheduling.effects import Record
 from reprieve.planes.scheduling.preemptor import Preemptor
 from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.planes.scheduling.victims import HELD, SchedulingVictims
-from reprieve.telemetry.displacements import stored
+from reprieve.records.displacements import stored
 from reprieve.units.durations import MILLISECOND, SECOND
 from reprieve.units.ids import Uid
 
-__all__ = ["Preemptions", "Record"]
+__all__ = ["Preemptions"]
 
-Record: TypeAlias = Callable[[], dict[str, Any]]
 
 _RETENTION: Final = Retention()
 _AGAIN: Final = SECOND

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reprieve.engine.cluster.rows import GroupRow, PodRow
 from reprieve.engine.scheduling.outcome import Unit
-from reprieve.kube.references import Reference
 from reprieve.units.ids import Uid
 from reprieve.wording.events import EventText
 
@@ -15,7 +15,7 @@ __all__ = ["Preemptor"]
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """`key` of its queue entry, its kind's word, its target, and the related object."""
+    """`key` of its queue entry, its kind's word, its target, and what events relate to."""
 
     unit: Unit
     key: str
@@ -23,6 +23,6 @@ class Preemptor:
     uid: Uid
     scheduler_name: str
     target: str
-    reference: Reference
+    about: PodRow | GroupRow
     message: str = ""  # of its victims' condition, where that is not kube-scheduler's own
     preempted: Callable[[str], EventText] | None = None  # a victim's event, by its node

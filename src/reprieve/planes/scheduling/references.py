@@ -6,7 +6,7 @@ from reprieve.engine.cluster.rows import Entry, GroupRow, Kind, PodRow
 from reprieve.kube.references import Reference
 from reprieve.planes.scheduling.served import COMPOSITE_GROUPS
 
-__all__ = ["entry_reference", "group_reference", "pod_reference"]
+__all__ = ["entry_reference", "group_reference", "pod_reference", "reference_of"]
 
 
 def pod_reference(row: PodRow) -> Reference:
@@ -24,3 +24,8 @@ def entry_reference(row: Entry) -> Reference:
     """Return a Namespace or PriorityClass."""
     version = "scheduling.k8s.io/v1" if row.kind is Kind.PRIORITY_CLASS else "v1"
     return Reference(version, row.kind, "", row.name, row.uid, str(row.version))
+
+
+def reference_of(row: PodRow | GroupRow, group_version: str) -> Reference:
+    """Return the pod or group; a pod group under `group_version`, the version that is served."""
+    return pod_reference(row) if isinstance(row, PodRow) else group_reference(row, group_version)

@@ -32,16 +32,11 @@ from reprieve.wording import kube_scheduler as wording
 from reprieve.wording.events import EventText
 from reprieve.wording.undecided import not_recorded
 
-__all__ = ["SetAside", "name_of"]
+__all__ = ["SetAside"]
 
 _MOST: Final = 1_000
 _LONGEST_PAUSE: Final = 7  # as many faults in a row have it
 _Rows: TypeAlias = tuple[GroupRow | None, tuple[PodRow, ...]]
-
-
-def name_of(unit: Unit) -> str:
-    """Return what logs call a unit, and what tells it from others."""
-    return unit.group or ", ".join(unit.pods)
 
 
 class SetAside:
@@ -64,8 +59,8 @@ class SetAside:
 
     def waits(self, unit: Unit) -> bool:
         """Whether a unit is not to be decided about now."""
-        before = self._rows.get(name_of(unit))
-        if before is None or not self._faults.waits(name_of(unit), self._context.clock.monotonic()):
+        before = self._rows.get(unit.name)
+        if before is None or not self._faults.waits(unit.name, self._context.clock.monotonic()):
             return False
         return before == self._seen(unit)
 
@@ -80,8 +75,8 @@ class SetAside:
 
     def forget(self, unit: Unit) -> None:
         """The unit was decided about in time, or its plan was recorded: it need not wait."""
-        if self._rows.pop(name_of(unit), None) is not None:
-            self._faults.forget(name_of(unit))
+        if self._rows.pop(unit.name, None) is not None:
+            self._faults.forget(unit.name)
 
     def put(self, unit: Unit, stopped: TookTooLong) -> None:
         """Set a unit aside, and tell it."""
@@ -97,10 +92,10 @@ class SetAside:
 
         `until` is in monotonic nanoseconds.
         """
-        self._faults.hold(name_of(unit), until)
+        self._faults.hold(unit.name, until)
         self._see(unit)
         pause = (until - self._context.clock.monotonic()) // SECOND + 1
-        log.error("%s; it is tried again when it changes, too", Ended(name_of(unit), pause))
+        log.error("%s; it is tried again when it changes, too", Ended(unit.name, pause))
         message = wording.ended_the_process(pause)
         self._tell(unit, message, wording.decision_stopped(message))
 
@@ -110,7 +105,7 @@ class SetAside:
         The instant is in monotonic nanoseconds.
         """
         pause, until = self._put(unit, 1)
-        log.error("the plan for %s cannot be recorded: %s", name_of(unit), failure)
+        log.error("the plan for %s cannot be recorded: %s", unit.name, failure)
         self._context.metrics.unrecorded.labels(Plane.SCHEDULING.value).inc()
         message = not_recorded(str(failure), pause)
         self._tell(unit, message, wording.preemption_not_recorded(message))
@@ -118,15 +113,15 @@ class SetAside:
 
     def _put(self, unit: Unit, times: int) -> tuple[int, int]:
         """Set a unit aside as after so many failures more; return for how many seconds, until."""
-        now, key = self._context.clock.monotonic(), name_of(unit)
+        now, key = self._context.clock.monotonic(), unit.name
         until = max(self._faults.add(key, now) for _ in range(times))
         self._see(unit)
         return (until - now) // SECOND, until
 
     def _see(self, unit: Unit) -> None:
         """Keep what a unit is now."""
-        self._rows.pop(name_of(unit), None)
-        self._rows[name_of(unit)] = self._seen(unit)
+        self._rows.pop(unit.name, None)
+        self._rows[unit.name] = self._seen(unit)
         if len(self._rows) > _MOST:
             oldest = next(iter(self._rows))
             del self._rows[oldest]

@@ -28,7 +28,7 @@ from reprieve.kube.bodies import Json
 from reprieve.kube.references import Reference
 from reprieve.planes.scheduling.context import SchedulingContext, log
 from reprieve.planes.scheduling.preemptor import Preemptor
-from reprieve.planes.scheduling.references import pod_reference
+from reprieve.planes.scheduling.references import pod_reference, reference_of
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.durations import MINUTE, SECOND
 from reprieve.units.ids import Uid
@@ -197,7 +197,8 @@ class SchedulingVictims:
         text = wording.preempted(preemptor.kind, preemptor.uid, preemptor.target)
         if preemptor.preempted is not None:
             text = preemptor.preempted(row.node if row is not None else "")
-        self._context.announce(about, text, preemptor.scheduler_name, preemptor.reference)
+        related = reference_of(preemptor.about, self._context.group_version)
+        self._context.announce(about, text, preemptor.scheduler_name, related)
 
     def _stake(self, uid: Uid) -> Stake:
         row = self._state.pod(uid)

@@ -11,9 +11,9 @@ design's "Why work waits".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from reprieve.engine.cluster.rows import COMPOSITE, GroupRow, PodRow
 from reprieve.engine.cluster.trees import Way
@@ -38,7 +38,7 @@ from reprieve.kube.references import Reference
 from reprieve.planes.scheduling.context import SchedulingContext
 from reprieve.planes.scheduling.gangs.book import GangBook
 from reprieve.planes.scheduling.references import group_reference, pod_reference
-from reprieve.planes.scheduling.set_aside import SetAside, name_of
+from reprieve.planes.scheduling.set_aside import SetAside
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.units.durations import SECOND
 from reprieve.units.ids import Uid
@@ -109,13 +109,27 @@ class Waiting:
         """Take in what an attempt ended in."""
         found = of_attempt(attempt)
         if found is None:
-            self._found.pop(name_of(attempt.unit), None)
+            self._found.pop(attempt.unit.name, None)
         else:
-            self._found[name_of(attempt.unit)] = found
+            self._found[attempt.unit.name] = found
+
+    def is_sampled(self) -> bool:
+        """Count a refusal; tell whether what it was decided on is to be written to the log."""
+        decision_log = self._context.decision_log
+        return decision_log is not None and decision_log.samples.is_due()
+
+    def sampled(self, unit: Unit, decision_input: Mapping[str, Any]) -> None:
+        """Write to the decision log what a unit was refused on."""
+        decision_log, key = self._context.decision_log, unit.name
+        found = self._found.get(key)
+        rows = [row for uid in unit.pods if (row := self._state.pod(uid)) is not None]
+        if decision_log is not None and found is not None and rows:
+            ref = self._ref(self._unit(key, rows, found))
+            decision_log.decided_on(Plane.SCHEDULING, ref, found.reason, decision_input)
 
     def failed(self, unit: Unit) -> None:
         """Nothing was decided about the unit: what was known of it counts no more."""
-        self._found.pop(name_of(unit), None)
+        self._found.pop(unit.name, None)
 
     # Asking.
 
@@ -200,19 +214,21 @@ class Waiting:
     def _log(self, key: str, held: _Held, found: Diagnosis) -> None:
         """Write a new reason to the decision log, if there is one."""
         decision_log = self._context.decision_log
-        if decision_log is None:
-            return
-        unit = self._unit(key, held, found)
+        if decision_log is not None:
+            unit = self._unit(key, held, found)
+            decision_log.waits(key, self._ref(unit), self.with_deadline(unit))
+
+    def _ref(self, unit: WaitingUnit) -> Ref:
+        """Return the unit itself; without version and uid where it has no object."""
         about = next(iter(self._about(unit)), None)
         known = about is not None and (about.kind, about.name) == (unit.kind, unit.name)
-        ref = Ref(
+        return Ref(
             about.api_version if about is not None and known else "",
             unit.kind,
             unit.namespace,
             unit.name,
             Uid(about.uid if about is not None and known else ""),
         )
-        decision_log.waits(key, ref, self.with_deadline(unit))
 
     def _about(self, unit: WaitingUnit) -> Iterable[Reference]:
         """Yield the unit's group, or its pods where it has none."""

@@ -18,8 +18,9 @@ from reprieve.intake.cluster.pods import counted_pod_row
 from reprieve.kube.errors import ApiError, NotFound
 from reprieve.kube.objects import identity_of
 from reprieve.kube.references import Reference
-from reprieve.kube.reflector import Health, Reflector
+from reprieve.kube.reflector import Health
 from reprieve.kube.resource import Resource
+from reprieve.planes.common.mirror import Followed
 from reprieve.planes.common.persistent import persistent
 from reprieve.planes.common.troubles import Troubles
 from reprieve.planes.scheduling.context import SchedulingContext, log
@@ -120,7 +121,7 @@ class Watches:
     ) -> None:
         self._context = context
         self._state = state
-        self._reflectors: dict[Kind, Reflector[Any]] = {}
+        self._followed: dict[Kind, Followed[Any]] = {}
         self._optional: set[Kind] = set()
         self._listed: dict[Kind, asyncio.Event] = {}
         self._troubles = Troubles(context.clock)
@@ -144,8 +145,8 @@ class Watches:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             for watched in self._kinds:
-                reflector = self._reflectors[watched.kind]
-                group.create_task(reflector.run(), name=f"watch {watched.resource.qualified}")
+                followed = self._followed[watched.kind]
+                group.create_task(followed.run(), name=f"watch {watched.resource.qualified}")
             clock = self._context.clock
             group.create_task(persistent(self._absent, clock, log, "looking for kinds"))
             follow = partial(self._follow_groups, group)
@@ -164,40 +165,38 @@ class Watches:
     def troubles(self) -> list[str]:
         """Return one line for each kind that cannot be read, but for those that may be absent."""
         return self._troubles.lines(
-            reflector
-            for kind, reflector in self._reflectors.items()
-            if not (kind in self._optional and reflector.health is Health.NOT_SERVED)
+            followed
+            for kind, followed in self._followed.items()
+            if not (kind in self._optional and followed.health is Health.NOT_SERVED)
         )
 
-    def _add(self, watched: Watched[Any]) -> Reflector[Any]:
+    def _add(self, watched: Watched[Any]) -> Followed[Any]:
         listed = self._listed.setdefault(watched.kind, asyncio.Event())
 
         def report(trouble: Exception) -> None:
             if not (watched.optional and isinstance(trouble, NotFound)):
                 log.warning("%s", trouble)
 
-        reflector: Reflector[Any] = Reflector(
-            self._context.client,
+        followed: Followed[Any] = self._context.mirror.follow(
             watched.resource,
             watched.type,
             _Sink(self._context, watched, self._state, listed),
-            self._context.clock,
             report=report,
             restarted=lambda why: self._context.metrics.watch_restarts.labels(
                 watched.resource.qualified, why
             ).inc(),
         )
-        self._reflectors[watched.kind] = reflector
+        self._followed[watched.kind] = followed
         if watched.optional:
             self._optional.add(watched.kind)
-        return reflector
+        return followed
 
     async def _absent(self) -> None:
         """Count optional kinds that are not served as listed and empty."""
         while not all(self._listed[kind].is_set() for kind in self._optional):
             for kind in self._optional:
                 listed = self._listed[kind]
-                if self._reflectors[kind].health is Health.NOT_SERVED and not listed.is_set():
+                if self._followed[kind].health is Health.NOT_SERVED and not listed.is_set():
                     self._state.replace(kind, [])
                     listed.set()
             await self._context.clock.sleep(SECOND // 10)
@@ -226,11 +225,11 @@ class Watches:
         if resource is None:
             log.info("no version of PodGroup is served: only plain pods are scheduled")
             self._context.group_version = ""
-            self._reflectors.pop(Kind.GROUP, None)
+            self._followed.pop(Kind.GROUP, None)
             self._state.replace(Kind.GROUP, [])
             self._listed[Kind.GROUP].set()
             return
         log.info("PodGroups are read as %s", resource.api_version)
         self._context.group_version = resource.api_version
-        reflector = self._add(pod_group_kind(resource))
-        self._groups = resource, group.create_task(reflector.run(), name="watch podgroups")
+        followed = self._add(pod_group_kind(resource))
+        self._groups = resource, group.create_task(followed.run(), name="watch podgroups")

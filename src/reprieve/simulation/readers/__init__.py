@@ -8,6 +8,7 @@ from typing import Final
 
 from reprieve.simulation.readers.csv_form import read_csv
 from reprieve.simulation.readers.helios import read_helios
+from reprieve.simulation.readers.kueue import read_kueue
 from reprieve.simulation.readers.openb import read_openb, read_openb_2025
 from reprieve.simulation.readers.pai import read_pai
 from reprieve.simulation.readers.philly import read_philly
@@ -22,6 +23,7 @@ READERS: Final[Mapping[str, Callable[[Path, str], Trace]]] = {
     "csv": read_csv,
     "acme": read_helios,
     "helios": read_helios,
+    "kueue": read_kueue,
     "openb": read_openb,
     "openb-2025": read_openb_2025,
     "pai": read_pai,

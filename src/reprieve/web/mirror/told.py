@@ -15,7 +15,7 @@ from reprieve.api.disruption import Disruption
 from reprieve.api.kaiwo import GpuWorkload
 from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.kube.objects import version_number
-from reprieve.telemetry.displacements import kept
+from reprieve.records.displacements import kept
 from reprieve.units.instants import Nanos
 from reprieve.units.untrusted import cut
 from reprieve.web.mirror.pods import NEVER, instant

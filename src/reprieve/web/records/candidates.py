@@ -22,15 +22,15 @@ from typing import Final
 from reprieve.answers.quantities import amounts, duration
 from reprieve.answers.recorded import Replays
 from reprieve.engine.cluster.snapshot import NO_START
-from reprieve.engine.idle.evaluation import idle_for
+from reprieve.engine.idle.flights import idle_for
 from reprieve.engine.idle.outcome import Reason as IdleReason
 from reprieve.engine.quota.candidates import by_local_queue, order_holders
-from reprieve.engine.quota.state import UNRESERVED, Holder, Row
+from reprieve.engine.quota.state import Holder, Row, row_of
 from reprieve.engine.scheduling.harm import lost_work
-from reprieve.telemetry.quota_replay import QuotaReplay, Standing, quota_answers
-from reprieve.telemetry.replay import Answer, Replay, Role, answers
-from reprieve.telemetry.scheduling_replay import Part, PodAnswer, SchedulingReplay, pod_answers
-from reprieve.telemetry.sums import pool_of
+from reprieve.records.idle.replay import Answer, Replay, Role, answers
+from reprieve.records.quota.replay import QuotaReplay, Standing, quota_answers
+from reprieve.records.scheduling.replay import Part, PodAnswer, SchedulingReplay, pod_answers
+from reprieve.records.sums import pool_of
 from reprieve.units.durations import SECOND
 from reprieve.web.records.judged import Candidate, Fate
 from reprieve.wording.kaiwo import declined_text
@@ -127,7 +127,7 @@ def _quota_places(replay: QuotaReplay, taken: Iterable[Holder]) -> dict[str, int
 
 
 def _in_order(replay: QuotaReplay, taken: Iterable[Holder]) -> dict[str, int]:
-    rows: list[Row] = [_row(holder) for holder in taken]
+    rows: list[Row] = [row_of(holder) for holder in taken]
     usage = replay.snapshot.local_queue_usage if by_local_queue(replay.snapshot) else None
     own = replay.entry.queue
 
@@ -136,12 +136,6 @@ def _in_order(replay: QuotaReplay, taken: Iterable[Holder]) -> dict[str, int]:
 
     ordered = sorted(rows, key=cmp_to_key(compare))
     return {row[3]: place for place, row in enumerate(ordered, start=1)}
-
-
-def _row(holder: Holder) -> Row:
-    reserved = holder.workload.reserved_at
-    instant = UNRESERVED if reserved is None else reserved
-    return (holder.priority, -2 * instant - holder.idle, holder.workload.uid, holder.key, holder)
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ from reprieve.engine.gangs.job import VictimGangs
 from reprieve.engine.idle.claims import before_each
 from reprieve.engine.scheduling.nominations import nominations_of
 from reprieve.engine.scheduling.proof import faults_of
-from reprieve.telemetry.quota_replay import QuotaReplay
-from reprieve.telemetry.scheduling_replay import SchedulingReplay
+from reprieve.records.quota.replay import QuotaReplay
+from reprieve.records.scheduling.replay import SchedulingReplay
 from reprieve.web.records.candidates import candidates_of, order_of
 from reprieve.web.records.judged import Again, Candidate, Fate, Judgement
 

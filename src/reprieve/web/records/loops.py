@@ -13,7 +13,7 @@ from reprieve.api.reprieve import ObjectRef, Preemption
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.disruptions.ledger import Displacement
 from reprieve.engine.disruptions.lineage import Lineage, Party
-from reprieve.telemetry.displacements import displacements_of
+from reprieve.records.displacements import displacements_of
 from reprieve.units.instants import Nanos
 
 __all__ = ["HeldLoop", "loops_of"]

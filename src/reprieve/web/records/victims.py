@@ -21,7 +21,7 @@ from reprieve.api.reprieve import (
 )
 from reprieve.engine.lost_work import devices_of
 from reprieve.engine.plan import Plane
-from reprieve.telemetry.victim_states import victim_states
+from reprieve.records.victim_states import victim_states
 from reprieve.units.instants import Nanos
 from reprieve.web.mirror.pods import instant
 from reprieve.web.mirror.units import unit_id

@@ -32,7 +32,7 @@ from reprieve.planes.scheduling.gangs.book import Parked
 from reprieve.planes.scheduling.gangs.plane import GangPlane
 from reprieve.planes.scheduling.preemptions import Preemptions
 from reprieve.planes.scheduling.preemptor import Preemptor
-from reprieve.planes.scheduling.references import pod_reference
+from reprieve.planes.scheduling.references import pod_reference, reference_of
 from reprieve.planes.scheduling.state import ClusterState
 from reprieve.planes.scheduling.statuses import Statuses
 from reprieve.telemetry.gangs import GangMetrics, job_size
@@ -200,8 +200,8 @@ class GangOutcomes:
                 assert preemptor.preempted is not None, "jobs have words of their own"
                 text = preemptor.preempted(each.node)
                 about = pod_reference(each.row)
-                name = preemptor.scheduler_name
-                self._context.announce(about, text, name, preemptor.reference)
+                name, by = preemptor.scheduler_name, reference_of(preemptor.about, "")
+                self._context.announce(about, text, name, by)
                 self._say(each.row, wording.PREEMPTED)
         victims = tuple(v for v in plan.victims if v.root.uid not in parked)
         slots = {uid: slot for slot, uid in enumerate(snapshot.pod_uids)}
@@ -224,7 +224,7 @@ class GangOutcomes:
             trigger.uid,
             name,
             "",
-            pod_reference(trigger),
+            trigger,
             message=wording.disruption_message(name, cycle.key, key, spelling),
             preempted=lambda node: wording.preempted(trigger.uid, node),
         )

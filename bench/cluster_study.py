@@ -1,0 +1,315 @@
+"""The jobs of a study as Jobs on a cluster, decided about by the real quota plane.
+
+Tenants are ClusterQueues in one cohort, as `simulation.quota_cluster` has them, and each has a
+namespace with a LocalQueue. A job is a Job of one pod on one large node, so that nothing is
+fragmented; its pod runs for as long as the job (`sim.reprieve.dev/run-time`), anew from the
+beginning after it was displaced, and leaves at once: the work model without saves. What happens is
+noted in the order in which the API server tells it: who gets quota, and who is preempted for whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+from uuid import UUID
+
+import msgspec
+
+from reprieve.api.kueue import API_VERSION
+from reprieve.api.reprieve import Preemption
+from reprieve.engine.placement.profile import Policy
+from reprieve.kube.reflector import Reflector
+from reprieve.kube.resource import NAMESPACES, PREEMPTIONS, Resource
+from reprieve.planes.quota.context import QuotaOptions
+from reprieve.scenarios.model import NodeSpec
+from reprieve.settings.quota import QuotaSettings
+from reprieve.shadow.candidate import Candidate
+from reprieve.shadow.comparison import compared
+from reprieve.simulation.replay import Admitted, Replay
+from reprieve.simulation.trace import Job
+from reprieve.units.durations import MILLISECOND, SECOND
+from tests.quota_plane.site import JOBS, WORKLOADS, Site, site
+from tests.virtual_time import LoopClock, VirtualTimeLoop
+
+__all__ = [
+    "TENANTS",
+    "Agreement",
+    "Played",
+    "agreement",
+    "played",
+    "reproduced",
+    "study_jobs",
+    "virtually",
+]
+
+Object = dict[str, Any]
+TENANTS: Final = ("a", "b", "c")
+DEVICE: Final = "nvidia.com/gpu"
+_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
+_RULES: Final = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+
+
+@dataclass
+class Played:
+    """What came of the jobs: who got quota, in order; who went for whom; and when all was over."""
+
+    admitted: list[str] = field(default_factory=list)
+    victims: list[tuple[str, str]] = field(default_factory=list)
+    makespan_s: float = 0.0
+    records: list[Object] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, replay: Replay) -> Played:
+        """Return the same of a replay."""
+        found = cls(makespan_s=replay.ended / SECOND)
+        for decision in replay.decisions:
+            if isinstance(decision, Admitted):
+                found.admitted.append(decision.job)
+            else:
+                found.victims += [(decision.preemptor, each.job) for each in decision.victims]
+        return found
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Shares of one: admissions that both have in the same order, and pairs of victims."""
+
+    admissions: float
+    victims: float
+    makespan_off: float
+
+
+def agreement(one: Played, other: Played) -> Agreement:
+    """Compare what came of the same jobs.
+
+    Admissions agree as far as they are a common subsequence; victims are compared with whom they
+    went for, however often.
+    """
+    blocks = SequenceMatcher(None, one.admitted, other.admitted, autojunk=False)
+    common = sum(block.size for block in blocks.get_matching_blocks())
+    longest = max(len(one.admitted), len(other.admitted), 1)
+    rest, same = list(other.victims), 0
+    for pair in one.victims:
+        if pair in rest:
+            rest.remove(pair)
+            same += 1
+    pairs = max(len(one.victims), len(other.victims), 1)
+    return Agreement(
+        common / longest,
+        same / pairs if one.victims or other.victims else 1.0,
+        one.makespan_s / other.makespan_s - 1,
+    )
+
+
+def virtually(main: Callable[[], Any]) -> Any:
+    """Run in virtual time, which passes only while nobody has anything to do."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main())
+
+
+def study_jobs(number_of_jobs: int, seed: int = 0) -> list[Job]:
+    """Return jobs that contend for 16 devices; they arrive seconds apart, as the API counts.
+
+    Instants have fractions, so that no two things happen at one instant: which of them a cluster
+    takes note of first is nobody's decision.
+    """
+    random, now, found = Random(seed), 0, []
+    for number in range(number_of_jobs):
+        found.append(
+            Job(
+                f"j{number}",
+                now * SECOND + random.randrange(1_000) * MILLISECOND,
+                random.choice((1, 1, 2, 4, 8)),
+                random.randint(10_000, 400_000) * MILLISECOND,
+                tenant=random.choice(TENANTS),
+                priority=random.choice((0, 0, 100)),
+            )
+        )
+        now += random.randint(2, 26)
+    return found
+
+
+def reproduced(records: Sequence[Object]) -> tuple[int, int]:
+    """Return how many records give their own plan when they are decided again, and of how many."""
+    found = [
+        compared(msgspec.convert(each, Preemption), Candidate("as recorded"), _no_plugins)
+        for each in records
+    ]
+    return sum(each.decided and each.reproduced for each in found), len(found)
+
+
+def _no_plugins(_policy: Policy) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {}, {}
+
+
+async def played(jobs: Sequence[Job], tenants: Sequence[str], devices: int, folder: Path) -> Played:
+    """Submit the jobs to an embedded cluster at their arrivals; return what came of them."""
+    size: dict[str, str | int] = {
+        DEVICE: str(devices),
+        "cpu": "4000",
+        "memory": "4000Gi",
+        "pods": "4000",
+    }
+    nodes = [NodeSpec("node-0", size)]
+    # Between equals the uid decides: here, as in the replay, who was created first.
+    numbers = count(1)
+    ordered = patch("uuid.uuid4", lambda: UUID(int=next(numbers)))
+    # As the operator and the replay have it: who displaces in vain is held.
+    usual = QuotaSettings()
+    options = QuotaOptions(loop_limit=usual.loop_limit, loop_window=usual.loop_window)
+    async with site(folder, *_setup(tenants, devices), nodes=nodes, options=options) as cluster:
+        ordered.start()
+        for tenant in tenants:
+            await cluster.client.create(NAMESPACES, {"metadata": {"name": tenant}}, dict)
+            await cluster.client.create(_QUEUES, _local_queue(tenant), dict)
+        for name in sorted({job.priority or 0 for job in jobs}):
+            await cluster.create(_priority(name))
+        notes = _Notes()
+        watching = asyncio.create_task(_watch(cluster, notes))
+        await asyncio.sleep(5)
+        began = asyncio.get_running_loop().time()
+        # The API counts whole seconds, by which queues are ordered.
+        began += 1 - LoopClock().wall() % SECOND / SECOND
+        for job in jobs:
+            await asyncio.sleep(
+                max(0.0, began + job.arrival / SECOND - asyncio.get_running_loop().time())
+            )
+            await cluster.client.create(JOBS, _job(job), dict)
+        await notes.until_finished(len(jobs))
+        found = notes.found
+        found.makespan_s = asyncio.get_running_loop().time() - began
+        page = await cluster.client.list(PREEMPTIONS, dict)
+        found.records = sorted(page.items, key=lambda each: each["spec"]["decidedAt"])
+        found.victims = [
+            (_job_of(record["spec"]["preemptor"]), _job_of(victim["subject"]))
+            for record in found.records
+            for victim in record["spec"]["victims"]
+        ]
+        watching.cancel()
+        ordered.stop()
+        return found
+
+
+def _setup(tenants: Sequence[str], devices: int) -> list[Object]:
+    even, left = divmod(devices, len(tenants))
+    flavor = {"apiVersion": API_VERSION, "kind": "ResourceFlavor", "metadata": {"name": "devices"}}
+    queues = []
+    for place, name in enumerate(tenants):
+        quota = {"name": DEVICE, "nominalQuota": str(even + (place < left))}
+        group = {
+            "coveredResources": [DEVICE],
+            "flavors": [{"name": "devices", "resources": [quota]}],
+        }
+        spec = {
+            "cohortName": "cluster",
+            "namespaceSelector": {},
+            "resourceGroups": [group],
+            "preemption": _RULES,
+        }
+        metadata = {"name": name}
+        queues.append(
+            {
+                "apiVersion": API_VERSION,
+                "kind": "ClusterQueue",
+                "metadata": metadata,
+                "spec": spec,
+            }
+        )
+    return [flavor, *queues]
+
+
+def _local_queue(tenant: str) -> Object:
+    metadata = {"name": "jobs", "namespace": tenant}
+    return {"metadata": metadata, "spec": {"clusterQueue": tenant}}
+
+
+def _priority(value: int) -> Object:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": f"priority-{value}"},
+        "value": value,
+    }
+
+
+def _job(job: Job) -> Object:
+    amounts = {DEVICE: str(job.devices)}
+    container = {
+        "name": "main",
+        "image": "registry.example/train:1",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    lasts = {
+        "sim.reprieve.dev/run-time": f"{job.duration // MILLISECOND}ms",
+        "sim.reprieve.dev/start-latency": "1ms",
+        "sim.reprieve.dev/termination-time": "1ms",
+    }
+    template = {
+        "metadata": {"annotations": lasts},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    labels = {
+        "kueue.x-k8s.io/queue-name": "jobs",
+        "kueue.x-k8s.io/priority-class": f"priority-{job.priority or 0}",
+    }
+    return {
+        "metadata": {"name": job.id, "namespace": job.tenant, "labels": labels},
+        "spec": {"suspend": True, "parallelism": 1, "completions": 1, "template": template},
+    }
+
+
+def _job_of(workload: Object) -> str:
+    """Return the key of the job that a Workload is of, by the name that it gets for it."""
+    name = str(workload["name"]).removeprefix("job-").rpartition("-")[0]
+    return f"{workload['namespace']}/{name}"
+
+
+class _Notes:
+    """Notes who gets quota and who has finished; a sink of a reflector."""
+
+    def __init__(self) -> None:
+        self.found = Played()
+        self._reserved: dict[str, bool] = {}
+        self._finished: set[str] = set()
+        self._changed = asyncio.Event()
+
+    async def until_finished(self, count: int) -> None:
+        while len(self._finished) < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def received(self, objects: list[Any]) -> list[Any]:
+        return objects
+
+    def replaced(self, objects: list[Any], resource_version: str) -> None:
+        for each in objects:
+            self.applied(each)
+
+    def applied(self, obj: Object) -> None:
+        said = {
+            each["type"]
+            for each in (obj.get("status") or {}).get("conditions") or ()
+            if each["status"] == "True"
+        }
+        name, uid = _job_of(obj["metadata"]), obj["metadata"]["uid"]
+        holds = "QuotaReserved" in said
+        if holds and not self._reserved.get(uid) and "Finished" not in said:
+            self.found.admitted.append(name)
+        self._reserved[uid] = holds
+        if "Finished" in said:
+            self._finished.add(name)
+            self._changed.set()
+
+    def deleted(self, obj: Object) -> None:
+        """Nothing is deleted while it is played."""
+
+
+async def _watch(cluster: Site, notes: _Notes) -> None:
+    await Reflector(cluster.client, WORKLOADS, dict, notes, LoopClock()).run()

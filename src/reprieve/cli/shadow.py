@@ -1,0 +1,150 @@
+"""`reprieve shadow --policy FILE`: recorded preemptions decided again under a candidate policy.
+
+Records are read with the caller's rights, from a cluster or a file; nothing is written. Exit code
+0: answered. 1: there are records, and none of them can be decided again. 2: what was asked cannot
+be answered; one line says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+import yaml
+
+from reprieve.answers.layout import Style, safe
+from reprieve.answers.record_sources import records_of_file, records_of_reader, samples_of_log
+from reprieve.answers.sources import ClusterSource, Reading
+from reprieve.api.reprieve import Preemption
+from reprieve.cli.cluster_options import context_option, kubeconfig_option, namespace_option
+from reprieve.cli.deciding import reading_client
+from reprieve.cli.shadow_text import shadow_text
+from reprieve.engine.placement.filtering import PlacementScorer
+from reprieve.engine.placement.profile import Policy
+from reprieve.engine.scheduling.plugins import PostFilter
+from reprieve.kube.credentials import load_connection
+from reprieve.kube.errors import ApiError
+from reprieve.planes.common.plugins import installed, load, load_scorers
+from reprieve.settings.start_up import DEFAULT_NAMESPACE
+from reprieve.shadow.candidate import Candidate, read_candidate
+from reprieve.shadow.comparison import compared
+from reprieve.shadow.document import Document, document
+from reprieve.units.clock import SystemClock
+from reprieve.units.errors import UsageError
+
+__all__ = ["shadow"]
+
+_NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
+
+
+@click.command()
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The candidate: sections of a --config file, or the keys of a policy of a study. Without, "
+    "decisions are made again as they were recorded.",
+)
+@click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    help="Read records from a file of kubectl get preemptions,preemptionparts -A -o json (or "
+    "yaml); - is standard input.",
+)
+@click.option(
+    "--decision-log",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="In place of records the samples of this log: decisions that refused somebody.",
+)
+@namespace_option("Records of this namespace alone; else all that you may read.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Of the answer.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show every decision that differs.")
+@kubeconfig_option
+@context_option
+def shadow(
+    policy: Path | None,
+    filename: str | None,
+    decision_log: Path | None,
+    namespace: str | None,
+    output: str,
+    everything: bool,
+    kubeconfig: str | None,
+    context: str | None,
+) -> None:
+    """Tell who would have made way under another policy, from the records of preemptions.
+
+    Each recorded decision is made again by the engine on its own input, one at a time; what would
+    have come of it afterwards is not known. Nothing is written.
+    """
+    candidate = Candidate("as recorded") if policy is None else read_candidate(policy)
+    if filename is not None and decision_log is not None:
+        raise UsageError("-f and --decision-log: accepted: one of them")
+    if filename is not None or decision_log is not None:
+        if decision_log is not None:
+            records, unread = samples_of_log(decision_log)
+        else:
+            assert filename is not None
+            records, unread = records_of_file(filename)
+        if namespace is not None:
+            records = [each for each in records if each.metadata.namespace == namespace]
+    else:
+        records, unread = asyncio.run(_of_cluster(namespace, kubeconfig, context))
+    plugins = _Plugins()
+    found = document(candidate, (compared(each, candidate, plugins) for each in records), unread)
+    _print(found, output, everything=everything)
+    if found.total.decisions and not found.total.decided:
+        sys.exit(1)
+
+
+async def _of_cluster(
+    namespace: str | None, kubeconfig: str | None, context: str | None
+) -> tuple[list[Preemption], list[str]]:
+    clock = SystemClock()
+    connection = await load_connection(kubeconfig, context, clock)
+    client = reading_client(connection, clock)
+    operator = os.environ.get(_NAMESPACE, "").strip() or DEFAULT_NAMESPACE
+    try:
+        return await records_of_reader(Reading(ClusterSource(client, clock)), operator, namespace)
+    except ApiError as failure:
+        raise UsageError(safe(str(failure))) from None
+    finally:
+        await client.close()
+
+
+class _Plugins:
+    """The plugins of installed packages, looked for once and when a record needs them."""
+
+    def __init__(self) -> None:
+        self._offered = installed()
+
+    def __call__(
+        self, policy: Policy
+    ) -> tuple[Mapping[str, PostFilter], Mapping[str, PlacementScorer]]:
+        """Return those that the profiles of a policy enable."""
+        return load(self._offered, policy), load_scorers(self._offered, policy)
+
+
+def _print(found: Document, form: str, *, everything: bool) -> None:
+    if form == "text":
+        for line in shadow_text(found, Style.of_terminal().width, everything=everything):
+            click.echo(line)
+    elif form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        plain = msgspec.to_builtins(found)
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip())

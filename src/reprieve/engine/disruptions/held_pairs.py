@@ -1,0 +1,65 @@
+"""Which pairs of families are held at an instant, for those who name them.
+
+Asked are the pairs of which one displaced the other `limit` times within the window, either of two
+since it may be the other one that is held, and those of loops, whose holds may last for longer than
+the window. A pair is asked about as it displaced the other last; it is forgotten when it is not
+held and the window has passed. Looking for pairs costs the rows of the window, and is done again
+only when a row was taken in. Source: specification of disruptions, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from reprieve.engine.disruptions.history import History
+from reprieve.engine.disruptions.questions import Hold, Loop, Question
+from reprieve.units.instants import Nanos
+
+__all__ = ["Families", "HeldPairs"]
+
+Families = tuple[str, str]
+
+
+class HeldPairs:
+    """Remembers which pairs may be held, each with the last question that it stands for."""
+
+    def __init__(self, history: History, limit: int, window: int) -> None:
+        self._history = history
+        self._limit = limit
+        self._window = window
+        self._revision = -1
+        self._often: dict[Families, Question] = {}
+
+    def held(
+        self, now: Nanos, loops: Iterable[Loop], ask: Callable[[Question], Hold | None]
+    ) -> dict[Families, tuple[Question, Hold]]:
+        """Return who is held from whom, with the question that says so; `ask` the governor."""
+        if not self._limit:
+            return {}
+        if self._revision != self._history.revision:
+            self._revision = self._history.revision
+            self._look(now)
+        for loop in loops:
+            for one, other in loop.held:
+                history = self._history
+                asked = Question(history.party(one), history.party(other), loop.found)
+                self._often.setdefault((history.named(one), history.named(other)), asked)
+        found = {}
+        for pair, question in list(self._often.items()):
+            hold = ask(replace(question, now=now))
+            if hold is not None:
+                found[pair] = (question, hold)
+            elif now - question.now >= self._window:
+                del self._often[pair]
+        return found
+
+    def _look(self, now: Nanos) -> None:
+        often = self._history.often(Nanos(now - self._window), self._limit)
+        for pair, row in sorted(often.items(), key=lambda each: each[1].identity):
+            one, other = row.preemptor, row.victim
+            assert one is not None
+            asked = Question(one, other, row.at, above=row.above, cause=row.cause)
+            self._often[pair] = asked
+            turned = Question(other, one, row.at, above=-row.above, cause=row.cause)
+            self._often.setdefault(pair[::-1], turned)

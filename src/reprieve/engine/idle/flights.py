@@ -1,0 +1,43 @@
+"""What a GpuWorkload's own row says of it, for decisions, records and texts alike.
+
+How long it has been idle, and for whom its GPUs are on their way after it was told to make way.
+Source: specification of the idle plane, sections 9 and 12.
+"""
+
+from __future__ import annotations
+
+from reprieve.engine.idle.model import IdleSnapshot, Phase, Policy, Workload
+from reprieve.units.instants import Nanos
+
+__all__ = ["idle_for", "in_flight"]
+
+
+def idle_for(workload: Workload, now: Nanos) -> int:
+    """Return nanoseconds since the idle stretch began; a start in the future counts as now."""
+    since = workload.status.idle_since
+    return 0 if since is None else max(0, now - since)
+
+
+def in_flight(workload: Workload, snapshot: IdleSnapshot, policy: Policy, now: Nanos) -> str | None:
+    """Return for whom this workload's GPUs are on their way, None when they are not.
+
+    A key is `namespace/name`; a bare name (no slash) is all that a status says; "" is nobody
+    (policy Always).
+    """
+    phase = workload.status.phase
+    claimed = workload.root.uid in snapshot.claims
+    if phase is Phase.PREEMPTED:
+        if policy.literal.preempted_not_in_flight or not _settling(workload, policy, now):
+            return None
+    elif phase is Phase.DELETED or (phase is not Phase.PREEMPTING and not claimed):
+        return None
+    if claimed:
+        return snapshot.claims[workload.root.uid] or ""
+    return workload.status.preempted_for
+
+
+def _settling(workload: Workload, policy: Policy, now: Nanos) -> bool:
+    if workload.pods:
+        return any(pod.ends is None or now <= pod.ends + policy.slack for pod in workload.pods)
+    since = workload.released if workload.released is not None else workload.status.preempted_at
+    return since is not None and 0 <= now - since < policy.settling

@@ -1,0 +1,71 @@
+"""What victims lose: which of equal candidates go first, and whether to wait until they have saved.
+
+Only with the option `harmOrder`. Work loses the time since its last save, or since it got its quota
+where it has not saved since, times its devices (`engine.lost_work`). Per device that frees that is
+the time alone, so that the later save goes first, and the order of any two does not change while
+neither saves: it takes the place of the reservation in the order of candidates (`state`), below
+priority and everything else that stands above it.
+
+Who is to make way and says when its next save is to be good may be worth waiting for. The preemptor
+waits until the save of one of its victims at which they lose least altogether, if what they lose
+less then is more than a fifth of the device time that the preemptor waits for it. It waits like one
+whose victims are on their way. Nobody is safe for that: a save that is overdue is not waited for,
+and who has saved goes first; who saves seldom is not waited for long, as the wait costs more than
+it gains. Source: KEP-5710, "Future extensions"; the quota plane's own options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from reprieve.engine.quota.model import Workload
+from reprieve.units.instants import Nanos
+
+__all__ = ["UNRESERVED", "unsaved_since", "worth_waiting_for"]
+
+#: A reservation whose condition is not True counts as made now, later than any other.
+UNRESERVED: Final = 2**62
+
+#: So many device-seconds of a preemptor's wait count as one that is lost. From the study of
+#: docs/studies.md.
+_WAITS_FOR_ONE_LOST: Final = 5
+
+
+def unsaved_since(workload: Workload) -> int:
+    """Return the instant from which on the work of a workload with quota is not saved."""
+    reserved = workload.reserved_at
+    if reserved is None:
+        return UNRESERVED
+    saved = workload.checkpoint
+    return reserved if saved is None else max(reserved, saved)
+
+
+def worth_waiting_for(
+    victims: Sequence[tuple[Workload, int]], devices: int, now: Nanos
+) -> Nanos | None:
+    """Return the instant of a save that the preemptor of these waits for, None for none.
+
+    Args:
+        victims: who would make way now, each with the devices that it holds.
+        devices: how many the preemptor asks for.
+        now: the instant of the decision.
+    """
+    best, until = 0, None
+    for instant in sorted({next_ for each, _ in victims if (next_ := each.next_checkpoint)}):
+        if instant <= now:
+            continue
+        less = sum(held * _less_unsaved(each, now, instant) for each, held in victims)
+        gain = less * _WAITS_FOR_ONE_LOST - devices * (instant - now)
+        if gain > best:
+            best, until = gain, instant
+    return until
+
+
+def _less_unsaved(workload: Workload, now: int, at: int) -> int:
+    """Return by how much shorter the time that is not saved is at a later instant."""
+    since = min(unsaved_since(workload), now)
+    expected = workload.next_checkpoint
+    # What is overdue is not counted on.
+    later = since if expected is None or not now < expected <= at else expected
+    return later - since - (at - now)

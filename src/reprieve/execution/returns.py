@@ -1,0 +1,235 @@
+"""When displaced work runs again, for the Disruption that tells of it.
+
+Planes say what runs (`runs`): a pod that got a node, a Workload that was admitted, work of a root
+that has started. It is the displaced work again where it is of the same line of work and began to
+run after that was chosen; of a unit of several objects as many have to run, and no object brings
+two units back. The instant goes into the Disruption with the call that makes it where it is known
+by then, and else by one small patch, in its turn and within a budget. The schema lets it be set
+once, so that a patch that is made again after a crash changes nothing. A process that takes over
+lists the Disruptions without it and is told what runs.
+
+Source: specification of disruptions, section 6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from reprieve.api.reprieve import Metadata
+from reprieve.engine.disruptions.lineage import Party
+from reprieve.execution.at_stake import lineage_of
+from reprieve.execution.fence import Deposed, Fence
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from reprieve.kube.resource import DISRUPTIONS
+from reprieve.kube.write_budget import Allowance, WriteBudget
+from reprieve.kube.writes import Priority
+from reprieve.units.clock import Clock
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos, format_instant, parse_instant
+
+__all__ = ["Returns", "Unit"]
+
+log: Final = logging.getLogger("reprieve.execution")
+
+_MOST_LINES: Final = 20_000
+_MOST_RUNS: Final = 1_000  # of one line of work; the oldest are forgotten
+_PAUSE: Final = SECOND
+_PAGE: Final = 500
+_ALLOWANCE: Final = Allowance(burst=100, quiet=50, busy=10, many=5)
+
+Name = tuple[str, str]  # namespace and name of a Disruption
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A displaced unit. `name`: of its Disruption; `noticed`: when it was chosen."""
+
+    name: Name
+    lineage: str
+    noticed: Nanos
+    objects: int = 1
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    lineage: str = ""
+    noticed_at: str = ""
+    objects: int = 1
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    back_at: str = ""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """As much of a Disruption as says whether its work is awaited."""
+
+    metadata: Metadata
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+@dataclass(slots=True)
+class _Line:
+    """One line of work: what is displaced of it, and what runs of it since when, by uid.
+
+    `counted`: those that have brought a unit back, and when; several planes may tell of one.
+    """
+
+    away: dict[Name, Unit] = field(default_factory=dict)
+    runs: dict[str, Nanos] = field(default_factory=dict)
+    counted: dict[str, Nanos] = field(default_factory=dict)
+
+
+class Returns:
+    """Follows lines of work that were displaced. `run` writes what is due."""
+
+    def __init__(self, client: Client, fence: Fence, clock: Clock) -> None:
+        self._client = client
+        self._writer = client.at(Priority.STATUS, fence.check, timeout=fence.request_timeout)
+        self._clock = clock
+        self._budget = WriteBudget(clock, lambda: client.passed_before(Priority.STATUS), _ALLOWANCE)
+        self._lines: OrderedDict[str, _Line] = OrderedDict()
+        self._due: dict[Name, Nanos] = {}
+        self._writing: set[Name] = set()
+        self._arrived = asyncio.Event()
+        self._listed = False
+
+    # What happens.
+
+    def runs(self, party: Party, uid: str, at: Nanos) -> None:
+        """An object of a line of work runs since then."""
+        line = self._line(lineage_of(party))
+        line.runs.pop(uid, None)
+        line.runs[uid] = at
+        if len(line.runs) > _MOST_RUNS:
+            del line.runs[next(iter(line.runs))]
+        self._match(line)
+
+    def displaced(self, unit: Unit) -> Nanos | None:
+        """A unit's Disruption is to be written now; return when its work ran again, if it does."""
+        self._writing.add(unit.name)
+        return self._awaited(unit)
+
+    def told(self, name: Name, at: Nanos | None) -> None:
+        """The Disruption is there, with this instant."""
+        self._writing.discard(name)
+        if at is not None:
+            self._due.pop(name, None)
+        elif name in self._due:
+            self._arrived.set()
+
+    def forget(self, unit: Unit) -> None:
+        """There is no Disruption, and nobody to be told."""
+        self._line(unit.lineage).away.pop(unit.name, None)
+        self._writing.discard(unit.name)
+        self._due.pop(unit.name, None)
+
+    def _awaited(self, unit: Unit) -> Nanos | None:
+        line = self._line(unit.lineage)
+        if unit.name not in self._due:
+            line.away[unit.name] = unit
+            self._match(line)
+        return self._due.get(unit.name)
+
+    async def recover(self) -> None:
+        """Take over what former processes have told, once.
+
+        Raises:
+            ApiError: to be tried again.
+        """
+        if self._listed:
+            return
+        try:
+            async for page in self._client.list_pages(DISRUPTIONS, _Told, page_size=_PAGE):
+                for each in page.items:
+                    self._await(each)
+        except (Forbidden, NotFound) as failure:
+            log.warning("it is not told when displaced work is back again: %s", failure)
+        self._listed = True
+
+    async def run(self) -> None:
+        """Write what is due until cancelled."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            # What comes in the next moment may still go into the Disruption itself.
+            await self._clock.sleep(_PAUSE)
+            for name, at in list(self._due.items()):
+                await self._budget.turn()
+                if name not in self._due or name in self._writing:
+                    continue
+                if not await self._write(name, at):
+                    self._arrived.set()
+                    break
+
+    # What follows.
+
+    def _await(self, told: _Told) -> None:
+        spec, metadata = told.spec, told.metadata
+        if told.status.back_at or not spec.lineage:
+            return
+        try:
+            noticed = parse_instant(spec.noticed_at)
+        except ValueError:
+            return
+        self._awaited(
+            Unit((metadata.namespace, metadata.name), spec.lineage, noticed, spec.objects)
+        )
+
+    def _line(self, lineage: str) -> _Line:
+        if lineage not in self._lines and len(self._lines) >= _MOST_LINES:
+            self._forget()
+        line = self._lines.setdefault(lineage, _Line())
+        self._lines.move_to_end(lineage)
+        return line
+
+    def _forget(self) -> None:
+        """Let a tenth of the lines go: of which nothing is awaited first, then not heard of."""
+        awaited = sorted(self._lines, key=lambda name: bool(self._lines[name].away))
+        for name in awaited[: max(1, _MOST_LINES // 10)]:
+            del self._lines[name]
+
+    def _match(self, line: _Line) -> None:
+        """Find who is back, the one that was displaced first before the others."""
+        for unit in sorted(line.away.values(), key=lambda each: (each.noticed, each.name)):
+            since = sorted(self._since(line, unit.noticed))
+            if len(since) < unit.objects:
+                continue
+            back = since[: unit.objects]
+            for at, uid in back:
+                del line.runs[uid]
+                line.counted[uid] = at
+            while len(line.counted) > _MOST_RUNS:
+                del line.counted[next(iter(line.counted))]
+            del line.away[unit.name]
+            self._due[unit.name] = back[-1][0]
+            self._arrived.set()
+
+    def _since(self, line: _Line, noticed: Nanos) -> Iterator[tuple[Nanos, str]]:
+        """Yield what began to run since then, and has not brought another unit back since."""
+        for uid, at in line.runs.items():
+            if at > noticed and line.counted.get(uid, 0) <= noticed:
+                yield at, uid
+
+    async def _write(self, name: Name, at: Nanos) -> bool:
+        """Write one; return whether the next may be tried."""
+        patch = {"status": {"backAt": format_instant(at)}}
+        try:
+            await self._writer.patch(DISRUPTIONS, *name, patch, _Told)
+        except NotFound:
+            pass  # it is gone
+        except Invalid:
+            pass  # a former process has told it
+        except (ApiError, Deposed) as failure:
+            log.warning("when %s/%s was back is not told yet: %s", *name, failure)
+            return False
+        self._due.pop(name, None)
+        return True

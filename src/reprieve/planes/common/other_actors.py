@@ -1,0 +1,215 @@
+"""What others evict, for the ledger of disruptions, in whichever plane runs (`--watch-others`).
+
+Read are two things beside what the scheduling plane sees of pods:
+
+- **Kueue's** Workloads whose condition `Evicted` says `Preempted`, unless the quota plane of this
+  process decides, which writes the same. What it says of failed nodes, stopped queues, deactivation
+  and of pods that were not ready in time is no displacement by anybody.
+- **Events** with the reason `Evict`, as Volcano writes them of pods and of its PodGroups, and KAI
+  of its PodGroups. Whose work that is, is asked of the object while it is there; a PodGroup is work
+  of its controller.
+
+Such rows protect their victim and are nobody's fault. They are told once, by whatever said it: the
+same object, and what happened to a line of work within one second. What an API server has still to
+say of it is known after a restart, too. Source: specification of disruptions, section 3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api import kueue
+from reprieve.api.reprieve import Metadata, ObjectRef
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.ledger import KEPT, Actor, Displacement
+from reprieve.engine.disruptions.lineage import Identity, Party, party_of
+from reprieve.intake.lineage import controller_uid, lineage_label, workload_party
+from reprieve.intake.quota_workloads import JOB_UID, condition_of, is_true
+from reprieve.kube.client import Client
+from reprieve.kube.errors import ApiError
+from reprieve.kube.reflector import Reflector
+from reprieve.kube.resource import EVENTS, PODS, Resource
+from reprieve.units.clock import Clock
+from reprieve.units.instants import InvalidInstant, Nanos, parse_instant
+
+__all__ = ["OtherActors"]
+
+log: Final = logging.getLogger("reprieve.disruptions")
+
+_WORKLOADS: Final = Resource(kueue.GROUP, "v1beta2", "workloads", "Workload")
+_PREEMPTED: Final = "Preempted"
+_EVICT: Final = "Evict"
+_GROUPS: Final = ("scheduling.volcano.sh", "scheduling.run.ai")
+_WAITING: Final = 10_000
+_KNOWN: Final = 100_000
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    """As much of an Event as says who was evicted when."""
+
+    metadata: Metadata
+    involved_object: ObjectRef
+    reason: str = ""
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+
+class OtherActors:
+    """Follows what others evict. `run` works beside the planes.
+
+    `note` is told of each displacement that counts; `decides`: whether the quota plane of this
+    process does, so that what Workloads say is its own doing.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        governor: Governor,
+        note: Callable[[Displacement], None],
+        decides: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.decides = decides
+        self._client = client
+        self._clock = clock
+        self._governor = governor
+        self._note = note
+        self._known: dict[tuple[str, Nanos], None] = {}
+        self._events: asyncio.Queue[_Event] = asyncio.Queue(_WAITING)
+
+    def displaced(self, row: Displacement, once: Nanos | None = None) -> bool:
+        """Take note of a displacement, if it is new; `once`: by when the same object is the same.
+
+        Of pods, which do not come back, there is none: the first that is told of one counts.
+        """
+        key = (row.uid, Nanos(0) if once is None else once)
+        if key in self._known or row.at <= self._clock.wall() - KEPT:
+            return False
+        self._known[key] = None
+        while len(self._known) > _KNOWN:
+            del self._known[next(iter(self._known))]
+        self._governor.record(row)
+        self._note(row)
+        return True
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+
+        def report(trouble: Exception) -> None:
+            log.warning("what others evict: %s", trouble)
+
+        workloads = Reflector(
+            self._client,
+            _WORKLOADS,
+            kueue.Workload,
+            _Each(self._workload),
+            self._clock,
+            report=report,
+        )
+        events = Reflector(
+            self._client,
+            EVENTS,
+            _Event,
+            _Each(self._arrived),
+            self._clock,
+            field_selector=f"reason={_EVICT}",
+            report=report,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(workloads.run())
+            group.create_task(events.run())
+            group.create_task(self._take_events())
+
+    # Kueue.
+
+    def _workload(self, workload: kueue.Workload) -> None:
+        evicted = condition_of(workload.status.conditions, "Evicted")
+        if evicted is None or not is_true(evicted) or evicted.reason != _PREEMPTED:
+            return
+        if self.decides():
+            return
+        metadata = workload.metadata
+        references = metadata.owner_references or ()
+        owner = next((each.uid for each in references if each.controller), "")
+        owner = owner or (metadata.labels or {}).get(JOB_UID, "")
+        at = self._instant(evicted.last_transition_time)
+        # A protection asks for no weak link; without one a late row has nothing folded anew.
+        victim = replace(workload_party(workload, owner, ""), weak="")
+        row = Displacement(at, Actor.OTHER, None, victim, metadata.uid)
+        if self.displaced(row, at):
+            log.info("%s/%s was preempted by Kueue", metadata.namespace, metadata.name)
+
+    # Volcano and KAI.
+
+    def _arrived(self, event: _Event) -> None:
+        about = event.involved_object
+        group = about.api_version.partition("/")[0]
+        known = about.kind == "Pod" or (about.kind == "PodGroup" and group in _GROUPS)
+        if event.reason != _EVICT or not known:
+            return
+        if self._events.full():
+            self._events.get_nowait()
+        self._events.put_nowait(event)
+
+    async def _take_events(self) -> None:
+        while True:
+            event = await self._events.get()
+            about = event.involved_object
+            at = self._instant(event.last_timestamp or event.event_time or "")
+            row = Displacement(at, Actor.OTHER, None, await self._party(about), about.uid)
+            if self.displaced(row, None if about.kind == "Pod" else at):
+                log.info("%s %s/%s is evicted by others", about.kind, about.namespace, about.name)
+
+    async def _party(self, about: ObjectRef) -> Party:
+        """Return the line of work of an object; of one that is gone it is one of its own."""
+        group, _, version = about.api_version.rpartition("/")
+        kind = PODS if about.kind == "Pod" else Resource(group, version, "podgroups", "PodGroup")
+        owner = label = ""
+        try:
+            found: dict[str, Any] = await self._client.get(kind, about.namespace, about.name, dict)
+        except ApiError as failure:
+            log.info("%s %s/%s: %s", about.kind, about.namespace, about.name, failure)
+        else:
+            if found["metadata"].get("uid", "") == about.uid:
+                owner, label = controller_uid(found), lineage_label(found)
+        return party_of(Identity(about.uid, about.namespace, about.namespace, owner, label=label))
+
+    def _instant(self, text: str) -> Nanos:
+        """Return when it happened: not later than now, whatever is said, as tenants write events.
+
+        By a row of the future all others would be too old for the ledger.
+        """
+        now = self._clock.wall()
+        try:
+            return min(parse_instant(text), now)
+        except InvalidInstant:
+            return now
+
+
+class _Each:
+    """Hands every object that is listed or changes on to a function; nothing is kept of it."""
+
+    def __init__(self, take: Callable[[Any], None]) -> None:
+        self._take = take
+
+    def received(self, objects: list[Any]) -> list[Any]:
+        """Take a page of a list."""
+        for each in objects:
+            self._take(each)
+        return []
+
+    def replaced(self, objects: list[Any], resource_version: str) -> None:
+        """A list is complete."""
+
+    def applied(self, obj: Any) -> None:
+        """Take an object that is new or has changed."""
+        self._take(obj)
+
+    def deleted(self, obj: Any) -> None:
+        """An object is gone."""

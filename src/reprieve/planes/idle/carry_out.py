@@ -1,0 +1,199 @@
+"""The one place that carries out effects of evaluations, in their order.
+
+A plan that came to nothing is held for a while, longer each time; so is one that could not be
+recorded, which is told to whom it was for. Source: specification of the idle plane, section 14.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, assert_never
+
+from reprieve.api.reprieve import Action
+from reprieve.engine.plan import Plan, Plane, Ref
+from reprieve.engine.quota.faults import Faults
+from reprieve.execution.book import Book
+from reprieve.execution.carried import Carried
+from reprieve.execution.intents import IntentTaken
+from reprieve.kube.errors import ApiError, Conflict
+from reprieve.planes.idle.context import IdleContext, log
+from reprieve.planes.idle.displacements import IdleDisplacements
+from reprieve.planes.idle.effects import (
+    Begin,
+    CountDeclined,
+    Effect,
+    EvaluateAt,
+    Log,
+    Refuse,
+    TellOnce,
+)
+from reprieve.planes.idle.open_intents import OpenIntents
+from reprieve.records.displacements import stored
+from reprieve.units.durations import SECOND
+from reprieve.units.instants import Nanos
+from reprieve.wording.kaiwo import preemption_not_recorded
+
+__all__ = ["CarryOut"]
+
+_RETRY: Final = SECOND
+_LONGEST_PAUSE: Final = 30 * SECOND
+
+#: What became of one plan: it goes on, it came to nothing, or a fault that is not the plan's own.
+Begun = Carried[None] | BaseException | None
+
+
+class CarryOut:
+    """Carries out effects. `action_of` says what happens to a root; `again` evaluates then."""
+
+    def __init__(
+        self,
+        context: IdleContext,
+        book: Book,
+        open_intents: OpenIntents,
+        displacements: IdleDisplacements,
+        *,
+        action_of: Callable[[Ref], Action],
+        again: Callable[[Nanos], None],
+    ) -> None:
+        self._context = context
+        self._book = book
+        self._open_intents = open_intents
+        self._displacements = displacements
+        self._action_of = action_of
+        self._again = again
+        # By plan id: until when (monotonic) a plan that was abandoned is held, and the pause.
+        self._held: dict[str, tuple[int, int]] = {}
+        self._unrecorded = Faults()  # plans by id, in wall time
+
+    def answers(self, effects: Iterable[Effect]) -> None:
+        """Carry out what is told."""
+        for effect in effects:
+            match effect:
+                case CountDeclined(declined):
+                    counter = self._context.metrics.declined
+                    counter.labels(Plane.IDLE.value, declined.reason.value).inc()
+                case Log(level, text):
+                    log.log(level, "%s", text)
+                case TellOnce():
+                    self._tell_once(effect)
+                case EvaluateAt(at):
+                    self._again(at)
+                case Refuse(plan, why):
+                    log.error("plan %s is not executed: %s", plan.id, why)
+                    self._context.metrics.count_plan(plan.id, plan.plane, "refused")
+                case Begin():
+                    raise TypeError("plans are begun together")
+                case _:
+                    assert_never(effect)
+
+    def _tell_once(self, told: TellOnce) -> None:
+        self._context.say_once(
+            f"{told.subject.uid}/{told.text.message}",
+            lambda: self._context.announce(told.subject, told.text),
+        )
+
+    async def begin(
+        self, effects: Sequence[Refuse | Begin], decided_on: dict[str, Any]
+    ) -> list[Begun]:
+        """Record plans and mark their victims, all of them at the same time."""
+        wanted = [each for each in effects if not self._holds(each.plan)]
+        self.answers(each for each in wanted if isinstance(each, Refuse))
+        return await asyncio.gather(
+            *(self._begin(each.plan, decided_on) for each in wanted if isinstance(each, Begin)),
+            return_exceptions=True,
+        )
+
+    def go_on(self, begun: Sequence[Begun]) -> None:
+        """Evict what was marked.
+
+        Raises:
+            BaseException: what was no plan's own, once all others go on.
+        """
+        for ready in begun:
+            if isinstance(ready, Carried):
+                self._open_intents.carry(ready)
+        for failure in begun:
+            # Only now: what the others have begun has to be carried through.
+            if isinstance(failure, BaseException):
+                raise failure
+
+    async def record_only(
+        self,
+        effects: Sequence[Refuse | Begin],
+        decided_on: Callable[[int], Awaitable[dict[str, Any]]],
+    ) -> None:
+        """Write down what a dry run would have done, each plan once."""
+        begins = (each.plan for each in effects if isinstance(each, Begin))
+        new = [plan for plan in begins if not self._book.noted(plan)]
+        if not new:
+            return
+        given = await decided_on(len(new))
+        for plan in new:
+            log.info("dry run, plan %s: %s", plan.id, _summary(plan))
+            await self._book.note(plan, actions=self._actions(plan), decision_input=given)
+
+    async def _begin(self, plan: Plan, decided_on: dict[str, Any]) -> Carried[None] | None:
+        context = self._context
+        log.info("plan %s: %s", plan.id, _summary(plan))
+        issued = self._displacements.issue(plan)
+        try:
+            intent = await self._book.write(
+                plan,
+                actions=self._actions(plan),
+                decision_input={**decided_on, **stored(issued.displacements)},
+                at_stake=self._open_intents.at_stake(plan),
+            )
+        except (IntentTaken, Conflict) as stale:
+            self._displacements.told.take_back(issued)
+            log.info("plan %s is stale: %s", plan.id, stale)
+            self._again(Nanos(context.clock.wall() + _RETRY))
+            return None
+        except ApiError as failure:
+            self._displacements.told.take_back(issued)
+            self._tell_unrecorded(plan, failure)
+            return None
+        self._displacements.told.recorded(intent.metadata.name, issued)
+        self._unrecorded.forget(plan.id)
+        begun = await self._open_intents.begin(plan, intent)
+        if begun.abandoned or begun.stalled:
+            context.metrics.count_plan(plan.id, plan.plane, "abandoned")
+            self._hold(plan)
+            return None
+        self._held.pop(plan.id, None)
+        context.metrics.count_plan(plan.id, plan.plane, "committed")
+        return begun
+
+    def _tell_unrecorded(self, plan: Plan, failure: ApiError) -> None:
+        """Hold a plan that could not be written down, and tell whom it was for."""
+        log.error("plan %s cannot be recorded: %s", plan.id, failure)
+        self._context.metrics.unrecorded.labels(plan.plane).inc()
+        clock = self._context.clock
+        until = self._unrecorded.add(plan.id, clock.wall())
+        self._again(until)
+        if plan.preemptor is not None:
+            pause = (until - clock.wall()) // SECOND
+            text = preemption_not_recorded(str(failure), pause)
+            self._context.announce(plan.preemptor, text, plan.id)
+
+    def _hold(self, plan: Plan) -> None:
+        """Keep a plan that came to nothing from being tried again at once."""
+        clock = self._context.clock
+        _, pause = self._held.get(plan.id, (0, _RETRY // 2))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+        self._held[plan.id] = (clock.monotonic() + pause, pause)
+        self._again(Nanos(clock.wall() + pause))
+
+    def _holds(self, plan: Plan) -> bool:
+        until, _ = self._held.get(plan.id, (0, 0))
+        clock = self._context.clock
+        return clock.monotonic() < until or self._unrecorded.waits(plan.id, clock.wall())
+
+    def _actions(self, plan: Plan) -> list[Action]:
+        return [self._action_of(victim.root) for victim in plan.victims]
+
+
+def _summary(plan: Plan) -> str:
+    victims = ", ".join(f"{v.subject.namespace}/{v.subject.name}" for v in plan.victims)
+    whom = f"{plan.preemptor.namespace}/{plan.preemptor.name}" if plan.preemptor else "nobody"
+    return f"{victims} for {whom} (proof {plan.proof.level})"

@@ -1,0 +1,252 @@
+"""What follows from a run of cycles: a list of effects, made by a pure function.
+
+| an entry, or a cycle | then |
+| --- | --- |
+| preempts | each victim is marked, with its texts and events, under a plan that is recorded first |
+| was refused for want of nodes | its ClusterQueue is tried again when something comes free |
+| got quota | its reservation is written |
+| got none | it is told why, once for the whole run, as it stood last |
+| failed, by a fault of ours | that is logged, and told to it |
+| has candidates that are spared for a time | its ClusterQueue is tried again then |
+
+Nothing is done here: `carry_out` does it, in the order of the list. One whose effects cannot be
+worked out is taken back (`TakeBack`), and costs the others nothing. Source: specification of the
+quota plane, sections 8 and 9; the design's "How data flows".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from reprieve.engine.plan import Plan
+from reprieve.engine.quota import model
+from reprieve.engine.quota.entries import CycleResult, Entry, Outcome, Recomputation
+from reprieve.engine.quota.plans import plan_of
+from reprieve.engine.quota.tree import Tree
+from reprieve.records.quota.record import policy_text
+from reprieve.units.instants import Nanos
+from reprieve.wording import kueue
+
+__all__ = [
+    "Admit",
+    "DecideAgain",
+    "Effect",
+    "Explain",
+    "ExplainAlike",
+    "Facts",
+    "LeaveOut",
+    "Marking",
+    "Measure",
+    "NodesRefused",
+    "Preempt",
+    "RetryAt",
+    "Sample",
+    "TakeBack",
+    "TellFault",
+    "effects_of",
+]
+
+#: A cycle with the inputs of its preemptions, by the key of the preemptor.
+Recorded: TypeAlias = tuple[CycleResult, Mapping[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Marking:
+    """One victim: the engine's row, why, the message for it, and the events that follow."""
+
+    victim: model.Workload
+    reason: model.Reason
+    message: str
+    events: tuple[kueue.Event, ...]
+    told: kueue.Event  # about the preemptor
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAt:
+    """Try again then what is set aside in a ClusterQueue."""
+
+    cluster_queue: str
+    at: Nanos
+
+
+@dataclass(frozen=True, slots=True)
+class NodesRefused:
+    """Try a ClusterQueue again when something comes free on a node."""
+
+    cluster_queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Record the plan with its input, then mark the victims."""
+
+    entry: Entry
+    plan: Plan
+    markings: tuple[Marking, ...]
+    decision_input: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Write the input of a decision that preempts nobody to the decision log."""
+
+    entry: Entry
+    decision_input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Take back an entry whose preemptions cannot be issued."""
+
+    entry: Entry
+    fault: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Write the reservation of quota."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class DecideAgain:
+    """Run cycles again at once: the run ended before there was nothing left to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveOut:
+    """Log that the head of a ClusterQueue could not be taken."""
+
+    cluster_queue: str
+    fault: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class TellFault:
+    """Log and tell that deciding about a workload failed."""
+
+    entry: Entry
+    event: kueue.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Tell why an entry got no quota."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainAlike:
+    """Tell those that were set aside unseen what one of the same shape was told."""
+
+    considered: Mapping[str, Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Count one cycle in the metrics. `skipped`: preemptions, by ClusterQueue."""
+
+    seconds: float
+    admitted: bool
+    skipped: Mapping[str, int]
+    recomputations: Mapping[tuple[str, Recomputation], int]
+
+
+Effect: TypeAlias = (
+    RetryAt
+    | NodesRefused
+    | Preempt
+    | Sample
+    | TakeBack
+    | Admit
+    | DecideAgain
+    | LeaveOut
+    | TellFault
+    | Explain
+    | ExplainAlike
+    | Measure
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a run was decided on. `seconds` that it took; `most`: admissions that end a run."""
+
+    tree: Tree
+    configuration: model.Configuration
+    revision: int
+    seconds: float
+    most: int
+
+
+def effects_of(recorded: Sequence[Recorded], facts: Facts) -> Iterator[Effect]:
+    """Yield what follows from a run of cycles."""
+    last: dict[str, Entry] = {}
+    for result, inputs in recorded:
+        for queue, until in result.retries.items():
+            yield RetryAt(queue, until)
+        for entry in result.entries:
+            last[entry.workload.key] = entry
+            if entry.outcome is Outcome.UNPROVEN:
+                yield NodesRefused(entry.cluster_queue)
+            decision_input = inputs.get(entry.workload.key)
+            if entry.issued:
+                yield from _preemption(entry, decision_input, facts)
+            elif decision_input is not None:
+                yield Sample(entry, decision_input)
+    admitted = [entry for entry in last.values() if entry.outcome is Outcome.ADMITTED]
+    yield from map(Admit, admitted)
+    if len(admitted) >= facts.most:
+        yield DecideAgain()
+    results = [result for result, _ in recorded]
+    yield from _faults(results)
+    yield from (Explain(each) for each in last.values() if each.outcome is not Outcome.ADMITTED)
+    yield ExplainAlike(last)
+    told = [result for result in results if result.entries]
+    for result in told:
+        yield Measure(
+            facts.seconds / len(told),
+            bool(result.of(Outcome.ADMITTED)),
+            result.skipped_preemptions,
+            result.recomputations,
+        )
+
+
+def _faults(results: Sequence[CycleResult]) -> Iterator[Effect]:
+    for result in results:
+        for queue, fault in result.queue_faults.items():
+            yield LeaveOut(queue, fault)
+        for entry in result.of(Outcome.FAULT):
+            yield TellFault(entry, kueue.decision_failed(entry.workload.key, entry.message))
+
+
+def _preemption(
+    entry: Entry, decision_input: dict[str, Any] | None, facts: Facts
+) -> Iterator[Effect]:
+    try:
+        policy = policy_text(facts.configuration, entry.cluster_queue)
+        plan = plan_of(entry, facts.tree, facts.revision, policy)
+        if plan is not None:
+            yield Preempt(entry, plan, tuple(_markings(entry, facts)), decision_input)
+    except Exception as fault:
+        yield TakeBack(entry, fault)
+
+
+def _markings(entry: Entry, facts: Facts) -> Iterator[Marking]:
+    tree, boosted = facts.tree, facts.configuration.settings.gates.priority_boost
+    for target in entry.issued:
+        victim = target.holder.workload
+        message = kueue.preemption_message(
+            entry.workload,
+            target.reason,
+            tree.cohort_path(entry.queue),
+            tree.cohort_path(target.holder.queue),
+        )
+        events = kueue.eviction_events(entry.workload, victim, message, boosted)
+        name = tree.names[target.holder.queue]
+        told = kueue.preempted_workload_event(entry.workload, victim, name, boosted)
+        yield Marking(victim, target.reason, message, events, told)

@@ -1,0 +1,350 @@
+"""What follows from an attempt of the scheduling cycle: a list of effects, made by pure functions.
+
+| the attempt ended with | then, in this order |
+| --- | --- |
+| members that are bound | the queue is told, they are bound, the others nominated and told |
+| victims | nominations count, the members are told, the queue waits, the victims are evicted |
+| victims, not asynchronously | the same, but that members and queue are told after it |
+| neither | nominations count, the members and the groups above them are told |
+
+Nothing is done here: `carry_out` does it, in the order of the list, and a dry run is the same list
+carried out by one that evicts and writes nothing. Gangs of the older front doors have effects of
+their own (`gangs.outcomes`). Source: specification of the scheduling plane, sections 9, 12 and 23;
+the design's "How data flows".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from reprieve.engine.cluster.rows import GroupRow, PodRow
+from reprieve.engine.cluster.snapshot import Flag, Nomination, Snapshot
+from reprieve.engine.placement.reasons import Code
+from reprieve.engine.plan import Plan
+from reprieve.engine.scheduling.outcome import Attempt, Deallocation, Member, Nominate, Unit
+from reprieve.engine.scheduling.queue import Outcome
+from reprieve.engine.scheduling.rejecting import rejecting_plugins
+from reprieve.planes.scheduling.group_conditions import group_conditions
+from reprieve.planes.scheduling.preemptor import Preemptor
+from reprieve.telemetry.log import DETAIL
+from reprieve.units.durations import SECOND
+from reprieve.units.ids import Uid
+from reprieve.units.instants import Nanos, format_instant
+from reprieve.wording import kube_scheduler as wording
+from reprieve.wording.disruptions import held_text
+from reprieve.wording.events import EventText
+from reprieve.wording.kube_scheduler import ConditionText
+
+__all__ = [
+    "Announce",
+    "Assume",
+    "Effect",
+    "Evict",
+    "Facts",
+    "GiveBack",
+    "Hold",
+    "Log",
+    "Nominated",
+    "Observe",
+    "Record",
+    "Remind",
+    "Return",
+    "WriteGroup",
+    "WritePod",
+    "effects_of",
+    "nominated_node",
+    "reminders",
+]
+
+#: Makes the input of a decision as it is recorded; it takes a while.
+Record: TypeAlias = Callable[[], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Count the attempt of a scheduler name in the metrics, with its victims' rules for `-v 6`."""
+
+    attempt: Attempt
+    profile: str
+    took: int  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Say something in the log."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Give the unit back to the queue. `placed`: its pods that are being bound."""
+
+    unit: Unit
+    outcome: Outcome
+    placed: Collection[Uid] = ()
+    rejected_by: Mapping[Uid, Collection[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Let the queue entry wait until its victims' deletions are sent."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remind:
+    """Try the unit again at that wall instant, also if nothing happens."""
+
+    unit: Unit
+    at: Nanos
+
+
+@dataclass(frozen=True, slots=True)
+class Assume:
+    """Count the pods on their nodes from now on, and bind them."""
+
+    unit: Unit
+    placed: Sequence[tuple[PodRow, Member]]
+
+
+@dataclass(frozen=True, slots=True)
+class Nominated:
+    """Keep the node for a pod before the API server knows of it; empty: keep none any more."""
+
+    uid: Uid
+    node: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Clear device claims that are in the way."""
+
+    claims: Sequence[Deallocation]
+
+
+@dataclass(frozen=True, slots=True)
+class WritePod:
+    """Write the condition and the nomination of a pod; None leaves the nomination as it is."""
+
+    row: PodRow
+    condition: ConditionText
+    nominated: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteGroup:
+    """Write the condition of a group."""
+
+    row: GroupRow
+    condition: ConditionText
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Send an event about a pod, in the name of a scheduler."""
+
+    row: PodRow
+    text: EventText
+    scheduler_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Record the plan and evict its victims, or in a dry run record it only.
+
+    `lower`: nominations of lower priority that it takes away. `then`: what is done once the calls
+    are over.
+    """
+
+    plan: Plan
+    preemptor: Preemptor
+    lower: Sequence[Nomination]
+    record: Record | None
+    then: tuple[Effect, ...] = ()
+
+
+Effect: TypeAlias = (
+    Observe
+    | Log
+    | Return
+    | Hold
+    | Remind
+    | Assume
+    | Nominated
+    | GiveBack
+    | WritePod
+    | WriteGroup
+    | Announce
+    | Evict
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a unit when its attempt is carried out.
+
+    `rows`: its pods that are still there. `groups`: the groups that the attempt names, by key.
+    `snapshot`: that it was decided on. `condition_type`: of groups under the served version.
+    `loop`: that the unit displaces others in a circle, and is held for it; empty where it is not.
+    """
+
+    rows: Mapping[Uid, PodRow]
+    groups: Mapping[str, GroupRow]
+    snapshot: Snapshot
+    condition_type: str
+    took: int = 0
+    record: Record | None = None
+    kep_messages: bool = False
+    async_preemption: bool = True
+    loop: str = ""
+
+
+def effects_of(attempt: Attempt, facts: Facts) -> tuple[Effect, ...]:
+    """Return what follows from an attempt of a pod, or of a pod group of Kubernetes."""
+    profile = next((row.pod_class.scheduler_name for row in facts.rows.values()), "")
+    effects: list[Effect] = [Observe(attempt, profile, facts.took)]
+    if attempt.code is Code.SUCCESS and any(member.bind for member in attempt.members):
+        effects += _placed(attempt, facts)
+    else:
+        effects += _refused(attempt, facts)
+        effects += reminders(attempt)
+    return tuple(effects)
+
+
+def reminders(attempt: Attempt) -> Iterator[Effect]:
+    """Yield the next try, when the first protection ends that kept others from making way."""
+    spared, held, ends = attempt.spared, attempt.held, []
+    if spared is not None:
+        ends.append(Nanos(spared.until * SECOND))
+        yield Log(
+            DETAIL,
+            f"{attempt.unit.name}: {spared.pods} pod(s) of lower priority within their minimum"
+            f" runtime, the first until {format_instant(ends[0])}",
+        )
+    if held is not None:
+        ends.append(held.until)
+        text = held_text(held.pods, held.rule, held.until)
+        yield Log(logging.INFO, f"{attempt.unit.name}: {text}")
+    if ends:
+        yield Remind(attempt.unit, min(ends))
+
+
+def _placed(attempt: Attempt, facts: Facts) -> Iterator[Effect]:
+    unit, rows = attempt.unit, facts.rows
+    placed = [(rows[m.uid], m) for m in attempt.members if m.bind and m.uid in rows]
+    if unit.group:
+        uids = {row.uid for row, _ in placed}
+        yield Return(unit, Outcome.PLACED, uids, rejecting_plugins(attempt))
+    elif not placed:
+        yield Return(unit, Outcome.REJECTED)
+        return
+    yield Assume(unit, placed)
+    yield from _nominations(attempt, facts)
+    yield from _told(attempt, facts, [member for member in attempt.members if not member.bind])
+
+
+def _refused(attempt: Attempt, facts: Facts) -> Iterator[Effect]:
+    unit = attempt.unit
+    outcome = Outcome.ERROR if attempt.code is Code.ERROR else Outcome.REJECTED
+    told = tuple(_told(attempt, facts, attempt.members))
+    returned = Return(unit, outcome, rejected_by=rejecting_plugins(attempt))
+    yield from _nominations(attempt, facts)
+    if attempt.deallocations:
+        yield GiveBack(attempt.deallocations)
+    preemptor = _preemptor(attempt, facts)
+    if preemptor is None or attempt.plan is None or not _alive(facts.snapshot, attempt):
+        yield from told
+        yield returned
+        return
+    lower = _lower(preemptor, attempt, facts)
+    if not facts.async_preemption:
+        yield Evict(attempt.plan, preemptor, lower, facts.record, (*told, returned))
+        return
+    yield from told
+    yield Hold(preemptor.key)
+    yield returned
+    yield Evict(attempt.plan, preemptor, lower, facts.record)
+
+
+def _lower(preemptor: Preemptor, attempt: Attempt, facts: Facts) -> list[Nomination]:
+    """Return the nominations of lower priority on the node of a plain pod."""
+    snapshot, group = facts.snapshot, facts.groups.get(attempt.unit.group)
+    priority = group.priority if group is not None else facts.rows[attempt.unit.pods[0]].priority
+    return [
+        each
+        for each in snapshot.nominations
+        if snapshot.nodes[each.node].name == preemptor.target and each.priority < priority
+    ]
+
+
+def _preemptor(attempt: Attempt, facts: Facts) -> Preemptor | None:
+    unit, group = attempt.unit, facts.groups.get(attempt.unit.group)
+    first = next((facts.rows[uid] for uid in unit.pods if uid in facts.rows), None)
+    if first is None:
+        return None
+    name = first.pod_class.scheduler_name
+    if group is not None:
+        kind = wording.PreemptorKind.GROUP
+        if group.composite:
+            kind = wording.PreemptorKind.COMPOSITE
+        return Preemptor(unit, unit.group, kind, group.uid, name, wording.CLUSTER, group)
+    node = next((m.nominate for m in attempt.members if isinstance(m.nominate, str)), "")
+    kind = wording.PreemptorKind.POD
+    return Preemptor(unit, first.uid, kind, first.uid, name, node, first)
+
+
+def _nominations(attempt: Attempt, facts: Facts) -> Iterator[Effect]:
+    group = facts.groups.get(attempt.unit.group)
+    for member in attempt.members:
+        row, node = facts.rows.get(member.uid), nominated_node(member)
+        if row is not None and node is not None and not member.bind:
+            priority = row.priority if group is None else group.priority
+            yield Nominated(row.uid, node, priority)
+
+
+def _told(attempt: Attempt, facts: Facts, members: Sequence[Member]) -> Iterator[Effect]:
+    """Yield the conditions, nominations and events of who was not placed, and of its groups."""
+    for member in members:
+        row = facts.rows.get(member.uid)
+        if row is None:
+            continue
+        condition = wording.pod_condition(attempt, member, kep_messages=facts.kep_messages)
+        if not condition.message:
+            continue
+        held, said = attempt.held, [condition.message]
+        if held is not None:
+            said.append(f"{held_text(held.pods, held.rule, held.until)}.")
+        if facts.loop:
+            said.append(f"{facts.loop}.")
+        condition = replace(condition, message=" ".join(said))
+        yield WritePod(row, condition, nominated_node(member))
+        text = wording.failed_scheduling(condition.message)
+        yield Announce(row, text, row.pod_class.scheduler_name)
+    for group, of_group in group_conditions(
+        facts.groups, attempt, facts.condition_type, kep_messages=facts.kep_messages
+    ):
+        yield WriteGroup(group, of_group)
+
+
+def nominated_node(member: Member) -> str | None:
+    """Return the node to nominate, empty to clear, None to leave it."""
+    if member.nominate is Nominate.KEEP:
+        return None
+    return "" if member.nominate is Nominate.CLEAR else str(member.nominate)
+
+
+def _alive(snapshot: Snapshot, attempt: Attempt) -> bool:
+    """Whether a victim is left that is not terminating already."""
+    found = attempt.preemption
+    return found is not None and any(
+        not snapshot.pod_flags[slot] & Flag.DELETING
+        for victim in found.victims
+        for slot in victim.pods
+    )

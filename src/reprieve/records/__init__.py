@@ -1,0 +1,1 @@
+"""Records of preemptions: what each holds, its story, and its decision made again."""

@@ -1,0 +1,139 @@
+"""Displacements beside the input of a record, so that a restart knows whose work it was.
+
+A Preemption names objects by uid, and who is gone by then has no owner that could be asked. What
+the ledger had of the preemptor and of each victim therefore stands in `spec.input` as
+`displacements`, by the uid of the victim. Records of earlier versions, and those of very many
+victims, have none: who is there still is asked, and who is not is a line of work of its own.
+Source: specification of disruptions, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from reprieve.api.reprieve import ObjectRef, Preemption, Victim, VictimState
+from reprieve.engine.disruptions.ledger import Actor, Displacement
+from reprieve.engine.disruptions.lineage import Lineage, Party
+from reprieve.records.victim_states import victim_states
+from reprieve.units.instants import Nanos, parse_instant
+
+__all__ = ["displacements_of", "kept_of", "stored"]
+
+#: Most victims of one record: some 200 characters each.
+_MOST: Final = 300
+_STRICTLY: Final = 1  # who makes way in the scheduling plane has a strictly lower priority
+_KEY: Final = "displacements"
+_NOT_EVICTED: Final = (VictimState.SPARED, VictimState.FAILED)
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """What a record says of one displacement beside the objects and the instant."""
+
+    preemptor: Party | None
+    victim: Party
+    number: int = 0
+    devices: int = 0
+    lost_device_seconds: int = 0
+    above: int = 0
+    cause: str = ""
+
+
+def stored(rows: Sequence[Displacement]) -> dict[str, Any]:
+    """Return what to store beside the input of a decision that displaced somebody."""
+    if not rows or len(rows) > _MOST:
+        return {}
+    found = {
+        row.uid: _Row(
+            row.preemptor,
+            row.victim,
+            row.number,
+            row.devices,
+            row.lost_device_seconds,
+            row.above,
+            row.cause,
+        )
+        for row in rows
+    }
+    return {_KEY: msgspec.to_builtins(found)}
+
+
+def kept_of(recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return of a record's input the displacements alone, None where there are none."""
+    return {_KEY: recorded[_KEY]} if recorded is not None and _KEY in recorded else None
+
+
+def kept(recorded: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return of a `spec.input` the displacements alone, which are little of it; None for none."""
+    found = (recorded or {}).get(_KEY)
+    return None if found is None else {_KEY: found}
+
+
+def displacements_of(
+    intent: Preemption, there: Callable[[ObjectRef], Party | None]
+) -> Iterator[Displacement]:
+    """Yield what a record displaced, once for each unit; victims that were spared do not count.
+
+    `there`: the line of work of an object that exists, for records that do not say it.
+    """
+    preemptor, plane = intent.spec.preemptor, intent.spec.plane
+    above = _STRICTLY if plane == Actor.SCHEDULING else 0
+    known = _stored(intent.spec.input)
+    at = _instant(intent.spec.decided_at)
+    states = victim_states(intent)
+    spared = {uid for uid, each in states.items() if each.state in _NOT_EVICTED}
+    units: set[str] = set()
+    for victim in intent.spec.victims:
+        subject = victim.subject
+        if victim.root.uid in spared or subject.uid in spared or victim.unit in units:
+            continue
+        if victim.unit:
+            units.add(victim.unit)
+        row = (
+            known.get(subject.uid)
+            or known.get(victim.root.uid)
+            or _Row(
+                None if preemptor is None else there(preemptor) or _said(preemptor, intent),
+                there(subject) or _said_of(victim),
+                above=above,
+            )
+        )
+        yield Displacement(
+            at,
+            Actor(plane),
+            row.preemptor,
+            row.victim,
+            subject.uid,
+            row.number,
+            row.devices,
+            row.lost_device_seconds,
+            row.above,
+            row.cause,
+        )
+
+
+def _stored(recorded: Mapping[str, Any] | None) -> Mapping[str, _Row]:
+    try:
+        return msgspec.convert((recorded or {}).get(_KEY, {}), dict[str, _Row])
+    except msgspec.ValidationError:
+        return {}
+
+
+def _said(preemptor: ObjectRef, intent: Preemption) -> Party:
+    """Return the line of work that the record says; without one it is one of its own."""
+    said = intent.spec.preemptor_lineage or f"object/{preemptor.uid}"
+    return Party(Lineage(said), preemptor.namespace)
+
+
+def _said_of(victim: Victim) -> Party:
+    said = victim.lineage or f"object/{victim.subject.uid}"
+    return Party(Lineage(said), victim.subject.namespace)
+
+
+def _instant(text: str) -> Nanos:
+    try:
+        return parse_instant(text)
+    except ValueError:
+        return Nanos(0)

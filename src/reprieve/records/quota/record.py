@@ -1,0 +1,278 @@
+"""The input of a preemption by quota, as it stands in a Preemption's `spec.input`.
+
+The wrapping is that of `record`; beside it stand the displacements (`records.displacements`).
+`data` holds a `QuotaInput`: the cohort tree of the preemptor's ClusterQueue as it was before the
+cycle, with all that held quota in it and the heads that were taken. What goes on in other trees
+cannot change what is decided in this one. `restored` makes holdings and queues of it again, whose
+next cycle decides alike. Source: promise "Explained" of the design.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+import reprieve
+from reprieve.engine.quota.assignment import Bookmark
+from reprieve.engine.quota.displacements import Displacements
+from reprieve.engine.quota.entries import CycleResult, Entry, Outcome
+from reprieve.engine.quota.heads import LastScan, RequeueReason, shape
+from reprieve.engine.quota.model import (
+    ClusterQueue,
+    Cohort,
+    Configuration,
+    LocalQueue,
+    PodSet,
+    ResourceFlavor,
+    Settings,
+    Workload,
+)
+from reprieve.engine.quota.queues import Queues
+from reprieve.engine.quota.state import Holdings, effective_priority
+from reprieve.records.displacements import stored
+from reprieve.records.idle.record import packed
+from reprieve.units.instants import Nanos
+
+__all__ = ["MOST_WORKLOADS", "Head", "QuotaInput", "inputs_of", "policy_text", "restored"]
+
+log: Final = logging.getLogger("reprieve.quota")
+
+#: Most workloads with quota in one tree: more would hold decisions up while they are written.
+MOST_WORKLOADS: Final = 3_000
+# Who is held back in a decision that is made again stands in its input; nobody else is.
+_MOST_TURNS: Final = 2**31
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A workload that the cycle took from its ClusterQueue.
+
+    `scan`: where an earlier scan of its flavors had stopped, by pod set and resource. `preempts`:
+    it was waiting for victims of its own. `refused`: why nodes would not have taken it; `proven`:
+    they would.
+    """
+
+    cluster_queue: str
+    workload: Workload
+    scan: dict[str, dict[str, int]] | None = None
+    preempts: bool = False
+    refused: str = ""
+    proven: bool = False
+
+
+class QuotaInput(msgspec.Struct, frozen=True):
+    """Everything that the cycle depends on in this tree; `program` is Reprieve's version then.
+
+    `preemptor`: key of the head that the record is about. `usage`: of LocalQueues, as text, since
+    it may be infinite. `refused`: who was held back from whom as one of a pair, by uids, and until
+    when. `held`: such pairs, either way, in records that were written before there was `refused`.
+    """
+
+    preemptor: str
+    now: Nanos
+    settings: Settings
+    cluster_queues: tuple[ClusterQueue, ...]
+    cohorts: tuple[Cohort, ...]
+    flavors: tuple[ResourceFlavor, ...]
+    local_queues: tuple[LocalQueue, ...]
+    namespaces: dict[str, dict[str, str]]
+    holders: tuple[Workload, ...]
+    heads: tuple[Head, ...]
+    usage: dict[str, str] = {}
+    held: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[str, str, Nanos], ...] = ()
+    program: str = ""
+
+
+def inputs_of(
+    result: CycleResult,
+    holdings: Holdings,
+    queues: Queues,
+    now: Nanos,
+    ledger: Displacements | None = None,
+    sampled: Callable[[], bool] = lambda: False,
+) -> dict[str, dict[str, Any]]:
+    """Return the inputs of a cycle's preemptions, for `spec.input`, by the key of the preemptor.
+
+    `sampled` is asked of each head that got no quota whether its input is wanted, too. To be asked
+    before the next cycle. One that cannot be made is left out, as what cannot be explained later is
+    carried out all the same.
+    """
+    inputs = {}
+    # Who preempts in one tree has the holders of that tree in common.
+    known: dict[frozenset[str], tuple[Workload, ...]] = {}
+    wanted = [
+        entry for entry in result.entries if entry.issued or (_is_refused(entry) and sampled())
+    ]
+    refusals = {} if ledger is None else dict(ledger.refusals)
+    for entry in wanted:
+        try:
+            names = frozenset((entry.cluster_queue, *holdings.related(entry.cluster_queue)))
+            if names not in known:
+                known[names] = tuple(_before(names, result, holdings))
+            inputs[entry.workload.key] = _encoded(
+                entry, result, holdings, queues, now, refusals, names, known[names]
+            )
+            if ledger is not None:
+                told = (ledger.recorded.get((entry.workload.uid, uid)) for uid in _uids(entry))
+                inputs[entry.workload.key] |= stored([row for row in told if row is not None])
+        except Exception:
+            log.exception("the input of %s's decision is not recorded", entry.workload.key)
+    return inputs
+
+
+def policy_text(configuration: Configuration, cluster_queue: str) -> str:
+    """Return the text by which a plan's id tells policies apart."""
+    return repr(configuration.cluster_queues.get(cluster_queue))
+
+
+def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Displacements | None]:
+    """Return the state before the cycle.
+
+    Raises:
+        LookupError: a name leads nowhere, so that this was not written by `inputs_of`.
+    """
+    configuration = Configuration(
+        cluster_queues={each.name: each for each in decided_on.cluster_queues},
+        cohorts={each.name: each for each in decided_on.cohorts},
+        flavors={each.name: each for each in decided_on.flavors},
+        local_queues={each.key: each for each in decided_on.local_queues},
+        namespaces=decided_on.namespaces,
+        settings=decided_on.settings,
+    )
+    holdings, queues = Holdings(configuration), Queues(configuration)
+    queues.local_queue_usage = {key: float(text) for key, text in decided_on.usage.items()}
+    for workload in decided_on.holders:
+        holdings.hold(workload)
+    for head in decided_on.heads:
+        queues.push(head.workload)
+    queues.heads(decided_on.now)
+    for head in decided_on.heads:
+        scan = None
+        if head.scan is not None:
+            priority = effective_priority(head.workload, decided_on.settings)
+            generation = holdings.generations[head.cluster_queue]
+            scan = LastScan(head.scan, True, generation, 0, shape(head.workload, priority))
+        preempts = RequeueReason.PENDING_PREEMPTION
+        other = RequeueReason.FAILED_AFTER_NOMINATION
+        queues.requeue(head.workload.key, preempts if head.preempts else other, scan)
+    ledger = None
+    if decided_on.held or decided_on.refused:
+        ledger = Displacements(limit=_MOST_TURNS)
+        end = Nanos(decided_on.now + ledger.policy.loop_window)
+        for one, second in decided_on.held:
+            ledger.refuse(one, second, end)
+            ledger.refuse(second, one, end)
+        for preemptor, victim, until in decided_on.refused:
+            ledger.refuse(preemptor, victim, until)
+    return holdings, queues, ledger
+
+
+def _is_refused(entry: Entry) -> bool:
+    """Tell whether a head was considered, and got no quota."""
+    refused = entry.outcome not in (Outcome.ADMITTED, Outcome.FAULT)
+    return refused and entry.queue >= 0 and entry.assignment is not None
+
+
+def _uids(entry: Entry) -> list[str]:
+    return [target.holder.workload.uid for target in entry.issued]
+
+
+def _encoded(
+    entry: Entry,
+    result: CycleResult,
+    holdings: Holdings,
+    queues: Queues,
+    now: Nanos,
+    refusals: Mapping[tuple[str, str], Nanos],
+    names: frozenset[str],
+    holders: tuple[Workload, ...],
+) -> dict[str, Any]:
+    """Return the value for `spec.input`; the cycle is over, and its changes are taken back.
+
+    `names`: the ClusterQueues of the tree; `holders`: what held quota in them before.
+    """
+    tree, configuration = holdings.tree, holdings.configuration
+    size = f"{len(holders)} workloads with quota"
+    if len(holders) > MOST_WORKLOADS:
+        return packed(b"", size, leave_out=True)
+    rows = [configuration.cluster_queues[name] for name in sorted(names)]
+    heads = [
+        each
+        for each in result.entries
+        if each.cluster_queue in names and each.queue >= 0 and each.outcome is not Outcome.FAULT
+    ]
+    uids = {head.workload.uid for head in heads}
+    flavors = {f.flavor for row in rows for group in row.groups for f in group.flavors}
+    doors = {w.queue for w in holders} | {head.workload.queue for head in heads}
+    spaces = {head.workload.namespace for head in heads}
+    above = {tree.names[node] for name in names for node in tree.path[tree.queues[name]][1:]}
+    decided_on = QuotaInput(
+        preemptor=entry.workload.key,
+        now=now,
+        settings=configuration.settings,
+        cluster_queues=tuple(rows),
+        cohorts=tuple(_present(configuration.cohorts, _with_branches(configuration, above))),
+        flavors=tuple(_present(configuration.flavors, flavors)),
+        local_queues=tuple(_present(configuration.local_queues, doors)),
+        namespaces={
+            name: dict(configuration.namespaces[name])
+            for name in sorted(spaces & configuration.namespaces.keys())
+        },
+        holders=holders,
+        heads=tuple(_head(each) for each in sorted(heads, key=lambda e: e.cluster_queue)),
+        usage={key: repr(queues.local_queue_usage.get(key, 0.0)) for key in sorted(doors)},
+        refused=tuple(sorted((*pair, end) for pair, end in refusals.items() if pair[0] in uids)),
+        program=reprieve.__version__,
+    )
+    return packed(msgspec.json.encode(decided_on), size)
+
+
+def _before(names: frozenset[str], result: CycleResult, holdings: Holdings) -> Iterator[Workload]:
+    """Yield what held quota in these ClusterQueues before the cycle, by namespace/name."""
+    tree = holdings.tree
+    admitted = {each.workload.key for each in result.of(Outcome.ADMITTED)}
+    changed = {
+        target.holder.key: target.holder for each in result.entries for target in each.issued
+    }
+    replaced = {
+        each.replaced.key: each.replaced
+        for each in result.of(Outcome.ADMITTED)
+        if each.replaced is not None
+    }
+    holders = {**holdings.holders, **changed, **replaced}
+    for key in sorted(holders.keys() - admitted):
+        holder = holders[key]
+        if tree.names[holder.queue] in names:
+            row = holder.workload
+            counts = tuple(PodSet(each.name, each.count) for each in row.pod_sets)
+            yield replace(row, pod_sets=counts, party=None)
+
+
+def _head(entry: Entry) -> Head:
+    scan: Bookmark | None = entry.resumed
+    plain = None if scan is None else {name: dict(tried) for name, tried in scan.items()}
+    refused = ""
+    if entry.outcome is Outcome.UNPROVEN and entry.assignment is not None:
+        refused = entry.message.removeprefix(f"{entry.assignment.message}. ")
+    workload = replace(entry.workload, party=None)
+    return Head(entry.cluster_queue, workload, plain, entry.preempts, refused, entry.proven)
+
+
+def _with_branches(configuration: Configuration, above: set[str]) -> set[str]:
+    """Return these cohorts and all below them, which may lend though no queue hangs on them."""
+    found, more = set(above), True
+    while more:
+        below = {c.name for c in configuration.cohorts.values() if c.parent in found} - found
+        found |= below
+        more = bool(below)
+    return found
+
+
+def _present(rows: Mapping[str, Any], names: Iterable[str]) -> Iterator[Any]:
+    for name in sorted(names):
+        if name in rows:
+            yield rows[name]

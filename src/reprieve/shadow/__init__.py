@@ -1,0 +1,1 @@
+"""Recorded decisions made again under another policy, one at a time."""

@@ -1,0 +1,99 @@
+"""What a comparison of many decisions says: what it cannot know, sums by plane, every decision.
+
+`reprieve shadow -o json` prints it. A decision counts as decided if it has one of the verdicts
+`Same`, `OtherVictims` and `NoVictims`; what was lost is of those alone, on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from reprieve.shadow.candidate import Candidate
+from reprieve.shadow.comparison import Comparison, Verdict
+
+__all__ = ["VERSION", "Document", "Sums", "document"]
+
+VERSION: Final = 1
+_ONE_AT_A_TIME: Final = (
+    "Each decision is made again by itself, on the cluster as it was recorded: what would have "
+    "come of other victims afterwards is not known (reprieve simulate replays whole traces)."
+)
+_DISPLACING_ALONE: Final = (
+    "Only decisions that displaced somebody have a record, and the decision log has samples of the "
+    "others: for whom else the candidate would have made room is not known."
+)
+
+
+class Sums(msgspec.Struct, frozen=True, rename="camel"):
+    """How many decisions came to what; lost device-seconds are of those that were decided."""
+
+    decisions: int = 0
+    decided: int = 0
+    same: int = 0
+    other_victims: int = 0
+    no_victims: int = 0
+    input_omitted: int = 0
+    undecided: int = 0
+    reproduced: int = 0
+    recorded_victims: int = 0
+    candidate_victims: int = 0
+    recorded_lost_device_seconds: int = 0
+    candidate_lost_device_seconds: int = 0
+
+
+class Document(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer. `unread`: objects that are no records, by what is wrong with them."""
+
+    version: int
+    policy: str
+    cannot_know: list[str]
+    total: Sums
+    planes: dict[str, Sums]
+    decisions: list[Comparison]
+    unread: list[str] = []
+
+
+def document(
+    candidate: Candidate, comparisons: Iterable[Comparison], unread: Sequence[str] = ()
+) -> Document:
+    """Return the answer, decisions in the order of their time."""
+    ordered = sorted(comparisons, key=lambda each: (each.decided_at, each.namespace, each.name))
+    planes = sorted({each.plane for each in ordered})
+    return Document(
+        VERSION,
+        candidate.name,
+        [
+            _ONE_AT_A_TIME,
+            _DISPLACING_ALONE,
+            *(f"{key} is not applied: {why}." for key, why in candidate.unused.items()),
+        ],
+        _sums(ordered),
+        {plane: _sums([each for each in ordered if each.plane == plane]) for plane in planes},
+        ordered,
+        list(unread),
+    )
+
+
+def _sums(comparisons: Sequence[Comparison]) -> Sums:
+    decided = [each for each in comparisons if each.decided]
+
+    def counted(verdict: Verdict) -> int:
+        return sum(each.verdict is verdict for each in comparisons)
+
+    return Sums(
+        decisions=len(comparisons),
+        decided=len(decided),
+        same=counted(Verdict.SAME),
+        other_victims=counted(Verdict.OTHER),
+        no_victims=counted(Verdict.NOBODY),
+        input_omitted=counted(Verdict.OMITTED),
+        undecided=counted(Verdict.UNDECIDED),
+        reproduced=sum(each.reproduced for each in decided),
+        recorded_victims=sum(len(each.recorded) for each in decided),
+        candidate_victims=sum(len(each.candidate) for each in decided),
+        recorded_lost_device_seconds=sum(each.recorded_lost for each in decided),
+        candidate_lost_device_seconds=sum(each.candidate_lost for each in decided),
+    )

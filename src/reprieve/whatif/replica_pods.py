@@ -1,0 +1,162 @@
+"""Pods of what runs for ever: made when it is created, and again when one of them is lost.
+
+1. A ReplicaSet has as many pods as it says; a Deployment that is created gets one of its template.
+2. A StatefulSet has pods with ordinals: all at once where it is `Parallel`, else each when those
+   before it are ready.
+3. A LeaderWorkerSet has groups of a leader and workers, all at once.
+
+Their status is not written: no decision reads it. Source: the controllers of Kubernetes 1.37;
+`LeaderWorkerSet` of leaderworkerset.x-k8s.io/v1 for names, labels and annotations.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from reprieve.jobs.paths import Json, first
+from reprieve.kube.resource import PODS, Resource
+from reprieve.whatif.overlay import Overlay
+from reprieve.whatif.pod_templates import controlled_by, pod_of
+
+__all__ = ["ReplicaPods"]
+
+_REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
+_DEPLOYMENT, _REPLICA_SET = ("apps", "Deployment"), ("apps", "ReplicaSet")
+_STATEFUL_SET = ("apps", "StatefulSet")
+_LEADER_WORKER_SET = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+_HASH: Final = "pod-template-hash"
+_PREFIX: Final = "leaderworkerset.sigs.k8s.io"
+_OVER: Final = ("Succeeded", "Failed")
+
+
+class ReplicaPods:
+    """Makes the pods of sets; `below` yields the pods under an owner's uid."""
+
+    def __init__(self, overlay: Overlay, below: Callable[[str], Iterator[Json]]) -> None:
+        self._overlay = overlay
+        self._below = below
+        self._makers: dict[tuple[str, str], Callable[[Json], None]] = {
+            _DEPLOYMENT: self._deployment,
+            _REPLICA_SET: self._replica_set,
+            _STATEFUL_SET: self._stateful_set,
+            _LEADER_WORKER_SET: self._leader_worker_set,
+        }
+
+    def makes(self, group: str, kind: str) -> bool:
+        """Tell whether pods of this kind are made here."""
+        return (group, kind) in self._makers
+
+    def look(self, owner: Json) -> None:
+        """Make the pods that an owner lacks."""
+        if owner["metadata"].get("deletionTimestamp"):
+            return
+        group = str(owner["apiVersion"]).rpartition("/")[0]
+        self._makers[group, owner["kind"]](owner)
+
+    def _deployment(self, owner: Json) -> None:
+        """Make its ReplicaSet; one that has any is left to what its controller did before."""
+        metadata, spec = owner["metadata"], owner.get("spec") or {}
+        uid = metadata["uid"]
+        known = self._overlay.all(_REPLICA_SETS)
+        if any(ref["uid"] == uid for each in known for ref in _owners(each)):
+            return
+        template = copy.deepcopy(spec.get("template") or {})
+        text = self._overlay.suffix(_REPLICA_SETS, metadata.get("namespace", ""), uid)
+        labels = {**(first(template, "metadata.labels") or {}), _HASH: text}
+        template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
+        selector = copy.deepcopy(spec.get("selector") or {})
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), _HASH: text}
+        replicas = spec.get("replicas")
+        made = {
+            "metadata": {
+                "name": f"{metadata['name']}-{text}",
+                "namespace": metadata.get("namespace", ""),
+                "labels": labels,
+                "ownerReferences": [controlled_by(owner)],
+            },
+            "spec": {"selector": selector, "template": template},
+        }
+        if replicas is not None:
+            made["spec"]["replicas"] = replicas
+        self._overlay.create(_REPLICA_SETS, made)
+
+    def _replica_set(self, owner: Json) -> None:
+        metadata = owner["metadata"]
+        here = sum(1 for pod in self._below(metadata["uid"]) if _is_active(pod))
+        stem = f"{metadata['name']}-"
+        for _ in range(_replicas(owner) - here):
+            suffix = self._overlay.suffix(PODS, metadata.get("namespace", ""), stem)
+            self._add(owner, _template(owner), stem + suffix)
+
+    def _stateful_set(self, owner: Json) -> None:
+        metadata = owner["metadata"]
+        pods = {pod["metadata"]["name"]: pod for pod in self._below(metadata["uid"])}
+        start = int(first(owner, "spec.ordinals.start") or 0)
+        ordered = first(owner, "spec.podManagementPolicy") != "Parallel"
+        for ordinal in range(start, start + _replicas(owner)):
+            name = f"{metadata['name']}-{ordinal}"
+            if name not in pods:
+                labels = {
+                    "apps.kubernetes.io/pod-index": str(ordinal),
+                    "statefulset.kubernetes.io/pod-name": name,
+                }
+                self._add(owner, _template(owner), name, labels)
+            if ordered and not _is_ready(pods.get(name)):
+                return  # the next one waits for this one
+
+    def _leader_worker_set(self, owner: Json) -> None:
+        metadata, whole = owner["metadata"], first(owner, "spec.leaderWorkerTemplate") or {}
+        names = {pod["metadata"]["name"] for pod in self._below(metadata["uid"])}
+        worker = whole.get("workerTemplate") or {}
+        size = whole.get("size")
+        for group in range(_replicas(owner)):
+            leader = f"{metadata['name']}-{group}"
+            for index in range(1 if size is None else int(size)):
+                name = f"{leader}-{index}" if index else leader
+                if name in names:
+                    continue
+                template = worker if index else whole.get("leaderTemplate") or worker
+                if index:
+                    template = copy.deepcopy(template)
+                    notes = template.setdefault("metadata", {}).setdefault("annotations", {})
+                    notes[f"{_PREFIX}/leader-name"] = leader
+                labels = {
+                    f"{_PREFIX}/name": metadata["name"],
+                    f"{_PREFIX}/group-index": str(group),
+                    f"{_PREFIX}/worker-index": str(index),
+                }
+                self._add(owner, template, name, labels)
+
+    def _add(
+        self, owner: Json, template: Json, name: str, labels: dict[str, str] | None = None
+    ) -> None:
+        self._overlay.create(PODS, pod_of(self._overlay, owner, template, name, labels or {}))
+
+
+def _owners(obj: Json) -> list[Json]:
+    found: list[Json] = obj["metadata"].get("ownerReferences") or []
+    return found
+
+
+def _template(owner: Json) -> Json:
+    found: Json = first(owner, "spec.template") or {}
+    return found
+
+
+def _replicas(owner: Json) -> int:
+    found: Any = first(owner, "spec.replicas")
+    return 1 if found is None else int(found)
+
+
+def _is_active(pod: Json) -> bool:
+    over = (pod.get("status") or {}).get("phase") in _OVER
+    return not over and not pod["metadata"].get("deletionTimestamp")
+
+
+def _is_ready(pod: Json | None) -> bool:
+    return pod is not None and any(
+        each["type"] == "Ready" and each["status"] == "True"
+        for each in first(pod, "status.conditions") or ()
+    )

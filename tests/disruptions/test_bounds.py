@@ -1,0 +1,74 @@
+"""What is remembered of displacements is bounded by rows, however many come and whoever they are.
+
+Entries are counted after every quarter of a history that is several times as long as the bound, of
+work that comes back under a new name each time, as Jobs do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from reprieve.engine.disruptions.counts import DisplacementCounts
+from reprieve.engine.disruptions.governor import Governor
+from reprieve.engine.disruptions.ledger import Displacement
+from reprieve.engine.disruptions.lineage import Party, party_of
+from reprieve.engine.disruptions.questions import GovernorPolicy
+from tests.disruptions.builders import at, displaced, identity, question
+from tests.entries import entries
+
+MOST: Final = 2_000
+ROWS: Final = 8_000
+#: A quarter more than the ledger has, and a row less than a thousand of small ledgers.
+_WORN: Final = MOST + MOST // 2
+_FOR_EACH_ROW: Final = 16
+
+
+def _new(random: Random, number: int, seconds: int) -> Party:
+    template, label = f"t-{random.randrange(40)}", random.choice(("", "", f"l-{number}"))
+    uid = f"{number}-{random.random()}"
+    made = identity(uid, owner=f"job-{uid}", template=template, label=label, created=at(seconds))
+    return party_of(made)
+
+
+def _rows(random: Random, count: int) -> Iterator[Displacement]:
+    for number in range(count):
+        one, other = (_new(random, number, number - random.randrange(600)) for _ in range(2))
+        yield displaced(number, one, other, uid=f"{number}")
+
+
+def test_the_governor_remembers_no_more_than_its_ledger_however_much_new_work_comes() -> None:
+    governor, most = Governor(most=MOST), 0
+    for number, row in enumerate(_rows(Random(3), ROWS)):
+        governor.record(row)
+        assert row.preemptor is not None
+        governor.admitted(row.preemptor, row.at)
+        governor.failed(row.victim, row.at)
+        if number % 500 == 0:
+            governor.hold(question(number, row.preemptor, row.victim))
+        if number % (ROWS // 4) == ROWS // 4 - 1:
+            found = entries(governor)
+            assert len(governor.rows) == min(MOST, number + 1)
+            # Who was admitted or failed within the hour is known apart from the ledger.
+            lasting = {name: n for name, n in found.items() if "_admitted" not in name}
+            lasting = {name: n for name, n in lasting.items() if "_failed" not in name}
+            most = max(most, sum(lasting.values()))
+            assert sum(lasting.values()) <= _FOR_EACH_ROW * _WORN, found
+            assert found["Governor._admitted"] <= 2 * 10_000
+            assert found["Governor._failed"] <= 2 * 10_000
+    assert most > 4 * MOST, "little was remembered at all"
+
+
+def test_counts_of_displacements_are_bounded_and_the_newest_stay() -> None:
+    counts = DisplacementCounts(GovernorPolicy(), most=MOST)
+    last = Party(party_of(identity("last", owner="last")).lineage)
+    for number, row in enumerate(_rows(Random(5), ROWS)):
+        counts.record(row)
+        if number % 100 == 99:
+            counts.record(displaced(number, "p", last))
+            assert sum(entries(counts).values()) <= 2 * MOST
+    window = GovernorPolicy().repeated_window
+    expected = sum(at(ROWS - 1) - at(n) < window for n in range(99, ROWS, 100))
+    kept = int(MOST * 0.9 / 101)
+    assert kept <= counts.displaced(last, at(ROWS - 1)) <= min(expected, MOST // 100)
