@@ -105,10 +105,6 @@ def test_whatever_happens_in_whatever_order_no_cycle_turns_too_often_and_holds_e
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    strict=True,
-    reason="pairs are counted, not turns in order: where one direction is held, the other goes on",
-)
 def test_whatever_happens_in_many_orders_no_cycle_turns_too_often_and_holds_end() -> None:
     tried(Machine, examples=200, steps=50)
 

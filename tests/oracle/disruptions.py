@@ -17,17 +17,44 @@ Pair = tuple[str, str]
 DAY = 24 * 3_600
 
 
-def turned(rows: list[Row], limit: int, window: int) -> list[tuple[int, list[Pair]]]:
-    """Return the instants at whose window's end a cycle had turned more than `limit` times."""
+def turned(rows: list[Row], limit: int, window: int) -> list[tuple[int, list[tuple[str, ...]]]]:
+    """Return the cycles that turned more than `limit` times in a window, by the window's end.
+
+    Rows are in the order of time.
+    """
     found = []
     for end in sorted({row[0] for row in rows}):
-        instants: dict[Pair, set[int]] = {}
-        for at, preemptor, victim, *_ in rows:
-            if end - window < at <= end and preemptor != victim:
-                instants.setdefault((preemptor, victim), set()).add(at)
-        often = [pair for pair, times in instants.items() if len(times) > limit]
-        if on_cycles(often):
-            found.append((end, on_cycles(often)))
+        seen = [row[1:3] for row in rows if end - window < row[0] <= end and row[1] != row[2]]
+        # Who turns so often has each of its displacements as often.
+        often = {pair for pair in seen if seen.count(pair) > limit}
+        cycles = [cycle for cycle in simple_cycles(often) if turns(cycle, seen) > limit]
+        if cycles:
+            found.append((end, cycles))
+    return found
+
+
+def turns(cycle: tuple[str, ...], pairs: list[Pair]) -> int:
+    """Count how often a cycle turned: a turn is over when each of its displacements, in whatever
+    order, has happened since the turn before was over.
+    """
+    around = set(pairwise((*cycle, cycle[0])))
+    count, left = 0, set(around)
+    for pair in pairs:
+        left.discard(pair)
+        if not left:
+            count, left = count + 1, set(around)
+    return count
+
+
+def simple_cycles(pairs: set[Pair]) -> list[tuple[str, ...]]:
+    """Return the cycles that pass nobody twice, each from its first name on."""
+    found, paths = [], [(name,) for name in sorted({pair[0] for pair in pairs})]
+    while paths:
+        path = paths.pop(0)
+        if (path[-1], path[0]) in pairs:
+            found.append(path)
+        further = sorted(other for one, other in pairs if one == path[-1])
+        paths += [(*path, name) for name in further if name > path[0] and name not in path]
     return found
 
 
