@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from random import Random
 
 import msgspec
 import pytest
@@ -31,11 +32,14 @@ from reprieve.engine.quota.model import (
 from reprieve.engine.quota.queues import Queues
 from reprieve.engine.quota.state import Holdings
 from reprieve.intake.quota_workloads import PodSetRows, workload_row
-from reprieve.units.durations import MINUTE
+from reprieve.records.idle.replay import unpacked
+from reprieve.records.quota.record import QuotaInput, inputs_of, restored
+from reprieve.units.durations import HOUR, MINUTE
 from reprieve.units.instants import Nanos, format_instant
 
 GPU = "nvidia.com/gpu"
 NOW = Nanos(1_000_000 * 1_000_000_000)
+HOURS = Nanos(NOW + 10 * HOUR)
 
 
 def minutes(count: float) -> Nanos:
@@ -149,11 +153,115 @@ def test_the_room_is_kept_while_a_save_is_waited_for() -> None:
 def test_of_several_saves_the_one_is_waited_for_at_which_least_is_lost() -> None:
     one, other = running("a", 4, -28, again=2), running("b", 4, -29, again=1)
     both = [(one, 4), (other, 4)]
-    assert worth_waiting_for(both, 8, NOW) == minutes(2)
+    assert worth_waiting_for(both, 8, NOW, HOURS) == minutes(2)
     # Beyond the first save nothing is gained by a second one that is far away.
-    assert worth_waiting_for([(one, 4), (running("b", 4, -1, again=29), 4)], 8, NOW) == minutes(2)
-    assert worth_waiting_for([(running("b", 4, -1), 4)], 8, NOW) is None
-    assert worth_waiting_for([(one, 0)], 8, NOW) is None
+    late = running("b", 4, -1, again=29)
+    assert worth_waiting_for([(one, 4), (late, 4)], 8, NOW, HOURS) == minutes(2)
+    assert worth_waiting_for([(running("b", 4, -1), 4)], 8, NOW, HOURS) is None
+    assert worth_waiting_for([(one, 0)], 8, NOW, HOURS) is None
+    assert worth_waiting_for(both, 8, NOW, minutes(1)) == minutes(1)
+    assert worth_waiting_for(both, 8, NOW, minutes(0.5)) is None
+
+
+def test_a_wide_victim_is_not_kept_for_long_by_how_narrow_the_preemptor_is() -> None:
+    """Others may wait for the rest of what comes free."""
+    wide = running("a", 8, -2, again=28)
+    assert worth_waiting_for([(wide, 8)], 1, NOW, HOURS) is None
+    assert worth_waiting_for([(running("a", 8, -20, again=10), 8)], 1, NOW, HOURS) == minutes(10)
+
+
+def put_off(each: Workload, at: Nanos, again: float) -> Workload:
+    return replace(each, next_checkpoint=Nanos(at + int(again * MINUTE)))
+
+
+def test_who_says_again_and_again_that_it_saves_soon_goes_when_the_bound_ends() -> None:
+    configuration = queue()
+    holdings, queues = Holdings(configuration), Queues(configuration)
+    queues.push(waiting(8))
+    silent = running("a", 8, -600)
+    told = []
+    for minute in range(0, 40, 2):
+        now = minutes(minute)
+        holdings.hold(put_off(silent, now, 4))
+        queues.flush(["team"])
+        (entry,) = cycle(holdings, queues, now, minute).entries
+        told.append((minute, [target.holder.workload.name for target in entry.issued]))
+        if entry.issued:
+            break
+    # At 26 min a save is expected at 30, by then it has waited for long enough.
+    assert told == [*((minute, []) for minute in range(0, 28, 2)), (28, ["a"])]
+
+
+def test_without_any_time_for_it_no_save_is_waited_for() -> None:
+    configuration = queue()
+    settings = replace(configuration.settings, max_save_wait=0)
+    configuration = replace(configuration, settings=settings)
+    holdings, queues = Holdings(configuration), Queues(configuration)
+    holdings.hold(running("a", 8, -25, again=5))
+    queues.push(waiting(8))
+    assert victims(cycle(holdings, queues, NOW)) == ["a"]
+
+
+def test_what_a_preemptor_waited_counts_until_it_has_quota_or_is_gone() -> None:
+    configuration = queue()
+    queues = Queues(configuration)
+    queues.push(waiting(8))
+    queues.note_save_wait("ns/train", NOW)
+    queues.note_save_wait("ns/train", minutes(5))
+    queues.push(replace(waiting(8), boost=3))
+    queues.configure(configuration)
+    assert queues.waits_for_saves_since("ns/train") == NOW
+    queues.delete("ns/train")
+    queues.push(waiting(8))
+    assert queues.waits_for_saves_since("ns/train") is None
+
+
+def test_no_preemptor_waits_longer_than_the_bound_whatever_work_says_of_its_saves() -> None:
+    random = Random(19)
+    waited = 0
+    for _ in range(150):
+        bound = random.choice((5, 17, 30, 60))
+        configuration = queue()
+        settings = replace(configuration.settings, max_save_wait=bound * MINUTE)
+        configuration = replace(configuration, settings=settings)
+        holdings, queues = Holdings(configuration), Queues(configuration)
+        widths = random.choice(((8,), (4, 4), (2, 2, 4), (1,) * 8))
+        holders = [
+            running(f"w{place}", width, -random.randint(1, 90), priority=random.randint(0, 2))
+            for place, width in enumerate(widths)
+        ]
+        queues.push(waiting(random.randint(1, 8)))
+        now, first, number = NOW, None, 0
+        while True:
+            for each in holders:
+                holdings.hold(put_off(each, now, random.uniform(-1, 30)))
+            queues.flush(["team"])
+            result = cycle(holdings, queues, now, number)
+            (entry,) = result.entries
+            assert entry.outcome is Outcome.PREEMPTING
+            if entry.issued:
+                break
+            first = now if first is None else first
+            assert now < first + bound * MINUTE
+            due = result.retries["team"]
+            now, number = Nanos(min(due, now + random.randint(1, 5) * MINUTE)), number + 1
+        waited += first is not None
+        assert first is None or now <= first + bound * MINUTE
+    assert waited > 75
+
+
+def test_what_was_waited_is_recorded_and_decided_with_again() -> None:
+    configuration = queue()
+    holdings, queues = Holdings(configuration), Queues(configuration)
+    holdings.hold(running("a", 8, -25, again=20))
+    queues.push(waiting(8))
+    queues.note_save_wait("ns/train", minutes(-15))
+    result = cycle(holdings, queues, NOW)
+    assert victims(result) == ["a"]
+    ((_, written),) = inputs_of(result, holdings, queues, NOW).items()
+    again, waiting_again, _ = restored(unpacked(written, QuotaInput))
+    assert waiting_again.waits_for_saves_since("ns/train") == minutes(-15)
+    assert victims(cycle(again, waiting_again, NOW)) == ["a"]
 
 
 def row(annotations: Mapping[str, str], reserved: str = "2026-01-01T00:00:00Z") -> Workload:

@@ -410,11 +410,13 @@ def test_own_options_are_off_and_loops_are_held() -> None:
     found = quota_settings()
     assert (found.prove_nodes, found.configuration.settings.idle_first) == (False, False)
     assert not found.configuration.settings.harm_order
+    assert found.configuration.settings.max_save_wait == 30 * MINUTE
     assert (found.loop_window, found.loop_limit, found.job_failure_policy) == (HOUR, 2, "Ignore")
     section = {
         "proveNodes": True,
         "idleFirst": True,
         "harmOrder": True,
+        "maxSaveWait": "0s",
         "loopWindow": "5m",
         "loopLimit": 0,
         "webhooks": {
@@ -426,6 +428,7 @@ def test_own_options_are_off_and_loops_are_held() -> None:
     found = quota_settings(read_quota(text, "file"), "file")
     assert (found.prove_nodes, found.configuration.settings.idle_first) == (True, True)
     assert found.configuration.settings.harm_order
+    assert found.configuration.settings.max_save_wait == 0
     assert (found.loop_window, found.loop_limit, found.job_failure_policy) == (
         5 * MINUTE,
         0,

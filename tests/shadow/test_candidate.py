@@ -77,7 +77,11 @@ def test_a_whole_configuration_replaces_all_that_it_decides(tmp_path: Path) -> N
         "fairSharing": {"preemptionStrategies": ["LessThanInitialShare"]},
     }
     found = candidate(tmp_path, {"quota": {"configuration": document}})
-    assert found.quota.keys() == set(Settings.__slots__) - {"idle_first", "harm_order"}
+    assert found.quota.keys() == set(Settings.__slots__) - {
+        "idle_first",
+        "harm_order",
+        "max_save_wait",
+    }
     assert found.quota["fair_sharing"] == (Strategy.LESS_THAN_INITIAL_SHARE,)
 
 

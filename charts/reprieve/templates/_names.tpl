@@ -100,7 +100,7 @@ quota:
 {{ dict $key . | toYaml }}
 {{- end }}
 {{- end }}
-{{ pick $given "proveNodes" "idleFirst" "harmOrder" "loopWindow" "loopLimit" | toYaml }}
+{{ pick $given "proveNodes" "idleFirst" "harmOrder" "maxSaveWait" "loopWindow" "loopLimit" | toYaml }}
 webhooks:
   service: {{ include "reprieve.webhookName" . }}
   port: {{ $given.webhooks.port }}

@@ -7,6 +7,7 @@
       proveNodes: false               # preempt quota only if the preemptor then fits on nodes
       idleFirst: false                # among equal candidates the idle ones first
       harmOrder: false                # among equal candidates who saved last first; waits for saves
+      maxSaveWait: 30m                # and how long a preemptor does so in all; 0s: not at all
       loopWindow: 1h                  # what goes in a circle `loopLimit` times in this
       loopLimit: 2                    # time is held for a while; 0 holds none
       webhooks:
@@ -102,6 +103,7 @@ _KEYS: Final = (
     "proveNodes",
     "idleFirst",
     "harmOrder",
+    "maxSaveWait",
     "loopWindow",
     "loopLimit",
     "webhooks",
@@ -199,7 +201,11 @@ def quota_settings(
             what = "configurationMap" if named else "configuration"
             refuse(f"{place}.preemptionPolicy", policy, f"{said}, as quota.{what} says")
     idle_first = _switch(given, "idleFirst", place)
-    decided = replace(decided, harm_order=_switch(given, "harmOrder", place))
+    decided = replace(
+        decided,
+        harm_order=_switch(given, "harmOrder", place),
+        max_save_wait=duration(given.get("maxSaveWait", "30m"), f"{place}.maxSaveWait"),
+    )
     hooks = mapping(given.get("webhooks"), f"{place}.webhooks", _WEBHOOKS)
     failure = hooks.get("jobFailurePolicy", "Ignore")
     url = _url(hooks.get("url"), f"{place}.webhooks.url")

@@ -44,13 +44,16 @@ _SECTIONS: Final = ("gpuPreemption", "scheduling", "quota", "governor")
 _STUDY: Final = ("preemption", "minRuntime", "strategy")
 _IDLE_FIELDS: Final = ("fit", "irreducible", "literal")
 _ALL_BUT_OPTIONS: Final = tuple(
-    each.name for each in fields(Settings) if each.name not in ("idle_first", "harm_order")
+    each.name
+    for each in fields(Settings)
+    if each.name not in ("idle_first", "harm_order", "max_save_wait")
 )
 _QUOTA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "configuration": _ALL_BUT_OPTIONS,
     "preemptionPolicy": ("fair_sharing",),
     "idleFirst": ("idle_first",),
     "harmOrder": ("harm_order",),
+    "maxSaveWait": ("max_save_wait",),
 }
 _OF_THE_OPERATOR: Final = "it changes no decision"
 _WHO_IS_HELD: Final = "whom the governor held is taken from the records"

@@ -203,6 +203,7 @@ class _Cycle:
                 self.queues.delete(workload.key)
                 continue
             entry.preempts = self.queues.awaits_preemption(workload.key)
+            entry.saves_since = self.queues.waits_for_saves_since(workload.key)
             try:
                 self.pace.begin(workload.key)
                 if self.nominations.admit(entry):
@@ -425,7 +426,12 @@ class _Cycle:
         victims = [
             (each.holder.workload, _devices(self.snapshot, each.holder)) for each in entry.targets
         ]
-        return worth_waiting_for(victims, devices_of(asked), self.now)
+        since = self.now if entry.saves_since is None else entry.saves_since
+        latest = Nanos(since + self.settings.max_save_wait)
+        until = worth_waiting_for(victims, devices_of(asked), self.now, latest)
+        if until is not None:
+            self.queues.note_save_wait(entry.workload.key, self.now)
+        return until
 
     def _note_turn(self, ledger: Displacements, entry: Entry, victim: Holder) -> None:
         workload, causes = entry.workload, self.nominations.causes

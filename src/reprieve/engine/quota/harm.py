@@ -8,10 +8,15 @@ priority and everything else that stands above it.
 
 Who is to make way and says when its next save is to be good may be worth waiting for. The preemptor
 waits until the save of one of its victims at which they lose least altogether, if what they lose
-less then is more than a fifth of the device time that the preemptor waits for it. It waits like one
-whose victims are on their way. Nobody is safe for that: a save that is overdue is not waited for,
-and who has saved goes first; who saves seldom is not waited for long, as the wait costs more than
-it gains. Source: KEP-5710, "Future extensions"; the quota plane's own options.
+less then is more than a fifth of the device time that is waited for. That is the time of all
+devices that come free or are asked for, whichever are more: who else waits for those of a wide
+victim waits, too, however narrow the preemptor. It waits like one whose victims are on their way.
+
+Nobody is safe for that: a save that is overdue is not waited for, and who has saved goes first; who
+saves seldom is not waited for long, as the wait costs more than it gains. And a preemptor waits no
+longer than `maxSaveWait` for all saves together, from the first that it waited for until it has its
+quota: one save after the other may seem worth it, by others' choice or because another victim is
+found each time. Source: KEP-5710, "Future extensions"; the quota plane's own options.
 """
 
 from __future__ import annotations
@@ -42,7 +47,7 @@ def unsaved_since(workload: Workload) -> int:
 
 
 def worth_waiting_for(
-    victims: Sequence[tuple[Workload, int]], devices: int, now: Nanos
+    victims: Sequence[tuple[Workload, int]], devices: int, now: Nanos, latest: Nanos
 ) -> Nanos | None:
     """Return the instant of a save that the preemptor of these waits for, None for none.
 
@@ -50,13 +55,15 @@ def worth_waiting_for(
         victims: who would make way now, each with the devices that it holds.
         devices: how many the preemptor asks for.
         now: the instant of the decision.
+        latest: no later save is waited for.
     """
     best, until = 0, None
+    waiting = max(devices, sum(held for _, held in victims))
     for instant in sorted({next_ for each, _ in victims if (next_ := each.next_checkpoint)}):
-        if instant <= now:
+        if not now < instant <= latest:
             continue
         less = sum(held * _less_unsaved(each, now, instant) for each, held in victims)
-        gain = less * _WAITS_FOR_ONE_LOST - devices * (instant - now)
+        gain = less * _WAITS_FOR_ONE_LOST - waiting * (instant - now)
         if gain > best:
             best, until = gain, instant
     return until

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.selectors import covers, requirement_holds
+from reprieve.units.durations import MINUTE
 from reprieve.units.instants import Nanos
 
 __all__ = [
@@ -415,7 +416,8 @@ class Settings:
     """What an operator chooses. `fair_sharing` None is the classical algorithm.
 
     `idle_first` prefers those that are idle among candidates that nothing but the uid tells apart.
-    `harm_order` takes the reservation for the last save where that is later (`harm`).
+    `harm_order` takes the reservation for the last save where that is later (`harm`), and lets a
+    preemptor wait for saves for `max_save_wait` nanoseconds in all.
     """
 
     fair_sharing: tuple[Strategy, ...] | None = None
@@ -426,6 +428,7 @@ class Settings:
     block_admission: bool = False
     idle_first: bool = False
     harm_order: bool = False
+    max_save_wait: int = 30 * MINUTE
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:

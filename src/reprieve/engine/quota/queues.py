@@ -47,6 +47,8 @@ class Queues:
         self._waiting: dict[str, Workload] = {}
         self._backing: dict[str, Workload] = {}
         self._taken: set[str] = set()
+        # Since when a workload has waited for saves; until it gets its quota or is gone.
+        self._save_waits: dict[str, Nanos] = {}
         # Shapes that were asked for, each with the version of the workload that it is of.
         self._shapes: dict[str, tuple[Workload, object]] = {}
         self._doors: Counter[str] = Counter()
@@ -81,6 +83,7 @@ class Queues:
         for workload in known.values():
             self.push(workload)
         self._scans = {key: scan for key, scan in scans.items() if key in known}
+        self._save_waits = {key: at for key, at in self._save_waits.items() if key in known}
 
     def push(self, workload: Workload) -> None:
         """Queue a workload, in place of what was known of it.
@@ -126,6 +129,7 @@ class Queues:
     def delete(self, key: str) -> None:
         """Forget a workload; one that is not known changes nothing."""
         self._forget_faults(key)
+        self._save_waits.pop(key, None)
         self._remove(key)
 
     def _forget_faults(self, key: str) -> None:
@@ -266,6 +270,14 @@ class Queues:
         """Tell whether a workload waits for its own victims."""
         name = self._home.get(key)
         return name is not None and self._queues[name].preemptor == key
+
+    def note_save_wait(self, key: str, since: Nanos) -> None:
+        """Take note that a workload waits for saves of its victims; the first time counts."""
+        self._save_waits.setdefault(key, since)
+
+    def waits_for_saves_since(self, key: str) -> Nanos | None:
+        """Return when a pending workload waited for a save for the first time, None for never."""
+        return self._save_waits.get(key)
 
     def head(self, cluster_queue: str) -> Workload | None:
         """Return who is looked at next in a ClusterQueue, None if nobody is queued there."""

@@ -52,7 +52,7 @@ class Head(msgspec.Struct, frozen=True):
 
     `scan`: where an earlier scan of its flavors had stopped, by pod set and resource. `preempts`:
     it was waiting for victims of its own. `refused`: why nodes would not have taken it; `proven`:
-    they would.
+    they would. `saves_since`: when it waited for a save of its victims for the first time.
     """
 
     cluster_queue: str
@@ -61,6 +61,7 @@ class Head(msgspec.Struct, frozen=True):
     preempts: bool = False
     refused: str = ""
     proven: bool = False
+    saves_since: Nanos | None = None
 
 
 class QuotaInput(msgspec.Struct, frozen=True):
@@ -159,6 +160,8 @@ def restored(decided_on: QuotaInput) -> tuple[Holdings, Queues, Displacements | 
         preempts = RequeueReason.PENDING_PREEMPTION
         other = RequeueReason.FAILED_AFTER_NOMINATION
         queues.requeue(head.workload.key, preempts if head.preempts else other, scan)
+        if head.saves_since is not None:
+            queues.note_save_wait(head.workload.key, head.saves_since)
     ledger = None
     if decided_on.held or decided_on.refused:
         ledger = Displacements(limit=_MOST_TURNS)
@@ -259,7 +262,15 @@ def _head(entry: Entry) -> Head:
     if entry.outcome is Outcome.UNPROVEN and entry.assignment is not None:
         refused = entry.message.removeprefix(f"{entry.assignment.message}. ")
     workload = replace(entry.workload, party=None)
-    return Head(entry.cluster_queue, workload, plain, entry.preempts, refused, entry.proven)
+    return Head(
+        entry.cluster_queue,
+        workload,
+        plain,
+        entry.preempts,
+        refused,
+        entry.proven,
+        entry.saves_since,
+    )
 
 
 def _with_branches(configuration: Configuration, above: set[str]) -> set[str]:
