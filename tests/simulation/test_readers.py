@@ -97,6 +97,34 @@ CASES = {
     "philly": (PHILLY, [job("application_1", 0, 3, 600, "ee9e8c")], 0, [2, 3]),
 }
 
+GAVEL_TABLE = json.dumps(
+    {
+        "v100": {
+            "('ResNet-18 (batch size 32)', 1)": {"null": 10.0, "('LM', 1)": [1.0, 1.0]},
+            "('ResNet-18 (batch size 32)', 2)": {"null": 16.0},
+            "('LM (batch size 5)', 1)": {"null": 4},
+            "('A3C', 1)": {"null": 0.0},
+        },
+        "k80": {"('A3C', 1)": {"null": 5.0}},
+    }
+)
+GAVEL = """\
+ResNet-18 (batch size 32)\tpython3 main.py\t--num_steps\t1\t1600\t2\t1\t-1.0\t100
+LM (batch size 5)\tpython main.py\t/data\t--steps\t1\t400\t8\t1\t-1\t130.5
+A3C\tpython3 main.py\t--max-steps\t0\t400\t1\t1\t-1\t140
+LM (batch size 5)\tpython main.py\t--steps\t1\t0\t1\t1\t-1\t150
+ResNet-18\tcd x && python3 main.py\t--num_steps\t101792\t10\t1
+"""
+CASES["gavel"] = (
+    GAVEL,
+    [
+        replace(job("L1", 0, 2, 100), model="ResNet-18 (batch size 32)"),
+        replace(job("L2", 0, 8, 100), model="LM (batch size 5)", arrival=30 * SECOND + SECOND // 2),
+    ],
+    0,
+    [3, 4, 5],
+)
+
 
 def workload(name: str, **changed: object) -> dict[str, object]:
     """A Workload of ten minutes on four devices, as kubectl prints it."""
@@ -150,6 +178,7 @@ CASES["kueue"] = (
 def read(form: str, content: str, folder: Path) -> Trace:
     path = folder / "trace"
     path.write_text(content)
+    (folder / "simulation_throughputs.json").write_text(GAVEL_TABLE)
     return READERS[form](path, "trace")
 
 
@@ -178,3 +207,26 @@ def test_a_file_without_a_header_of_another_form_has_no_jobs(form: str, tmp_path
     found = read(form, "hello,world\n1,2\n", tmp_path)
     assert not found.jobs
     assert [each.line for each in found.malformed] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (None, "without a simulation_throughputs.json; accepted: one in its folder"),
+        ("[]", "accepted: Gavel's table with rates of a v100"),
+        ('{"k80": {}}', "accepted: Gavel's table with rates of a v100"),
+        ('{"v100": 7}', "v100 is no mapping"),
+        ("{", "accepted: Gavel's table with rates of a v100"),
+    ],
+)
+def test_a_trace_of_gavel_without_its_table_is_refused(
+    table: str | None, said: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "a" / "b" / "c" / "d"
+    folder.mkdir(parents=True)
+    (folder / "t.trace").write_text(GAVEL)
+    if table is not None:
+        (folder.parents[2] / "simulation_throughputs.json").write_text(table)
+    with pytest.raises(UsageError) as refused:
+        READERS["gavel"](folder / "t.trace", "t")
+    assert said in str(refused.value)

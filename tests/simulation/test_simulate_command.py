@@ -27,10 +27,10 @@ COLUMNS = {
     *("trace", "seed", "load", "policy", "jobs", "admitted", "device_hours_done", "wait_p50_s"),
     *("wait_p95_s", "preemptions", "lost_device_hours", "useful_share", "decision_cpu_s"),
 }
-# A shell's background jobs, and so perhaps this process, ignore interrupts.
-INTERRUPTIBLE = """
+# As a shell that is no terminal's starts what runs in the background.
+IN_THE_BACKGROUND = """
 import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 from reprieve.cli.main import main
 main()
 """
@@ -169,27 +169,33 @@ def test_a_study_that_cannot_be_used_ends_with_2_and_one_line(tmp_path: Path) ->
         run(study_in(tmp_path), "-o", str(tmp_path / "none" / "report.html"))
 
 
-def test_interrupted_it_ends_with_what_it_has_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_ends_with_what_it_has_and_says_so(
+    number: signal.Signals, workers: str, tmp_path: Path
+) -> None:
     seeds = ", ".join(str(seed) for seed in range(400))
     study = study_in(tmp_path, STUDY.replace("seeds: [0, 1, 2]", f"seeds: [{seeds}]"))
     process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTIBLE, "simulate", str(study), "--workers", "1"],
+        [sys.executable, "-c", IN_THE_BACKGROUND, "simulate", str(study), "--workers", workers],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
-    # The third run's decisions are being written: two are over.
-    while process.poll() is None and not list(tmp_path.glob("reprieve-*/decisions-000002.jsonl")):
+    # Decisions of the ninth run are being written: some are over.
+    while process.poll() is None and not list(tmp_path.glob("reprieve-*/decisions-000008.jsonl")):
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    told, _ = process.communicate()
-    assert process.returncode == 130
+    process.send_signal(number)
+    told, faults = process.communicate()
+    assert process.returncode == 130, faults
     assert re.search(r"interrupted: \d+ runs were not made; this is what there is", told)
+    assert "Traceback" not in faults
     report = (tmp_path / "report.html").read_text()
     assert "This study is not whole" in report
     assert 2 <= len(rows(tmp_path)) < 800
+    assert not list(tmp_path.glob("reprieve-*"))
 
 
 def test_a_real_trace_is_replayed_under_both_policies(tmp_path: Path) -> None:

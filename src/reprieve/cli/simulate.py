@@ -4,18 +4,24 @@
 report of all of them.
 
 Exit code 0: all runs came to an end. 1: some failed, which the report names, or shards are missing.
-2: the study cannot be used. 130: interrupted; the report has what was over by then, and says so.
+2: the study cannot be used. 130: interrupted, by Ctrl-C or SIGTERM; the report has what was over by
+then, and says so.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Final
 
 import click
 
@@ -36,6 +42,8 @@ from reprieve.simulation.tables import own_load_lines, results_csv, terminal_tab
 from reprieve.units.errors import UsageError
 
 __all__ = ["simulate"]
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command()
@@ -140,13 +148,37 @@ def _carried_out(
     count = min(workers or os.cpu_count() or 1, max(1, len(runs)))
     line = _Line()
     try:
-        for outcome in carried_out(study, runs, count, folder, line.progress):
-            ended.append(outcome)
+        with _interruptible():
+            for outcome in carried_out(study, runs, count, folder, line.progress):
+                ended.append(outcome)
     except KeyboardInterrupt:
         return ended, True
     finally:
         line.clear()
     return ended, False
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """End at SIGINT and SIGTERM alike, also where a shell started this with SIGINT ignored.
+
+    A shell that is no terminal's ignores it for what it starts in the background.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {number: signal.signal(number, _interrupt) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    for number in _ENDING:  # whoever is told to end is not told again while it does
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 class _Line:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from reprieve.simulation.readers.csv_form import read_csv
+from reprieve.simulation.readers.gavel import read_gavel
 from reprieve.simulation.readers.helios import read_helios
 from reprieve.simulation.readers.kueue import read_kueue
 from reprieve.simulation.readers.openb import read_openb, read_openb_2025
@@ -22,6 +23,7 @@ __all__ = ["READERS"]
 READERS: Final[Mapping[str, Callable[[Path, str], Trace]]] = {
     "csv": read_csv,
     "acme": read_helios,
+    "gavel": read_gavel,
     "helios": read_helios,
     "kueue": read_kueue,
     "openb": read_openb,
