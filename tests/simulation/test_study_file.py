@@ -90,7 +90,11 @@ def test_a_folder_has_the_traces_of_each_seed(tmp_path: Path) -> None:
         ("nodes: 2", "nodes: 0", ":1: cluster.nodes: 0; accepted: an integer from 1 to 100000"),
         ("nodes: 2", "node: 2", ":1: cluster: unknown key 'node'; accepted: nodes, devices"),
         ("{nodes: 2, devices: 4}", "{nodes: 2}", ":1: cluster: without devices"),
-        ("trace: csv", "trace: excel", ":2: workload.trace: 'excel'; accepted: csv, acme, helios"),
+        (
+            "trace: csv",
+            "trace: excel",
+            ":2: workload.trace: 'excel'; accepted: csv, acme, gavel, helios",
+        ),
         ("load: [1.2]", "load: [high]", ":2: workload.load[0]: 'high'; accepted: a number"),
         ("load: [1.2]", "load: [1, 1]", ":2: workload.load: [1.0, 1.0]; accepted: each value once"),
         ("path: trace.csv", "path: none.csv", "there is nothing there; accepted: a trace, or a"),

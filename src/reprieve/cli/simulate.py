@@ -25,6 +25,7 @@ from typing import Final
 
 import click
 
+from reprieve.cli.simulate_cluster import study_of
 from reprieve.simulation import figures
 from reprieve.simulation.report import report_html
 from reprieve.simulation.runs import (
@@ -36,7 +37,7 @@ from reprieve.simulation.runs import (
     planned,
 )
 from reprieve.simulation.shards import Shard, read_shard, read_shards, write_shard
-from reprieve.simulation.study import Study, read_study
+from reprieve.simulation.study import Study
 from reprieve.simulation.summary import Results, summarised
 from reprieve.simulation.tables import own_load_lines, results_csv, terminal_tables
 from reprieve.units.errors import UsageError
@@ -101,7 +102,7 @@ def simulate(
         folder = output or Path("shards")
         _make_shard(study, read_shard(shard_text), folder, workers, decisions=not no_decisions)
         return
-    given, report = read_study(study), output or Path("report.html")
+    given, report = study_of(study), output or Path("report.html")
     if report.is_dir() or not report.resolve().parent.is_dir():
         raise UsageError(f"--output {report}: accepted: a file in a folder that is there")
     runs = planned(given)
@@ -124,7 +125,7 @@ def _make_shard(
     file: Path, shard: Shard, folder: Path, workers: int | None, *, decisions: bool
 ) -> None:
     """Make the runs of a shard; those that fail are told by the merged report."""
-    study = read_study(file)
+    study = study_of(file)
     runs = planned(study)
     mine = shard.runs(runs)
     try:

@@ -24,7 +24,6 @@ from typing import Final
 from reprieve.simulation.demand import Demand, demand
 from reprieve.simulation.measures import Measures, measured
 from reprieve.simulation.policy import PolicySpec
-from reprieve.simulation.readers import READERS
 from reprieve.simulation.replay import replay
 from reprieve.simulation.stories import decision_lines, packed_stories
 from reprieve.simulation.study import Study
@@ -138,7 +137,7 @@ def carried_out(
 def carry_out(study: Study, run: Run, folder: Path) -> Outcome | Failed:
     """Replay one run."""
     try:
-        trace = READERS[study.workload.reader](run.file, run.trace)
+        trace = study.workload.read(run.file, run.trace)
         given = demand(trace, study.tenants, study.cluster.capacity, run.load, run.seed)
         started = time.process_time()
         nodes = (study.cluster.nodes, study.cluster.devices)

@@ -151,7 +151,7 @@ def read_shards(
 
 def _digest(study: Study, runs: Sequence[Run]) -> str:
     """Return a text that differs for studies with other runs."""
-    said = [study.text]
+    said = [study.text, str(study.cluster)]
     said += [f"{run.trace}/{run.seed}/{run.load}/{run.policy.name}" for run in runs]
     return hashlib.sha256("\0".join(said).encode()).hexdigest()
 

@@ -1,6 +1,7 @@
 """The study file: which cluster, which jobs, and which policies are compared on them.
 
-    cluster: {nodes: 64, devices: 8}          # devices of a node; domains: {rack: 16} is accepted
+    cluster: {nodes: 64, devices: 8}          # devices of a node; domains: {rack: 16} is accepted;
+                                              # or from: FILE, see `node_lists`
     workload: {trace: csv, path: traces/, load: [0.8, 1.0], seeds: [0, 1], only: [NAME]}
     tenants: {count: 8, zipf: 1.1, priorities: {0: 0.6, 100: 0.3, 1000: 0.1}}
     work: {checkpoint: 30m, save: 90s, restart: 180s, grace: 30s}
@@ -21,8 +22,9 @@ from typing import Any, Final
 from reprieve.settings.fields import choice, duration, entries, integer, refuse, text
 from reprieve.simulation.demand import Tenants
 from reprieve.simulation.document import Part, read_document
+from reprieve.simulation.node_lists import DevicesOfNodes, alike, read_node_list
 from reprieve.simulation.policy import KEYS, PolicySpec, read_policy
-from reprieve.simulation.readers import READERS
+from reprieve.simulation.readers import READERS, Reader
 from reprieve.simulation.readers.lines import MOST_DEVICES
 from reprieve.simulation.work import Checkpointing
 from reprieve.units.errors import UsageError
@@ -55,7 +57,7 @@ class Workload:
     A load of None is that of the trace as it is.
     """
 
-    reader: str
+    read: Reader
     files: Mapping[int, tuple[tuple[str, Path], ...]]
     loads: tuple[float | None, ...] = (None,)
 
@@ -77,8 +79,17 @@ class Study:
     notices: tuple[str, ...] = ()
 
 
-def read_study(path: Path) -> Study:
+def read_study(
+    path: Path,
+    readers: Mapping[str, Reader] = READERS,
+    devices_of_nodes: DevicesOfNodes = read_node_list,
+) -> Study:
     """Return the study that a file describes.
+
+    Args:
+        path: the file.
+        readers: the forms of traces that it may name.
+        devices_of_nodes: reads what `cluster.from` names.
 
     Raises:
         UsageError: what is wrong, in which line, and what is accepted.
@@ -86,8 +97,8 @@ def read_study(path: Path) -> Study:
     root = read_document(path, ("cluster", "workload", "tenants", "work", "policies"))
     for key in ("cluster", "workload", "policies"):
         root.given(key)
-    given = root.part("cluster", ("nodes", "devices", "domains"))
-    cluster = _cluster(given)
+    given = root.part("cluster", ("nodes", "devices", "domains", "from"))
+    cluster, told = _cluster(given, path.parent, devices_of_nodes)
     policies = root.part("policies")
     if not policies.value:
         refuse(policies.where(), {}, "at least one policy")
@@ -101,20 +112,36 @@ def read_study(path: Path) -> Study:
     return Study(
         path.name,
         cluster,
-        _workload(root.part("workload", ("trace", "path", "load", "seeds", "only")), path.parent),
+        _workload(
+            root.part("workload", ("trace", "path", "load", "seeds", "only")), path.parent, readers
+        ),
         read,
         _tenants(root.part("tenants", ("count", "zipf", "priorities"))),
         _work(root.part("work", ("checkpoint", "save", "restart", "grace"))),
         path.read_text(encoding="utf-8"),
-        tuple(f"{each}: changes nothing, since jobs are not placed on nodes" for each in unplaced),
+        (
+            *told,
+            *(f"{each}: changes nothing, since jobs are not placed on nodes" for each in unplaced),
+        ),
     )
 
 
-def _cluster(given: Part) -> Cluster:
+def _cluster(
+    given: Part, beside: Path, devices_of_nodes: DevicesOfNodes
+) -> tuple[Cluster, tuple[str, ...]]:
+    """Return the nodes, and what is to be told of them."""
+    if given.get("from") is not None:
+        place = given.where("from")
+        for key in ("nodes", "devices", "domains"):
+            if given.get(key) is not None:
+                raise UsageError(f"{place}: accepted: without {key}, which stands there")
+        file = beside / Path(text(given.given("from"), place)).expanduser()
+        nodes, devices, told = alike(devices_of_nodes(file), f"{place}: {file}")
+        return Cluster(nodes, devices), (told,)
     nodes = integer(given.given("nodes"), given.where("nodes"), 1, 100_000)
-    return Cluster(
-        nodes, integer(given.given("devices"), given.where("devices"), 1, MOST_DEVICES // nodes)
-    )
+    most = MOST_DEVICES // nodes
+    devices = integer(given.given("devices"), given.where("devices"), 1, most)
+    return Cluster(nodes, devices), ()
 
 
 def _domains(given: Part) -> Mapping[str, int]:
@@ -132,8 +159,8 @@ def _name(name: Any, policies: Part) -> str:
     return name
 
 
-def _workload(given: Part, beside: Path) -> Workload:
-    reader = choice(given.get("trace", "csv"), given.where("trace"), tuple(READERS))
+def _workload(given: Part, beside: Path, readers: Mapping[str, Reader]) -> Workload:
+    reader = choice(given.get("trace", "csv"), given.where("trace"), tuple(readers))
     path = beside / Path(text(given.given("path"), given.where("path"))).expanduser()
     seeds = _several(given, "seeds", [0])
     numbers = [integer(seed, place, 0, 2**31 - 1) for seed, place in seeds]
@@ -146,7 +173,7 @@ def _workload(given: Part, beside: Path) -> Workload:
         ]
         _no_repeats(loads, given.where("load"))
     files = {seed: _files(path, seed, only, given) for seed in numbers}
-    return Workload(reader, files, tuple(loads))
+    return Workload(readers[reader], files, tuple(loads))
 
 
 def _files(path: Path, seed: int, only: list[str], given: Part) -> tuple[tuple[str, Path], ...]:

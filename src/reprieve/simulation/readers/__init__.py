@@ -17,10 +17,12 @@ from reprieve.simulation.readers.sacct import read_sacct
 from reprieve.simulation.readers.swf import read_swf
 from reprieve.simulation.trace import Trace
 
-__all__ = ["READERS"]
+__all__ = ["READERS", "Reader"]
 
 #: Takes a file and the name of the trace.
-READERS: Final[Mapping[str, Callable[[Path, str], Trace]]] = {
+Reader = Callable[[Path, str], Trace]
+
+READERS: Final[Mapping[str, Reader]] = {
     "csv": read_csv,
     "acme": read_helios,
     "gavel": read_gavel,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from reprieve.units.errors import UsageError
 from reprieve.units.quantities import parse_quantity
 from reprieve.units.untrusted import LONGEST_NAME, Unreadable, bounded
 
-__all__ = ["read_kueue"]
+__all__ = ["read_kueue", "workload_jobs"]
 
 _ACCEPTED = "what kubectl get workloads.kueue.x-k8s.io -A -o json prints"
 
@@ -41,6 +41,11 @@ def read_kueue(path: Path, name: str) -> Trace:
     items = document.get("items") if isinstance(document, Mapping) else None
     if not isinstance(items, list):
         raise UsageError(f"{path}: no list; accepted: {_ACCEPTED}")
+    return workload_jobs(name, items)
+
+
+def workload_jobs(name: str, items: Sequence[object]) -> Trace:
+    """Return the trace of Workloads; what is left out is named by its place, from 1 on."""
 
     def made(_line: str, number: int) -> Job | None:
         return _job(_mapping(items[number - 1], "the Workload"))
