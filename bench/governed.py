@@ -4,8 +4,11 @@
 
 The decisions of `bench.quota`, mixed scenarios of 6,000 admitted workloads in 60 queues, made with
 and without a governor whose ledger holds a day of 5,000 displacements: `quiet` is asked for work
-that was in none of them, `busy` for work that has displaced 200 of the admitted, so that it is
-asked about every candidate. Both are made in turn, each first in every other pair, so that what
+that was in none of them, `busy` for work that displaced 200 of the admitted two hours ago and more,
+`lately` for work that did so within the hour, and `in-vain` for such work that got nothing by it,
+so that it is asked about each of the 200 that is a candidate.
+
+Both are made in turn, each first in every other pair, so that what
 else the machine does meets both alike; told are the medians of the CPU time of a decision, and of
 the ratios of the pairs. Checked: the same work makes way with and without it, since nobody is held.
 """
@@ -40,6 +43,10 @@ from tests.quota.cases import Scene
 _ROWS: Final = 5_000
 _TEMPLATES: Final = 400
 _DISPLACED: Final = 200
+_QUIET: Final = "quiet"
+_BUSY: Final = "busy"
+_LATELY: Final = "lately"
+_IN_VAIN: Final = "in-vain"
 
 
 def decide(holdings: Holdings, scene: Scene, ledger: Displacements | None, now: Nanos) -> list[str]:
@@ -59,24 +66,27 @@ def decide(holdings: Holdings, scene: Scene, ledger: Displacements | None, now: 
     return [target.holder.key for target in found.targets] if found else []
 
 
-def ledger_of(scene: Scene, count: int, *, busy: bool) -> tuple[Displacements, Nanos]:
+def ledger_of(scene: Scene, count: int, kind: str) -> tuple[Displacements, Nanos]:
     """Return a ledger of a day, and the instant at its end."""
     rows = displacements(count, _TEMPLATES)
     governor = Governor()
     governor.fold(rows)
     end = rows[-1].at
-    if busy:
-        # One each, longer ago than a window: nobody is held for it.
+    if kind != _QUIET:
+        # One each: nobody is held for it.
+        ago = 2 * HOUR if kind == _BUSY else 0
         one = party_of(scene.incoming)
         for number, victim in enumerate(scene.admitted[:_DISPLACED]):
-            at = Nanos(end - 2 * HOUR - number * SECOND)
+            at = Nanos(end - ago - number * SECOND)
             governor.record(
                 Displacement(at, Actor.QUOTA, one, party_of(victim), victim.uid, number)
             )
+        if kind != _IN_VAIN:
+            governor.admitted(one, end)
     return Displacements(governor=governor), Nanos(end + SECOND)
 
 
-def _measured(case: str, sizes: tuple[int, int], rows: int, pairs: int, *, busy: bool) -> None:
+def _measured(case: str, kind: str, sizes: tuple[int, int], rows: int, pairs: int) -> None:
     scene = mixed(Random(0), case == "mixed-fair", *sizes)
     # The plane says whose work each is.
     known = tuple(replace(each, party=party_of(each)) for each in scene.admitted)
@@ -85,11 +95,11 @@ def _measured(case: str, sizes: tuple[int, int], rows: int, pairs: int, *, busy:
     holdings = Holdings(scene.configuration)
     for workload in scene.admitted:
         holdings.hold(workload)
-    ledger, now = ledger_of(scene, rows, busy=busy)
+    ledger, now = ledger_of(scene, rows, kind)
     targets = decide(holdings, scene, None, now)
     assert targets, "nobody has to make way: nothing to measure"
     assert decide(holdings, scene, ledger, now) == targets, "somebody is held"
-    assert ledger.concerns(scene.incoming) is busy
+    assert ledger.concerns(scene.incoming) is (kind != _QUIET)
     gc.collect()
     gc.freeze()
     plain: list[float] = []
@@ -103,7 +113,7 @@ def _measured(case: str, sizes: tuple[int, int], rows: int, pairs: int, *, busy:
     ratios = [after / before for before, after in zip(plain, governed, strict=True)]
     print_line(
         "governed",
-        f"{case}-{'busy' if busy else 'quiet'}",
+        f"{case}-{kind}",
         plain_ms=round(median(plain) * 1e3, 3),
         governed_ms=round(median(governed) * 1e3, 3),
         more_percent=round((median(ratios) - 1) * 100, 2),
@@ -121,8 +131,8 @@ def main(arguments: list[str] | None = None) -> int:
     sizes = (6, 72) if chosen.quick else (60, 6_000)
     rows, pairs = (500, 2) if chosen.quick else (_ROWS, chosen.pairs)
     for case in MIXED:
-        for busy in (False, True):
-            _measured(case, sizes, rows, pairs, busy=busy)
+        for kind in (_QUIET, _BUSY, _LATELY, _IN_VAIN):
+            _measured(case, kind, sizes, rows, pairs)
     return 0
 
 

@@ -286,7 +286,7 @@ class World(Records):
             self.seen["held"] += 1
             assert hold.until > asked.now
             # Whoever asks about those alone who are known to it has asked about this one.
-            known, held = self.planes.governor.known_by(one.party), other.party
+            known, held = self.planes.governor.known_by(one.party, asked.now), other.party
             assert known is None or known & {held.lineage, held.weak, held.merged}
             self.refused = asked, hold
             return False

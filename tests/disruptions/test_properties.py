@@ -79,6 +79,11 @@ def test_over_random_histories_a_naive_reading_holds_the_same() -> None:
                     seen["without gain"] += lost > max(second, expected.get(pair, 0))
                     assert (found.until if found else None) == (end if end > now else None), number
                     seen["held"] += found is not None
+                    known = governor.known_by(asked.preemptor, now)
+                    assert known is not None
+                    named = not known.isdisjoint(asked.victim.names)
+                    assert named or found is None
+                    seen["not asked about"] += not named
                     seen["longer than a window"] += end - now > WINDOW * SECOND
         members = [len(loop.members) for loop in governor.loops(last)]
         seen["loops"] += len(members)
@@ -87,6 +92,7 @@ def test_over_random_histories_a_naive_reading_holds_the_same() -> None:
     print(dict(seen))
     assert seen["held"] >= 500 and seen["loops"] >= 200, seen
     assert seen["loops of three or more"] >= 50 and seen["longer than a window"] >= 40, seen
+    assert seen["not asked about"] >= 5 * seen["held"], seen
     assert seen["some cause is another"] >= 20 and seen["without gain"] >= 50, seen
 
 

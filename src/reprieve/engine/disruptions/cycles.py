@@ -74,6 +74,17 @@ class Cycles:
         )
         return max(found, default=None)
 
+    def held_from(self, preemptor: str, now: Nanos) -> set[str]:
+        """Return which families are held from one."""
+        named = self._history.named
+        return {
+            named(other)
+            for verdict in self._verdicts
+            if verdict.loop.until > now
+            for one, other in verdict.ends
+            if named(one) == preemptor
+        }
+
     def loops(self, now: Nanos) -> tuple[Loop, ...]:
         """Return the loops in which somebody is held, by their members."""
         current = (verdict.loop for verdict in self._verdicts if verdict.loop.until > now)

@@ -95,6 +95,7 @@ class Governor:
         self._most_admitted = self._most_failed = _FORGET_AFTER
         # By family and weak link, of what is known now.
         self._crashed: dict[tuple[str, str], list[Nanos]] = {}
+        self._failed_alike: set[str] = set()  # weak links of those that failed
         self._stale = False
 
     @_guarded
@@ -160,10 +161,12 @@ class Governor:
             since = at - self.policy.repeated_window
             _, known = self._failed.get(party.lineage, (party, set[Nanos]()))
             self._failed[party.lineage] = (party, {at, *(t for t in known if t > since)})
+            self._failed_alike.add(party.weak)
             self._crashed.clear()
             if len(self._failed) > self._most_failed:
                 recent = {name: each for name, each in self._failed.items() if max(each[1]) > since}
                 self._failed = recent
+                self._failed_alike = {each.weak for each, _ in recent.values()}
                 self._most_failed = max(_FORGET_AFTER, 2 * len(recent))
 
     # What follows
@@ -179,24 +182,42 @@ class Governor:
         """Tell whether anybody could be held from a line of work; certain where it says no."""
         if self.policy.enforcement is not Enforcement.TOLD:
             return bool(len(self._history.ledger))
-        alike = preemptor.weak and any(
-            party.weak == preemptor.weak for party, _ in self._failed.values()
-        )
-        return bool(alike) or self.concerns(preemptor)
+        alike = bool(preemptor.weak) and preemptor.weak in self._failed_alike
+        return alike or self.concerns(preemptor)
 
     @_guarded
-    def known_by(self, preemptor: Party) -> frozenset[str] | None:
+    def known_by(
+        self, preemptor: Party, now: Nanos, *, below: bool = True
+    ) -> frozenset[str] | None:
         """Return by what those are known who could be held from a line of work, None: all of them.
 
-        Lineages, labels and weak links: who has none of them in common with these is not held, so
-        that of many candidates few have to be asked about.
+        Lineages, labels and weak links: who has none of them in common with these is not held at
+        this instant, so that of many candidates few have to be asked about. `below`: whether any
+        of them may have a higher priority. Costs what the line of work did within the window.
         """
         if self.policy.enforcement is not Enforcement.TOLD:
             return None
         self._settle()
         if self._failed and len(self._crashes(preemptor)) >= self.policy.crashes:
             return None
-        return self._history.known_by(self._history.family(preemptor))
+        if not self._loops:
+            return frozenset()
+        family = self._history.family(preemptor)
+        held = self._cycles.held_from(family, now)
+        held |= self._in_vain_with(family, now, below=below)
+        return self._history.known_by(held)
+
+    def _in_vain_with(self, family: str, now: Nanos, *, below: bool) -> set[str]:
+        """Return which families could be held by `_without_gain`, whatever the cause."""
+        limit, window = self.policy.loop_limit, self.policy.loop_window
+        if below:
+            limit = max(1, limit - 1)
+        gained, lost = self._gained(family), self._history.last_displaced(family)
+        instants: dict[str, set[Nanos]] = {}
+        for other, at in self._history.did_to(family, Nanos(now - window)):
+            if at > gained or at < lost:
+                instants.setdefault(other, set()).add(at)
+        return {other for other, found in instants.items() if len(found) >= limit}
 
     @_guarded
     def family(self, party: Party) -> str:
@@ -330,8 +351,7 @@ class Governor:
         dealings = self._history.between(preemptor, victim, Nanos(question.now - window))
         if len(dealings) < limit:
             return None
-        got = (t for name, t in self._admitted.items() if self._history.named(name) == preemptor)
-        since = max(got, default=_NEVER)
+        since = self._gained(preemptor)
         lost = _NEVER if question.above > 0 else self._history.last_displaced(preemptor)
         instants = sorted(
             {
@@ -344,6 +364,11 @@ class Governor:
             return None
         until = Nanos(instants[-limit] + window)
         return _hold(question, Rule.WITHOUT_GAIN, until, instants[-1])
+
+    def _gained(self, family: str) -> Nanos:
+        """Return when a family got what it wanted last, 0 if it never did."""
+        got = (self._admitted.get(Lineage(name), _NEVER) for name in self._history.lineages(family))
+        return max(got, default=_NEVER)
 
     def _displaced_at(self, party: Party, now: Nanos) -> list[Nanos]:
         return self._history.displaced(party, Nanos(now - self.policy.repeated_window))

@@ -56,6 +56,12 @@ class _Rows:
         else:
             insort(rows, row, key=_identity)
 
+    def names(self, family: str) -> Iterator[str]:
+        """Yield the lineages of a family."""
+        if family in self.of:
+            yield family
+        yield from self._others.get(family, ())
+
     def lineages(self, family: str) -> Iterator[list[Displacement]]:
         """Yield the rows of each lineage of a family."""
         own = self.of.get(family)
@@ -90,7 +96,6 @@ class History:
         self._taken: list[Displacement] = []
         self._took = 0
         self._dealings: tuple[str, int, dict[str, list[Displacement]]] = ("", -1, {})
-        self._known_by: tuple[str, int, frozenset[str]] = ("", -1, frozenset())
 
     def take_in(self, row: Displacement) -> tuple[str, str]:
         """Take the next row in; return the families of both, no preemptor's where it counts not."""
@@ -170,6 +175,10 @@ class History:
         name = self._families.wide(party)
         return name in self._by_preemptor or name in self._by_victim
 
+    def lineages(self, family: str) -> set[str]:
+        """Return the lineages of a family that displaced others or were displaced."""
+        return {*self._by_preemptor.names(family), *self._by_victim.names(family)}
+
     # Rows
 
     def displaced(self, party: Party, since: Nanos) -> list[Nanos]:
@@ -240,26 +249,28 @@ class History:
             self._dealings = (family, self.revision, dealings)
         return _after(dealings.get(other, ()), since)
 
-    def known_by(self, family: str) -> frozenset[str]:
-        """Return by what those are known whom a family had to do with: whoever is none of them.
+    def did_to(self, family: str, since: Nanos) -> Iterator[tuple[str, Nanos]]:
+        """Yield whom a family displaced after an instant, and when; costs those rows alone."""
+        for rows in self._by_preemptor.lineages(family):
+            for row in _after(rows, since):
+                yield self._families.wide(row.victim), row.at
+
+    def known_by(self, families: Iterable[str]) -> frozenset[str]:
+        """Return by what those of families are known: whoever is none of them is in none.
 
         Lineages, labels and weak links, so that who comes back as another object is among them.
         """
-        known, revision, found = self._known_by
-        if (known, revision) != (family, self.revision):
-            found = frozenset(
-                name
-                for other in self._dealings_of(family)
-                for rows in (self._by_victim, self._by_preemptor)
-                for lineage in rows.lineages(other)
-                for row in lineage
-                for party in (row.victim, row.preemptor)
-                if party is not None and self._families.wide(party) == other
-                for name in (party.lineage, party.merged, party.weak)
-                if name
-            )
-            self._known_by = family, self.revision, found
-        return found
+        return frozenset(
+            name
+            for family in families
+            for rows in (self._by_victim, self._by_preemptor)
+            for lineage in rows.lineages(family)
+            for row in lineage
+            for party in (row.victim, row.preemptor)
+            if party is not None and self._families.wide(party) == family
+            for name in (party.lineage, party.merged, party.weak)
+            if name
+        )
 
     def did(self, row: Displacement, family: str) -> bool:
         """Tell whether it was a family's doing."""

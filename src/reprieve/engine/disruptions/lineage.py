@@ -73,6 +73,11 @@ class Party:
         object.__setattr__(self, "tenant", intern(self.tenant))
         object.__setattr__(self, "weak", intern(self.weak))
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """By what it may be known as the same work; what is empty is not."""
+        return self.lineage, self.merged, self.weak
+
 
 def party_of(identity: Identity) -> Party:
     """Return the object's lineage, with its links to others."""

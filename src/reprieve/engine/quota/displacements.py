@@ -111,11 +111,11 @@ class Displacements:
         """Tell whether anybody could be held back from what a workload asks for."""
         return workload.uid in self._fixed_for or self.governor.may_hold(party_of(workload))
 
-    def known_by(self, workload: Workload) -> frozenset[str] | None:
-        """Return by what those are known who could be held back from it; None: ask about all."""
+    def known_by(self, workload: Workload, now: Nanos) -> frozenset[str] | None:
+        """Return by what those are known who could be held back from it now; None: all."""
         if workload.uid in self._fixed_for:
             return None
-        return self.governor.known_by(party_of(workload))
+        return self.governor.known_by(party_of(workload), now)
 
     def held_until(
         self,

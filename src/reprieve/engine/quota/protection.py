@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from reprieve.engine.disruptions.lineage import Party
 from reprieve.engine.disruptions.questions import Hold, Rule
 from reprieve.engine.quota.candidates import Preemptor
 from reprieve.engine.quota.displacements import Displacements, party_of
@@ -129,7 +128,7 @@ class Spared:
                     return self._spare(self.young, holder, end)
         known, party = self.known_by, workload.party
         # Nearly all candidates of a large cluster are strangers to the preemptor.
-        if known is not None and party is not None and known.isdisjoint(_names(party)):
+        if known is not None and party is not None and known.isdisjoint(party.names):
             return False
         if self.ledger is not None:
             held = self._hold(self.ledger, holder)
@@ -199,12 +198,12 @@ def protected(
     paired = ledger if ledger is not None and ledger.concerns(who.workload) else None
     if not runtimes and paired is None:
         return None
-    known_by = paired.known_by(who.workload) if paired is not None else None
+    known_by = paired.known_by(who.workload, now) if paired is not None else None
+    if known_by is not None and not known_by:
+        paired = None
+        if not runtimes:
+            return None
     return Spared(who, now, paired, causes, known_by=known_by, runtimes=runtimes)
-
-
-def _names(party: Party) -> tuple[str, str, str]:
-    return party.lineage, party.weak, party.merged
 
 
 def _known_by(workload: Workload) -> str:

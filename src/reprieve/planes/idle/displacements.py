@@ -108,10 +108,15 @@ class IdleDisplacements:
 
     def _held_from(self, party: Party, idle: Iterable[Workload]) -> dict[Uid, Hold]:
         now, found = self._clock.wall(), dict[Uid, Hold]()
+        known = self._governor.known_by(party, now, below=False)
+        if known is not None and not known:
+            return found
         for workload in idle:
+            victim = party_of_root(workload.root)
+            if known is not None and known.isdisjoint(victim.names):
+                continue
             starts = [pod.started for pod in workload.pods if pod.started is not None]
             since = max(starts, default=None)
-            victim = party_of_root(workload.root)
             hold = self._governor.hold(Question(party, victim, now, running_since=since))
             if hold is not None:
                 found[workload.root.uid] = hold

@@ -118,8 +118,13 @@ class SchedulingDisplacements:
     def _held_from(self, party: Party, priority: int) -> dict[Uid, Hold]:
         now, found = self._clock.wall(), dict[Uid, Hold]()
         by_pod = self._governor.policy.enforcement is not Enforcement.TOLD
+        known = self._governor.known_by(party, now, below=False)
+        if known is not None and not known:
+            return found
         for lineage, uids in self._placed.items():
             victim = self._parties[lineage]
+            if known is not None and known.isdisjoint(victim.names):
+                continue
             asked = Question(party, victim, now, priority, above=_STRICTLY)
             if not by_pod:
                 hold = self._governor.hold(asked)
