@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ async def ask(
     names: Sequence[str] = (),
     namespace: str = "team",
     without_server: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Asked:
     """Return what would happen if these objects were created now."""
     clock = LoopClock()
@@ -61,7 +62,7 @@ async def ask(
     client = Client(Transport(ReadingWire(wire), clock))
     flags = run.make_context("run", ["--controllers", controllers]).params
     flags["scheduler_names"] = tuple(names)
-    deciders = Deciders.of(operator_options(ENVIRONMENT, **flags))
+    deciders = Deciders.of(operator_options({**ENVIRONMENT, **(environment or {})}, **flags))
     try:
         snapshot = await gather(client, deciders.kinds(), clock, namespaces=[namespace])
         documents = [Document(each, "the test") for each in objects]

@@ -15,9 +15,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
+
+from kubelocal.machines.gpus import Root
 from reprieve.kube.client import Client
 from reprieve.kube.resource import PODS, PREEMPTIONS, Resource
 from reprieve.whatif.answer import Answer, Verdict
+from tests.idle.site import PREFIX
 from tests.quota_plane.site import (
     CLUSTER_QUEUES,
     JOBS,
@@ -45,12 +49,14 @@ from tests.whatif.asking import ask
 Object = dict[str, Any]
 PRIORITIES = {"low": 100, "middle": 1000, "high": 10_000}
 _REST_S = 45.0
+GPU = "amd.com/gpu"
+_IDLE = {"GPU_PREEMPTION_ENABLED": "true", "GPU_PREEMPTION_DEFAULT_GRACE_PERIOD": "1s"}
 _PACE_S = 0.01  # between two objects that are submitted
 _FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", False)
 _CLASSES = Resource(
     "kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False
 )
-_RESOURCES = {
+RESOURCES = {
     each.kind: each
     for each in (
         PODS,
@@ -94,10 +100,17 @@ async def proven(folder: Path, seed: int, planes: str, cases: int) -> Tally:
     random = Random(f"{planes} {seed}")
     tally = Tally()
     nodes = [node(f"node-{i}", random.choice((4, 6, 8))) for i in range(random.randint(2, 4))]
+    if "idle" in planes:
+        nodes = [msgspec.structs.replace(e, allocatable=e.allocatable | {GPU: "4"}) for e in nodes]
     async with site(nodes, folder, kubelet=True, kueue="quota" in planes) as cluster:
         client = cluster.client
         await _create(client, *_base(random, planes))
-        operator = await cluster.operator("--controllers", planes)
+        exporter = cluster.embedded.machines.exporter
+        variables = dict(_IDLE)
+        operator = await cluster.operator(
+            *("--controllers", planes),
+            environment={**variables, "GPU_PREEMPTION_METRICS_ENDPOINT": exporter.url},
+        )
         await asyncio.sleep(_REST_S)
         for number in range(cases):
             submitted = _submission(random, planes, f"s{number}")
@@ -107,9 +120,14 @@ async def proven(folder: Path, seed: int, planes: str, cases: int) -> Tally:
                 controllers=planes,
                 names=["default-scheduler"],
                 namespace=NAMESPACE,
+                environment=variables,
             )
             known = await _records(client)
             for obj in submitted:
+                if obj["kind"] == "Job":
+                    root = Root(NAMESPACE, "Job", obj["metadata"]["name"])
+                    # Idle from its start on in half of the cases; a grace period is over by then.
+                    exporter.set_utilization(root, random.choice((0.0, 90.0)))
                 await _create(client, obj)
                 await asyncio.sleep(_PACE_S)
             await asyncio.sleep(_REST_S)
@@ -135,15 +153,26 @@ def _base(random: Random, planes: str) -> Iterator[Object]:
             "reclaimWithinCohort": random.choice(("Never", "LowerPriority", "Any")),
         }
         cohort = "cohort" if random.random() < 0.8 else ""
-        yield cluster_queue(f"cq-{number}", random.randint(2, 6), cohort, preemption=preemption)
+        queue = cluster_queue(f"cq-{number}", random.randint(2, 6), cohort, preemption=preemption)
+        if "idle" in planes:
+            _with_gpus(queue, random.randint(4, 12))
+        yield queue
         yield local_queue(f"q-{number}", f"cq-{number}")
     for name, value in PRIORITIES.items():
         yield workload_class(f"w-{name}", value)
 
 
+def _with_gpus(queue: Object, gpus: int) -> None:
+    """Give a ClusterQueue quota of GPUs, too."""
+    (group,) = queue["spec"]["resourceGroups"]
+    group["coveredResources"].append(GPU)
+    group["flavors"][0]["resources"].append({"name": GPU, "nominalQuota": str(gpus)})
+
+
 def _submission(random: Random, planes: str, name: str) -> Sequence[Object]:
     priority = random.choice(list(PRIORITIES))
     kinds = ["job"] if "quota" in planes else []
+    kinds += ["gpus"] * 3 if "idle" in planes else []
     kinds += ["pod", "gang"] if "scheduling" in planes else []
     cpu = random.randint(1, 4)
     match random.choice(kinds):
@@ -155,6 +184,8 @@ def _submission(random: Random, planes: str, name: str) -> Sequence[Object]:
             mode = random.choice(("single", "all"))
             members = (pod(f"{name}-{i}", cpu, group=name, priority=priority) for i in range(count))
             return [group(name, min_count=least, mode=mode, priority=priority), *members]
+        case "gpus":
+            return [_gpu_job(random, name, priority)]
         case _:
             queue = f"q-{random.randint(0, 2)}"
             body = job(
@@ -168,9 +199,29 @@ def _submission(random: Random, planes: str, name: str) -> Sequence[Object]:
             return [body]
 
 
+def _gpu_job(random: Random, name: str, priority: str) -> Object:
+    """Return a Job with GPUs, queued or not, that mostly opts in."""
+    queued = random.random() < 0.5
+    body = job(
+        name,
+        f"q-{random.randint(0, 2)}",
+        priority=f"w-{priority}",
+        pods=random.randint(1, 2),
+        suspend=queued,
+    )
+    if not queued:
+        body["metadata"]["labels"] = {}
+    if random.random() < 0.9:
+        body["metadata"]["annotations"] = {f"{PREFIX}enabled": "true"}
+    limits = {GPU: str(random.randint(2, 4))}
+    container = body["spec"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": "1", **limits}, "limits": limits}
+    return body
+
+
 async def _create(client: Client, *objects: Object) -> None:
     for obj in objects:
-        await client.create(_RESOURCES[obj["kind"]], obj, dict)
+        await client.create(RESOURCES[obj["kind"]], obj, dict)
 
 
 async def _thin_out(random: Random, cluster: Site) -> None:

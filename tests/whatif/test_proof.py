@@ -13,11 +13,12 @@ import pytest
 
 from tests.whatif.proof import proven
 
-PLANES = ("scheduling", "quota", "scheduling,quota")
+PLANES = ("scheduling", "quota", "scheduling,quota", "idle,scheduling,quota")
 
 
 @pytest.mark.parametrize(
-    ("planes", "seed"), [("scheduling", 2), ("quota", 8), ("scheduling,quota", 0)]
+    ("planes", "seed"),
+    [("scheduling", 2), ("quota", 8), ("scheduling,quota", 0), ("idle,scheduling,quota", 0)],
 )
 async def test_a_plan_is_what_then_happens(tmp_path: Path, planes: str, seed: int) -> None:
     tally = await proven(tmp_path, seed, planes, cases=8)

@@ -69,7 +69,7 @@ async def test_planes_names_and_file_of_the_operator_are_taken(tmp_path: Path) -
     flags = ("--controllers", "idle,scheduling,quota", "--scheduler-name", "gpu-scheduler")
     found = await _found(tmp_path, (CONFIG_MAPS, CONFIG_MAP), (DEPLOYMENTS, deployment(*flags)))
     assert found is not None
-    assert found.options.controllers == ("scheduling", "quota")
+    assert found.options.controllers == ("idle", "scheduling", "quota")
     assert found.scheduler_names == {"gpu-scheduler"}
     assert found.settings.start.operator_namespace == OPERATOR_NAMESPACE
     assert found.settings.quota is not None
@@ -80,12 +80,11 @@ async def test_planes_names_and_file_of_the_operator_are_taken(tmp_path: Path) -
     "objects",
     [
         (),
-        ((DEPLOYMENTS, deployment("--controllers", "idle")),),
         ((DEPLOYMENTS, deployment("--controllers", "quota")),),  # no ConfigMap
         ((DEPLOYMENTS, deployment("--controllers", "quota", "--from-the-future")),),
         ((DEPLOYMENTS, deployment(args=["webhooks"])),),
     ],
-    ids=["none", "idle alone", "no file", "unknown flag", "another command"],
+    ids=["none", "no file", "unknown flag", "another command"],
 )
 async def test_what_cannot_be_read_or_decided_here_is_left_to_flags(
     tmp_path: Path, objects: tuple[tuple[Resource, dict[str, Any]], ...]

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Final
 
 from reprieve.cli.run import operator_options, run
 from reprieve.kube.client import Client
 from reprieve.kube.credentials import Connection
+from reprieve.kube.resource import GPU_WORKLOADS
 from reprieve.kube.transport import HttpWire, Transport
+from reprieve.planes.common.process_settings import IDLE, QUOTA, SCHEDULING
 from reprieve.units.clock import Clock
-from reprieve.units.errors import UsageError
 from reprieve.whatif.run import Deciders
 from reprieve.whatif.snapshot import Snapshot
 from reprieve.whatif.wire import ReadingWire
 
 __all__ = ["deciders_of", "installed_deciders", "reading_client"]
 
-_PASSED_ON = ("config_file", "scheduler_config", "quota_config", "feature_gates")
+_PASSED_ON: Final = ("config_file", "scheduler_config", "quota_config", "feature_gates")
 
 
 def reading_client(connection: Connection, clock: Clock) -> Client:
@@ -33,12 +34,7 @@ def deciders_of(
     Raises:
         UsageError: a plane cannot decide here, or a setting is not accepted.
     """
-    wanted = controllers or "scheduling,quota"
-    if "idle" in wanted.split(","):
-        raise UsageError(
-            "--controllers: idle decides by measurements, which are not read here; accepted: "
-            "scheduling, quota"
-        )
+    wanted = controllers or "idle,scheduling,quota"
     flags = run.make_context("run", ["--controllers", wanted]).params
     flags |= {name: passed[name] for name in _PASSED_ON if name in passed}
     flags["scheduler_names"] = scheduler_names
@@ -48,6 +44,10 @@ def deciders_of(
 def installed_deciders(
     snapshot: Snapshot, scheduler_names: tuple[str, ...], passed: dict[str, Any]
 ) -> Deciders:
-    """Return the planes whose kinds are served: quota with Kueue's, scheduling always."""
-    quota = snapshot.serves("kueue.x-k8s.io", "clusterqueues")
-    return deciders_of("scheduling,quota" if quota else "scheduling", scheduler_names, passed)
+    """Return the planes at work: quota with Kueue's kinds, idle with a GpuWorkload, scheduling."""
+    planes = [SCHEDULING]
+    if snapshot.count(GPU_WORKLOADS.plural, GPU_WORKLOADS.group):
+        planes.insert(0, IDLE)
+    if snapshot.serves("kueue.x-k8s.io", "clusterqueues"):
+        planes.append(QUOTA)
+    return deciders_of(",".join(planes), scheduler_names, passed)

@@ -67,8 +67,8 @@ _NO_ANSWER: Final = 2
 @click.option(
     "--controllers",
     metavar="PLANES",
-    help="Planes that decide, separated by commas; accepted: scheduling, quota. Else those of the "
-    "operator that is installed, or those whose kinds the cluster serves.",
+    help="Planes that decide, separated by commas; accepted: idle, scheduling, quota. Else those "
+    "of the operator that is installed, or those whose kinds the cluster serves.",
 )
 @click.option(
     "--scheduler-name",

@@ -28,7 +28,6 @@ _CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 _SELECTOR: Final = "app.kubernetes.io/part-of=reprieve"
 _NAMESPACE: Final = "GPU_PREEMPTION_OPERATOR_NAMESPACE"
 _FILES: Final = ("config_file", "scheduler_config", "quota_config")
-_HERE: Final = ("scheduling", "quota")  # planes that can decide without measurements
 
 
 async def running_deciders(client: Client) -> Deciders | None:
@@ -57,10 +56,6 @@ async def _deciders(
 ) -> Deciders | None:
     namespace = deployment["metadata"]["namespace"]
     given = run.make_context("run", list(container["args"][1:])).params
-    planes = [name for name in given["controllers"].split(",") if name in _HERE]
-    if not planes:
-        return None
-    given["controllers"] = ",".join(planes)
     environment = {
         each["name"]: each["value"] for each in container.get("env") or () if each.get("value")
     }

@@ -194,6 +194,9 @@ class _Reading:
         for uid, owners in self._owners.items():
             if not self._ours.isdisjoint(owners):
                 self._ours.add(uid)
+            root = first(changed[uid], "spec.workloadRef.uid")
+            if root in self._ours:
+                self._ours.add(uid)
         self._alive = [
             obj for uid, obj in changed.items() if uid in self._ours and self._now(obj) is not None
         ]

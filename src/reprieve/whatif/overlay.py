@@ -27,6 +27,8 @@ import msgspec
 from reprieve.kube.bodies import Json
 from reprieve.kube.resource import (
     EVENTS,
+    GPU_WORKLOADS,
+    KAIWO_CONFIGS,
     LEASES,
     PODS,
     PREEMPTION_PARTS,
@@ -45,6 +47,8 @@ __all__ = ["Change", "Overlay", "Refused"]
 _OWN: Final = (
     PREEMPTIONS,
     PREEMPTION_PARTS,
+    GPU_WORKLOADS,
+    KAIWO_CONFIGS,
     LEASES,
     EVENTS,
     Resource("events.k8s.io", "v1", "events", "Event"),

@@ -21,7 +21,7 @@ from reprieve.engine.diagnosis.model import Diagnosis
 from reprieve.engine.diagnosis.reasons import Reason
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.reader import Reader
-from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS
+from reprieve.kube.resource import GPU_WORKLOADS, PODS, PREEMPTION_PARTS, PREEMPTIONS
 from reprieve.planes.quota.plane import QuotaPlane
 from reprieve.planes.scheduling.plane import SchedulingPlane
 from reprieve.whatif.afterwards import borrowed, with_undisturbed
@@ -58,6 +58,7 @@ _WORK: Final[frozenset[KindKey]] = frozenset(
         ("scheduling.k8s.io", "podgroups"),
         ("scheduling.k8s.io", "compositepodgroups"),
         ("apps", "replicasets"),
+        (GPU_WORKLOADS.group, GPU_WORKLOADS.plural),
         (PREEMPTIONS.group, PREEMPTIONS.plural),
         (PREEMPTION_PARTS.group, PREEMPTION_PARTS.plural),
         *((kind.group, kind.plural) for kind in job_kinds()),
@@ -104,7 +105,9 @@ async def planned(
     answer = await _explained(run, answer_of(run), fixes=fixes, over=over)
     answer = replace(answer, borrowed=tuple(borrowed(run, answer)))
     if fixes and answer.victims:
-        calm = await decided(client, run.overlay.snapshot, deciders, submitted, victims=False)
+        calm = await decided(
+            client, run.overlay.snapshot, deciders.without_idle(), submitted, victims=False
+        )
         spared = await _explained(calm, answer_of(calm), fixes=True, over=over)
         answer = with_undisturbed(answer, spared)
     if not any(each.verdict is Verdict.WAITS for each in answer.outcomes):

@@ -319,6 +319,7 @@ _DECODED: Final[Mapping[tuple[str, str], type]] = {
     ("", "LimitRange"): LimitRange,
     ("node.k8s.io", "RuntimeClass"): _RuntimeClass,
     ("kaiwo.silogen.ai", "GpuWorkload"): kaiwo.GpuWorkload,
+    ("config.kaiwo.silogen.ai", "KaiwoConfig"): kaiwo.KaiwoConfig,
     (KOORDINATOR.api_version.partition("/")[0], "PodGroup"): gangs.PodGroup,
     (SCHEDULER_PLUGINS.api_version.partition("/")[0], "PodGroup"): gangs.PodGroup,
     ("reprieve.dev", "Disruption"): Disruption,

@@ -23,16 +23,27 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from reprieve.execution.fence import Fence
+from reprieve.execution.jobs import resource_of
 from reprieve.jobs.table import job_kinds
 from reprieve.kube.bodies import Json
 from reprieve.kube.client import Client
 from reprieve.kube.reader import Reader
-from reprieve.kube.resource import PODS, PREEMPTION_PARTS, PREEMPTIONS, Resource
+from reprieve.kube.resource import (
+    GPU_WORKLOADS,
+    KAIWO_CONFIGS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PREEMPTION_PARTS,
+    PREEMPTIONS,
+    Resource,
+)
 from reprieve.kube.transport import Transport
 from reprieve.operator.process import PLANES
 from reprieve.planes.common.assembly import Assembled, Plane, Surroundings
 from reprieve.planes.common.mirror import Mirror
 from reprieve.planes.common.process_settings import (
+    IDLE,
     QUOTA,
     SCHEDULING,
     OperatorOptions,
@@ -47,6 +58,7 @@ from reprieve.units.errors import ReprieveError, UsageError
 from reprieve.units.instants import Nanos
 from reprieve.whatif.admission import admit_by
 from reprieve.whatif.lists import read_single
+from reprieve.whatif.measured import LastMeasured, measured_last
 from reprieve.whatif.overlay import Change, Overlay
 from reprieve.whatif.pod_templates import admitted_group, admitted_pod
 from reprieve.whatif.snapshot import Snapshot
@@ -64,6 +76,17 @@ _PACE: Final = SECOND // 100  # between two objects that are submitted
 _LONGEST: Final = 30 * MINUTE
 _MOST_ROUNDS: Final = 4
 _EPOCH: Final = 2**31
+#: What the idle plane reads beside Preemptions and the kinds of the table of jobs.
+_OF_IDLE: Final = (
+    PODS,
+    NODES,
+    NAMESPACES,
+    GPU_WORKLOADS,
+    KAIWO_CONFIGS,
+    Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload"),
+    Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload"),
+    Resource("apps", "v1", "replicasets", "ReplicaSet"),
+)
 
 
 class Undecided(ReprieveError):
@@ -84,7 +107,13 @@ class Deciders:
         Raises:
             UsageError: a setting is not accepted.
         """
+        options = measured_last(options)
         return cls(options, operator_settings(options))
+
+    def without_idle(self) -> Deciders:
+        """Return the same planes but the idle one."""
+        rest = tuple(each for each in self.options.controllers if each != IDLE)
+        return replace(self, options=replace(self.options, controllers=rest))
 
     @property
     def scheduler_names(self) -> frozenset[str]:
@@ -106,6 +135,9 @@ class Deciders:
             for version in GROUP_VERSIONS:
                 group, _, number = version.partition("/")
                 found[Resource(group, number, "podgroups", "PodGroup")] = None
+        if IDLE in self.options.controllers:
+            found |= dict.fromkeys(_OF_IDLE)
+            found |= dict.fromkeys(resource_of(kind) for kind in job_kinds())
         if QUOTA in self.options.controllers:
             from reprieve.planes.quota.watches import Watches
 
@@ -310,6 +342,7 @@ async def _assembled(overlay: Overlay, clock: LoopClock, deciders: Deciders) -> 
         lagging=lambda: False,
         stop=asyncio.Event(),
         wait_leading=None,
+        measured=LastMeasured(overlay.snapshot, deciders.settings.start.policy),
     )
     made: list[Assembled] = []
     for name, module in PLANES.items():

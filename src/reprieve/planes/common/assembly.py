@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from reprieve.engine.disruptions.governor import Governor
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
+from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.events import EventRecorder
 from reprieve.kube.series_events import SeriesEvents
@@ -110,7 +111,7 @@ class Surroundings:
     what became of their work, None where nobody is told. `governor`: asked and told by all
     planes. `loops`: names who goes in a circle. `others`:
     follows what other actors evict, where that is wanted. `decision_log`: None where none is
-    written.
+    written. `measured`: what stands for the exporters of metrics, None where they are asked.
     """
 
     options: OperatorOptions
@@ -131,6 +132,7 @@ class Surroundings:
     loops: LoopNotices | None = None
     others: OtherActors | None = None
     decision_log: DecisionLog | None = None
+    measured: Callable[[], Exposition] | None = None
 
     @property
     def namespace(self) -> str:

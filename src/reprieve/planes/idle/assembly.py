@@ -51,6 +51,7 @@ async def assemble(given: Surroundings) -> Assembled:
         governor=given.governor,
         loops=given.loops,
         decision_log=given.decision_log,
+        measured=given.measured,
         dry_run=given.options.dry_run,
     )
     return Assembled(IdlePlane(context, given.namespace), [events])

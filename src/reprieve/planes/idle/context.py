@@ -12,6 +12,7 @@ from reprieve.engine.disruptions.governor import Governor
 from reprieve.engine.plan import Ref
 from reprieve.execution.disruptions import Disruptions
 from reprieve.execution.fence import Fence
+from reprieve.intake.exposition import Exposition
 from reprieve.kube.client import Client
 from reprieve.kube.discovery import RestMapper
 from reprieve.kube.events import EventRecorder
@@ -40,6 +41,7 @@ class IdleContext:
     """One running idle plane.
 
     `read_only` says in one line why nothing is written (beside a live Kaiwo), empty when we do.
+    `measured` gives each poll what exporters are asked for else.
     `config` is the tier of the KaiwoConfig, replaced whenever that object changes.
     """
 
@@ -51,6 +53,7 @@ class IdleContext:
     metrics: Metrics
     start: StartUp
     lagging: Callable[[], bool] = lambda: False
+    measured: Callable[[], Exposition] | None = None
     dry_run: bool = False
     read_only: str = ""
     config: Tier = field(default_factory=lambda: kaiwo_config_tier(None))

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import aiohttp
+
 from reprieve.api.reprieve import ON_PREEMPTION, Action, Preemption
 from reprieve.engine.idle.discovery import (
     ChainTooDeep,
@@ -42,9 +44,14 @@ from reprieve.planes.idle.displacements import IdleDisplacements, party_of_root
 from reprieve.planes.idle.due import Due
 from reprieve.planes.idle.evaluator import Evaluator
 from reprieve.planes.idle.housekeeping import Housekeeping
-from reprieve.planes.idle.measures.metric_sources import MetricReader, metric_source, open_session
+from reprieve.planes.idle.measures.metric_sources import (
+    MetricReader,
+    StandInReader,
+    metric_source,
+    open_session,
+)
 from reprieve.planes.idle.measures.poll_report import PollReport
-from reprieve.planes.idle.measures.scraper import Poll, Scraper
+from reprieve.planes.idle.measures.scraper import Poll, Scraper, TargetReader
 from reprieve.planes.idle.ownership import Ownership, pod_found
 from reprieve.planes.idle.queued import Queued
 from reprieve.planes.idle.reconcile import Reconciler
@@ -217,7 +224,7 @@ class IdlePlane:
                 scraper = Scraper(
                     self._sources,
                     ServiceIndex(self.watches),
-                    MetricReader(session, self.context.start.vendors, self.context.clock),
+                    self._reader(session),
                     self.context.clock,
                     interval,
                     self._polled,
@@ -264,6 +271,12 @@ class IdlePlane:
         except (ApiError, NotServed):
             return
         self.watches.read_kueue_as("v1beta2")
+
+    def _reader(self, session: aiohttp.ClientSession) -> TargetReader:
+        """Return what reads the targets: exporters, unless something stands for them."""
+        if self.context.measured is not None:
+            return StandInReader(self.context.measured)
+        return MetricReader(session, self.context.start.vendors, self.context.clock)
 
     def _polled(self, poll: Poll) -> None:
         self._poll_report.report(poll)
